@@ -1,0 +1,95 @@
+# Every target does its own set-up: a machine with Python >= 3.11, a C compiler and make is enough.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST ?= $(BIN)/python -m pytest -q
+WORKERS ?= auto
+ARGS ?=
+
+RUN_STAMP := $(VENV)/.installed-plot
+DEV_STAMP := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort \
+		| awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
+	@echo
+	@echo "  ARGS=...  extra arguments for the test runner, e.g. make test ARGS='-k cuba'"
+
+.PHONY: demo
+demo: $(RUN_STAMP) ## Run a spiking network and train a convolutional one; results go to runs/
+	$(BIN)/netloom run models/cuba.yaml
+	$(BIN)/netloom run models/lenet_digits.yaml
+
+.PHONY: test
+test: $(DEV_STAMP) ## Run the tests (all but slow, GPU and wheel)
+	$(PYTEST) -n $(WORKERS) -m "not slow and not gpu and not wheel" $(ARGS)
+
+.PHONY: test-slow
+test-slow: $(DEV_STAMP) ## Run the slow tests
+	$(PYTEST) -n $(WORKERS) -m "slow and not gpu" $(ARGS)
+
+.PHONY: test-gpu
+test-gpu: $(VENV)/.installed-cuda $(DEV_STAMP) ## Run the tests that need an NVIDIA GPU
+	$(PYTEST) -m gpu $(ARGS)
+
+.PHONY: test-wheel
+test-wheel: $(DEV_STAMP) ## Build the wheel, install it in an empty environment, run a model there
+	$(PYTEST) -m wheel $(ARGS)
+
+.PHONY: golden
+golden: $(DEV_STAMP) ## Write the golden files again (review the difference before committing it)
+	$(PYTEST) -m "not slow and not gpu and not wheel" --update-golden tests/golden tests/errors $(ARGS)
+
+.PHONY: lint
+lint: $(DEV_STAMP) ## Check style (ruff), formatting (ruff format) and types (mypy --strict)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: format
+format: $(DEV_STAMP) ## Format the code and fix what ruff can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: bench
+bench: bench-cuba bench-build bench-lenet ## Run every benchmark beside its peers (makes their environments)
+
+.PHONY: bench-cuba
+bench-cuba: $(RUN_STAMP) ## Simulate cuba: Netloom, Brian2, NEST
+	benchmarks/setup.sh brian2 nest
+	$(BIN)/python benchmarks/bench_cuba.py $(ARGS)
+
+.PHONY: bench-build
+bench-build: $(RUN_STAMP) ## Build cuba, and a ring of 10 and of 10,000 populations
+	$(BIN)/python benchmarks/bench_build.py $(ARGS)
+
+.PHONY: bench-lenet
+bench-lenet: $(RUN_STAMP) ## Train LeNet-5: Netloom, PyTorch
+	benchmarks/setup.sh torch
+	$(BIN)/python benchmarks/bench_lenet5.py $(ARGS)
+
+.PHONY: wheel
+wheel: $(DEV_STAMP) ## Build the wheel into dist/
+	$(BIN)/python -m build --wheel
+
+.PHONY: clean
+clean: ## Remove what was built, run or cached (not the environments)
+	rm -rf build runs dist .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/work benchmarks/results
+	find . -name __pycache__ -not -path './$(VENV)/*' -not -path './benchmarks/.venv-*' -prune -exec rm -rf {} +
+
+.PHONY: distclean
+distclean: clean ## Remove the environments too
+	rm -rf $(VENV) benchmarks/.venv-*
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "make: $(PYTHON) is not Python >= 3.11; name another with PYTHON=..." >&2; exit 3; }
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp for each extra: a second call installs nothing until pyproject.toml changes.
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,204 @@
+/* Counter-based random numbers: Philox 4x32-10, one text for C11 and for CUDA C++ (nvcc, NVRTC).
+
+   Assumes: the text of math.h (types, NL_FN, log, exp, sqrt) stands before this one.
+   Guarantees: a draw is a pure function of (key, index, step, draw): no state, the same bits on every
+   backend and for every block size, order and merge (mirror: backends/reference/philox.py).
+     key    names a stream; splitmix64(stream ^ splitmix64(seed)), made on the host by stream_key
+     index  the element (neuron or synapse) in the stream
+     step   the step of the simulation, below 2**48; 0 while initializing
+     draw   the random call in one kernel, below 256; bits 8..15 of the counter field count the
+            trials of rejection sampling
+   Counter words: index low, index high, step low, (draw << 16) | step bits 32..47.
+   Does not: seed itself, or give cryptographic strength.
+
+   Source: Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3, SC11. */
+#ifndef NL_PHILOX_H
+#define NL_PHILOX_H
+#ifndef NL_MATH_H
+#error "the text of math.h must stand before philox.h"
+#endif
+
+NL_FN void nl__philox_round(nl_u32 c[4], nl_u32 k0, nl_u32 k1) {
+    nl_u64 a = (nl_u64)0xD2511F53u * c[0], b = (nl_u64)0xCD9E8D57u * c[2];
+    nl_u32 c1 = c[1], c3 = c[3];
+    c[0] = (nl_u32)(b >> 32) ^ c1 ^ k0;
+    c[1] = (nl_u32)b;
+    c[2] = (nl_u32)(a >> 32) ^ c3 ^ k1;
+    c[3] = (nl_u32)a;
+}
+/* Four independent words for one counter. Written out, not a loop: loops around it are then innermost. */
+NL_FN void nl_philox(nl_u32 c0, nl_u32 c1, nl_u32 c2, nl_u32 c3, nl_u64 key, nl_u32 out[4]) {
+    nl_u32 k0 = (nl_u32)key, k1 = (nl_u32)(key >> 32);
+    nl_u32 c[4];
+    c[0] = c0;
+    c[1] = c1;
+    c[2] = c2;
+    c[3] = c3;
+    nl__philox_round(c, k0, k1);
+    nl__philox_round(c, k0 + 0x9E3779B9u, k1 + 0xBB67AE85u);
+    nl__philox_round(c, k0 + 0x3C6EF372u, k1 + 0x76CF5D0Au);
+    nl__philox_round(c, k0 + 0xDAA66D2Bu, k1 + 0x32370B8Fu);
+    nl__philox_round(c, k0 + 0x78DDE6E4u, k1 + 0xED9EBA14u);
+    nl__philox_round(c, k0 + 0x1715609Du, k1 + 0xA9066899u);
+    nl__philox_round(c, k0 + 0xB54CDA56u, k1 + 0x646E171Eu);
+    nl__philox_round(c, k0 + 0x5384540Fu, k1 + 0x1FD5C5A3u);
+    nl__philox_round(c, k0 + 0xF1BBCDC8u, k1 + 0xDB3D7428u);
+    nl__philox_round(c, k0 + 0x8FF34781u, k1 + 0x96A522ADu);
+    out[0] = c[0];
+    out[1] = c[1];
+    out[2] = c[2];
+    out[3] = c[3];
+}
+NL_FN void nl__draw(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u32 out[4]) {
+    nl_philox((nl_u32)index, (nl_u32)(index >> 32), (nl_u32)step,
+              (draw << 16) | ((nl_u32)(step >> 32) & 0xffffu), key, out);
+}
+
+/* ---- words to numbers ------------------------------------------------------------------------ */
+/* Conversions go through signed 32-bit integers, the ones that every vector unit has. */
+
+/* 53 bits, in [0, 1). */
+NL_FN double nl__unit_f64(nl_u32 a, nl_u32 b) {
+    return ((double)(nl_i32)(a >> 5) * 67108864.0 + (double)(nl_i32)(b >> 6)) *
+           1.1102230246251565e-16;
+}
+/* In (0, 1], for logarithms: odd multiples of 2**-31, rounded; and multiples of 2**-53. */
+NL_FN float nl__open_f32(nl_u32 a) { return (float)(nl_i32)((a >> 1) | 1u) * 4.65661287e-10f; }
+NL_FN double nl__open_f64(nl_u32 a, nl_u32 b) {
+    return ((double)(nl_i32)(a >> 5) * 67108864.0 + ((double)(nl_i32)(b >> 6) + 1.0)) *
+           1.1102230246251565e-16;
+}
+/* cos(2 pi v) with v = a / 2**32 (float64: a, b / 2**53); the quadrant is taken from the bits of a. */
+NL_FN float nl__cos_turn_f32(nl_u32 a) {
+    nl_u32 q = (a + 0x20000000u) >> 30;
+    float r = (float)(nl_i32)(a - (q << 30)) * 1.46291812e-09f, z = r * r, s, c, v;
+    s = 2.7249773e-06f;
+    s = s * z + -1.9840086e-04f;
+    s = s * z + 8.333332e-03f;
+    s = s * z + -1.6666667e-01f;
+    s = r + r * (z * s);
+    c = 2.4547817e-05f;
+    c = c * z + -1.3888302e-03f;
+    c = c * z + 4.1666664e-02f;
+    c = (1.0f - 0.5f * z) + z * (z * c);
+    v = (q & 1u) ? s : c;
+    return ((q + 1u) & 2u) ? -v : v;
+}
+NL_FN double nl__cos_turn_f64(nl_u32 a, nl_u32 b) {
+    nl_u32 q = (a + 0x20000000u) >> 30;
+    double r = ((double)(nl_i32)(a - (q << 30)) + (double)(nl_i32)(b >> 11) * 4.76837158203125e-07) *
+               1.4629180792671596e-09;
+    double s = r + nl__sin_poly_f64(r, 0.0);
+    double c = (1.0 - 0.5 * (r * r)) + nl__cos_poly_f64(r, 0.0);
+    double v = (q & 1u) ? s : c;
+    return ((q + 1u) & 2u) ? -v : v;
+}
+
+/* ---- distributions --------------------------------------------------------------------------- */
+
+/* Uniform in [0, 1): 24 bits of word 0; 53 bits of words 0 and 1. */
+NL_FN float nl_uniform_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
+    nl_u32 w[4];
+    nl__draw(key, index, step, draw, w);
+    return (float)(nl_i32)(w[0] >> 8) * 5.96046448e-08f;
+}
+NL_FN double nl_uniform_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
+    nl_u32 w[4];
+    nl__draw(key, index, step, draw, w);
+    return nl__unit_f64(w[0], w[1]);
+}
+/* Standard normal (Box and Muller 1958), the cosine branch; |x| < 6.6 in float32, < 8.6 in float64. */
+NL_FN float nl_normal_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
+    nl_u32 w[4];
+    nl__draw(key, index, step, draw, w);
+    return nl_sqrt_f32(-2.0f * nl_log_f32(nl__open_f32(w[0]))) * nl__cos_turn_f32(w[1]);
+}
+NL_FN double nl_normal_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
+    nl_u32 w[4];
+    nl__draw(key, index, step, draw, w);
+    return nl_sqrt_f64(-2.0 * nl_log_f64(nl__open_f64(w[0], w[1]))) * nl__cos_turn_f64(w[2], w[3]);
+}
+/* Exponential with mean 1, >= 0. */
+NL_FN float nl_exponential_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
+    nl_u32 w[4];
+    nl__draw(key, index, step, draw, w);
+    return 0.0f - nl_log_f32(nl__open_f32(w[0]));
+}
+NL_FN double nl_exponential_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
+    nl_u32 w[4];
+    nl__draw(key, index, step, draw, w);
+    return 0.0 - nl_log_f64(nl__open_f64(w[0], w[1]));
+}
+/* A whole number in [0, n), n > 0: the high part of (64 random bits) * n; no outcome's probability is
+   off by more than 2**-64. */
+NL_FN nl_u32 nl_below_u32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u32 n) {
+    nl_u32 w[4];
+    nl__draw(key, index, step, draw, w);
+    return (nl_u32)(((nl_u64)w[0] * n + (((nl_u64)w[1] * n) >> 32)) >> 32);
+}
+NL_FN nl_u64 nl_below_u64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u64 n) {
+    nl_u32 w[4];
+    nl_u64 n0 = n & 0xffffffffull, n1 = n >> 32, mid, low;
+    nl__draw(key, index, step, draw, w);
+    low = ((nl_u64)w[1] * n0) >> 32;
+    mid = (nl_u64)w[0] * n0 + low;
+    low = (nl_u64)w[1] * n1 + (mid & 0xffffffffull);
+    return (nl_u64)w[0] * n1 + (mid >> 32) + (low >> 32);
+}
+
+/* log of the Poisson probability of k >= 0 at mean lambda. From 16 on with Stirling's series, arranged so
+   that nothing large cancels (after Loader 2000). */
+NL_FN double nl__poisson_log_pmf(double k, double lambda) {
+    double i, product = 1.0, t, x, series;
+    if (k < 16.0) {
+        for (i = 2.0; i <= k; i += 1.0) product *= i;
+        return (k * nl_log_f64(lambda) - lambda) - nl_log_f64(product);
+    }
+    t = (lambda - k) / k;
+    x = 1.0 / (k * k);
+    series = (0.08333333333333333 -
+              x * (0.002777777777777778 -
+                   x * (0.0007936507936507937 - x * (0.0005952380952380953 - x * 0.0008417508417508417)))) /
+             k;
+    return (k * (nl_log1p_f64(t) - t) - 0.5 * nl_log_f64(6.283185307179586 * k)) - series;
+}
+/* Poisson count with mean lambda (as a real number; NaN unless 0 <= lambda <= 2**52). Below 12 by
+   inversion of one uniform; else PTRS, transformed rejection with squeeze (Hoermann 1993, Insurance:
+   Mathematics and Economics 12), each trial with words of its own. A data-dependent loop. */
+NL_FN double nl_poisson_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, double lambda) {
+    nl_u32 w[4], trial;
+    double k = 0.0, u, p, sum, a, b, v, us, sd;
+    if (!(lambda >= 0.0 && lambda <= 4503599627370496.0)) return nl__from_f64(0x7ff8000000000000ull);
+    if (lambda < 12.0) {
+        nl__draw(key, index, step, draw, w);
+        u = nl__unit_f64(w[0], w[1]);
+        p = nl_exp_f64(-lambda);
+        sum = p;
+        while (u >= sum && k < 100.0) { /* beyond 100 the probability is below 2**-150 */
+            k += 1.0;
+            p *= lambda / k;
+            sum += p;
+        }
+        return k;
+    }
+    sd = nl_sqrt_f64(lambda);
+    b = 0.931 + 2.53 * sd;
+    a = -0.059 + 0.02483 * b;
+    for (trial = 0u; trial < 256u; ++trial) { /* each fails with probability below 0.2 */
+        nl__draw(key, index, step, draw | (trial << 8), w);
+        u = nl__unit_f64(w[0], w[1]) - 0.5;
+        v = nl__open_f64(w[2], w[3]);
+        us = 0.5 - nl_abs_f64(u);
+        k = nl_floor_f64((2.0 * a / us + b) * u + lambda + 0.43);
+        if (us >= 0.07 && v <= 0.9277 - 3.6224 / (b - 2.0)) return k;
+        if (!(k >= 0.0) || (us < 0.013 && v > us)) continue;
+        p = v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (us * us) + b);
+        if (nl_log_f64(p) <= nl__poisson_log_pmf(k, lambda)) return k;
+    }
+    return nl_floor_f64(lambda);
+}
+NL_FN float nl_poisson_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, float lambda) {
+    return (float)nl_poisson_f64(key, index, step, draw, (double)lambda);
+}
+
+#endif

@@ -1,0 +1,88 @@
+"""What a backend is: it prints, compiles, loads and walks a merged program; it decides nothing about the model.
+
+Assumes: compiler.ir.program.
+Guarantees: the runner needs nothing else of a backend.
+Does not: know YAML, models or files of results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.ir.program import Merged
+
+AnyArray = npt.NDArray[np.generic]
+
+
+class BackendError(Exception):
+    """A tool is missing (exit 3) or code generation or the compiler failed (exit 4) or the device failed (5)."""
+
+    def __init__(self, code: str, message: str, help: str | None = None, exit_code: int = 4) -> None:
+        super().__init__(message)
+        self.code, self.message, self.help, self.exit_code = code, message, help, exit_code
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What lowering must know of a target.
+
+    lanes: lanes of the batch-in-lanes layout for 4-byte reals (0: row-major tensors).
+    atomic_order: True when concurrent float += has a fixed order (a single thread), so that accumulators
+    may be the state itself; False: `reproducible` needs fixed-point accumulators.
+    """
+
+    name: str
+    lanes: int
+    atomic_order: bool
+    strategies: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A compiled text on disk. `compiled` is False when it came from the cache; seconds are CPU seconds."""
+
+    text: str
+    binary: Path
+    key: str
+    compiled: bool
+    compiler: str
+    flags: tuple[str, ...]
+    compile_seconds: float
+
+
+class Instance(Protocol):
+    """A loaded program with its memory. Arrays are addressed by name, in physical layout, flat."""
+
+    def read(self, name: str) -> AnyArray:
+        """A copy of an array's contents, flat, in physical layout."""
+        ...
+
+    def write(self, name: str, values: AnyArray) -> None: ...
+
+    def run(self, phase: str, first_step: int, steps: int) -> int:
+        """Run steps first_step .. first_step + steps - 1; returns how many ran (fewer when a record
+        buffer is full: drain it and call again)."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def emit(self, program: Merged) -> str:
+        """The whole text, a function of the templates alone: equal for any number and values of rows."""
+        ...
+
+    def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact: ...
+
+    def load(self, artifact: Artifact, program: Merged, seed: int) -> Instance:
+        """Allocates, writes tables and constants, and runs the connecting and init phases."""
+        ...

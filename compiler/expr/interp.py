@@ -1,0 +1,324 @@
+"""Evaluation of expression trees over Python numbers and numpy arrays.
+
+Assumes: names are bound in `env` (constants of functions.py need not be).
+Guarantees: with Python numbers, integer arithmetic stays integer (sizes), and what has no real value (a division by
+zero, the logarithm of a negative number, an overflow) raises ExprError at its span; nothing runs longer than the tree
+is large. With arrays, the rules are those of the generated code: IEEE results (inf, nan) without a warning, both arms
+of a conditional evaluated, and one floating type throughout, so float32 arrays give float32 whatever integers and
+literals are mixed in. Quantities count in canonical units.
+Does not: draw random numbers or know the file's own functions; `call` is asked for both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
+from compiler.expr.functions import CONSTANTS, FUNCTIONS
+from compiler.expr.units import to_canonical
+from compiler.source import NOWHERE, Span
+
+CallHook = Callable[[str, tuple[Any, ...]], Any]
+_LARGEST: Final = 1 << 63  # integers are 64 bits wide wherever they end up
+_Float = np.dtype[Any]
+
+
+class ExprError(Exception):
+    """An expression has no value; `message` is for the user, `span` is the part that has none."""
+
+    def __init__(self, message: str, span: Span = NOWHERE) -> None:
+        super().__init__(message)
+        self.message, self.span = message, span
+
+
+def evaluate(
+    e: Expr,
+    env: Mapping[str, Any],
+    *,
+    call: CallHook | None = None,
+    dtype: Any = None,
+) -> Any:
+    """The value of `e`: a Python bool, int or float when all of `env` that it reads is, else a numpy value with the
+    broadcast shape of the arrays that it reads.
+
+    `dtype`: the floating type to compute in when arrays take part (default: the common floating type of the arrays
+    in `env`, float64 when there is none). `call(name, args)` evaluates random functions and functions of the file.
+    Raises ExprError.
+    """
+    return _Evaluator(env, call, _floating(env) if dtype is None else np.dtype(dtype))(e)
+
+
+def _floating(env: Mapping[str, Any]) -> _Float:
+    found = {
+        v.dtype
+        for v in env.values()
+        if isinstance(v, np.ndarray | np.generic) and np.issubdtype(v.dtype, np.floating)
+    }
+    return np.result_type(*found) if found else np.dtype(np.float64)
+
+
+def _is_numpy(x: object) -> bool:
+    return isinstance(x, np.ndarray | np.generic)
+
+
+class _Evaluator:
+    """One evaluation: the environment and the floating type; `self(e)` is the value of a subtree."""
+
+    def __init__(self, env: Mapping[str, Any], call: CallHook | None, dtype: _Float) -> None:
+        self.env, self.call, self.dtype = env, call, dtype
+
+    def __call__(self, e: Expr) -> Any:
+        match e:
+            case Num(value) | Bool(value):
+                return value
+            case Ref(name, span):
+                if name in self.env:
+                    return self.env[name]
+                if name in CONSTANTS:
+                    return CONSTANTS[name]
+                raise ExprError(f"`{name}` has no value here", span)
+            case Quantity(value, unit, span):
+                return self.guard(lambda: to_canonical(value, unit), span)
+            case Binary(op, a, b, span):
+                return self.binary(op, a, b, span)
+            case Unary(op, x, span):
+                return self.unary(op, self(x), span)
+            case Call(func, args, span):
+                return self.called(func, args, span)
+            case Cond(test, then, orelse, span):
+                return self.select(self(test), then, orelse, span)
+
+    def guard(self, compute: Callable[[], Any], span: Span) -> Any:
+        """Run a computation on Python numbers; what has no 64-bit real value is an ExprError."""
+        try:
+            result = compute()
+        except ZeroDivisionError:
+            raise ExprError("division by zero", span) from None
+        except OverflowError:
+            raise ExprError("the result is too large", span) from None
+        except ValueError as error:
+            text = str(error)
+            shown = "the function has no real value here" if "domain" in text else text
+            raise ExprError(shown, span) from None
+        except TypeError:
+            raise ExprError("the operands are of the wrong kind", span) from None
+        if isinstance(result, complex):
+            raise ExprError("a root of a negative number has no real value", span)
+        if type(result) is int and not -_LARGEST <= result < _LARGEST:
+            raise ExprError("the result is too large for 64 bits", span)
+        return result
+
+    def real(self, x: Any) -> Any:
+        """An operand of array arithmetic in the floating type; Python numbers adapt to it by themselves."""
+        return x.astype(self.dtype) if _is_numpy(x) and x.dtype.kind in "iub" else x
+
+    def unary(self, op: str, x: Any, span: Span) -> Any:
+        if op == "not":
+            return np.logical_not(x) if _is_numpy(x) else not x
+        return self.guard(lambda: -x, span) if not _is_numpy(x) else np.negative(x)
+
+    def binary(self, op: str, left: Expr, right: Expr, span: Span) -> Any:
+        a = self(left)
+        if op in ("and", "or"):
+            if not _is_numpy(a) and bool(a) == (op == "or"):
+                return bool(a)  # decided; a size such as `n > 0 and 1 / n < p` relies on it
+            b = self(right)
+            if not _is_numpy(a) and not _is_numpy(b):
+                return bool(b)
+            return np.logical_and(a, b) if op == "and" else np.logical_or(a, b)
+        b = self(right)
+        if not _is_numpy(a) and not _is_numpy(b):
+            if op == "**":
+                _check_power(a, b, span)
+            return self.guard(lambda: _PYTHON[op](a, b), span)
+        if op in ("/", "**") or _kind(a) != _kind(b):
+            whole = op == "**" and _kind(a) == "i" and type(b) is int and b >= 0
+            if not whole:
+                a, b = self.real(a), self.real(b)
+        with np.errstate(all="ignore"):
+            try:
+                return _NUMPY[op](a, b)
+            except OverflowError:  # a Python integer beyond the array's integer type
+                return _NUMPY[op](self.real(a), self.real(b))
+
+    def select(self, test: Any, then: Expr, orelse: Expr, span: Span) -> Any:
+        if not _is_numpy(test):
+            return self(then) if test else self(orelse)
+        return self.where(test, self(then), self(orelse))
+
+    def where(self, test: Any, a: Any, b: Any) -> Any:
+        kinds = {_kind(a), _kind(b)}
+        if kinds == {"b"} or (kinds == {"i"} and (_is_numpy(a) or _is_numpy(b))):
+            return np.where(test, a, b)
+        return np.where(test, self.floating(a), self.floating(b))
+
+    def floating(self, x: Any) -> Any:
+        return self.real(x) if _is_numpy(x) else self.dtype.type(x)
+
+    def called(self, func: str, args: tuple[Expr, ...], span: Span) -> Any:
+        known = FUNCTIONS.get(func)
+        if known is None or known.random:
+            if self.call is None:
+                what = "draws a random number" if known else "is not a known function"
+                raise ExprError(f"`{func}` {what}, which cannot stand here", span)
+            return self.call(func, tuple(self(a) for a in args))
+        if not known.accepts(len(args)):
+            raise ExprError(f"`{func}` is called with {len(args)} arguments", span)
+        if func == "where":
+            return self.select(self(args[0]), args[1], args[2], span)
+        values = [self(a) for a in args]
+        if any(_is_numpy(v) for v in values):
+            with np.errstate(all="ignore"):
+                return self.on_arrays(func, values)
+        return self.guard(lambda: _SCALAR[func](*values), span)
+
+    def on_arrays(self, func: str, values: list[Any]) -> Any:
+        if func in ("min", "max"):
+            if len({_kind(v) for v in values}) > 1:
+                values = [self.real(v) for v in values]
+            result = values[0]
+            for v in values[1:]:
+                result = np.minimum(result, v) if func == "min" else np.maximum(result, v)
+            return result
+        if func == "int":
+            x = values[0]
+            return x if x.dtype.kind in "iu" else np.trunc(self.real(x)).astype(np.int64)
+        if func == "clip":
+            return self.on_arrays("min", [self.on_arrays("max", values[:2]), values[2]])
+        if func in _KEEPS_INTEGERS and values[0].dtype.kind in "iu":
+            return _ARRAY_INTEGER[func](values[0])
+        return _ARRAY[func](*(self.floating(v) for v in values))
+
+
+def _kind(x: Any) -> str:
+    """"b", "i" or "f": what kind of number `x` is, a Python one or an array's element."""
+    if _is_numpy(x):
+        return "i" if x.dtype.kind == "u" else str(x.dtype.kind)
+    return "b" if isinstance(x, bool) else "i" if isinstance(x, int) else "f"
+
+
+def _check_power(a: Any, b: Any, span: Span) -> None:
+    """Refuse an integer power before computing digits that nobody can use."""
+    integers = type(a) is int and type(b) is int
+    if integers and b > 0 and abs(a) > 1 and b * (abs(a).bit_length() - 1) > 64:
+        raise ExprError("the result is too large for 64 bits", span)
+
+
+_PYTHON: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
+    {
+        "+": lambda a, b: a + b,
+        "-": lambda a, b: a - b,
+        "*": lambda a, b: a * b,
+        "/": lambda a, b: a / b,
+        "//": lambda a, b: a // b,
+        "%": lambda a, b: a % b,
+        "**": lambda a, b: a**b,
+        "<": lambda a, b: a < b,
+        "<=": lambda a, b: a <= b,
+        ">": lambda a, b: a > b,
+        ">=": lambda a, b: a >= b,
+        "==": lambda a, b: a == b,
+        "!=": lambda a, b: a != b,
+    }
+)
+
+_NUMPY: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
+    {
+        "+": np.add,
+        "-": np.subtract,
+        "*": np.multiply,
+        "/": np.true_divide,
+        "//": np.floor_divide,
+        "%": np.remainder,
+        "**": np.power,
+        "<": np.less,
+        "<=": np.less_equal,
+        ">": np.greater,
+        ">=": np.greater_equal,
+        "==": np.equal,
+        "!=": np.not_equal,
+    }
+)
+
+
+def _exp(x: float) -> float:
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
+def _sign(x: Any) -> int | float:
+    return 1 if x > 0 else -1 if x < 0 else x * 0
+
+
+def _softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+_SCALAR: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+    {name: getattr(math, name) for name in ("exp log log10 log2 expm1 log1p sqrt floor ceil").split()}
+    | {name: getattr(math, name) for name in ("sin cos tan asin acos atan atan2").split()}
+    | {name: getattr(math, name) for name in ("sinh cosh tanh erf isnan").split()}
+    | {
+        "exprel": lambda x: math.expm1(x) / x if x != 0 else 1.0,
+        "abs": abs,
+        "sign": _sign,
+        "round": round,
+        "min": min,
+        "max": max,
+        "clip": lambda x, lo, hi: min(max(x, lo), hi),
+        "sigmoid": lambda x: 1.0 / (1.0 + _exp(-x)),
+        "relu": lambda x: max(x, 0),
+        "softplus": _softplus,
+        "heaviside": lambda x: 1 if x >= 0 else 0,
+        "int": int,
+        "float": float,
+    }
+)
+
+
+def _erf(x: Any) -> Any:
+    from scipy.special import erf  # slow to import, rarely needed
+
+    return erf(x)
+
+
+def _softplus_array(x: Any) -> Any:
+    return np.maximum(x, x.dtype.type(0)) + np.log1p(np.exp(-np.abs(x)))
+
+
+_KEEPS_INTEGERS: Final = frozenset({"abs", "sign", "floor", "ceil", "round", "relu"})
+_ARRAY_INTEGER: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
+    {
+        "abs": np.abs,
+        "sign": np.sign,
+        "floor": lambda x: x,
+        "ceil": lambda x: x,
+        "round": lambda x: x,
+        "relu": lambda x: np.maximum(x, 0),
+    }
+)
+_ARRAY: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+    {name: getattr(np, name) for name in ("exp log log10 log2 expm1 log1p sqrt abs sign").split()}
+    | {name: getattr(np, name) for name in ("floor ceil sin cos tan sinh cosh tanh isnan").split()}
+    | {
+        "round": np.rint,
+        "asin": np.arcsin,
+        "acos": np.arccos,
+        "atan": np.arctan,
+        "atan2": np.arctan2,
+        "exprel": lambda x: np.where(x == 0, x.dtype.type(1), np.expm1(x) / x),
+        "sigmoid": lambda x: x.dtype.type(1) / (x.dtype.type(1) + np.exp(-x)),
+        "relu": lambda x: np.maximum(x, x.dtype.type(0)),
+        "softplus": _softplus_array,
+        "erf": _erf,
+        "heaviside": lambda x: np.where(x >= 0, x.dtype.type(1), x.dtype.type(0)),
+        "float": lambda x: x,
+    }
+)

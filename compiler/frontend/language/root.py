@@ -1,0 +1,244 @@
+"""The language as a whole: the keys of a model file.
+
+Assumes: the parts beside this module.
+Guarantees: ROOT describes every file that the compiler reads, a model or a file of definitions.
+Does not: say anything that is not about the top level.
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.kinds import (
+    Block,
+    Choice,
+    Constant,
+    Field,
+    Flag,
+    MapOf,
+    Name,
+    OneOf,
+    Option,
+    Text,
+)
+from compiler.frontend.language.run import EXPECT, NUMERICS, PLOTS, RECORD, SIMULATE, SWEEP
+from compiler.frontend.language.spiking import (
+    CLASSES,
+    INPUTS_MAP,
+    NEURONS,
+    POPULATIONS_MAP,
+    PROJECTIONS_MAP,
+    SYNAPSES,
+)
+from compiler.frontend.language.tensors import FUNCTIONS, NETWORK, OPTIMIZERS, TRAIN
+from compiler.frontend.language.values import QUANTITY
+
+PARAMETER = Block(
+    "parameter",
+    (
+        Field(
+            "value",
+            OneOf((Flag(), QUANTITY)),
+            "The value, unless `--set` gives another: a number, a quantity, or an expression over "
+            "the parameters before.",
+            required=True,
+            example="value: 3200",
+        ),
+        Field(
+            "type",
+            Choice(
+                "parameter type",
+                (
+                    Option("float", "A number or a quantity."),
+                    Option("int", "A whole number."),
+                    Option("bool", "`true` or `false`."),
+                ),
+            ),
+            "What the values are.",
+            default="float",
+            example="type: int",
+        ),
+        Field("min", QUANTITY, "The smallest value that is allowed.", example="min: 1"),
+        Field("max", QUANTITY, "The largest value that is allowed.", example="max: 1"),
+        Field(
+            "description",
+            Text("a description", "Excitatory neurons"),
+            "What the parameter means; `netloom show` lists it.",
+            example="description: Excitatory neurons",
+        ),
+    ),
+    doc="A value that may be changed from outside.",
+    title="parameter",
+    elsewhere={
+        "default": "`value`",
+        "minimum": "`min`",
+        "maximum": "`max`",
+        "dtype": "`type`",
+        "doc": "`description`",
+    },
+    example="{value: 3200, type: int, min: 1}",
+)
+
+ROOT = Block(
+    "model file",
+    (
+        Field(
+            "language",
+            Constant(1),
+            "The version of the language that the file is written in. It stands in every file.",
+            required=True,
+            example="language: 1",
+        ),
+        Field(
+            "name",
+            Name("cuba"),
+            "The model's name, used for its build and run directories; without it, the file's "
+            "name.",
+            example="name: cuba",
+        ),
+        Field(
+            "description",
+            Text("a description", "Balanced network of integrate-and-fire neurons"),
+            "What the model is, for readers.",
+            example="description: Balanced network of integrate-and-fire neurons",
+        ),
+        Field(
+            "params",
+            MapOf(
+                "parameter",
+                PARAMETER,
+                key_example="n_exc",
+                example="{n_exc: {value: 3200, type: int}}",
+            ),
+            "The values that `--set` and sweeps may change; typed, bounded and documented. "
+            "Expressions anywhere in the file may use them. Changing one compiles nothing.",
+            example="params: {n_exc: {value: 3200, type: int, min: 1}}",
+        ),
+        Field(
+            "functions",
+            FUNCTIONS,
+            "Functions of the file, for use in any expression; they are differentiated where that "
+            "is needed.",
+            example="functions: {swish(x): x / (1 + exp(-x))}",
+        ),
+        Field(
+            "neurons",
+            NEURONS,
+            "Neuron models, by name.",
+            example="neurons: {lif: {state: {v: -65 mV}, dynamics: {dv/dt: (-65 mV - v) / 20 ms}}}",
+        ),
+        Field(
+            "synapses",
+            SYNAPSES,
+            "Synapse models with state of their own, by name.",
+            example="synapses: {plastic: {state: {w: 0.5}, on_pre: [deliver(w)]}}",
+            supported=False,
+        ),
+        Field(
+            "optimizers",
+            OPTIMIZERS,
+            "Optimizers, by name, for use in `train: {optimizer: ...}`.",
+            example=(
+                "optimizers: {descent: {params: {rate: 0.1}, update: [param = param - rate * "
+                "gradient]}}"
+            ),
+        ),
+        Field(
+            "classes",
+            CLASSES,
+            "Settings for all populations that name the class.",
+            example="classes: {cortical: {neuron: library/neurons/lif}}",
+        ),
+        Field(
+            "populations",
+            POPULATIONS_MAP,
+            "Populations of neurons, by name.",
+            example="populations: {exc: {neuron: library/neurons/lif, size: 1000}}",
+        ),
+        Field(
+            "projections",
+            PROJECTIONS_MAP,
+            "Connections between populations, by name.",
+            example=(
+                "projections: {e: {from: exc, to: exc, connect: {one_to_one: {}}, deliver: "
+                "{into: ge, weight: 1 mV}}}"
+            ),
+        ),
+        Field(
+            "inputs",
+            INPUTS_MAP,
+            "What reaches neurons from outside, by name.",
+            example="inputs: {noise: {to: all, poisson: {rate: 8 Hz, into: ge, weight: 0.5 mV}}}",
+            supported=False,
+        ),
+        Field(
+            "network",
+            NETWORK,
+            "A network of layers.",
+            example="network: {inputs: {image: {shape: [64]}}, layers: [{dense: {units: 10}}]}",
+        ),
+        Field(
+            "train",
+            TRAIN,
+            "How the network is trained.",
+            example="train: {data: {...}, loss: {...}, optimizer: {...}, epochs: 20}",
+        ),
+        Field(
+            "simulate",
+            SIMULATE,
+            "How the spiking network is simulated.",
+            example="simulate: {dt: 0.1 ms, duration: 1 s}",
+        ),
+        Field(
+            "record",
+            RECORD,
+            "What is recorded while simulating.",
+            example="record: [{spikes: {from: exc}}]",
+        ),
+        Field(
+            "plots",
+            PLOTS,
+            "Figures that are drawn after the run.",
+            example="plots: [{raster: {from: exc}}]",
+        ),
+        Field(
+            "expect",
+            EXPECT,
+            "What must hold after a run; `netloom test` checks it.",
+            example="expect: [{rate: {of: exc, between: [3 Hz, 12 Hz]}}]",
+        ),
+        Field(
+            "numerics",
+            NUMERICS,
+            "Precision and reproducibility; the command line may override them.",
+            example="numerics: {precision: float64}",
+        ),
+        Field(
+            "sweep",
+            SWEEP,
+            "Values of parameters that are run one after the other.",
+            example="sweep: {n_exc: [1000, 2000]}",
+            supported=False,
+        ),
+    ),
+    doc="A model: a network, how it learns, and how it is run.",
+    title="model",
+    elsewhere={
+        "version": "`language: 1`",
+        "parameters": "`params`",
+        "model": "`network`, or `populations` and `projections`",
+        "layers": "`network: {layers: [...]}`",
+        "training": "`train`",
+        "simulation": "`simulate`",
+        "run": "`simulate`",
+        "dt": "`simulate: {dt: ...}`",
+        "connections": "`projections`",
+        "synapse": "`synapses`",
+        "data": "`train: {data: ...}`",
+        "recording": "`record`",
+        "plot": "`plots`",
+        "groups": "`populations`",
+        "neuron_groups": "`populations`",
+        "use": (
+            "`use` inside of a definition, such as `neurons: {cell: {use: library/neurons/adex}}`"
+        ),
+    },
+)

@@ -1,0 +1,269 @@
+"""Kinds that every part of the language uses: quantities, names, distributions, arrays in files.
+
+Assumes: kinds.py.
+Guarantees: one definition per notion, with the wording that messages and hover texts show.
+Does not: describe a block of the file (see spiking.py, tensors.py, run.py, root.py).
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.kinds import (
+    NAME,
+    Alternative,
+    Block,
+    Field,
+    Flag,
+    Kind,
+    ListOf,
+    MapOf,
+    Name,
+    OneKey,
+    OneOf,
+    Option,
+    Pattern,
+    Reference,
+    Text,
+    Value,
+)
+from compiler.frontend.language.kinds import Choice as ChoiceOf
+
+TEMPLATE_NAME = r"[A-Za-z](?:[A-Za-z0-9_]|\{[^{}]*\})*"
+"""A name that may hold `{i}`, as members that are made by `for` do."""
+
+TEMPLATE_KEY = rf"^{TEMPLATE_NAME}$"
+
+DEFINITION = rf"^(?:{TEMPLATE_NAME}|(?:[^#\s]+/)+{NAME}|[^#]+\.ya?ml#{NAME})$"
+"""`name`, `library/neurons/adex` or `other_file.yaml#name`."""
+
+NUMBER = Value()
+COUNT = Value("a whole number", "1000", integer=True, low=0)
+POSITIVE = Value("a whole number from 1", "3", integer=True, low=1)
+TIME = Value("a time", "20 ms")
+POSITIVE_TIME = Value("a time", "0.1 ms", low=0, above=True)
+DURATION = Value("a time", "1 s", low=0)
+RATE = Value("a rate", "8 Hz", low=0)
+FRACTION = Value("a number from 0 to 1", "0.2", low=0, high=1)
+QUANTITY = Value("a number or a quantity", "1.62 mV")
+
+DESCRIPTION = Field(
+    "description",
+    Text("a description", "Excitatory neurons"),
+    "What this is, for readers. It is kept in the run directory and has no other effect.",
+)
+
+USE = Field(
+    "use",
+    Reference("definition", "library/neurons/adex", DEFINITION),
+    "Starts from another definition: all of its keys are taken over, and keys that stand here win. "
+    "A name of this file, `library/...` or `other_file.yaml#name`.",
+    example="use: library/neurons/adex",
+)
+
+FOR = Field(
+    "for",
+    MapOf(
+        "loop variable",
+        OneOf(
+            (
+                Value("a whole number or a range", "0..9", integer=True, low=0),
+                ListOf(QUANTITY, low=1, example="[1, 2, 4]"),
+            )
+        ),
+        key_example="i",
+        low=1,
+        example="{i: 0..9}",
+    ),
+    "Makes one copy per value of the loop variable: a range `0..9` (both ends included), a number "
+    "n (0 to n-1) or a list. The name of the entry holds the variable in braces, and so may its "
+    "values and expressions.",
+    example="for: {i: 0..9}",
+)
+
+FILE = Reference("file", "data/weights.npz", r"^.+\.(?:npy|npz|csv)$")
+
+FILE_ARRAY = Block(
+    "array in a file",
+    (
+        Field(
+            "file",
+            FILE,
+            "The file that holds the array: `.npy`, `.npz` or `.csv`, relative to the model file.",
+            required=True,
+            example="file: data/weights.npz",
+        ),
+        Field(
+            "array",
+            Text("the name of an array", "weights"),
+            "The name of the array inside an `.npz` file; the other formats hold one array.",
+            example="array: weights",
+        ),
+        Field(
+            "sha256",
+            Pattern(
+                "a SHA-256 sum (64 hexadecimal digits)", r"^[0-9a-f]{64}$", "9f86d0...(64 digits)"
+            ),
+            "The file's SHA-256 sum; the model is refused when the file has another one.",
+        ),
+    ),
+    doc="An array that stands in a file; big arrays never stand in YAML.",
+    title="file_array",
+    example="{file: data/weights.npz, array: w}",
+)
+
+_ROUND = Field(
+    "round",
+    ChoiceOf("rounding", (Option("nearest", "To the nearest whole number of steps of `dt`."),)),
+    "How a time becomes a whole number of steps. Without it, a value that is not a whole number "
+    "of steps is an error.",
+    example="round: nearest",
+)
+
+
+def _distribution(title: str, quantity: Value, *, rounding: bool, supported: bool) -> OneKey:
+    """The distributions over `quantity`; times may be rounded to steps."""
+
+    def bound(name: str, doc: str) -> Field:
+        return Field(name, quantity, doc, example=f"{name}: {quantity.example}")
+
+    limits = (
+        bound("min", "Values below are drawn again until they are not."),
+        bound("max", "Values above are drawn again until they are not."),
+    )
+    tail = (_ROUND,) if rounding else ()
+    sign = (
+        Field(
+            "keep_sign",
+            Flag(),
+            "Draws again while the value has not the sign of the mean, as excitatory and "
+            "inhibitory weights need it.",
+            default=False,
+            example="keep_sign: true",
+        ),
+    )
+    mean = Field("mean", quantity, "The mean.", required=True, example=f"mean: {quantity.example}")
+    std = Field(
+        "std",
+        quantity,
+        "The standard deviation. Give this or `relative_std`.",
+        example=f"std: {quantity.example}",
+    )
+    relative = Field(
+        "relative_std",
+        Value("a number from 0", "0.1", low=0),
+        "The standard deviation as a part of the size of the mean. Give this or `std`.",
+        example="relative_std: 0.1",
+    )
+    spread = (std, relative)
+    q = quantity.example
+
+    def block(
+        name: str, fields: tuple[Field, ...], one_of: tuple[tuple[str, ...], ...] = ()
+    ) -> Block:
+        return Block(
+            f"{name} distribution",
+            fields,
+            title=f"{title}_{name}",
+            one_of=one_of,
+            elsewhere={
+                "sigma": "`std`",
+                "mu": "`mean`",
+                "a": "`low`",
+                "b": "`high`",
+                "stddev": "`std`",
+            },
+        )
+
+    return OneKey(
+        title.replace("_", " "),
+        (
+            Alternative(
+                "uniform",
+                block(
+                    "uniform",
+                    (
+                        Field(
+                            "low", quantity, "The lowest value.", required=True, example=f"low: {q}"
+                        ),
+                        Field(
+                            "high",
+                            quantity,
+                            "The highest value (not reached).",
+                            required=True,
+                            example=f"high: {q}",
+                        ),
+                        *tail,
+                    ),
+                ),
+                "Every value from `low` to `high` is equally likely.",
+                supported,
+                "{uniform: {low: -60 mV, high: -50 mV}}",
+            ),
+            Alternative(
+                "normal",
+                block("normal", (mean, *spread, *limits, *sign, *tail), (("std", "relative_std"),)),
+                "The normal distribution; `min`, `max` and `keep_sign` cut it by drawing again.",
+                supported,
+                f"{{normal: {{mean: {q}, relative_std: 0.1}}}}",
+            ),
+            Alternative(
+                "exponential",
+                block("exponential", (mean, *limits, *tail)),
+                "The exponential distribution.",
+                supported,
+                f"{{exponential: {{mean: {q}}}}}",
+            ),
+            Alternative(
+                "lognormal",
+                block("lognormal", (mean, *spread, *limits, *tail), (("std", "relative_std"),)),
+                "The log-normal distribution; `mean` and `std` are those of the value, not of its "
+                "logarithm.",
+                supported,
+                f"{{lognormal: {{mean: {q}, std: {q}}}}}",
+            ),
+        ),
+        title=title,
+        doc="A value that is drawn anew for each element, from a stream of its own.",
+        elsewhere={
+            "gaussian": "`normal`",
+            "gauss": "`normal`",
+            "poisson": "a projection from `library/neurons/poisson`",
+        },
+    )
+
+
+DISTRIBUTION = _distribution("distribution", QUANTITY, rounding=False, supported=True)
+DELAY_DISTRIBUTION = _distribution("delay_distribution", TIME, rounding=True, supported=False)
+
+INITIAL: Kind = OneOf((QUANTITY, DISTRIBUTION, FILE_ARRAY))
+"""An initial value or a weight: one value, a distribution, or an array in a file."""
+
+DELAY: Kind = OneOf(
+    (
+        TIME,
+        Block(
+            "rounded time",
+            (
+                Field("value", TIME, "The delay.", required=True, example="value: 1.37 ms"),
+                _ROUND,
+            ),
+            doc="A delay that may be rounded to whole steps.",
+            title="rounded_time",
+            example="{value: 1.37 ms, round: nearest}",
+        ),
+        DELAY_DISTRIBUTION,
+    )
+)
+
+POPULATION_REFERENCE = Reference("population", "exc", TEMPLATE_KEY, ("all",))
+
+POPULATIONS: Kind = OneOf(
+    (POPULATION_REFERENCE, ListOf(POPULATION_REFERENCE, low=1, example="[exc, inh]"))
+)
+"""One population, several, `all`, or the members of a class."""
+
+NAMES: Kind = ListOf(Name("v"), low=1, example="[v, ge]")
+
+
+def values_map(noun: str, value: Kind, example: str) -> MapOf:
+    """A map from names (parameters, state variables) to values."""
+    return MapOf(noun, value, example=example)

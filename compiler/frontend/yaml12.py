@@ -1,0 +1,427 @@
+"""From the text of one YAML file to a located tree (compiler/frontend/tree.py).
+
+Assumes: PyYAML, with libyaml where it is installed so (without, loading is about 20 times slower).
+Guarantees: strict YAML 1.2 core scalars, string keys, no duplicate keys, no tags, no merge keys, one document;
+nesting, aliases and size are bounded, so that no input takes long or ends in anything but diagnostics; every node
+has a span that counts characters of the file's text.
+Does not: know the language's keys. Anchors are resolved by sharing: an alias gives the node that it names.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from compiler.diagnostics import Related, Sink
+from compiler.frontend import core_schema
+from compiler.frontend.tree import Entry, Mapping, Node, Scalar, Sequence
+from compiler.frontend.yaml_errors import explain_syntax_error, refused_characters
+from compiler.source import SourceFile, Span
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_DEPTH: Final = 100
+MAX_ALIASED_NODES: Final = 1_000_000
+
+_LOADER: Final = yaml.CLoader if yaml.__with_libyaml__ else yaml.Loader
+
+
+def load_file(path: Path, sink: Sink, shown: str | None = None) -> Node | None:
+    """The tree of the file at `path`, or None with errors in `sink`. `shown` is its path in messages."""
+    name = shown if shown is not None else str(path)
+    source = read_source(path, sink, name)
+    return None if source is None else load_text(source, sink)
+
+
+def read_source(path: Path, sink: Sink, shown: str) -> SourceFile | None:
+    """The decoded text of the file at `path`, or None with an error in `sink`."""
+    here = Span(SourceFile(shown, ""), 0, 0)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        sink.error("E0002", f"there is no file `{shown}`", None)
+        return None
+    except IsADirectoryError:
+        sink.error("E0002", f"`{shown}` is a directory, not a file", None)
+        return None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        sink.error("E0002", f"cannot read `{shown}`: {reason}", None)
+        return None
+    if len(data) > MAX_BYTES:
+        _too_large(here, sink)
+        return None
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        help = "save the file as UTF-8"
+        sink.error("E0005", "the file is encoded as UTF-16, not as UTF-8", here, help)
+        return None
+    try:
+        return SourceFile(shown, data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        # The text is shown with the bad bytes replaced; all before the first one is as it stands.
+        text = data.decode("utf-8", errors="replace")
+        at = len(data[: error.start].decode("utf-8"))
+        sink.error(
+            "E0004",
+            f"byte 0x{data[error.start]:02x} at offset {error.start} is not valid UTF-8",
+            Span(SourceFile(shown, text), at, at + 1),
+            "save the file as UTF-8",
+        )
+        return None
+
+
+def load_text(file: SourceFile, sink: Sink) -> Node | None:
+    """The tree of a file's text; None when its syntax is broken or it is empty.
+
+    Mistakes that leave the structure readable (a duplicate key, a tag, ...) are errors in `sink` as well, but the tree
+    is returned, so that later stages can report more in the same run.
+    """
+    text = file.text
+    if len(text) > MAX_BYTES:
+        _too_large(Span(file, 0, 0), sink)
+        return None
+    if refused_characters(file, sink):
+        return None
+    offset = 0
+    if text.startswith("\ufeff"):
+        offset = 1  # libyaml does not count it
+        sink.warning("W0001", "the file begins with a byte order mark", Span(file, 0, 1))
+    with _no_garbage_collection():
+        try:
+            root = _Builder(file, sink, offset).build()
+        except yaml.YAMLError as error:
+            explain_syntax_error(error, file, offset, sink)
+            return None
+        except _Stopped:
+            return None
+    if root is None or (isinstance(root, Scalar) and root.plain and root.value is None):
+        help = "a model file begins with `language: 1`"
+        sink.error("E0003", "the file is empty", Span(file, 0, 0), help)
+        return None
+    return root
+
+
+def _too_large(span: Span, sink: Sink) -> None:
+    limit = MAX_BYTES // (1024 * 1024)
+    help = "keep large arrays in .npy, .npz or .csv files and name them in the model"
+    sink.error("E0015", f"the file is larger than {limit} MiB", span, help)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Millions of objects are made and none is garbage; collecting meanwhile would double the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class _Stopped(Exception):
+    """Loading cannot go on; the reason is in the sink."""
+
+
+@dataclass(slots=True)
+class _Anchored:
+    """A node that an alias may name. `node` is None while the node is still open."""
+
+    start: int
+    node: Node | None = None
+    size: int = 1  # nodes that it stands for, aliases expanded
+    height: int = 0  # levels of nesting in it
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A collection that is still open."""
+
+    start: int
+    is_map: bool
+    flow: bool
+    anchor: _Anchored | None
+    first: int  # value of the node counter when it was opened
+    out: list[Entry] | list[Node] = field(default_factory=list)
+    key: Scalar | None = None  # read, its value not yet
+    height: int = 1
+    open_paren: Scalar | None = (
+        None  # an item of a flow collection that was cut at a comma in `f(a, b)`
+    )
+
+
+class _Builder:
+    """Consumes parser events with a stack of its own: no recursion, whatever the nesting."""
+
+    def __init__(self, file: SourceFile, sink: Sink, offset: int) -> None:
+        self.file = file
+        self.sink = sink
+        self.offset = offset
+        self.anchors: dict[str, _Anchored] = {}
+        self.stack: list[_Frame] = []
+        self.frame: _Frame | None = None
+        self.root: Node | None = None
+        self.documents = 0
+        self.count = 0  # nodes so far, aliases expanded
+        self.aliased = 0  # of these, nodes that came from aliases
+        self.values: dict[str, core_schema.Value | core_schema.Unreadable] = {}
+
+    def build(self) -> Node | None:
+        text = self.file.text[1:] if self.offset else self.file.text
+        for event in yaml.parse(text, Loader=_LOADER):
+            kind = type(event)
+            if kind is ScalarEvent:
+                self._scalar(event)
+            elif kind is MappingStartEvent or kind is SequenceStartEvent:
+                self._open(event, kind is MappingStartEvent)
+            elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                self._close(event)
+            elif kind is AliasEvent:
+                self._alias(event)
+            elif kind is DocumentStartEvent:
+                self._document(event)
+        return self.root
+
+    def _span(self, event: Event) -> Span:
+        return Span(
+            self.file,
+            event.start_mark.index + self.offset,
+            event.end_mark.index + self.offset,
+        )
+
+    # The three methods that run for nearly every event are written for speed.
+
+    def _scalar(self, event: ScalarEvent) -> None:
+        text: str = event.value
+        offset = self.offset
+        span = Span(self.file, event.start_mark.index + offset, event.end_mark.index + offset)
+        style = event.style
+        self.count += 1
+        if style:  # quoted or a block scalar
+            if style in "|>":
+                written = self.file.text[span.start : span.end]
+                span = Span(self.file, span.start, span.start + len(written.rstrip()))
+            node = Scalar(text, text, False, span)
+        else:
+            values = self.values
+            if text in values:
+                value = values[text]
+            else:
+                value = values[text] = core_schema.resolve(text)
+            if value is core_schema.UNREADABLE:
+                self._unreadable(text, span)
+                value = 0
+            node = Scalar(value, text, True, span)  # type: ignore[arg-type]
+        if event.tag is not None:
+            self._tag(event.tag, span)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = _Anchored(span.start, node)
+        frame = self.frame
+        if frame is None:
+            self.root = node
+        elif not frame.is_map:
+            frame.out.append(node)  # type: ignore[arg-type]
+            if not style and frame.flow and ("(" in text or ")" in text):
+                self._parentheses(frame, node)
+        elif frame.key is not None:
+            frame.out.append(Entry(frame.key, node))  # type: ignore[arg-type]
+            frame.key = None
+            if not style and frame.flow and "(" in text:
+                self._parentheses(frame, node)
+        else:
+            frame.key = node
+            if not style:
+                if node.value.__class__ is not str or text == "<<":
+                    self._bad_key(node)
+                elif frame.flow and ")" in text:
+                    self._parentheses(frame, node)
+
+    def _open(self, event: MappingStartEvent | SequenceStartEvent, is_map: bool) -> None:
+        start = event.start_mark.index + self.offset
+        if len(self.stack) >= MAX_DEPTH:
+            self._too_deep(start)
+        self.count += 1
+        anchor = None
+        if event.anchor is not None:
+            anchor = self.anchors[event.anchor] = _Anchored(start)
+        if event.tag is not None:
+            self._tag(event.tag, self._span(event))
+        frame = _Frame(start, is_map, event.flow_style, anchor, self.count)
+        self.stack.append(frame)
+        self.frame = frame
+
+    def _close(self, event: MappingEndEvent | SequenceEndEvent) -> None:
+        frame = self.stack.pop()
+        out = frame.out
+        node: Node
+        if frame.is_map:
+            end = event.end_mark.index + self.offset if frame.flow else self._end_of(out, frame)
+            node = Mapping(tuple(out), Span(self.file, frame.start, end))  # type: ignore[arg-type]
+            if len({e.key.text for e in node.entries}) != len(out):
+                node = self._duplicates(node)
+        else:
+            end = event.end_mark.index + self.offset if frame.flow else self._end_of(out, frame)
+            node = Sequence(tuple(out), Span(self.file, frame.start, end))  # type: ignore[arg-type]
+        if frame.anchor is not None:
+            frame.anchor.node = node
+            frame.anchor.size = self.count - frame.first + 1
+            frame.anchor.height = frame.height
+        parent = self.stack[-1] if self.stack else None
+        self.frame = parent
+        if parent is not None and frame.height >= parent.height:
+            parent.height = frame.height + 1
+        self._place(node)
+
+    @staticmethod
+    def _end_of(out: list[Entry] | list[Node], frame: _Frame) -> int:
+        """A block collection ends with its last node (the parser would add what white space follows)."""
+        if not out:
+            return frame.start
+        last = out[-1]
+        return last.value.span.end if isinstance(last, Entry) else last.span.end
+
+    def _place(self, node: Node) -> None:
+        """Put a finished collection or an aliased node where it belongs."""
+        frame = self.frame
+        if frame is None:
+            self.root = node
+        elif not frame.is_map:
+            frame.out.append(node)  # type: ignore[arg-type]
+        elif frame.key is not None:
+            frame.out.append(Entry(frame.key, node))  # type: ignore[arg-type]
+            frame.key = None
+        else:
+            what = "a mapping" if isinstance(node, Mapping) else "a list"
+            if isinstance(node, Scalar):
+                what = "an alias"
+            help = None
+            if isinstance(node, Mapping) and node.span.file.text[node.span.start] == "{":
+                help = "a value that begins with `{` must be in quotes"
+            self.sink.error("E0009", f"{what} cannot be a key", node.span, help)
+            written = self.file.text[node.span.start : node.span.end]
+            frame.key = Scalar(written, written, False, node.span)
+
+    def _alias(self, event: AliasEvent) -> None:
+        span = self._span(event)
+        name: str = event.anchor
+        anchored = self.anchors.get(name)
+        if anchored is None:
+            help = "a value that begins with `*` must be in quotes"
+            self.sink.error("E0018", f"there is no anchor `&{name}` before this alias", span, help)
+            raise _Stopped
+        if anchored.node is None:
+            at = Span(self.file, anchored.start, anchored.start + 1 + len(name))
+            related = (Related("the anchor is here", at),)
+            self.sink.error("E0017", f"`*{name}` stands inside of `&{name}`", span, None, related)
+            raise _Stopped
+        self.count += anchored.size
+        self.aliased += anchored.size
+        if self.aliased > MAX_ALIASED_NODES:
+            self.sink.error(
+                "E0016",
+                f"aliases expand to more than {MAX_ALIASED_NODES:,} nodes",
+                span,
+                "use `classes`, `use` or `for` to say a thing many times",
+            )
+            raise _Stopped
+        if len(self.stack) + anchored.height > MAX_DEPTH:
+            self._too_deep(span.start)
+        frame = self.frame
+        if frame is not None:
+            frame.height = max(frame.height, anchored.height + 1)
+        self._place(anchored.node)
+
+    def _document(self, event: DocumentStartEvent) -> None:
+        self.documents += 1
+        span = self._span(event)
+        if self.documents > 1:
+            help = "put each model in a file of its own; `use` takes parts from other files"
+            self.sink.error("E0012", "a second document begins here", span, help)
+            raise _Stopped
+        if event.version is not None and tuple(event.version) != (1, 2):
+            major, minor = event.version
+            message = f"the file asks for YAML {major}.{minor}; models are YAML 1.2"
+            self.sink.error("E0013", message, self._directive("%YAML", span), "delete this line")
+        if event.tags:
+            message = "tag directives are not part of the language"
+            self.sink.error("E0013", message, self._directive("%TAG", span), "delete this line")
+
+    def _directive(self, word: str, span: Span) -> Span:
+        at = self.file.text.find(word, 0, span.end)
+        if at < 0:
+            return span
+        line = self.file.position(at)[0]
+        return Span(self.file, at, at + len(self.file.line(line)))
+
+    def _tag(self, tag: str, span: Span) -> None:
+        written = self.file.text[span.start : span.end]
+        at = written.find("!")
+        word = written[at:].split(None, 1)[0] if at >= 0 else ""
+        place = Span(self.file, span.start + at, span.start + at + len(word)) if word else span
+        message = f"tags such as `{word or tag}` are not part of the language"
+        help = "delete it, or put the value in quotes if `!` is part of it"
+        self.sink.error("E0011", message, place, help)
+
+    def _bad_key(self, node: Scalar) -> None:
+        if node.text == "<<":
+            help = "use `classes` or `use` to share settings"
+            message = "merge keys are not part of YAML 1.2"
+            self.sink.error("E0010", message, node.span, help)
+        elif node.text == "":
+            help = "a value that begins with `:` must be in quotes"
+            self.sink.error("E0009", "there is no key before this `:`", node.span, help)
+        else:
+            what = {bool: "a truth value", int: "a number", float: "a number"}
+            kind = what.get(type(node.value), "null")
+            help = f'keys are strings: write "{node.text}" in quotes, or another name'
+            message = f"the key `{node.text}` is {kind}, not a string"
+            self.sink.error("E0009", message, node.span, help)
+
+    def _unreadable(self, text: str, span: Span) -> None:
+        shown = text if len(text) <= 30 else text[:27] + "..."
+        help = "put it in quotes if it is not meant as a number"
+        self.sink.error("E0019", f"the number `{shown}` is out of range", span, help)
+
+    def _too_deep(self, start: int) -> None:
+        span = Span(self.file, start, min(start + 1, len(self.file.text)))
+        self.sink.error("E0014", f"nesting is deeper than {MAX_DEPTH} levels", span)
+        raise _Stopped
+
+    def _duplicates(self, node: Mapping) -> Mapping:
+        first: dict[str, Entry] = {}
+        for entry in node.entries:
+            earlier = first.setdefault(entry.key.text, entry)
+            if earlier is not entry:
+                related = (Related("first here", earlier.key.span),)
+                message = f"duplicate key `{entry.key.text}`"
+                self.sink.error("E0008", message, entry.key.span, None, related)
+        return Mapping(tuple(first.values()), node.span)
+
+    def _parentheses(self, frame: _Frame, node: Scalar) -> None:
+        """Find `[w = clip(w, 0, 1)]`: a comma ends an item of a flow collection, also inside of parentheses."""
+        balance = node.text.count("(") - node.text.count(")")
+        if balance > 0:
+            frame.open_paren = node
+        elif balance < 0 and frame.open_paren is not None:
+            span = Span(self.file, frame.open_paren.span.start, node.span.end)
+            frame.open_paren = None
+            where = "{...}" if frame.is_map else "[...]"
+            help = "put the expression in quotes, or write the block form with one item per line"
+            message = f"a comma inside of parentheses ends an item of `{where}`"
+            self.sink.error("E0028", message, span, help)

@@ -1,0 +1,223 @@
+"""Level 1, graph: pure. Neuron models as functions (Cell), relations (Synapses), and tensors in single assignment.
+
+Assumes: level 0 is legal.
+Guarantees: frozen data; tensors are defined once, in topological order, before their use; a Contract is an
+iteration space with affine index maps, so that matrix products, convolutions, their gradients and pooling are
+one construct and differentiate by exchanging maps. Legality is spelled out in ir/verify.py.
+Does not: know layouts, kernels, arenas or targets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from compiler.expr.ast import Expr
+from compiler.ir.model import Method, Ode, Set, Value
+from compiler.ir.space import Affine
+from compiler.source import NOWHERE, Span
+
+
+def _span() -> Span:
+    return field(default=NOWHERE, compare=False, repr=False)  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------------------ spiking cells
+
+
+@dataclass(frozen=True)
+class Propagator:
+    """A column computed per row: entry (row, column) of expm(dt * A) (A's entries are expressions over the
+    cell's params, in 1/ms), or of the constant part for column == order: x' = A x + b,
+    x(t + dt) = expm(A dt) x(t) + integral(expm(A s) ds) b. `held`: indices of states that stand still."""
+
+    name: str
+    matrix: tuple[tuple[Expr, ...], ...]
+    offset: tuple[Expr, ...]
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class DerivedScalar:
+    """A column computed per row from an expression over the cell's params (and dt)."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A neuron model as a pure function of state and inputs for one step.
+
+    Before integrate_odes: `dynamics` holds ODEs and `step` is empty. Afterwards `dynamics` is empty and `step`
+    is straight-line code: integration, updates, then (with `spike`) `spiked` is computed and resets applied by
+    conditional expressions. `int_state`: counters (refractory).
+    """
+
+    name: str
+    params: tuple[str, ...]
+    state: tuple[str, ...]
+    inputs: tuple[tuple[str, Expr | None], ...]  # name, decay time constant
+    lets: tuple[Set, ...]
+    dynamics: tuple[Ode, ...]
+    update: tuple[Set, ...]
+    when: Expr | None
+    reset: tuple[Set, ...]
+    refractory: Expr | None
+    hold: tuple[str, ...]
+    method: Method
+    int_state: tuple[str, ...] = ()
+    derived: tuple[Propagator | DerivedScalar, ...] = ()
+    step: tuple[Set, ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A population as an instance of a cell: the value of each param and the initial value of each state."""
+
+    name: str
+    cell: int
+    size: int
+    slots: int  # of its event ring: largest outgoing delay + 2; 0 when it emits nothing
+    params: tuple[tuple[str, Value], ...]
+    init: tuple[tuple[str, Value], ...]
+    source: str = "equations"
+    span: Span = _span()
+
+
+# ------------------------------------------------------------------------------------------------ tensors
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """dtype: "real" | "int". `batched`: axis 0 is the batch. Shapes include the batch axis."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "real"
+    batched: bool = False
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A batch of an input, gathered by the runner's order from the data set: data[order[...]] * scale.
+    The data array is resident: `array` names it; elements of missing rows of a short batch are 0."""
+
+    out: Tensor
+    array: str
+    scale: float
+    span: Span = _span()
+
+
+@dataclass(frozen=True)
+class BatchMask:
+    """out[n] = 1 for the rows of the batch that exist (a short last batch), else 0."""
+
+    out: Tensor
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A trained value. init: ("glorot_uniform" | "he_normal" | "he_uniform" | "zeros" | "ones" | "constant", arguments)."""
+
+    out: Tensor
+    init: str
+    init_args: tuple[float, ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Persistent, not trained: running statistics, metric accumulators ("f64" ones have wide=True)."""
+
+    out: Tensor
+    init: float
+    wide: bool = False
+    span: Span = _span()
+
+
+@dataclass(frozen=True)
+class Map:
+    """out[i...] = body(ins): elementwise with broadcasting. maps[k][a] is the output axis that axis a of operand
+    k follows, or None where that axis has extent 1. `body` refers to operands as `x0`, `x1`, ..."""
+
+    out: Tensor
+    ins: tuple[str, ...]
+    maps: tuple[tuple[int | None, ...], ...]
+    body: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True)
+class Contract:
+    """out[out_map(d)] = combine over all d of body(ins[in_maps(d)]), d in the iteration space `dims`.
+
+    `body` refers to operands as `x0`, `x1`, ... and to dims by name (as integers). An operand read outside its
+    extent, or where a map does not divide, reads `fill`. combine: "add" | "max" | "min".
+    After `decompose`, out_map is one distinct dim per axis (gather form); autodiff makes scatter forms,
+    whose elements that no point reaches are 0.
+    """
+
+    out: Tensor
+    dims: tuple[tuple[str, int], ...]
+    out_map: tuple[Affine, ...]
+    ins: tuple[str, ...]
+    in_maps: tuple[tuple[Affine, ...], ...]
+    body: Expr
+    combine: str = "add"
+    fill: float = 0.0
+    span: Span = _span()
+
+
+@dataclass(frozen=True)
+class Reindex:
+    """out is `source` with another shape, same elements in row-major order (batch axis kept in place)."""
+
+    out: Tensor
+    source: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True)
+class Rand:
+    """Uniform numbers in [0, 1), keyed by `stream`, counter (step, logical row-major element index)."""
+
+    out: Tensor
+    stream: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True)
+class Store:
+    """Effect at the end of the phase: variable `target` becomes tensor `value` (same shape)."""
+
+    target: str
+    value: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True)
+class Update:
+    """The optimizer instantiated on one weight: statements over `param`, `gradient`, `step`, its params and
+    its state (one array of the weight's shape each, initial value given)."""
+
+    weight: str
+    gradient: str
+    params: tuple[tuple[str, float], ...]
+    state: tuple[tuple[str, float], ...]
+    statements: tuple[Set, ...]
+    span: Span = _span()
+
+
+Node = Feed | BatchMask | Weight | Variable | Map | Contract | Reindex | Rand | Store | Update
+
+
+@dataclass(frozen=True)
+class TensorGraph:
+    """One phase's graph: "train" (forward, backward, updates) or "eval" (forward, metrics). Weights and
+    Variables of both phases are the same arrays by name. `outputs` are kept for the host."""
+
+    phase: str
+    nodes: tuple[Node, ...]
+    outputs: tuple[str, ...] = ()

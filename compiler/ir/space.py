@@ -1,0 +1,79 @@
+"""Element types, storage roles and affine indices: what the IR levels share.
+
+Assumes: nothing.
+Guarantees: plain immutable data.
+Does not: know kernels, models or targets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class DType(StrEnum):
+    """Element types. `REAL` is replaced by F32 or F64 (numerics.precision) when a program is lowered."""
+
+    F32 = "f32"
+    F64 = "f64"
+    I32 = "i32"
+    U32 = "u32"
+    I64 = "i64"
+    U64 = "u64"
+    U8 = "u8"
+
+    @property
+    def bytes(self) -> int:
+        return {"f32": 4, "f64": 8, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "u8": 1}[self.value]
+
+    @property
+    def numpy(self) -> str:
+        """The numpy name of this type."""
+        names = {
+            "f32": "float32",
+            "f64": "float64",
+            "i32": "int32",
+            "u32": "uint32",
+            "i64": "int64",
+            "u64": "uint64",
+            "u8": "uint8",
+        }
+        return names[self.value]
+
+    @property
+    def is_real(self) -> bool:
+        return self in (DType.F32, DType.F64)
+
+
+class Role(StrEnum):
+    """Arenas. Every array lives in the arena of its role, at a byte offset that is data.
+
+    STATE and WEIGHT (and EVENT) make a checkpoint. WORK arrays may share memory when their lifetimes
+    do not overlap. DATA is written by the host, RECORD is drained by it.
+    """
+
+    STATE = "state"
+    WEIGHT = "weight"
+    CONST = "const"
+    SYNAPSE = "synapse"
+    EVENT = "event"
+    DATA = "data"
+    WORK = "work"
+    RECORD = "record"
+
+
+@dataclass(frozen=True)
+class Affine:
+    """index = (const + sum(coefficient * dim)) / div, defined where div divides it.
+
+    `terms`: ((dim name, coefficient), ...), each dim at most once, coefficients nonzero.
+    """
+
+    terms: tuple[tuple[str, int], ...] = ()
+    const: int = 0
+    div: int = 1
+
+
+def along(dim: str) -> Affine:
+    """The index that is one dim itself."""
+    return Affine(((dim, 1),))

@@ -1,0 +1,18 @@
+"""What passes decided, as data; `netloom explain` prints it.
+
+Assumes / guarantees: nothing but a record. Does not: influence anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`pass_name` decided `verdict` about `subject` because of `reason`."""
+
+    pass_name: str
+    subject: str
+    verdict: str
+    reason: str

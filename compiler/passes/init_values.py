@@ -1,0 +1,190 @@
+"""init_values: initial contents of arrays, as rows of the init phase (numbers, distributions, formulas) or constants.
+
+Assumes: values in canonical units.
+Guarantees: distributions are drawn by counter (stream = array name, index = element, step 0), so that adding
+a population does not change another's draws; numbers given inline or in files become constants.
+Does not: know what the array is for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.diagnostics import Diagnostic, ModelError
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs
+from compiler.expr.interp import evaluate
+from compiler.ir.graph import Instance
+from compiler.ir.model import Const, Distribution, Formula, FromFile, Listed, Value
+from compiler.ir.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    ColumnValue,
+    Dim,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    SizeOf,
+    StreamKey,
+)
+from compiler.ir.space import DType, Role
+from compiler.passes.build_program import ProgramBuilder
+from compiler.source import Span
+
+
+def read_file(value: FromFile) -> npt.NDArray[np.float64]:
+    """The array of a file, flat, in canonical units. Raises ModelError E0701/E0702/E0703."""
+    path = Path(value.path)
+
+    def fail(code: str, message: str, help: str | None = None) -> ModelError:
+        return ModelError([Diagnostic(code, message, value.span, help)])
+
+    if not path.is_file():
+        raise fail("E0701", f"the file `{value.path}` does not exist")
+    try:
+        if path.suffix == ".csv":
+            data = np.loadtxt(path, delimiter=",", ndmin=1)
+        else:
+            loaded = np.load(path, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                data = loaded
+            elif value.array is None or value.array not in loaded:
+                raise fail(
+                    "E0702",
+                    f"`{path.name}` has no array `{value.array}`",
+                    "it has: " + ", ".join(loaded.files),
+                )
+            else:
+                data = loaded[value.array]
+    except (OSError, ValueError) as problem:
+        raise fail("E0703", f"`{value.path}` cannot be read: {problem}") from problem
+    if data.dtype.kind not in "fiub":
+        raise fail("E0703", f"`{path.name}` holds {data.dtype}, not numbers")
+    return np.asarray(data, np.float64).ravel() * value.scale
+
+
+def _draw(kind: str, args: dict[str, float]) -> tuple[Expr, tuple[str, ...]]:
+    """The expression of one draw over columns, and the columns."""
+
+    def call(name: str) -> Expr:
+        return Call(name, (Ref("key"), Ref("i"), Num(0)))
+
+    match kind:
+        case "uniform":
+            span = Binary("-", Ref("high"), Ref("low"))
+            return Binary("+", Ref("low"), Binary("*", span, call("uniform"))), ("low", "high")
+        case "exponential":
+            return Binary("*", Ref("mean"), call("exponential")), ("mean",)
+        case "lognormal" | "normal":
+            x: Expr = Binary("+", Ref("mean"), Binary("*", Ref("std"), call("normal")))
+            columns: tuple[str, ...] = ("mean", "std")
+            if kind == "lognormal":
+                return Call("exp", (x,)), columns
+            if args.get("keep_sign"):
+                wrong = Binary("<", Binary("*", x, Ref("mean")), Num(0.0))
+                x = Cond(wrong, Num(0.0), x)
+            for bound, func in (("min", "max"), ("max", "min")):
+                if bound in args:
+                    x = Call(func, (x, Ref(bound)))
+                    columns = (*columns, bound)
+            return x, columns
+    raise AssertionError(kind)
+
+
+def initialise(
+    builder: ProgramBuilder,
+    name: str,
+    value: Value,
+    instance: Instance | None,
+    role: Role,
+    unit: str,
+    size: int | SizeOf | None = None,
+    span: Span | None = None,
+) -> str:
+    """Makes sure array `name` exists and starts as `value`; returns its name."""
+    real = builder.precision
+    extent: int | SizeOf = size if size is not None else instance.size if instance is not None else 0
+    where = span or (instance.span if instance is not None else value.span)
+    if name not in builder.arrays:
+        shape = (-1,) if isinstance(extent, SizeOf) else (extent,)
+        size_from = extent.array if isinstance(extent, SizeOf) else None
+        builder.array(Array(name, real, shape, role, None, size_from, unit, where))
+    if isinstance(value, Formula):
+        numbers: dict[str, float | int] = {
+            key: v.value
+            for key, v in (instance.params if instance is not None else ())
+            if isinstance(v, Const)
+        }
+        missing = refs(value.expr) - set(numbers)
+        if missing:
+            raise ModelError(
+                [
+                    Diagnostic(
+                        "E0802",
+                        f"`{name}` starts from `{sorted(missing)[0]}`, which differs from neuron to neuron",
+                        value.span,
+                        "give the initial value as numbers or as a distribution of its own",
+                    )
+                ]
+            )
+        value = Const(float(evaluate(value.expr, dict(numbers))), value.span)
+    out = ArrayFormal("x", real, Mode.WRITE, ELEMENT)
+    n = ScalarFormal("n", DType.I64)
+    columns: dict[str, ColumnValue] = {"n": extent}
+    formals: tuple[Formal, ...]
+    match value:
+        case Const(number):
+            key: object = "fill"
+            label = "constant"
+            formals = (out, n, ScalarFormal("value", real))
+            columns["value"] = float(number)
+            body: Expr = Ref("value")
+        case Distribution(kind, args):
+            given = dict(args)
+            body, used = _draw(kind, given)
+            key = ("draw", kind, *used, bool(given.get("keep_sign")))
+            label = kind
+            formals = (
+                out,
+                n,
+                ScalarFormal("key", DType.U64),
+                *(ScalarFormal(c, real) for c in used),
+            )
+            columns["key"] = StreamKey(name)
+            columns.update({c: given[c] for c in used})
+        case FromFile() | Listed():
+            data = read_file(value) if isinstance(value, FromFile) else np.array(value.values, np.float64)
+            if isinstance(extent, SizeOf) or len(data) != extent:
+                raise ModelError(
+                    [
+                        Diagnostic(
+                            "E0703",
+                            f"`{name}` needs {extent if isinstance(extent, int) else 'one value per synapse'} "
+                            f"values, but {len(data)} are given",
+                            value.span,
+                        )
+                    ]
+                )
+            builder.constants[name] = data.astype(real.numpy)
+            return name
+        case _:
+            raise AssertionError(value)
+    row = builder.row(
+        key,
+        f"{name}: initial value ({label})",
+        Kind.MAP,
+        formals,
+        Nest((Dim("i", "n"),), (Assign("x", body),)),
+        {"x": name},
+        columns,
+        name,
+        where,
+    )
+    builder.launch("init", key, row, row + 1)
+    return name

@@ -1,0 +1,426 @@
+"""integrate_odes: a cell's ODEs become straight-line code for one step of length dt.
+
+Assumes: a Cell with `dynamics`, expressions in canonical units (ms), random() nowhere inside `dynamics` or lets.
+Guarantees: `dynamics` is empty afterwards and `step` is the whole step: integration, `update`, the spike test
+(local `spiked`), resets and the refractory counter, all as unconditional assignments with conditional
+expressions, so that the loop over neurons has no branch. Columns that depend only on params (propagators,
+decays) are in `derived` and computed per row. The method chosen by `auto` is a Decision.
+Does not: decide per population; params that differ from neuron to neuron (`array_params`) cannot stand in a
+propagator: where they are added (a current) they enter as states that stand still, where they multiply,
+`auto` falls back to exponential Euler and `exact` is refused.
+
+Methods. exact: x' = A x + b solved by the matrix exponential (Rotter & Diesmann 1999). exponential_euler: each
+equation is linear in its own variable, the others are held (Brette et al. 2007, section 2). euler, rk2 (midpoint),
+rk4 (classical): decaying inputs are advanced exactly to each stage. In `dynamics`, `t` is the start of the step
+(plus the stage's fraction); in `update` and `when`, `t` is its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from compiler.diagnostics import Diagnostic, ModelError
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, refs, substitute
+from compiler.expr.diff import linear_in
+from compiler.expr.simplify import simplify
+from compiler.ir.graph import Cell, DerivedScalar, Propagator
+from compiler.ir.model import Method, Ode, Set
+from compiler.passes.decisions import Decision
+
+DT = Ref("dt")
+STEP_END = Binary("*", Ref("step"), DT)
+STEP_START = Binary("*", Binary("-", Ref("step"), Num(1)), DT)
+ZERO = Num(0.0)
+COUNTER = "refractory_left"
+"""The int state that counts the steps a neuron still has to be refractory."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What integration contributes: assignments of next values (not yet gated by refractoriness)."""
+
+    statements: tuple[Set, ...]  # locals
+    after: dict[str, Expr]  # state or input -> its value after the step
+    derived: tuple[Propagator | DerivedScalar, ...]
+
+
+def _product(a: Expr, b: Expr) -> Expr:
+    return Binary("*", a, b)
+
+
+def _sum(parts: list[Expr]) -> Expr:
+    total = parts[0]
+    for part in parts[1:]:
+        total = Binary("+", total, part)
+    return total
+
+
+def _inline(cell: Cell) -> tuple[Ode, ...]:
+    """The ODEs with lets substituted: for analysis (the emitted text keeps lets as locals where it can)."""
+    known: dict[str, Expr] = {}
+    for let in cell.lets:
+        known[let.target] = substitute(let.value, known)
+    return tuple(Ode(o.state, substitute(o.rhs, known), o.span) for o in cell.dynamics)
+
+
+def _decays(cell: Cell) -> tuple[tuple[str, Expr], ...]:
+    return tuple((name, tau) for name, tau in cell.inputs if tau is not None)
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """x' = A x + b over `names` (states, decaying inputs, then things that stand still for the step)."""
+
+    names: tuple[str, ...]
+    matrix: tuple[tuple[Expr, ...], ...]
+    offset: tuple[Expr, ...]
+    moving: int  # the first `moving` names change
+
+
+def _linear_system(cell: Cell, odes: tuple[Ode, ...], arrays: tuple[str, ...]) -> _Linear | None:
+    """The whole cell as one linear system, or None when it is not one with scalar coefficients."""
+    decays = _decays(cell)
+    moving = [o.state for o in odes] + [name for name, _ in decays]
+    still = [name for name, tau in cell.inputs if tau is None]
+    still += [s for s in cell.state if s not in moving]
+    still += list(arrays)
+    names = (*moving, *still)
+    matrix: list[tuple[Expr, ...]] = []
+    offset: list[Expr] = []
+    barred = {"t", *names}
+    for ode in odes:
+        affine = linear_in(ode.rhs, names)
+        if affine is None:
+            return None
+        coefficients, constant = affine
+        terms = tuple(simplify(coefficients.get(n, ZERO)) for n in names)
+        constant = simplify(constant)
+        if any(refs(e) & barred or _random(e) for e in (*terms, constant)):
+            return None
+        matrix.append(terms)
+        offset.append(constant)
+    for name, tau in decays:
+        if refs(tau) & barred:
+            return None
+        rate = Unary("-", Binary("/", Num(1.0), tau))
+        matrix.append(tuple(rate if n == name else ZERO for n in names))
+        offset.append(ZERO)
+    for _ in still:
+        matrix.append(tuple(ZERO for _ in names))
+        offset.append(ZERO)
+    return _Linear(names, tuple(matrix), tuple(offset), len(moving))
+
+
+def _random(e: Expr) -> bool:
+    if isinstance(e, Call) and e.func in {"random", "normal", "exponential", "poisson"}:
+        return True
+    from compiler.expr.ast import children
+
+    return any(_random(c) for c in children(e))
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, Num) and e.value == 0
+
+
+def _reach(system: _Linear) -> list[list[bool]]:
+    """reach[i][j]: x_j can influence x_i within a step (transitive closure of A's structure)."""
+    n = len(system.names)
+    reach = [[i == j or not _is_zero(system.matrix[i][j]) for j in range(n)] for i in range(n)]
+    for k in range(n):
+        for i in range(n):
+            if reach[i][k]:
+                for j in range(n):
+                    reach[i][j] = reach[i][j] or reach[k][j]
+    return reach
+
+
+def _propagation(system: _Linear, frozen: frozenset[str], suffix: str) -> _Plan:
+    """Exact step of a linear system in which the states `frozen` stand still."""
+    n = len(system.names)
+    zero_row = tuple(ZERO for _ in range(n))
+    matrix = tuple(
+        zero_row if name in frozen else row for name, row in zip(system.names, system.matrix, strict=True)
+    )
+    offset = tuple(
+        ZERO if name in frozen else b for name, b in zip(system.names, system.offset, strict=True)
+    )
+    reach = _reach(_Linear(system.names, matrix, offset, system.moving))
+    derived: list[Propagator | DerivedScalar] = []
+    after: dict[str, Expr] = {}
+    for i, name in enumerate(system.names[: system.moving]):
+        if name in frozen:
+            continue
+        parts: list[Expr] = []
+        for j, other in enumerate(system.names):
+            if reach[i][j]:
+                column = f"P{suffix}_{name}_{other}"
+                derived.append(Propagator(column, matrix, offset, i, j))
+                parts.append(_product(Ref(column), Ref(other)))
+        if any(reach[i][k] and not _is_zero(offset[k]) for k in range(n)):
+            column = f"P{suffix}_{name}_1"
+            derived.append(Propagator(column, matrix, offset, i, n))
+            parts.append(Ref(column))
+        after[name] = _sum(parts)
+    return _Plan((), after, tuple(derived))
+
+
+def _exact(cell: Cell, system: _Linear) -> _Plan:
+    plan = _propagation(system, frozenset(), "")
+    held = frozenset(cell.hold) & frozenset(system.names[: system.moving]) if cell.refractory is not None else frozenset()
+    if not held:
+        return plan
+    reach = _reach(system)
+    at = {name: i for i, name in enumerate(system.names)}
+    touched = [
+        name
+        for name in system.names[: system.moving]
+        if name not in held and any(reach[at[name]][at[h]] for h in held)
+    ]
+    if not touched:
+        return plan
+    # States driven by a held one see it standing still while it is held: a second set of propagators.
+    still = _propagation(system, held, "h")
+    after = dict(plan.after)
+    wanted: set[str] = set()
+    for name in touched:
+        after[name] = Cond(Ref("held"), still.after[name], plan.after[name])
+        wanted |= refs(still.after[name])
+    derived = plan.derived + tuple(d for d in still.derived if d.name in wanted)
+    return _Plan((), after, derived)
+
+
+def _input_decays(cell: Cell, fraction: str = "") -> tuple[dict[str, Expr], tuple[DerivedScalar, ...]]:
+    """Each decaying input after the whole step, or after half of it (fraction "half")."""
+    after: dict[str, Expr] = {}
+    derived: list[DerivedScalar] = []
+    for name, tau in _decays(cell):
+        step: Expr = DT if not fraction else _product(Num(0.5), DT)
+        column = f"decay_{fraction}_{name}" if fraction else f"decay_{name}"
+        derived.append(DerivedScalar(column, Call("exp", (Unary("-", Binary("/", step, tau)),))))
+        after[name] = _product(Ref(column), Ref(name))
+    return after, tuple(derived)
+
+
+def _at_time(e: Expr, t: Expr) -> Expr:
+    return substitute(e, {"t": t})
+
+
+def _lets(cell: Cell, bindings: dict[str, Expr], t: Expr, suffix: str) -> tuple[list[Set], dict[str, Expr]]:
+    """The lets as locals of one stage, reading states through `bindings`; returns them and the new bindings."""
+    out: list[Set] = []
+    seen = dict(bindings)
+    used = set().union(*(refs(o.rhs) for o in cell.dynamics)) if cell.dynamics else set()
+    for let in reversed(cell.lets):
+        if let.target in used:
+            used |= refs(let.value)
+    for let in cell.lets:
+        if let.target not in used:
+            continue
+        local = let.target + suffix
+        out.append(Set(local, _at_time(substitute(let.value, seen), t), let.span))
+        seen[let.target] = Ref(local)
+    return out, seen
+
+
+def _exponential_euler(cell: Cell) -> _Plan | None:
+    """x += (a x + b) dt exprel(a dt) for each equation x' = a x + b with the others held."""
+    statements, bindings = _lets(cell, {}, STEP_START, "")
+    after: dict[str, Expr] = {}
+    let_map: dict[str, Expr] = {}
+    for let in cell.lets:
+        let_map[let.target] = substitute(let.value, let_map)
+    derived: list[DerivedScalar] = []
+    for ode in cell.dynamics:
+        # A let that reads the variable itself must be looked through; others stay locals.
+        own = {k: v for k, v in let_map.items() if ode.state in refs(v)}
+        rhs = substitute(ode.rhs, own)
+        affine = linear_in(rhs, (ode.state,))
+        if affine is None or _random(rhs):
+            return None
+        rate = _at_time(simplify(affine[0].get(ode.state, ZERO)), STEP_START)
+        constant = _at_time(simplify(affine[1]), STEP_START)
+        if _is_zero(rate):
+            after[ode.state] = Binary("+", Ref(ode.state), _product(DT, constant))
+            continue
+        slope = Binary("+", _product(rate, Ref(ode.state)), constant)
+        relative = _product(DT, Call("exprel", (_product(rate, DT),)))
+        after[ode.state] = Binary("+", Ref(ode.state), _product(slope, relative))
+    decays, columns = _input_decays(cell)
+    after.update(decays)
+    return _Plan(tuple(statements), after, (*derived, *columns))
+
+
+def _stage(
+    cell: Cell, number: int, bindings: dict[str, Expr], t: Expr
+) -> tuple[list[Set], dict[str, Expr]]:
+    """Slopes of one Runge-Kutta stage as locals `k<number>_<state>`."""
+    suffix = "" if number == 1 else f"_{number}"
+    statements, seen = _lets(cell, bindings, t, suffix)
+    slopes: dict[str, Expr] = {}
+    for ode in cell.dynamics:
+        local = f"k{number}_{ode.state}"
+        statements.append(Set(local, _at_time(substitute(ode.rhs, seen), t), ode.span))
+        slopes[ode.state] = Ref(local)
+    return statements, slopes
+
+
+def _runge_kutta(cell: Cell, order: int) -> _Plan:
+    """Explicit Euler (1), midpoint (2) or classical Runge-Kutta (4)."""
+    full, columns = _input_decays(cell)
+    derived: list[DerivedScalar] = list(columns)
+    statements, slope = _stage(cell, 1, {}, STEP_START)
+    total: dict[str, Expr] = dict(slope)
+    if order > 1:
+        half, half_columns = _input_decays(cell, "half")
+        used = set().union(*(refs(o.rhs) for o in _inline(cell))) if cell.dynamics else set()
+        derived += [c for c in half_columns if any(c.name == f"decay_half_{n}" for n in used)]
+        middle = Binary("+", STEP_START, _product(Num(0.5), DT))
+        end = Binary("+", STEP_START, DT)
+        halfway: Expr = _product(Num(0.5), DT)
+        plan: list[tuple[int, Expr, Expr, dict[str, Expr]]] = [(2, halfway, middle, half)]
+        if order == 4:
+            plan += [(3, halfway, middle, half), (4, DT, end, full)]
+        slopes = [slope]
+        for number, length, t, inputs in plan:
+            bindings: dict[str, Expr] = {n: e for n, e in inputs.items()}
+            previous = slopes[-1]
+            for ode in cell.dynamics:
+                local = f"s{number}_{ode.state}"
+                value = Binary("+", Ref(ode.state), _product(length, previous[ode.state]))
+                statements.append(Set(local, value, ode.span))
+                bindings[ode.state] = Ref(local)
+            more, slope = _stage(cell, number, bindings, t)
+            statements += more
+            slopes.append(slope)
+        for ode in cell.dynamics:
+            k = [s[ode.state] for s in slopes]
+            total[ode.state] = (
+                k[1]
+                if order == 2
+                else Binary(
+                    "/",
+                    _sum([k[0], _product(Num(2.0), k[1]), _product(Num(2.0), k[2]), k[3]]),
+                    Num(6.0),
+                )
+            )
+    after: dict[str, Expr] = {
+        ode.state: Binary("+", Ref(ode.state), _product(DT, total[ode.state])) for ode in cell.dynamics
+    }
+    after.update(full)
+    return _Plan(tuple(statements), after, tuple(derived))
+
+
+def _refuse(cell: Cell, message: str, help: str) -> ModelError:
+    return ModelError([Diagnostic("E0602", message, cell.span, help)])
+
+
+def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[_Plan, Decision]:
+    odes = _inline(cell)
+    system = _linear_system(cell, odes, arrays)
+
+    def decided(method: str, reason: str) -> Decision:
+        return Decision("integrate_odes", cell.name, method, reason)
+
+    match cell.method:
+        case Method.EXACT:
+            if system is None:
+                raise _refuse(
+                    cell,
+                    f"`{cell.name}` cannot be integrated with `method: exact`",
+                    "exact needs equations that are linear in the states, with coefficients that are the same "
+                    "for every neuron of a population and do not depend on t; use `method: auto`",
+                )
+            return _exact(cell, system), decided("exact", "asked for")
+        case Method.EXPONENTIAL_EULER:
+            plan = _exponential_euler(cell)
+            if plan is None:
+                raise _refuse(
+                    cell,
+                    f"`{cell.name}` cannot be integrated with `method: exponential_euler`",
+                    "each equation must be linear in its own variable; use `method: auto` or rk4",
+                )
+            return plan, decided("exponential_euler", "asked for")
+        case Method.EULER | Method.RK2 | Method.RK4:
+            order = {Method.EULER: 1, Method.RK2: 2, Method.RK4: 4}[cell.method]
+            return _runge_kutta(cell, order), decided(cell.method.value, "asked for")
+        case Method.AUTO:
+            if system is not None:
+                return _exact(cell, system), decided("exact", "the equations are linear with constant coefficients")
+            plan = _exponential_euler(cell)
+            if plan is not None:
+                return plan, decided(
+                    "exponential_euler", "each equation is linear in its own variable, but the system is not linear"
+                )
+            return _runge_kutta(cell, 1), decided("euler", "an equation is not linear in its own variable")
+
+
+def _gated(cell: Cell, target: str, value: Expr) -> Expr:
+    """The new value of `target`, or the old one while it is held."""
+    if cell.refractory is not None and target in cell.hold:
+        return Cond(Ref("held"), Ref(target), value)
+    return value
+
+
+def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision | None]:
+    """The cell with `step` filled in, and the decision about the method (None without equations).
+
+    Raises ModelError E0602 when the method asked for does not fit the equations.
+    """
+    decision: Decision | None = None
+    if cell.dynamics or _decays(cell):
+        plan, decision = _choose(cell, arrays)
+    else:
+        plan = _Plan((), {}, ())
+    derived = list(plan.derived)
+    step: list[Set] = []
+    int_state: tuple[str, ...] = ()
+    if cell.refractory is not None:
+        int_state = (COUNTER,)
+        derived.append(
+            DerivedScalar("refractory_steps", Call("int", (Call("round", (Binary("/", cell.refractory, DT),)),)))
+        )
+        step.append(Set("held", Binary(">", Ref(COUNTER), Num(0))))
+    step += plan.statements
+    changed = list(plan.after)
+    # All new values are computed from old ones before any is stored.
+    lonely = len(changed) == 1
+    for name in changed:
+        if not lonely:
+            step.append(Set(f"{name}_next", plan.after[name]))
+    for name in changed:
+        value = plan.after[name] if lonely else Ref(f"{name}_next")
+        step.append(Set(name, _gated(cell, name, value)))
+    used = set().union(
+        refs(cell.when) if cell.when is not None else set(),
+        *(refs(s.value) for s in (*cell.update, *cell.reset)),
+    )
+    for let in reversed(cell.lets):
+        if let.target in used:
+            used |= refs(let.value)
+    # Lets that update or the spike test read are evaluated anew: they see the states after integration.
+    renamed: dict[str, Expr] = {}
+    for let in cell.lets:
+        if let.target in used:
+            local = f"{let.target}_now"
+            step.append(Set(local, _at_time(substitute(let.value, renamed), STEP_END), let.span))
+            renamed[let.target] = Ref(local)
+    for update in cell.update:
+        value = _at_time(substitute(update.value, renamed), STEP_END)
+        step.append(Set(update.target, _gated(cell, update.target, value), update.span))
+    for name, tau in cell.inputs:
+        if tau is None:  # what was delivered in the last step has acted
+            step.append(Set(name, ZERO))
+    if cell.when is not None:
+        when: Expr = _at_time(substitute(cell.when, renamed), STEP_END)
+        if cell.refractory is not None:
+            when = Binary("and", Unary("not", Ref("held")), when)
+        step.append(Set("spiked", when))
+        for reset in cell.reset:
+            value = _at_time(substitute(reset.value, renamed), STEP_END)
+            step.append(Set(reset.target, Cond(Ref("spiked"), value, Ref(reset.target)), reset.span))
+        if cell.refractory is not None:
+            less = Cond(Ref("held"), Binary("-", Ref(COUNTER), Num(1)), Num(0))
+            step.append(Set(COUNTER, Cond(Ref("spiked"), Ref("refractory_steps"), less)))
+    done = replace(cell, dynamics=(), int_state=int_state, derived=tuple(derived), step=tuple(step))
+    return done, decision

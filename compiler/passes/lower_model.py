@@ -1,0 +1,83 @@
+"""lower_model: populations of level 0 become instances of cells (level 1).
+
+Assumes: a legal Model with a `simulate` block when there are populations.
+Guarantees: populations that share a neuron definition and the same split of its params into scalars and
+per-neuron arrays share one Cell, numbered by first appearance; each instance knows its largest outgoing delay.
+Does not: choose integrators (integrate_odes) or arrays and kernels (lower_cells).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.ir.graph import Cell, Instance
+from compiler.ir.model import Const, Model, NeuronDef, Population
+
+
+@dataclass(frozen=True)
+class SpikingGraph:
+    """Level 1 of the spiking part: cells and their instances; projections stay level-0 families (they are
+    relations already, nothing in them is derived at this level)."""
+
+    cells: tuple[Cell, ...]
+    instances: tuple[Instance, ...]
+    array_params: tuple[tuple[str, ...], ...]
+    """Per cell: the params that differ from neuron to neuron."""
+
+
+def _array_params(population: Population) -> tuple[str, ...]:
+    return tuple(name for name, value in population.params if not isinstance(value, Const))
+
+
+def _cell(neuron: NeuronDef) -> Cell:
+    spike = neuron.spike
+    return Cell(
+        name=neuron.name,
+        params=tuple(p.name for p in neuron.params) + neuron.model_params,
+        state=tuple(s.name for s in neuron.state),
+        inputs=tuple((i.name, i.decay) for i in neuron.inputs),
+        lets=neuron.lets,
+        dynamics=neuron.dynamics,
+        update=neuron.update,
+        when=spike.when if spike else None,
+        reset=spike.reset if spike else (),
+        refractory=spike.refractory if spike else None,
+        hold=spike.hold if spike else (),
+        method=neuron.method,
+        span=neuron.span,
+    )
+
+
+def lower_model(model: Model) -> SpikingGraph:
+    """The spiking half of a model as cells and instances."""
+    longest: dict[str, int] = {}
+    for projection in model.projections:
+        for member in projection.members:
+            longest[member.source] = max(longest.get(member.source, 0), member.delay)
+    model_values = {p.name: Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
+    cells: list[Cell] = []
+    arrays: list[tuple[str, ...]] = []
+    known: dict[tuple[int, tuple[str, ...]], int] = {}
+    instances: list[Instance] = []
+    for population in model.populations:
+        neuron = population.neuron
+        key = (id(neuron), _array_params(population))
+        if key not in known:
+            known[key] = len(cells)
+            cells.append(_cell(neuron))
+            arrays.append(key[1])
+        emits = neuron.spike is not None or neuron.source != "equations"
+        extra = tuple((name, model_values[name]) for name in neuron.model_params)
+        instances.append(
+            Instance(
+                population.name,
+                known[key],
+                population.size,
+                longest.get(population.name, 0) + 2 if emits else 0,
+                population.params + extra,
+                population.init,
+                neuron.source,
+                population.span,
+            )
+        )
+    return SpikingGraph(tuple(cells), tuple(instances), tuple(arrays))

@@ -1,0 +1,267 @@
+"""lower_projections: families of projections become relations in CSR form and one propagation kernel per form.
+
+Assumes: lower_cells has made the populations' arrays and event rings.
+Guarantees: a family is rows of a few kernels, whatever its number of members; delays, weights and sizes are
+columns; weights that differ from synapse to synapse are drawn per synapse in canonical order (row by row,
+targets ascending). Explicit pairs become constants.
+Does not: choose a storage other than CSR.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from compiler.expr.ast import Binary, Call, Ref
+from compiler.ir.graph import Instance
+from compiler.ir.model import Const, Distribution, FromFile, Listed, Member, Model, Projection, Value
+from compiler.ir.program import (
+    Add,
+    Array,
+    ArrayFormal,
+    At,
+    Connect,
+    ColumnValue,
+    Formal,
+    Kind,
+    Mode,
+    Propagate,
+    ScalarFormal,
+    SizeOf,
+    StreamKey,
+    Whole,
+)
+from compiler.ir.space import DType, Role
+from compiler.passes.build_program import ProgramBuilder
+from compiler.passes.init_values import initialise, read_file
+from compiler.passes.lower_cells import array_name, delivered_name
+from compiler.passes.lower_connect import fixed_probability_table
+
+ROW = ArrayFormal("row", DType.I64, Mode.UPDATE, Whole())
+RULE_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "fixed_probability": ("autapses", "same"),
+    "fixed_total": ("number",),
+    "all_to_all": ("autapses", "same"),
+    "one_to_one": (),
+}
+
+
+def largest_weight(value: Value) -> float:
+    """A bound on |weight| for the choice of fixed-point quanta (normal: ten standard deviations)."""
+    match value:
+        case Const(number):
+            return abs(float(number))
+        case Distribution(kind, args):
+            given = dict(args)
+            if kind == "uniform":
+                return max(abs(given["low"]), abs(given["high"]))
+            if kind == "exponential":
+                return 40 * abs(given["mean"])
+            if kind == "lognormal":
+                return math.exp(given["mean"] + 10 * given["std"])
+            return abs(given["mean"]) + 10 * given["std"]
+        case Listed(values):
+            return max((abs(v) for v in values), default=0.0)
+        case FromFile():
+            return float(np.abs(read_file(value)).max(initial=0.0))
+        case _:
+            raise AssertionError(value)
+
+
+def input_quanta(model: Model) -> dict[tuple[str, str], float]:
+    """(population, input) -> value of one count of its i64 accumulator: a power of two 2^-40 of the largest
+    weight, so that 2^23 deliveries of it in one step cannot overflow and rounding is far below float32's."""
+    largest: dict[tuple[str, str], float] = {}
+    for projection in model.projections:
+        for member in projection.members:
+            key = (member.target, projection.into)
+            largest[key] = max(largest.get(key, 0.0), largest_weight(member.weight))
+    return {k: 2.0 ** (math.ceil(math.log2(v)) - 40) if v > 0 else 1.0 for k, v in largest.items()}
+
+
+def _pairs(
+    builder: ProgramBuilder, projection: Projection, member: Member, name: str, n_pre: int
+) -> None:
+    """Row pointers and targets of explicit pairs, as constants."""
+    pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
+    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    row = np.zeros(n_pre + 1, np.int64)
+    np.add.at(row, pairs[:, 0] + 1, 1)
+    builder.array(
+        Array(f"{name}.row", DType.I64, (n_pre + 1,), Role.CONST, span=projection.span), np.cumsum(row)
+    )
+    col = np.zeros(max(len(order), 1), np.int32)
+    col[: len(order)] = pairs[order, 1]
+    builder.array(Array(f"{name}.col", DType.I32, (len(col),), Role.CONST, span=projection.span), col)
+
+
+def _connect(
+    builder: ProgramBuilder,
+    projection: Projection,
+    member: Member,
+    name: str,
+    pre: Instance,
+    post: Instance,
+) -> None:
+    """Rows of the connecting kernels: count, scan, fill."""
+    rule, span = projection.rule, projection.span
+    args = dict(member.args)
+    builder.array(Array(f"{name}.row", DType.I64, (pre.size + 1,), Role.CONST, span=span))
+    builder.array(
+        Array(f"{name}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=f"{name}.row", span=span)
+    )
+    columns: dict[str, ColumnValue] = {
+        "n_pre": pre.size,
+        "n_post": post.size,
+        "key": StreamKey(f"{name}/connect"),
+        "autapses": int(args.get("autapses", 1)),
+        "same": int(pre.name == post.name),
+        "number": int(args.get("number", 0)),
+    }
+    bound = {"row": f"{name}.row", "col": f"{name}.col"}
+    scalars: tuple[Formal, ...] = (
+        ScalarFormal("n_pre", DType.I64),
+        ScalarFormal("n_post", DType.I64),
+        ScalarFormal("key", DType.U64),
+        *(ScalarFormal(c, DType.I64) for c in RULE_COLUMNS[rule]),
+    )
+    table: tuple[Formal, ...] = ()
+    if rule == "fixed_probability":
+        p = float(args["p"])
+        shared = f"fixed_probability({p!r})"
+        if shared not in builder.arrays:
+            builder.array(Array(shared, DType.U32, (512,), Role.CONST), fixed_probability_table(p))
+        bound["table"] = shared
+        table = (ArrayFormal("table", DType.U32, Mode.READ, Whole()),)
+    stages: tuple[tuple[str, tuple[Formal, ...]], ...] = (
+        ("count", (ROW, *table, *scalars)),
+        ("scan", (ROW, ScalarFormal("n_pre", DType.I64))),
+        (
+            "fill",
+            (
+                ArrayFormal("row", DType.I64, Mode.READ, Whole()),
+                ArrayFormal("col", DType.I32, Mode.WRITE, Whole()),
+                *table,
+                *scalars,
+            ),
+        ),
+    )
+    for stage, formals in stages:
+        key = ("connect", rule if stage != "scan" else "", stage)
+        row = builder.row(
+            key,
+            f"{name}: {stage} synapses" + (f" ({rule})" if stage != "scan" else ""),
+            Kind.CONNECT,
+            formals,
+            Connect(rule if stage != "scan" else "any", stage),
+            {f.name: bound[f.name] for f in formals if isinstance(f, ArrayFormal)},
+            columns,
+            name,
+            span,
+        )
+        builder.launch(stage, key, row, row + 1)
+
+
+def _weight(
+    builder: ProgramBuilder, projection: Projection, member: Member, name: str
+) -> str | None:
+    """The per-synapse weight array's name, or None when the weight is one number."""
+    if isinstance(member.weight, Const):
+        return None
+    weight = f"{name}.weight"
+    extent: int | SizeOf
+    value = member.weight
+    if projection.rule == "pairs":
+        pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
+        extent = max(len(pairs), 1)
+        if isinstance(value, (Listed, FromFile)):  # given in the user's order, stored in canonical order
+            data = read_file(value) if isinstance(value, FromFile) else np.array(value.values)
+            if len(data) == len(pairs):
+                value = Listed(tuple(data[np.lexsort((pairs[:, 1], pairs[:, 0]))].tolist()), value.span)
+    else:
+        extent = SizeOf(f"{name}.row")
+    return initialise(
+        builder, weight, value, None, Role.SYNAPSE, "1", size=extent, span=projection.span
+    )
+
+
+def member_name(projection: Projection, member: Member) -> str:
+    """Model path of one projection of a family."""
+    return f"{projection.name}[{member.source}->{member.target}]"
+
+
+def lower_projections(
+    builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance], fixed_point: bool
+) -> None:
+    """Relations, weights and propagation rows of every family."""
+    real = builder.precision
+    quanta = input_quanta(model) if fixed_point else {}
+    pending: list[tuple[object, int]] = []
+    for projection in model.projections:
+        for member in projection.members:
+            name = member_name(projection, member)
+            pre, post = instances[member.source], instances[member.target]
+            if projection.rule == "fixed_probability" and dict(member.args)["p"] == 0:
+                continue
+            if projection.rule == "pairs":
+                _pairs(builder, projection, member, name, pre.size)
+            else:
+                _connect(builder, projection, member, name, pre, post)
+            weight = _weight(builder, projection, member, name)
+            value = Ref("weight")
+            target: ArrayFormal
+            bound = {
+                "spikes": f"{pre.name}.spikes",
+                "spike_count": f"{pre.name}.spike_count",
+                "row": f"{name}.row",
+                "col": f"{name}.col",
+            }
+            columns: dict[str, ColumnValue] = {"slots": pre.slots, "delay": member.delay}
+            formals: list[Formal] = [
+                ArrayFormal("spikes", DType.I32, Mode.READ, Whole()),
+                ArrayFormal("spike_count", DType.I32, Mode.READ, Whole()),
+                ArrayFormal("row", DType.I64, Mode.READ, Whole()),
+                ArrayFormal("col", DType.I32, Mode.READ, Whole()),
+            ]
+            into = projection.into
+            if fixed_point:
+                target = ArrayFormal(into, DType.I64, Mode.ACCUMULATE, At("post"))
+                bound[into] = delivered_name(post.name, into)
+                columns["counts"] = 1.0 / quanta[post.name, into]
+                statement = Add(
+                    into,
+                    Call("int", (Call("round", (Binary("*", value, Ref("counts")),)),)),
+                    projection.span,
+                )
+            else:
+                target = ArrayFormal(into, real, Mode.ACCUMULATE, At("post"))
+                bound[into] = array_name(post.name, into)
+                statement = Add(into, value, projection.span)
+            formals.append(target)
+            if weight is None:
+                formals.append(ScalarFormal("weight", real))
+                assert isinstance(member.weight, Const)
+                columns["weight"] = float(member.weight.value)
+            else:
+                formals.append(ArrayFormal("weight", real, Mode.READ, At("syn")))
+                bound["weight"] = weight
+            formals += [ScalarFormal("slots", DType.I64), ScalarFormal("delay", DType.I64)]
+            if fixed_point:
+                formals.append(ScalarFormal("counts", real))
+            key = ("propagate", into, weight is None)
+            row = builder.row(
+                key,
+                f"{name}: propagation into {into}",
+                Kind.PROPAGATE,
+                tuple(formals),
+                Propagate("spikes", "spike_count", "slots", "delay", "row", "col", (statement,)),
+                bound,
+                columns,
+                name,
+                projection.span,
+            )
+            pending.append((key, row))
+    for key, row in pending:
+        builder.launch("step", key, row, row + 1)

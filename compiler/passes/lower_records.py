@@ -1,0 +1,153 @@
+"""lower_records: spike and trace recording into buffers that the runner drains.
+
+Assumes: lower_cells has made rings and arrays.
+Guarantees: recording reads, never writes, what the model uses; a trace of an input that is accumulated in fixed
+point includes what was delivered in the step that ends. Buffers: `<population>.spikes.record` (i32 pairs of step
+and id), `<population>.<variable>.record` (samples x members) with their `.used` counters.
+Does not: drain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from compiler.expr.ast import Binary, Call, Expr, Ref
+from compiler.ir.graph import Cell, Instance
+from compiler.ir.model import Model
+from compiler.ir.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    ColumnValue,
+    Formal,
+    Kind,
+    Mode,
+    RecordEvents,
+    RecordTrace,
+    ScalarFormal,
+    Whole,
+)
+from compiler.ir.space import DType, Role
+from compiler.passes.build_program import ProgramBuilder
+from compiler.passes.lower_cells import array_name, delivered_name
+
+SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron fires
+TRACE_BYTES = 1 << 20  # of one trace buffer, at least one sample
+
+
+def record_spikes(
+    builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]
+) -> None:
+    """Rows that append the events of each recorded population to its buffer, run after the neuron updates."""
+    done: set[str] = set()
+    for record in model.spikes:
+        for population in record.populations:
+            if population in done:
+                continue
+            done.add(population)
+            instance = instances[population]
+            capacity = max(SPIKE_STEPS * instance.size, 4096)
+            buffer, used = f"{population}.spikes.record", f"{population}.spikes.record.used"
+            builder.array(Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=record.span))
+            builder.array(Array(used, DType.I64, (1,), Role.RECORD, span=record.span))
+            formals: tuple[Formal, ...] = (
+                ArrayFormal("list", DType.I32, Mode.READ, Whole()),
+                ArrayFormal("count", DType.I32, Mode.READ, Whole()),
+                ArrayFormal("buffer", DType.I32, Mode.UPDATE, Whole()),
+                ArrayFormal("used", DType.I64, Mode.UPDATE, Whole()),
+                ScalarFormal("slots", DType.I64),
+                ScalarFormal("capacity", DType.I64),
+                ScalarFormal("n", DType.I64),
+            )
+            row = builder.row(
+                "record spikes",
+                f"{population}: record spikes",
+                Kind.RECORD,
+                formals,
+                RecordEvents(),
+                {
+                    "list": f"{population}.spikes",
+                    "count": f"{population}.spike_count",
+                    "buffer": buffer,
+                    "used": used,
+                },
+                {"slots": instance.slots, "capacity": capacity, "n": instance.size},
+                population,
+                record.span,
+            )
+            builder.launch("step", "record spikes", row, row + 1)
+
+
+def record_traces(
+    builder: ProgramBuilder,
+    model: Model,
+    instances: Mapping[str, Instance],
+    cells: tuple[Cell, ...],
+    fixed_point: bool,
+    quanta: Mapping[tuple[str, str], float],
+) -> None:
+    """Rows that sample variables at the end of every `every`-th step, run after the propagations."""
+    real = builder.precision
+    for number, record in enumerate(model.traces):
+        instance = instances[record.population]
+        inputs = {name for name, _ in cells[instance.cell].inputs}
+        m = len(record.members)
+        members = builder.array(
+            Array(f"{record.population}.members.{number}", DType.I32, (m,), Role.CONST, span=record.span),
+            np.array(record.members, np.int32),
+        )
+        capacity = max(1, TRACE_BYTES // (m * real.bytes))
+        for variable in record.variables:
+            name = f"{record.population}.{variable}.record.{number}"
+            builder.array(
+                Array(
+                    name,
+                    real,
+                    (capacity, m),
+                    Role.RECORD,
+                    unit=builder.arrays[array_name(record.population, variable)].unit,
+                    span=record.span,
+                )
+            )
+            builder.array(Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
+            pending = fixed_point and variable in inputs
+            value: Expr = Ref("source")
+            formals: list[Formal] = [ArrayFormal("source", real, Mode.READ, ELEMENT)]
+            bound = {
+                "source": array_name(record.population, variable),
+                "members": members,
+                "buffer": name,
+                "used": f"{name}.used",
+            }
+            columns: dict[str, ColumnValue] = {"m": m, "capacity": capacity}
+            if pending:
+                value = Binary(
+                    "+", value, Binary("*", Call("float", (Ref("delivered"),)), Ref("quantum"))
+                )
+                formals.append(ArrayFormal("delivered", DType.I64, Mode.READ, ELEMENT))
+                bound["delivered"] = delivered_name(record.population, variable)
+                columns["quantum"] = quanta.get((record.population, variable), 1.0)
+            formals += [
+                ArrayFormal("members", DType.I32, Mode.READ, Whole()),
+                ArrayFormal("buffer", real, Mode.UPDATE, Whole()),
+                ArrayFormal("used", DType.I64, Mode.UPDATE, Whole()),
+                ScalarFormal("m", DType.I64),
+                ScalarFormal("capacity", DType.I64),
+            ]
+            if pending:
+                formals.append(ScalarFormal("quantum", real))
+            key = ("record trace", pending)
+            row = builder.row(
+                key,
+                f"{record.population}.{variable}: record trace",
+                Kind.RECORD,
+                tuple(formals),
+                RecordTrace(value),
+                bound,
+                columns,
+                f"{record.population}.{variable}",
+                record.span,
+            )
+            builder.launch("step", key, row, row + 1, record.every, 0)

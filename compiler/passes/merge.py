@@ -1,0 +1,145 @@
+"""merge: kernels -> templates and tables.
+
+Assumes: a legal Program; equal digests mean equal text up to names (ir/digest.py).
+Guarantees: one Template per distinct text, numbered by first appearance; its table holds the rows of all
+kernels that share it, in program order, so bind(template, row) is the unmerged kernel; launches of a phase that
+follow each other, share a template and touch neighbouring rows become one launch (they were independent: hazards
+between them are checked by `independent`).
+Does not: reorder launches or place arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.ir.digest import digest
+from compiler.ir.program import (
+    ArrayFormal,
+    ColumnValue,
+    Formal,
+    Kernel,
+    Launch,
+    Merged,
+    MergedPhase,
+    Mode,
+    Program,
+    Rows,
+    Template,
+)
+
+
+def _join_scalars(parts: Sequence[object]) -> object:
+    """Concatenates one column over several kernels, keeping vectors as vectors."""
+    if all(isinstance(p, np.ndarray) for p in parts):
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)  # type: ignore[arg-type]
+    values: list[ColumnValue] = []
+    for part in parts:
+        values.extend(part.tolist() if isinstance(part, np.ndarray) else part)  # type: ignore[attr-defined]
+    return tuple(values)
+
+
+def _join(formals: tuple[Formal, ...], kernels: Sequence[Kernel]) -> Rows:
+    """The rows of `kernels` under the formal names of the first one (kernels match position by position)."""
+    if len(kernels) == 1:
+        return kernels[0].rows
+    arrays: dict[str, tuple[str, ...]] = {}
+    scalars: dict[str, object] = {}
+    for position, formal in enumerate(formals):
+        names = [k.formals[position].name for k in kernels]
+        if isinstance(formal, ArrayFormal):
+            arrays[formal.name] = tuple(
+                a for k, name in zip(kernels, names, strict=True) for a in k.rows.arrays[name]
+            )
+        else:
+            scalars[formal.name] = _join_scalars(
+                [k.rows.scalars[name] for k, name in zip(kernels, names, strict=True)]
+            )
+    return Rows(
+        sum(k.rows.count for k in kernels),
+        arrays,
+        scalars,  # type: ignore[arg-type]
+        tuple(p for k in kernels for p in k.rows.paths),
+    )
+
+
+def _touched(kernel: Kernel, lo: int, hi: int) -> tuple[set[str], set[str], set[str]]:
+    """Arrays that rows [lo, hi) read, write and accumulate into."""
+    read: set[str] = set()
+    written: set[str] = set()
+    added: set[str] = set()
+    for formal in kernel.formals:
+        if isinstance(formal, ArrayFormal):
+            names = kernel.rows.arrays[formal.name][lo:hi]
+            if formal.mode in (Mode.READ, Mode.UPDATE):
+                read.update(names)
+            if formal.mode in (Mode.WRITE, Mode.UPDATE):
+                written.update(names)
+            if formal.mode is Mode.ACCUMULATE:
+                added.update(names)
+    return read, written, added
+
+
+def merge(program: Program) -> Merged:
+    """The merged form of a program."""
+    groups: dict[str, list[int]] = {}
+    for index, kernel in enumerate(program.kernels):
+        groups.setdefault(digest(kernel), []).append(index)
+    templates: list[Template] = []
+    tables: list[Rows] = []
+    where: dict[int, tuple[int, int]] = {}
+    for number, (key, members) in enumerate(groups.items()):
+        kernels = [program.kernels[i] for i in members]
+        first = kernels[0]
+        templates.append(
+            Template(
+                number, first.name, key, first.kind, first.formals, first.body, first.order, first.span
+            )
+        )
+        tables.append(_join(first.formals, kernels))
+        base = 0
+        for index, kernel in zip(members, kernels, strict=True):
+            where[index] = (number, base)
+            base += kernel.rows.count
+    phases = []
+    for phase in program.phases:
+        launches: list[Launch] = []
+        read: set[str] = set()
+        written: set[str] = set()
+        added: set[str] = set()
+        for item in phase.launches:
+            number, base = where[item.kernel]
+            kernel = program.kernels[item.kernel]
+            r, w, a = _touched(kernel, item.lo, item.hi)
+            last = launches[-1] if launches else None
+            joins = (
+                last is not None
+                and last.template == number
+                and last.hi == base + item.lo
+                and (last.every, last.offset) == (item.every, item.offset)
+                and not (w & (read | written | added))
+                and not (r & (written | added))
+                and not (a & (read | written))
+            )
+            if joins and last is not None:
+                launches[-1] = Launch(number, last.lo, base + item.hi, item.every, item.offset)
+                read |= r
+                written |= w
+                added |= a
+            else:
+                launches.append(
+                    Launch(number, base + item.lo, base + item.hi, item.every, item.offset)
+                )
+                read, written, added = set(r), set(w), set(a)
+        phases.append(MergedPhase(phase.name, tuple(launches)))
+    return Merged(
+        program.name,
+        program.precision,
+        program.order,
+        program.arrays,
+        tuple(templates),
+        tuple(tables),
+        tuple(phases),
+        program.constants,
+    )

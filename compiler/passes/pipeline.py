@@ -1,0 +1,119 @@
+"""The pipeline from a model (level 0) to a merged program (level 2).
+
+Assumes: a legal model, and the capabilities of the target.
+Guarantees: passes run in the order that compiler/passes/__init__.py lists; with `verify` every level is checked
+against its legality spec after each pass that makes or changes it.
+Does not: emit code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backends.protocol import Capabilities
+from compiler.ir.graph import TensorGraph
+from compiler.ir.model import Model
+from compiler.ir.program import Merged, Order, Phase, Program
+from compiler.ir.space import DType
+from compiler.ir.verify import verify_merged, verify_program
+from compiler.passes.build_program import ProgramBuilder
+from compiler.passes.decisions import Decision
+from compiler.passes.integrate_odes import integrate_odes
+from compiler.passes.lower_cells import lower_cells
+from compiler.passes.lower_model import SpikingGraph, lower_model
+from compiler.passes.lower_projections import input_quanta, lower_projections
+from compiler.passes.lower_records import record_spikes, record_traces
+from compiler.passes.merge import merge
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Every level of one model for one target, and what the passes decided."""
+
+    model: Model
+    spiking: SpikingGraph | None
+    tensors: tuple[TensorGraph, ...]
+    program: Program
+    merged: Merged
+    decisions: tuple[Decision, ...]
+
+
+def _spiking(
+    model: Model, precision: DType, order: Order, capabilities: Capabilities
+) -> tuple[SpikingGraph, Program, list[Decision]]:
+    decisions: list[Decision] = []
+    graph = lower_model(model)
+    cells = []
+    for cell, arrays in zip(graph.cells, graph.array_params, strict=True):
+        done, decision = integrate_odes(cell, arrays)
+        cells.append(done)
+        if decision is not None:
+            decisions.append(decision)
+    graph = SpikingGraph(tuple(cells), graph.instances, graph.array_params)
+    assert model.simulate is not None
+    fixed_point = order is Order.BITWISE or (order is Order.REPRODUCIBLE and not capabilities.atomic_order)
+    decisions.append(
+        Decision(
+            "lower_cells",
+            model.name,
+            "fixed-point accumulators" if fixed_point else "direct accumulation",
+            f"order: {order.value} on {capabilities.name}",
+        )
+    )
+    units = {
+        (p.name, d.name): d.unit for p in model.populations for d in (*p.neuron.state, *p.neuron.inputs)
+    }
+    quanta = input_quanta(model) if fixed_point else {}
+    builder = ProgramBuilder(model.name, precision, order)
+    lower_cells(builder, graph, model.simulate.dt, units, fixed_point, quanta)
+    instances = {i.name: i for i in graph.instances}
+    record_spikes(builder, model, instances)
+    lower_projections(builder, model, instances, fixed_point)
+    record_traces(builder, model, instances, graph.cells, fixed_point, quanta)
+    return graph, builder.finish(), decisions
+
+
+def _join(a: Program, b: Program) -> Program:
+    """Two programs as one: phases of the same name run one after the other."""
+    from dataclasses import replace
+
+    base = len(a.kernels)
+    phases = {p.name: list(p.launches) for p in a.phases}
+    for phase in b.phases:
+        phases.setdefault(phase.name, []).extend(
+            replace(item, kernel=item.kernel + base) for item in phase.launches
+        )
+    return replace(
+        a,
+        arrays=a.arrays + b.arrays,
+        kernels=a.kernels + b.kernels,
+        phases=tuple(Phase(name, tuple(items)) for name, items in phases.items()),
+        constants={**a.constants, **b.constants},
+    )
+
+
+def lower(model: Model, capabilities: Capabilities, verify: bool = False) -> Lowered:
+    """All levels of `model` for a target."""
+    precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
+    order = Order(model.numerics.order)
+    programs: list[Program] = []
+    decisions: list[Decision] = []
+    spiking: SpikingGraph | None = None
+    tensors: tuple[TensorGraph, ...] = ()
+    if model.populations:
+        spiking, program, made = _spiking(model, precision, order, capabilities)
+        programs.append(program)
+        decisions += made
+    if model.network is not None:
+        from compiler.passes.tensors import lower_network_to_program
+
+        tensors, program, made = lower_network_to_program(model, precision, order, capabilities, verify)
+        programs.append(program)
+        decisions += made
+    whole = programs[0] if len(programs) == 1 else _join(programs[0], programs[1])
+    if verify:
+        verify_program(whole)
+    merged = merge(whole)
+    if verify:
+        verify_merged(merged, whole)
+    return Lowered(model, spiking, tensors, whole, merged, tuple(decisions))

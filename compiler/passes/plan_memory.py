@@ -1,0 +1,94 @@
+"""plan_memory: a byte offset for every array, and the size of every arena.
+
+Assumes: a merged program; WORK arrays are only live inside one run of one phase.
+Guarantees: offsets are 64-byte aligned; STATE, WEIGHT, CONST, EVENT, DATA, RECORD and SYNAPSE arrays never
+share memory; WORK arrays share where their lifetimes (first to last launch, per phase) do not overlap.
+Does not: allocate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compiler.ir.program import Array, ArrayFormal, Merged
+from compiler.ir.space import Role
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Placement:
+    """`offsets`: bytes from the start of the array's arena. `unshared_bytes`: what WORK would take alone."""
+
+    offsets: Mapping[str, int]
+    arena_bytes: Mapping[Role, int]
+    unshared_bytes: int
+
+
+def _padded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _lifetimes(merged: Merged, names: set[str]) -> dict[str, list[tuple[int, int]]]:
+    """Per array: (first, last) launch per phase in which it is used, on one running count of launches."""
+    lives: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+    clock = 0
+    for phase in merged.phases:
+        spans: dict[str, tuple[int, int]] = {}
+        for launch in phase.launches:
+            for formal in merged.templates[launch.template].formals:
+                if isinstance(formal, ArrayFormal):
+                    for name in merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]:
+                        if name in names:
+                            first = spans.get(name, (clock, clock))[0]
+                            spans[name] = (first, clock)
+            clock += 1
+        for name, span in spans.items():
+            lives[name].append(span)
+    return lives
+
+
+def _place_work(merged: Merged, arrays: list[Array], offsets: dict[str, int]) -> tuple[int, int]:
+    """Greedy first-fit by size (largest first) over lifetimes; returns (arena bytes, unshared bytes)."""
+    sizes = {a.name: _padded(a.physical_size * a.dtype.bytes) for a in arrays}
+    lives = _lifetimes(merged, set(sizes))
+    placed: list[tuple[int, int, list[tuple[int, int]]]] = []
+    top = 0
+    for name in sorted(sizes, key=lambda n: (-sizes[n], n)):
+        spans = lives[name]
+        busy = sorted(
+            (start, end)
+            for start, end, others in placed
+            if any(a <= d and c <= b for a, b in spans for c, d in others)
+        )
+        at = 0
+        for start, end in busy:
+            if at + sizes[name] <= start:
+                break
+            at = max(at, end)
+        offsets[name] = at
+        placed.append((at, at + sizes[name], spans))
+        top = max(top, at + sizes[name])
+    return top, sum(sizes.values())
+
+
+def place(merged: Merged, sizes: Mapping[str, int]) -> Placement:
+    """Offsets of all arrays whose extent is known; `sizes` gives element counts of those known only
+    after connecting (arrays it does not name are left out)."""
+    offsets: dict[str, int] = {}
+    arena: dict[Role, int] = dict.fromkeys(Role, 0)
+    work: list[Array] = []
+    for array in merged.arrays:
+        count = array.physical_size
+        if count < 0:
+            if array.name not in sizes:
+                continue
+            count = sizes[array.name]
+        if array.role is Role.WORK:
+            work.append(array)
+            continue
+        offsets[array.name] = arena[array.role]
+        arena[array.role] += _padded(max(count, 1) * array.dtype.bytes)
+    arena[Role.WORK], unshared = _place_work(merged, work, offsets)
+    return Placement(offsets, arena, unshared)
