@@ -16,6 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.ir.program import Merged
+from compiler.ir.target import Capabilities
+
+__all__ = ["AnyArray", "Artifact", "Backend", "BackendError", "Capabilities", "Instance"]
 
 AnyArray = npt.NDArray[np.generic]
 
@@ -23,24 +26,11 @@ AnyArray = npt.NDArray[np.generic]
 class BackendError(Exception):
     """A tool is missing (exit 3) or code generation or the compiler failed (exit 4) or the device failed (5)."""
 
-    def __init__(self, code: str, message: str, help: str | None = None, exit_code: int = 4) -> None:
+    def __init__(
+        self, code: str, message: str, help: str | None = None, exit_code: int = 4
+    ) -> None:
         super().__init__(message)
         self.code, self.message, self.help, self.exit_code = code, message, help, exit_code
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What lowering must know of a target.
-
-    lanes: lanes of the batch-in-lanes layout for 4-byte reals (0: row-major tensors).
-    atomic_order: True when concurrent float += has a fixed order (a single thread), so that accumulators
-    may be the state itself; False: `reproducible` needs fixed-point accumulators.
-    """
-
-    name: str
-    lanes: int
-    atomic_order: bool
-    strategies: frozenset[str]
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ class Sink:
 
 
 def did_you_mean(word: str, known: Iterable[str], limit: int = 1) -> str | None:
-    """"did you mean `x`?" for the nearest of `known`, or None when nothing is near."""
+    """ "did you mean `x`?" for the nearest of `known`, or None when nothing is near."""
     near = get_close_matches(word, list(known), n=limit, cutoff=0.6)
     if not near:
         return None

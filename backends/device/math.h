@@ -25,7 +25,7 @@ typedef int nl_i32;
 typedef long long nl_i64;
 
 #if defined(__CUDACC__)
-#define NL_FN static __device__ __forceinline__
+#define NL_FN static __device__ __forceinline__ __attribute__((unused))
 NL_FN nl_u32 nl__bits_f32(float x) { return __float_as_uint(x); }
 NL_FN float nl__from_f32(nl_u32 u) { return __uint_as_float(u); }
 NL_FN nl_u64 nl__bits_f64(double x) { return (nl_u64)__double_as_longlong(x); }
@@ -97,10 +97,22 @@ NL_FN double nl_sign_f64(double x) {
 }
 /* A NaN on either side is the result (numpy's minimum and maximum, not C's fmin and fmax); of two
    equal arguments the second is taken, which shows for +0 and -0 only. */
-NL_FN float nl_min_f32(float x, float y) { return ((x < y) | (x != x)) ? x : y; }
-NL_FN double nl_min_f64(double x, double y) { return ((x < y) | (x != x)) ? x : y; }
-NL_FN float nl_max_f32(float x, float y) { return ((x > y) | (x != x)) ? x : y; }
-NL_FN double nl_max_f64(double x, double y) { return ((x > y) | (x != x)) ? x : y; }
+NL_FN float nl_min_f32(float x, float y) {
+    float r = x < y ? x : y;
+    return x != x ? x : r;
+}
+NL_FN double nl_min_f64(double x, double y) {
+    double r = x < y ? x : y;
+    return x != x ? x : r;
+}
+NL_FN float nl_max_f32(float x, float y) {
+    float r = x > y ? x : y;
+    return x != x ? x : r;
+}
+NL_FN double nl_max_f64(double x, double y) {
+    double r = x > y ? x : y;
+    return x != x ? x : r;
+}
 /* min(max(x, lo), hi): where lo > hi the result is hi. */
 NL_FN float nl_clip_f32(float x, float lo, float hi) { return nl_min_f32(nl_max_f32(x, lo), hi); }
 NL_FN double nl_clip_f64(double x, double lo, double hi) {
@@ -193,24 +205,28 @@ NL_FN double nl__exp_times_f64(double x, nl_u64 adjust) {
 NL_FN float nl_exp_f32(float x) { return nl__exp_times_f32(x, 0u); }
 NL_FN double nl_exp_f64(double x) { return nl__exp_times_f64(x, 0u); }
 
-/* expm1(x) * 2**-8 (2**-11), and exactly that power of two times expm1 for |x| not tiny. */
+/* expm1(x) * 2**-8 (2**-11): finite where expm1 is not, which exprel needs. For x that is not tiny. */
 NL_FN float nl__expm1_small_f32(float x) {
     nl_u32 zb;
-    float k, hi, t, s;
-    x = x > 97.0f ? 97.0f : x;
+    float k, hi, t, s, a, w;
+    x = x > 93.9f ? 93.9f : x; /* k - 8 <= 127 */
     x = x < -30.0f ? -30.0f : x;
     nl__expm1_parts_f32(x, &zb, &k, &hi, &t);
     s = nl__from_f32((zb + (127u - 8u)) << 23);
-    return ((s - 0.00390625f) + s * hi) + s * t;
+    a = s - 0.00390625f;
+    w = a + s * hi;
+    return w + (((a - w) + s * hi) + s * t);
 }
 NL_FN double nl__expm1_small_f64(double x) {
     nl_u64 zb;
-    double k, hi, t, s;
-    x = x > 720.0 ? 720.0 : x;
+    double k, hi, t, s, a, w;
+    x = x > 717.0 ? 717.0 : x; /* k - 11 <= 1023 */
     x = x < -50.0 ? -50.0 : x;
     nl__expm1_parts_f64(x, &zb, &k, &hi, &t);
     s = nl__from_f64((zb + (1023u - 11u)) << 52);
-    return ((s - 0.00048828125) + s * hi) + s * t;
+    a = s - 0.00048828125;
+    w = a + s * hi;
+    return w + (((a - w) + s * hi) + s * t);
 }
 NL_FN float nl_expm1_f32(float x) {
     float r = nl__expm1_small_f32(x) * 256.0f;
@@ -220,16 +236,19 @@ NL_FN double nl_expm1_f64(double x) {
     double r = nl__expm1_small_f64(x) * 2048.0;
     return nl_abs_f64(x) < 5.551115123125783e-17 ? x : r;
 }
-/* expm1(x) / x, and 1 at 0. The quotient is taken before the last factor: it is finite for longer. */
+/* expm1(x) / x, and 1 at 0. For x > 0 the quotient is taken before the last factor, where it is finite
+   for longer; for x < 0 after it, where it is normal for longer. */
 NL_FN float nl_exprel_f32(float x) {
-    float r = nl__expm1_small_f32(x) / x * 256.0f;
+    float m = nl__expm1_small_f32(x), r;
+    r = (x < 0.0f ? m * 256.0f : m) / x * (x < 0.0f ? 1.0f : 256.0f);
     r = nl_abs_f32(x) < 2.98023224e-08f ? 1.0f : r;
-    return x > 97.0f ? x + nl__from_f32(0x7f800000u) : r;
+    return x > 93.9f ? x + nl__from_f32(0x7f800000u) : r;
 }
 NL_FN double nl_exprel_f64(double x) {
-    double r = nl__expm1_small_f64(x) / x * 2048.0;
+    double m = nl__expm1_small_f64(x), r;
+    r = (x < 0.0 ? m * 2048.0 : m) / x * (x < 0.0 ? 1.0 : 2048.0);
     r = nl_abs_f64(x) < 5.551115123125783e-17 ? 1.0 : r;
-    return x > 720.0 ? x + nl__from_f64(0x7ff0000000000000ull) : r;
+    return x > 717.0 ? x + nl__from_f64(0x7ff0000000000000ull) : r;
 }
 
 /* ---- logarithms ------------------------------------------------------------------------------ */
@@ -398,8 +417,10 @@ NL_FN double nl__pow_edges_f64(double r, double x, double y) {
 }
 /* float32: 2**(y log2 |x|) in float64, rounded once at the end. */
 NL_FN float nl_pow_f32(float x, float y) {
-    double k, f, s, z, p, w, n, r, q;
+    double yd = (double)y, k, f, s, z, p, w, n, r, q;
     nl_u64 zb;
+    yd = yd > 1e40 ? 1e40 : yd; /* infinity times log2(1) would be NaN */
+    yd = yd < -1e40 ? -1e40 : yd;
     nl__split_f64((double)nl_abs_f32(x), &k, &f);
     s = f / (2.0 + f);
     z = s * s;
@@ -408,7 +429,7 @@ NL_FN float nl_pow_f32(float x, float y) {
     p = p * z + 0.2857175463573276;
     p = p * z + 0.39999998796848674;
     p = p * z + 0.6666666666737545;
-    w = (double)y * (k + (s * (2.0 + z * p)) * 1.4426950408889634);
+    w = yd * (k + (s * (2.0 + z * p)) * 1.4426950408889634);
     w = w > 200.0 ? 200.0 : w;
     w = w < -200.0 ? -200.0 : w;
     n = w + 6755399441055744.0;
@@ -522,13 +543,34 @@ NL_FN double nl_tanh_f64(double x) {
     den = small ? q : nl_exp_f64(2.0 * a) + 1.0;
     return nl__copysign_f64((small ? a : 1.0) + num / den, x);
 }
+/* exp(-|x|) with the rounding error of 1 + hi carried along, because sigmoid adds more roundings. */
+NL_FN float nl__exp_fine_f32(float x) {
+    nl_u32 zb;
+    float k, hi, t, p;
+    x = -nl_abs_f32(x);
+    x = x < -110.0f ? -110.0f : x;
+    nl__expm1_parts_f32(x, &zb, &k, &hi, &t);
+    p = 1.0f + hi;
+    return nl__scale_f32(p + (((1.0f - p) + hi) + t), zb, k, 0u);
+}
+NL_FN double nl__exp_fine_f64(double x) {
+    nl_u64 zb;
+    double k, hi, t, p;
+    x = -nl_abs_f64(x);
+    x = x < -760.0 ? -760.0 : x;
+    nl__expm1_parts_f64(x, &zb, &k, &hi, &t);
+    p = 1.0 + hi;
+    return nl__scale_f64(p + (((1.0 - p) + hi) + t), zb, k, 0u);
+}
 NL_FN float nl_sigmoid_f32(float x) {
-    float e = nl_exp_f32(-nl_abs_f32(x));
-    return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
+    float e = nl__exp_fine_f32(x);
+    float q = (x >= 0.0f ? 1.0f : e) / (1.0f + e);
+    return x < -1.5f ? e - e * q : q; /* one rounding less where 1 + e is near 1 */
 }
 NL_FN double nl_sigmoid_f64(double x) {
-    double e = nl_exp_f64(-nl_abs_f64(x));
-    return (x >= 0.0 ? 1.0 : e) / (1.0 + e);
+    double e = nl__exp_fine_f64(x);
+    double q = (x >= 0.0 ? 1.0 : e) / (1.0 + e);
+    return x < -1.5 ? e - e * q : q; /* one rounding less where 1 + e is near 1 */
 }
 NL_FN float nl_softplus_f32(float x) {
     return (x < 0.0f ? 0.0f : x) + nl_log1p_f32(nl_exp_f32(-nl_abs_f32(x)));
@@ -716,8 +758,9 @@ NL_FN float nl_asin_f32(float x) {
     int big = a > 0.5f;
     float z = big ? (1.0f - a) * 0.5f : a * a;
     float s = big ? nl_sqrt_f32(z) : a;
-    float p = s + s * nl__asin_poly_f32(z);
-    float r = big ? 1.57079637f - (2.0f * p - -4.37113883e-08f) : p;
+    float t = s * nl__asin_poly_f32(z);
+    float w = 1.57079637f - 2.0f * s;
+    float r = big ? w + (((1.57079637f - w) - 2.0f * s) - (2.0f * t - -4.37113883e-08f)) : s + t;
     return nl__copysign_f32(r, x);
 }
 NL_FN double nl_asin_f64(double x) {
@@ -725,8 +768,9 @@ NL_FN double nl_asin_f64(double x) {
     int big = a > 0.5;
     double z = big ? (1.0 - a) * 0.5 : a * a;
     double s = big ? nl_sqrt_f64(z) : a;
-    double p = s + s * nl__asin_poly_f64(z);
-    double r = big ? 1.5707963267948966 - (2.0 * p - 6.123233995736766e-17) : p;
+    double t = s * nl__asin_poly_f64(z);
+    double w = 1.5707963267948966 - 2.0 * s;
+    double r = big ? w + (((1.5707963267948966 - w) - 2.0 * s) - (2.0 * t - 6.123233995736766e-17)) : s + t;
     return nl__copysign_f64(r, x);
 }
 NL_FN float nl_acos_f32(float x) {
@@ -876,8 +920,12 @@ NL_FN double nl_erf_f64(double x) {
 
 /* ---- division with floor, as Python's // and % ------------------------------------------------ */
 
-NL_FN nl_i32 nl_floordiv_i32(nl_i32 x, nl_i32 y) { return x / y - ((x % y != 0) & ((x < 0) != (y < 0))); }
-NL_FN nl_i64 nl_floordiv_i64(nl_i64 x, nl_i64 y) { return x / y - ((x % y != 0) & ((x < 0) != (y < 0))); }
+NL_FN nl_i32 nl_floordiv_i32(nl_i32 x, nl_i32 y) {
+    return x / y - ((x % y != 0) & ((x < 0) != (y < 0)));
+}
+NL_FN nl_i64 nl_floordiv_i64(nl_i64 x, nl_i64 y) {
+    return x / y - ((x % y != 0) & ((x < 0) != (y < 0)));
+}
 NL_FN nl_i32 nl_mod_i32(nl_i32 x, nl_i32 y) {
     nl_i32 r = x % y;
     return r + (((r != 0) & ((r < 0) != (y < 0))) ? y : 0);

@@ -1,8 +1,9 @@
 """The functions that an expression may call, as data: one frozen row each.
 
 Assumes: nothing.
-Guarantees: every property of a function that a stage needs (arity, kinds, dimensions, derivative, expansion into
-simpler functions, randomness) stands in its row; stages hold no lists of function names of their own.
+Guarantees: every property of a function that a stage needs (arity, kinds, dimensions, derivative,
+expansion into simpler functions, randomness) stands in its row; stages hold no lists of function
+names of their own.
 Does not: parse the texts in the rows (diff.py and inline.py do, once), or compute (interp.py does).
 
 Dimension rules
@@ -13,10 +14,11 @@ Dimension rules
   "sqrt"     the result has the square root of the argument's dimension
   "select"   the first argument is a test, the others share the result's dimension
 Kind rules (of the result; the arguments are numbers unless said otherwise)
-  "real" | "int" | "bool"; "same": integer when all arguments are; "select": as the arms of a conditional;
-  "cast_real", "cast_int": the argument may also be a boolean
-Derivatives are texts in the names of `parameters`, one per parameter; `None` means that diff.py knows the rule
-(min, max, where), or, for a random function, that there is none. Where a function has a kink, the value is PyTorch's.
+  "real" | "int" | "bool"; "same": integer when all arguments are; "select": as the arms of a
+  conditional; "cast_real", "cast_int": the argument may also be a boolean
+Derivatives are texts in the names of `parameters`, one per parameter; `None` means that diff.py
+knows the rule (min, max, where), or, for a random function, that there is none. Where a function
+has a kink, the value is PyTorch's.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ KindRule = Literal["real", "int", "bool", "same", "select", "cast_real", "cast_i
 
 @dataclass(frozen=True)
 class Function:
-    """One known function. `most` is None when any number of arguments from `least` on is allowed."""
+    """One known function. `most` is None when any number of arguments from `least` on is
+    allowed."""
 
     name: str
     parameters: tuple[str, ...]
@@ -86,7 +89,10 @@ _ROWS: Final = (
         "exprel(x)",
         "expm1(x) / x, with its limit 1 at x = 0 (rates of Hodgkin-Huxley type)",
         # Taylor series where the difference cancels; its first omitted term is x**4 / 144
-        ("(exp(x) - exprel(x)) / x if abs(x) > 1e-3 else 0.5 + x / 3 + x * x / 8 + x * x * x / 30",),
+        (
+            "(exp(x) - exprel(x)) / x if abs(x) > 1e-3"
+            " else 0.5 + x / 3 + x * x / 8 + x * x * x / 30",
+        ),
         definition="1 if x == 0 else expm1(x) / x",
     ),
     _row("sqrt(x)", "square root", ("0.5 / sqrt(x)",), dimension="sqrt"),
@@ -179,4 +185,5 @@ CONSTANTS: Final[Mapping[str, float]] = MappingProxyType(
 """Names with a fixed value; a name that the model declares hides the constant."""
 
 RANDOM: Final = frozenset(f.name for f in _ROWS if f.random)
-"""Functions that draw a random number at each evaluation: never folded, shared or differentiated."""
+"""Functions that draw a random number at each evaluation: never folded, shared or
+differentiated."""

@@ -1,11 +1,12 @@
 """Evaluation of expression trees over Python numbers and numpy arrays.
 
 Assumes: names are bound in `env` (constants of functions.py need not be).
-Guarantees: with Python numbers, integer arithmetic stays integer (sizes), and what has no real value (a division by
-zero, the logarithm of a negative number, an overflow) raises ExprError at its span; nothing runs longer than the tree
-is large. With arrays, the rules are those of the generated code: IEEE results (inf, nan) without a warning, both arms
-of a conditional evaluated, and one floating type throughout, so float32 arrays give float32 whatever integers and
-literals are mixed in. Quantities count in canonical units.
+Guarantees: with Python numbers, integer arithmetic stays integer (sizes), and what has no real
+value (a division by zero, the logarithm of a negative number, an overflow) raises ExprError at its
+span; nothing runs longer than the tree is large. With arrays, the rules are those of the generated
+code: IEEE results (inf, nan) without a warning, both arms of a conditional evaluated, and one
+floating type throughout, so float32 arrays give float32 whatever integers and literals are mixed
+in. Quantities count in canonical units.
 Does not: draw random numbers or know the file's own functions; `call` is asked for both.
 """
 
@@ -43,11 +44,12 @@ def evaluate(
     call: CallHook | None = None,
     dtype: Any = None,
 ) -> Any:
-    """The value of `e`: a Python bool, int or float when all of `env` that it reads is, else a numpy value with the
-    broadcast shape of the arrays that it reads.
+    """The value of `e`: a Python bool, int or float when all of `env` that it reads is, else a
+    numpy value with the broadcast shape of the arrays that it reads.
 
-    `dtype`: the floating type to compute in when arrays take part (default: the common floating type of the arrays
-    in `env`, float64 when there is none). `call(name, args)` evaluates random functions and functions of the file.
+    `dtype`: the floating type to compute in when arrays take part (default: the common floating
+    type of the arrays in `env`, float64 when there is none). `call(name, args)` evaluates random
+    functions and functions of the file.
     Raises ExprError.
     """
     return _Evaluator(env, call, _floating(env) if dtype is None else np.dtype(dtype))(e)
@@ -67,7 +69,8 @@ def _is_numpy(x: object) -> bool:
 
 
 class _Evaluator:
-    """One evaluation: the environment and the floating type; `self(e)` is the value of a subtree."""
+    """One evaluation: the environment and the floating type; `self(e)` is the value of a
+    subtree."""
 
     def __init__(self, env: Mapping[str, Any], call: CallHook | None, dtype: _Float) -> None:
         self.env, self.call, self.dtype = env, call, dtype
@@ -114,7 +117,8 @@ class _Evaluator:
         return result
 
     def real(self, x: Any) -> Any:
-        """An operand of array arithmetic in the floating type; Python numbers adapt to it by themselves."""
+        """An operand of array arithmetic in the floating type; Python numbers adapt to it by
+        themselves."""
         return x.astype(self.dtype) if _is_numpy(x) and x.dtype.kind in "iub" else x
 
     def unary(self, op: str, x: Any, span: Span) -> Any:
@@ -135,7 +139,10 @@ class _Evaluator:
         if not _is_numpy(a) and not _is_numpy(b):
             if op == "**":
                 _check_power(a, b, span)
-            return self.guard(lambda: _PYTHON[op](a, b), span)
+            result = self.guard(lambda: _PYTHON[op](a, b), span)
+            if isinstance(result, float) and math.isinf(result) and _finite(a) and _finite(b):
+                raise ExprError("the result is too large", span)
+            return result
         if op in ("/", "**") or _kind(a) != _kind(b):
             whole = op == "**" and _kind(a) == "i" and type(b) is int and b >= 0
             if not whole:
@@ -196,10 +203,14 @@ class _Evaluator:
 
 
 def _kind(x: Any) -> str:
-    """"b", "i" or "f": what kind of number `x` is, a Python one or an array's element."""
+    """ "b", "i" or "f": what kind of number `x` is, a Python one or an array's element."""
     if _is_numpy(x):
         return "i" if x.dtype.kind == "u" else str(x.dtype.kind)
     return "b" if isinstance(x, bool) else "i" if isinstance(x, int) else "f"
+
+
+def _finite(x: Any) -> bool:
+    return not isinstance(x, float) or math.isfinite(x)
 
 
 def _check_power(a: Any, b: Any, span: Span) -> None:
@@ -261,10 +272,15 @@ def _softplus(x: float) -> float:
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
+_SAME_IN_BOTH: Final = (
+    *("exp", "log", "log10", "log2", "expm1", "log1p", "sqrt", "floor", "ceil"),
+    *("sin", "cos", "tan", "sinh", "cosh", "tanh", "isnan"),
+)
+_SAME_IN_MATH: Final = (*_SAME_IN_BOTH, "asin", "acos", "atan", "atan2", "erf")
+_SAME_IN_NUMPY: Final = (*_SAME_IN_BOTH, "abs", "sign")
+
 _SCALAR: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
-    {name: getattr(math, name) for name in ("exp log log10 log2 expm1 log1p sqrt floor ceil").split()}
-    | {name: getattr(math, name) for name in ("sin cos tan asin acos atan atan2").split()}
-    | {name: getattr(math, name) for name in ("sinh cosh tanh erf isnan").split()}
+    {name: getattr(math, name) for name in _SAME_IN_MATH}
     | {
         "exprel": lambda x: math.expm1(x) / x if x != 0 else 1.0,
         "abs": abs,
@@ -305,8 +321,7 @@ _ARRAY_INTEGER: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
     }
 )
 _ARRAY: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
-    {name: getattr(np, name) for name in ("exp log log10 log2 expm1 log1p sqrt abs sign").split()}
-    | {name: getattr(np, name) for name in ("floor ceil sin cos tan sinh cosh tanh isnan").split()}
+    {name: getattr(np, name) for name in _SAME_IN_NUMPY}
     | {
         "round": np.rint,
         "asin": np.arcsin,

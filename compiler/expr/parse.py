@@ -1,20 +1,23 @@
-"""Text to expression trees, statements, signatures and derivative keys, through Python's own parser.
+"""Text to expression trees, statements, signatures and derivative keys, through Python's own
+parser.
 
 Assumes: decoded text of one YAML scalar and the span at which it begins.
-Guarantees: never raises on any text; a mistake becomes one diagnostic (E0301 not in the language, E0403 unknown unit)
-with a span inside the text, and the result is None. Text is bounded: MAX_LENGTH characters, MAX_NESTING open
-parentheses, trees MAX_DEPTH deep.
+Guarantees: never raises on any text; a mistake becomes one diagnostic (E0301 not in the language,
+E0403 unknown unit) with a span inside the text, and the result is None. Text is bounded: MAX_LENGTH
+characters, MAX_NESTING open parentheses, trees MAX_DEPTH deep.
 Does not: look names up (types.py), check dimensions (check.py) or simplify.
 
-A quantity is a number followed by a unit: `20 ms`, `5 nS/cm**2`. The unit is one word, continued by `/unit`, `*unit`
-or `**integer` only where no space stands between and the next word is itself a unit, is not a name of the model
-(`names`) and is not called. So `20 ms / tau_m` and `20 ms/tau_m` divide by tau_m, and `36 mS*m**3` with a state
-variable m multiplies by m**3 (it would be cubic metres if m were not declared).
+A quantity is a number followed by a unit: `20 ms`, `5 nS/cm**2`. The unit is one word, continued by
+`/unit`, `*unit` or `**integer` only where no space stands between and the next word is itself a
+unit, is not a name of the model (`names`) and is not called. So `20 ms / tau_m` and `20 ms/tau_m`
+divide by tau_m, and `36 mS*m**3` with a state variable m multiplies by m**3 (it would be cubic
+metres if m were not declared).
 """
 
 from __future__ import annotations
 
 import ast as python
+import keyword
 import math
 import re
 from collections.abc import Container
@@ -34,16 +37,14 @@ _NAME = r"[A-Za-z]\w*"
 _PLAIN: Final = re.compile(
     rf"""\s*(?:
         (?P<name>{_NAME}(?:\.{_NAME})*)
-      | (?P<number>(?P<sign>-?)(?P<digits>(?:0|[1-9]\d{{0,17}}|\d{{1,20}}\.\d{{0,30}}|\d{{1,20}}(?=[eE]))
+      | (?P<number>(?P<sign>-?)(?P<digits>
+            (?:0|[1-9]\d{{0,17}}|\d{{1,20}}\.\d{{0,30}}|\d{{1,20}}(?=[eE]))
             (?:[eE][+-]?\d{{1,2}})?))
         (?:\s*(?P<unit>[^\W\d]\w*))?
     )\s*""",
     re.VERBOSE | re.ASCII,
 )
-_RESERVED: Final = frozenset(
-    "and or not if else true false True False None as assert async await break class continue def del elif except"
-    " finally for from global import in is lambda nonlocal pass raise return try while with yield".split()
-)
+_RESERVED: Final = frozenset(keyword.kwlist) | {"true", "false"}
 
 _OPERATORS: Final = MappingProxyType(
     {
@@ -120,9 +121,10 @@ def parse_expr(
 ) -> Expr | None:
     """The tree of one expression, or None after an error.
 
-    `span` begins at the first character of `text`; with `exact=False` (quoted or folded scalars, whose characters do
-    not stand one by one in the file) every node and error gets the whole span. `units=False` refuses quantities.
-    `names`: names of the model that hide units after `*` and `/` within a quantity.
+    `span` begins at the first character of `text`; with `exact=False` (quoted or folded scalars,
+    whose characters do not stand one by one in the file) every node and error gets the whole span.
+    `units=False` refuses quantities. `names`: names of the model that hide units after `*` and `/`
+    within a quantity.
     """
     return _parse(text, _Place(span, exact), sink, units, names)
 
@@ -136,7 +138,8 @@ def parse_statement(
     exact: bool = True,
     names: Container[str] = (),
 ) -> Statement | None:
-    """One statement: `v = v_reset`, `w += a`, `deliver(w)`, `deliver(w, ge)`; None after an error."""
+    """One statement: `v = v_reset`, `w += a`, `deliver(w)`, `deliver(w, ge)`; None after an
+    error."""
     place = _Place(span, exact)
     fail = place.fail(sink)
     whole = place.at(len(text) - len(text.lstrip()), len(text.rstrip()))
@@ -169,11 +172,16 @@ def parse_statement(
     return Assign(target, op, assigned, whole, place.at(*found.span("target")))
 
 
-_ASSIGNMENT: Final = re.compile(r"\s*(?P<target>[^\s=(),<>!+*/%^&|-]+)\s*(?P<op>(?:\*\*|//|[-+*/%^&|])?=)(?!=)\s*")
+_ASSIGNMENT: Final = re.compile(
+    r"\s*(?P<target>[^\s=(),<>!+*/%^&|-]+)\s*(?P<op>(?:\*\*|//|[-+*/%^&|])?=)(?!=)\s*"
+)
 
 
-def parse_signature(text: str, span: Span, sink: Sink, *, exact: bool = True) -> tuple[str, tuple[str, ...]] | None:
-    """Name and parameter names of a function key: "swish(x)" -> ("swish", ("x",)); None after an error."""
+def parse_signature(
+    text: str, span: Span, sink: Sink, *, exact: bool = True
+) -> tuple[str, tuple[str, ...]] | None:
+    """Name and parameter names of a function key: "swish(x)" -> ("swish", ("x",)); None after an
+    error."""
     fail = _Place(span, exact).fail(sink)
     found = re.fullmatch(r"\s*([A-Za-z]\w*)\s*\(([^()]*)\)\s*", text, re.ASCII)
     if found is None:
@@ -200,7 +208,7 @@ def parse_derivative(text: str, span: Span, sink: Sink, *, exact: bool = True) -
         return found[1]
     help_text = "write `dx/dt: ...` for the derivative of x in time"
     if other := re.fullmatch(r"\s*d(\w+)\s*/\s*d(\w+)\s*", text, re.ASCII):
-        if re.match(r"\d", other[1]) or re.search(r"\d$", other[2]) and other[2][0] == "t":
+        if re.match(r"\d", other[1]) or (re.search(r"\d$", other[2]) and other[2][0] == "t"):
             help_text = "write a second derivative as two variables of first order"
         elif other[2] != "t":
             help_text = f"write `d{other[1]}/dt: ...`; time `t` is the only independent variable"
@@ -246,7 +254,8 @@ def _parse(text: str, place: _Place, sink: Sink, units: bool, names: Container[s
 
 
 def _plain(text: str, place: _Place, units: bool) -> Expr | None:
-    """The common cases without Python's parser: one name, one number, one number with one word of a unit."""
+    """The common cases without Python's parser: one name, one number, one number with one word of a
+    unit."""
     found = _PLAIN.fullmatch(text)
     if found is None:
         return None
@@ -290,7 +299,8 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class _Builder:
-    """Python's tree to ours. `indent`: blanks that were cut off before Python's parser saw the text."""
+    """Python's tree to ours. `indent`: blanks that were cut off before Python's parser saw the
+    text."""
 
     scanned: Scanned
     place: _Place
@@ -324,8 +334,9 @@ class _Builder:
             case python.Compare(left, ops, rights):
                 return self.compare(left, ops, rights, at, depth)
             case python.IfExp(test, then, orelse):
-                arms = (self.build(n, depth) for n in (test, then, orelse))
-                return Cond(*arms, self.place.at(*at))
+                condition = self.build(test, depth)
+                arms = self.build(then, depth), self.build(orelse, depth)
+                return Cond(condition, *arms, self.place.at(*at))
             case python.Call(func, args, keywords):
                 if keywords:
                     raise _Refused("arguments are given by position", at)
@@ -349,14 +360,16 @@ class _Builder:
             return Num(value, self.place.at(*at))
         return Quantity(value, quantity[0], self.place.at(at[0], quantity[1]))
 
-    def unary(self, op: python.unaryop, operand: python.expr, at: tuple[int, int], depth: int) -> Expr:
+    def unary(
+        self, op: python.unaryop, operand: python.expr, at: tuple[int, int], depth: int
+    ) -> Expr:
         x = self.build(operand, depth)
         span = self.place.at(*at)
         if isinstance(op, python.Not):
             return Unary("not", x, span)
         if isinstance(op, python.UAdd):
             return x
-        # `-65 mV` is one number; `-(65 mV)` is a minus before one (show.py relies on the difference)
+        # `-65 mV` is one number, `-(65 mV)` a minus before one: show.py relies on the difference
         between = self.scanned.blank[at[0] + 1 : operand.col_offset + self.indent]
         if isinstance(operand, python.Constant) and not between.strip():
             if isinstance(x, Num):

@@ -1,14 +1,18 @@
-"""The scan that precedes Python's parser: finds quantities, and says in the user's terms what is not in the language.
+"""The scan that precedes Python's parser: finds quantities, and says in the user's terms what is
+not in the language.
 
 Assumes: one expression as text, of any content.
-Guarantees: when `scan` reports nothing, the blanked text is ASCII, of the same length as the original (offsets agree),
-has balanced brackets nested at most MAX_NESTING deep, and holds only tokens of the language; each quantity's unit is
-replaced by spaces and listed in `units` under the offset of its number.
-Does not: check the order of operators and operands beyond two operands side by side (Python's parser does).
+Guarantees: when `scan` reports nothing, the blanked text is ASCII, of the same length as the
+original (offsets agree), has balanced brackets nested at most MAX_NESTING deep, and holds only
+tokens of the language; each quantity's unit is replaced by spaces and listed in `units` under the
+offset of its number.
+Does not: check the order of operators and operands beyond two operands side by side (Python's
+parser does).
 """
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Callable, Container
 from dataclasses import dataclass
@@ -21,7 +25,8 @@ MAX_LENGTH: Final = 10_000
 MAX_NESTING: Final = 60
 
 Fail = Callable[[str, str, int, int, str | None], None]
-"""fail(code, message, start, end, help): reports a mistake at characters [start, end) of the text."""
+"""fail(code, message, start, end, help): reports a mistake at characters [start, end) of the
+text."""
 
 _TOKEN: Final = re.compile(
     r"""
@@ -39,10 +44,7 @@ _UNIT_WORD: Final = re.compile(r"[^\W\d]\w*")
 
 _WORDS: Final = frozenset({"and", "or", "not", "if", "else"})
 _LITERALS: Final = frozenset({"true", "false", "True", "False"})
-_PYTHON: Final = frozenset(
-    "None False True as assert async await break class continue def del elif except finally for from global import in"
-    " is lambda nonlocal pass raise return try while with yield".split()
-) - {"True", "False"}
+_PYTHON: Final = frozenset(keyword.kwlist) - _WORDS - _LITERALS
 
 _BAD: Final = MappingProxyType(
     {
@@ -58,7 +60,7 @@ _BAD: Final = MappingProxyType(
         ">>": ("`>>` is not an operator", "write `// 2 ** n`"),
         "->": ("`->` is not an operator", None),
         "=": ("`=` does not compare", "write `==` to compare"),
-        ":=": ("`:=` cannot stand in an expression", "an expression changes nothing; use an assignment statement"),
+        ":=": ("`:=` cannot stand in an expression", "an expression assigns nothing"),
         "@": ("`@` is not an operator", "write `*`; matrix products are layers"),
         "[": ("`[` cannot stand in an expression", "there are no lists and no subscripts"),
         "]": ("`]` cannot stand in an expression", "there are no lists and no subscripts"),
@@ -77,8 +79,8 @@ _BAD: Final = MappingProxyType(
 
 @dataclass(frozen=True)
 class Scanned:
-    """`blank`: the text for Python's parser. `units`: number offset -> (unit, offset after the unit). `ends`: offset
-    after a number -> offset after its unit."""
+    """`blank`: the text for Python's parser. `units`: number offset -> (unit, offset after the
+    unit). `ends`: offset after a number -> offset after its unit."""
 
     blank: str
     units: dict[int, tuple[str, int]]
@@ -86,7 +88,8 @@ class Scanned:
 
 
 def scan(text: str, fail: Fail, *, units: bool, names: Container[str]) -> Scanned | None:
-    """Scan one expression; None after `fail` has been called. `names` are never read as further parts of a unit."""
+    """Scan one expression; None after `fail` has been called. `names` are never read as further
+    parts of a unit."""
     found: dict[int, tuple[str, int]] = {}
     ends: dict[int, int] = {}
     pieces: list[str] = []
@@ -225,5 +228,7 @@ def _side_by_side(text: str, left: int, at: int, end: int, fail: Fail) -> None:
     if len(a) > 20 or a == ")":
         fail("E0301", f"an operator is missing before `{b}`", at, end, None)
     else:
-        help = f"to multiply, write `{a} * {b}`" if b != "(" else f"to multiply, write `{a} * (...)`"
+        help = (
+            f"to multiply, write `{a} * {b}`" if b != "(" else f"to multiply, write `{a} * (...)`"
+        )
         fail("E0301", f"an operator is missing between `{a}` and `{b}`", at, end, help)

@@ -1,8 +1,9 @@
 """Expression trees as text.
 
 Assumes: a tree of compiler.expr.ast.
-Guarantees: `parse_expr(show(e))` gives a tree equal to `e` when every number in it is finite; parentheses stand
-only where they are needed (and around a quantity that is raised to a power, for the reader).
+Guarantees: `parse_expr(show(e))` gives a tree equal to `e` when every number in it is finite;
+parentheses stand only where they are needed (and around a quantity that is raised to a power, for
+the reader).
 Does not: know C, numpy or any other target's syntax.
 """
 

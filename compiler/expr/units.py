@@ -1,11 +1,15 @@
-"""Physical dimensions, units, and the coherent system of canonical units into which quantities are erased.
+"""Physical dimensions, units, and the coherent system of canonical units into which quantities are
+erased.
 
-Assumes: nothing; pint is imported only when a unit is not in the table below (importing it is slow).
-Guarantees: the canonical units are coherent (mV / ms * ms is mV, nS * mV is pA, pF / nS is ms), so an erased expression
-needs no factors; conversion is exact decimal arithmetic, rounded once (20 ms -> 20.0, 0.1 ms -> 0.1, 8 Hz -> 0.008).
+Assumes: nothing; pint is imported only when a unit is not in the table below (importing it is
+slow).
+Guarantees: the canonical units are coherent (mV / ms * ms is mV, nS * mV is pA, pF / nS is ms), so
+an erased expression needs no factors; conversion is exact decimal arithmetic, rounded once (20 ms
+-> 20.0, 0.1 ms -> 0.1, 8 Hz -> 0.008).
 Does not: convert scales with an offset (degC); such a unit is unknown here.
 
-Canonical units: ms, um, pA, ng, K, amol, cd; hence mV, nS, GOhm, pF, fC, 1/ms, mM (= mol/m**3), aJ, fW, pN.
+Canonical units: ms, um, pA, ng, K, amol, cd; hence mV, nS, GOhm, pF, fC, 1/ms, mM (= mol/m**3), aJ,
+fW, pN.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from typing import Final
 Exponent = int | Fraction
 
 _BASES: Final = ("mass", "length", "time", "current", "temperature", "substance", "luminosity")
-# SI value of the canonical unit of each base: 1e-12 kg, 1e-6 m, 1e-3 s, 1e-12 A, 1 K, 1e-18 mol, 1 cd
+# the canonical unit of each base in SI: 1e-12 kg, 1e-6 m, 1e-3 s, 1e-12 A, 1 K, 1e-18 mol, 1 cd
 _BASE_DIGITS: Final = (-12, -6, -3, -12, 0, -18, 0)
 
 
@@ -51,7 +55,7 @@ class Dimension:
         return not any(self.exponents)
 
     def __str__(self) -> str:
-        """"voltage", "time", "1/time (frequency)", "voltage/time", or the canonical unit."""
+        """ "voltage", "time", "1/time (frequency)", "voltage/time", or the canonical unit."""
         return dimension_name(self)
 
     def __repr__(self) -> str:
@@ -159,12 +163,14 @@ def _table() -> dict[str, tuple[Dimension, Fraction]]:
 
 
 UNITS: Final[Mapping[str, tuple[Dimension, Fraction]]] = MappingProxyType(_table())
-"""Common units by symbol: (dimension, canonical units in one of it). Verified against pint in the tests."""
+"""Common units by symbol: (dimension, canonical units in one of it). Verified against pint in the
+tests."""
 
 
 @functools.cache
 def unit_word(word: str) -> tuple[Dimension, Fraction] | None:
-    """The unit of one symbol or name ("ms", "Torr"), from the table or else from pint; None when there is none."""
+    """The unit of one symbol or name ("ms", "Torr"), from the table or else from pint; None when
+    there is none."""
     return UNITS.get(word) or _pint_unit(word)
 
 
@@ -190,15 +196,12 @@ def _pint_unit(word: str) -> tuple[Dimension, Fraction] | None:
         exponents: list[Exponent] = [0] * 7
         for name, power in base.dimensionality.items():
             exponents[_PINT_BASES[name]] = _tidy(Fraction(power).limit_denominator(12))
-        units = base.to("".join(f"*{u}**{p}" for u, p in _si_base(exponents)).lstrip("*") or "1")
-        return _canonical(Dimension(tuple(exponents)), Fraction(units.magnitude))
-    except Exception:  # pint raises its own, token's and Python's errors for words that it does not know
+        # the registry's base units are kg, m, s, A, K, mol, cd
+        return _canonical(Dimension(tuple(exponents)), Fraction(base.magnitude))
+    except (
+        Exception
+    ):  # pint raises its own, token's and Python's errors for words that it does not know
         return None
-
-
-def _si_base(exponents: list[Exponent]) -> list[tuple[str, Exponent]]:
-    names = ("kilogram", "meter", "second", "ampere", "kelvin", "mole", "candela")
-    return [(n, p) for n, p in zip(names, exponents, strict=True) if p]
 
 
 def _canonical(dimension: Dimension, si_value: Fraction) -> tuple[Dimension, Fraction] | None:
@@ -212,10 +215,11 @@ _UNIT_TOKEN: Final = re.compile(r"\s*(?:([^\W\d]\w*)|(\d+(?:\.\d+)?)|(\*\*|[*/()
 
 @functools.lru_cache(maxsize=4096)
 def parse_unit(text: str) -> tuple[Dimension, Fraction] | None:
-    """A unit expression such as "mV", "nS/cm**2", "1/ms", "pA*ms/(mV*um**2)": (dimension, canonical units in one).
+    """A unit expression such as "mV", "nS/cm**2", "1/ms", "pA*ms/(mV*um**2)": (dimension, canonical
+    units in one).
 
-    Products, quotients (from left to right), powers by a number, parentheses; "1" is no unit. None when it is not a
-    unit or not one that can be converted by a factor.
+    Products, quotients (from left to right), powers by a number, parentheses; "1" is no unit. None
+    when it is not a unit or not one that can be converted by a factor.
     """
     if len(text) > 200:
         return None
@@ -281,7 +285,8 @@ def _power(tokens: list[str], at: int, depth: int) -> _Parsed | None:
 
 
 def to_canonical(value: int | float, unit: str) -> float:
-    """`value` of `unit` in canonical units: the nearest float64 to the decimal number as it was written.
+    """`value` of `unit` in canonical units: the nearest float64 to the decimal number as it was
+    written.
 
     Raises ValueError for an unknown unit and OverflowError for a result beyond float64.
     """
@@ -291,13 +296,14 @@ def to_canonical(value: int | float, unit: str) -> float:
     scale = known[1]
     if scale == 1:
         return float(value)
-    # repr gives the shortest decimal that reads back as the float: what the user wrote, up to 17 digits
+    # repr is the shortest decimal that reads back: what the user wrote, up to 17 digits
     result = float(Fraction(repr(value)) * scale)
     return -0.0 if result == 0.0 and repr(value).startswith("-") else result
 
 
 def from_canonical(value: float, unit: str) -> float:
-    """`value` in canonical units expressed in `unit`; the inverse of `to_canonical`, with the same errors."""
+    """`value` in canonical units expressed in `unit`; the inverse of `to_canonical`, with the same
+    errors."""
     known = parse_unit(unit)
     if known is None:
         raise ValueError(f"unknown unit `{unit}`")
@@ -306,7 +312,8 @@ def from_canonical(value: float, unit: str) -> float:
 
 @functools.cache
 def canonical_name(dimension: Dimension) -> str:
-    """The canonical unit as text ("mV", "1/ms", "mV/ms", "1"); `parse_unit` reads it back with scale 1."""
+    """The canonical unit as text ("mV", "1/ms", "mV/ms", "1"); `parse_unit` reads it back with
+    scale 1."""
     if dimension.dimensionless:
         return "1"
     if dimension in _NAME_OF:
@@ -316,7 +323,8 @@ def canonical_name(dimension: Dimension) -> str:
 
 @functools.cache
 def dimension_name(dimension: Dimension) -> str:
-    """What a physicist calls the dimension: "voltage", "voltage/time", or its canonical unit where it has no name."""
+    """What a physicist calls the dimension: "voltage", "voltage/time", or its canonical unit where
+    it has no name."""
     if dimension.dimensionless:
         return "number without a unit"
     if dimension in _NAME_OF:
@@ -335,7 +343,8 @@ def describe(dimension: Dimension) -> str:
 
 
 def _quotient(dimension: Dimension, part: int) -> str | None:
-    """`dimension` as a product or quotient of two that have names (part 0) and plain units (part 1)."""
+    """`dimension` as a product or quotient of two that have names (part 0) and plain units (part
+    1)."""
     plain = [row for row in _NAMED if row[0] != FREQUENCY]
     for over in (TIME, LENGTH**2, LENGTH, *(row[0] for row in plain)):
         top = dimension * over

@@ -1,7 +1,8 @@
 """YAML 1.2 core schema: what a plain scalar's text means (YAML 1.2.2, section 10.3).
 
 Assumes: text of one plain scalar, without surrounding white space.
-Guarantees: `on`, `off`, `yes`, `no`, `1_000`, `0b1` and `1:30` are strings, as the core schema says.
+Guarantees: `on`, `off`, `yes`, `no`, `1_000`, `0b1` and `1:30` are strings, as the core schema
+says.
 Does not: report anything; a number that Python or float64 cannot hold comes back as `UNREADABLE`.
 """
 

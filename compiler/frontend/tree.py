@@ -1,8 +1,9 @@
-"""The located tree: what a YAML file says, with a span on every node, before any meaning is given to it.
+"""The located tree: what a YAML file says, with a span on every node and no meaning given to it yet.
 
 Assumes: spans from compiler.source.
-Guarantees: nodes are frozen; equality is structural and never looks at spans; a tree is at most as deep as
-the loader allows (compiler/frontend/yaml12.py), so functions here may recurse. Subtrees may be shared.
+Guarantees: nodes are frozen; equality is structural and never looks at spans; a tree is at most as
+deep as the loader allows (compiler/frontend/yaml12.py), so functions here may recurse. Subtrees may
+be shared.
 Does not: know the language's keys, read files or check types.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from compiler.frontend import core_schema
 from compiler.frontend.core_schema import Value
@@ -20,44 +21,47 @@ from compiler.source import NOWHERE, Origin, Span
 Plain: TypeAlias = Value | list["Plain"] | dict[str, "Plain"]
 
 
-@dataclass(frozen=True, slots=True)
+# Nodes are frozen by `Final`, as spans are (compiler/source.py): a large file has a million of
+# them.
+
+
+@dataclass(slots=True, unsafe_hash=True)
 class Scalar:
-    """One scalar. `text` is its content as written (after unquoting), `value` what YAML 1.2 core makes of it."""
+    """One scalar: `text` is its content after unquoting, `value` what YAML 1.2 core makes of it."""
 
-    value: Value
-    text: str
-    plain: bool
-    span: Span = field(compare=False, repr=False)
+    value: Final[Value]
+    text: Final[str]
+    plain: Final[bool]
+    span: Final[Span] = field(compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Entry:
     """One `key: value` of a mapping. `key.value` is always a string."""
 
-    key: Scalar
-    value: Node
+    key: Final[Scalar]
+    value: Final[Node]
 
     @property
     def name(self) -> str:
         return self.key.text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Mapping:
     """Entries in the order of the file; keys are unique."""
 
-    entries: tuple[Entry, ...]
-    span: Span = field(compare=False, repr=False)
-    _index: dict[str, Entry] = field(
-        default_factory=dict, init=False, compare=False, repr=False, hash=False
-    )
+    entries: Final[tuple[Entry, ...]]
+    span: Final[Span] = field(compare=False, repr=False)
+    _index: dict[str, Entry] | None = field(default=None, init=False, compare=False, repr=False)
 
     def entry(self, name: str) -> Entry | None:
         """The entry called `name`, or None."""
-        if len(self._index) != len(self.entries):
-            # Filled on first use: most mappings of a large file are only walked over.
-            self._index.update((e.key.text, e) for e in self.entries)
-        return self._index.get(name)
+        index = self._index
+        if index is None:
+            # Made on first use: most mappings of a large file are only walked over.
+            index = self._index = {e.key.text: e for e in self.entries}
+        return index.get(name)
 
     def get(self, name: str) -> Node | None:
         """The value under `name`, or None."""
@@ -74,10 +78,12 @@ class Mapping:
         return len(self.entries)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Sequence:
-    items: tuple[Node, ...]
-    span: Span = field(compare=False, repr=False)
+    """Items in order."""
+
+    items: Final[tuple[Node, ...]]
+    span: Final[Span] = field(compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -129,7 +135,7 @@ def with_entry(old: Mapping, name: str, value: Node) -> Mapping:
 
 
 def map_children(node: Node, change: Callable[[Node], Node]) -> Node:
-    """`node` with `change` applied to its direct children; `node` itself when none of them changed."""
+    """`node` with `change` applied to its direct children; `node` itself when none changed."""
     match node:
         case Mapping(entries, span):
             new = tuple(change(e.value) for e in entries)
@@ -149,7 +155,8 @@ def map_children(node: Node, change: Callable[[Node], Node]) -> Node:
 def with_origin(node: Node, origin: Origin) -> Node:
     """A copy of `node` in which every span remembers `origin`.
 
-    `origin` is the newest and therefore outermost step: it goes behind the steps that a span already has.
+    `origin` is the newest and therefore outermost step: it goes behind the steps that a span
+    already has.
     """
     # Nodes of one subtree nearly always share their chain, so each distinct chain is rebuilt once.
     chains: dict[int, tuple[Origin | None, Origin]] = {}
@@ -190,9 +197,10 @@ def append_origin(chain: Origin | None, outer: Origin) -> Origin:
 
 
 def within(scalar: Scalar, start: int, end: int) -> Span:
-    """The span of characters [start, end) of `scalar.text`, as far as the source shows them one to one.
+    """The span of characters [start, end) of `scalar.text`, where the source shows them one to one.
 
-    A quoted scalar with escapes, or one folded over several lines, gives the span of the whole scalar.
+    A quoted scalar with escapes, or one folded over several lines, gives the span of the whole
+    scalar.
     """
     span = scalar.span
     written = span.file.text[span.start : span.end]

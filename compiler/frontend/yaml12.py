@@ -1,10 +1,10 @@
 """From the text of one YAML file to a located tree (compiler/frontend/tree.py).
 
 Assumes: PyYAML, with libyaml where it is installed so (without, loading is about 20 times slower).
-Guarantees: strict YAML 1.2 core scalars, string keys, no duplicate keys, no tags, no merge keys, one document;
-nesting, aliases and size are bounded, so that no input takes long or ends in anything but diagnostics; every node
-has a span that counts characters of the file's text.
-Does not: know the language's keys. Anchors are resolved by sharing: an alias gives the node that it names.
+Guarantees: strict YAML 1.2 core scalars, string keys, no duplicate keys, no tags, no merge keys,
+one document; nesting, aliases and size are bounded, so that no input takes long or ends in anything
+but diagnostics; every node has a span that counts characters of the file's text.
+Does not: know the language's keys. An alias gives the very node that it names, not a copy.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 from yaml.events import (
     AliasEvent,
     DocumentStartEvent,
-    Event,
     MappingEndEvent,
     MappingStartEvent,
     ScalarEvent,
@@ -30,6 +29,7 @@ from yaml.events import (
 
 from compiler.diagnostics import Related, Sink
 from compiler.frontend import core_schema
+from compiler.frontend.core_schema import Unreadable, Value
 from compiler.frontend.tree import Entry, Mapping, Node, Scalar, Sequence
 from compiler.frontend.yaml_errors import explain_syntax_error, refused_characters
 from compiler.source import SourceFile, Span
@@ -42,7 +42,7 @@ _LOADER: Final = yaml.CLoader if yaml.__with_libyaml__ else yaml.Loader
 
 
 def load_file(path: Path, sink: Sink, shown: str | None = None) -> Node | None:
-    """The tree of the file at `path`, or None with errors in `sink`. `shown` is its path in messages."""
+    """The tree of the file at `path`, or None with errors in `sink`; messages call it `shown`."""
     name = shown if shown is not None else str(path)
     source = read_source(path, sink, name)
     return None if source is None else load_text(source, sink)
@@ -89,8 +89,8 @@ def read_source(path: Path, sink: Sink, shown: str) -> SourceFile | None:
 def load_text(file: SourceFile, sink: Sink) -> Node | None:
     """The tree of a file's text; None when its syntax is broken or it is empty.
 
-    Mistakes that leave the structure readable (a duplicate key, a tag, ...) are errors in `sink` as well, but the tree
-    is returned, so that later stages can report more in the same run.
+    Mistakes that leave the structure readable (a duplicate key, a tag, ...) are errors in `sink`
+    too, but the tree is returned, so that later stages can report more in the same run.
     """
     text = file.text
     if len(text) > MAX_BYTES:
@@ -98,15 +98,13 @@ def load_text(file: SourceFile, sink: Sink) -> Node | None:
         return None
     if refused_characters(file, sink):
         return None
-    offset = 0
     if text.startswith("\ufeff"):
-        offset = 1  # libyaml does not count it
         sink.warning("W0001", "the file begins with a byte order mark", Span(file, 0, 1))
     with _no_garbage_collection():
         try:
-            root = _Builder(file, sink, offset).build()
+            root = _Builder(file, sink).build()
         except yaml.YAMLError as error:
-            explain_syntax_error(error, file, offset, sink)
+            explain_syntax_error(error, file, sink)
             return None
         except _Stopped:
             return None
@@ -125,13 +123,20 @@ def _too_large(span: Span, sink: Sink) -> None:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Millions of objects are made and none is garbage; collecting meanwhile would double the time."""
+    """Millions of objects are made, none of them garbage; collecting would double the time.
+
+    What was made goes to the oldest generation unseen, so that the next collection does not walk
+    over it.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            if gc.get_freeze_count() == 0:
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 
@@ -158,102 +163,122 @@ class _Frame:
     flow: bool
     anchor: _Anchored | None
     first: int  # value of the node counter when it was opened
-    out: list[Entry] | list[Node] = field(default_factory=list)
+    out: list[Any] = field(default_factory=list)  # entries of a mapping, nodes of a list
     key: Scalar | None = None  # read, its value not yet
     height: int = 1
-    open_paren: Scalar | None = (
-        None  # an item of a flow collection that was cut at a comma in `f(a, b)`
-    )
+    open_paren: Scalar | None = None  # the item of a flow collection before a comma in `f(a, b)`
 
 
 class _Builder:
     """Consumes parser events with a stack of its own: no recursion, whatever the nesting."""
 
-    def __init__(self, file: SourceFile, sink: Sink, offset: int) -> None:
+    def __init__(self, file: SourceFile, sink: Sink) -> None:
         self.file = file
         self.sink = sink
-        self.offset = offset
+        # libyaml does not count a byte order mark; an empty line in its place keeps offsets right.
+        self.text = "\n" + file.text[1:] if file.text.startswith("\ufeff") else file.text
         self.anchors: dict[str, _Anchored] = {}
         self.stack: list[_Frame] = []
-        self.frame: _Frame | None = None
         self.root: Node | None = None
         self.documents = 0
         self.count = 0  # nodes so far, aliases expanded
         self.aliased = 0  # of these, nodes that came from aliases
-        self.values: dict[str, core_schema.Value | core_schema.Unreadable] = {}
+        self.values: dict[str, tuple[str, Value | Unreadable]] = {}
 
     def build(self) -> Node | None:
-        text = self.file.text[1:] if self.offset else self.file.text
-        for event in yaml.parse(text, Loader=_LOADER):
+        """The root node, or None when there is no document.
+
+        Millions of events pass here, so scalars and the ends of collections are handled in place,
+        on local names.
+        """
+        file, values, stack = self.file, self.values, self.stack
+        resolve = core_schema.resolve
+        frame: _Frame | None = None
+        # Events are what their class says, but the stubs know neither that nor that marks are
+        # always there.
+        event: Any
+        for event in yaml.parse(self.text, Loader=_LOADER):
             kind = type(event)
             if kind is ScalarEvent:
-                self._scalar(event)
-            elif kind is MappingStartEvent or kind is SequenceStartEvent:
-                self._open(event, kind is MappingStartEvent)
+                self.count += 1
+                written = event.value
+                span = Span(file, event.start_mark.index, event.end_mark.index)
+                if event.style:  # quoted or a block scalar
+                    if event.style in "|>":
+                        span = Span(file, span.start, _end_of_text(file.text, span))
+                    node = Scalar(written, written, False, span)
+                else:
+                    known = values.get(written)
+                    if known is None:
+                        known = values[written] = (written, resolve(written))
+                    value = known[1]
+                    if isinstance(value, Unreadable):
+                        self._unreadable(written, span)
+                        value = 0
+                    node = Scalar(value, known[0], True, span)  # equal texts share one string
+                if event.tag is not None or event.anchor is not None:
+                    self._properties(event, node)
+                if frame is None:
+                    self.root = node
+                elif frame.is_map:
+                    key = frame.key
+                    if key is not None:
+                        frame.out.append(Entry(key, node))
+                        frame.key = None
+                    else:
+                        frame.key = node
+                        if node.plain and (node.value.__class__ is not str or written == "<<"):
+                            self._bad_key(node)
+                else:
+                    frame.out.append(node)
+                if "(" in written or ")" in written:
+                    self._parentheses(frame, node)
             elif kind is MappingEndEvent or kind is SequenceEndEvent:
-                self._close(event)
+                frame = stack.pop()
+                out = frame.out
+                end = event.end_mark.index if frame.flow else _end_of(frame)
+                span = Span(file, frame.start, end)
+                done: Node
+                if frame.is_map:
+                    done = Mapping(tuple(out), span)
+                    if len({e.key.text for e in out}) != len(out):
+                        done = self._without_duplicates(done)
+                else:
+                    done = Sequence(tuple(out), span)
+                anchor, height = frame.anchor, frame.height
+                if anchor is not None:
+                    anchor.node, anchor.height = done, height
+                    anchor.size = self.count - frame.first + 1
+                if not stack:
+                    frame, self.root = None, done
+                    continue
+                frame = stack[-1]
+                if height >= frame.height:
+                    frame.height = height + 1
+                if frame.is_map and frame.key is not None:
+                    frame.out.append(Entry(frame.key, done))
+                    frame.key = None
+                else:
+                    self._place(frame, done)
+            elif kind is MappingStartEvent or kind is SequenceStartEvent:
+                frame = self._open(event, kind is MappingStartEvent)
             elif kind is AliasEvent:
-                self._alias(event)
+                self._alias(event, frame)
             elif kind is DocumentStartEvent:
                 self._document(event)
         return self.root
 
-    def _span(self, event: Event) -> Span:
-        return Span(
-            self.file,
-            event.start_mark.index + self.offset,
-            event.end_mark.index + self.offset,
-        )
+    def _span(self, event: Any) -> Span:
+        return Span(self.file, event.start_mark.index, event.end_mark.index)
 
-    # The three methods that run for nearly every event are written for speed.
-
-    def _scalar(self, event: ScalarEvent) -> None:
-        text: str = event.value
-        offset = self.offset
-        span = Span(self.file, event.start_mark.index + offset, event.end_mark.index + offset)
-        style = event.style
-        self.count += 1
-        if style:  # quoted or a block scalar
-            if style in "|>":
-                written = self.file.text[span.start : span.end]
-                span = Span(self.file, span.start, span.start + len(written.rstrip()))
-            node = Scalar(text, text, False, span)
-        else:
-            values = self.values
-            if text in values:
-                value = values[text]
-            else:
-                value = values[text] = core_schema.resolve(text)
-            if value is core_schema.UNREADABLE:
-                self._unreadable(text, span)
-                value = 0
-            node = Scalar(value, text, True, span)  # type: ignore[arg-type]
+    def _properties(self, event: Any, node: Scalar) -> None:
         if event.tag is not None:
-            self._tag(event.tag, span)
+            self._tag(event.tag, node.span)
         if event.anchor is not None:
-            self.anchors[event.anchor] = _Anchored(span.start, node)
-        frame = self.frame
-        if frame is None:
-            self.root = node
-        elif not frame.is_map:
-            frame.out.append(node)  # type: ignore[arg-type]
-            if not style and frame.flow and ("(" in text or ")" in text):
-                self._parentheses(frame, node)
-        elif frame.key is not None:
-            frame.out.append(Entry(frame.key, node))  # type: ignore[arg-type]
-            frame.key = None
-            if not style and frame.flow and "(" in text:
-                self._parentheses(frame, node)
-        else:
-            frame.key = node
-            if not style:
-                if node.value.__class__ is not str or text == "<<":
-                    self._bad_key(node)
-                elif frame.flow and ")" in text:
-                    self._parentheses(frame, node)
+            self.anchors[event.anchor] = _Anchored(node.span.start, node)
 
-    def _open(self, event: MappingStartEvent | SequenceStartEvent, is_map: bool) -> None:
-        start = event.start_mark.index + self.offset
+    def _open(self, event: Any, is_map: bool) -> _Frame:
+        start = event.start_mark.index
         if len(self.stack) >= MAX_DEPTH:
             self._too_deep(start)
         self.count += 1
@@ -264,60 +289,25 @@ class _Builder:
             self._tag(event.tag, self._span(event))
         frame = _Frame(start, is_map, event.flow_style, anchor, self.count)
         self.stack.append(frame)
-        self.frame = frame
+        return frame
 
-    def _close(self, event: MappingEndEvent | SequenceEndEvent) -> None:
-        frame = self.stack.pop()
-        out = frame.out
-        node: Node
-        if frame.is_map:
-            end = event.end_mark.index + self.offset if frame.flow else self._end_of(out, frame)
-            node = Mapping(tuple(out), Span(self.file, frame.start, end))  # type: ignore[arg-type]
-            if len({e.key.text for e in node.entries}) != len(out):
-                node = self._duplicates(node)
-        else:
-            end = event.end_mark.index + self.offset if frame.flow else self._end_of(out, frame)
-            node = Sequence(tuple(out), Span(self.file, frame.start, end))  # type: ignore[arg-type]
-        if frame.anchor is not None:
-            frame.anchor.node = node
-            frame.anchor.size = self.count - frame.first + 1
-            frame.anchor.height = frame.height
-        parent = self.stack[-1] if self.stack else None
-        self.frame = parent
-        if parent is not None and frame.height >= parent.height:
-            parent.height = frame.height + 1
-        self._place(node)
-
-    @staticmethod
-    def _end_of(out: list[Entry] | list[Node], frame: _Frame) -> int:
-        """A block collection ends with its last node (the parser would add what white space follows)."""
-        if not out:
-            return frame.start
-        last = out[-1]
-        return last.value.span.end if isinstance(last, Entry) else last.span.end
-
-    def _place(self, node: Node) -> None:
-        """Put a finished collection or an aliased node where it belongs."""
-        frame = self.frame
-        if frame is None:
-            self.root = node
-        elif not frame.is_map:
-            frame.out.append(node)  # type: ignore[arg-type]
+    def _place(self, frame: _Frame, node: Node) -> None:
+        """Put a finished collection, or what an alias names, where it belongs."""
+        if not frame.is_map:
+            frame.out.append(node)
         elif frame.key is not None:
-            frame.out.append(Entry(frame.key, node))  # type: ignore[arg-type]
+            frame.out.append(Entry(frame.key, node))
             frame.key = None
         else:
             what = "a mapping" if isinstance(node, Mapping) else "a list"
-            if isinstance(node, Scalar):
-                what = "an alias"
             help = None
-            if isinstance(node, Mapping) and node.span.file.text[node.span.start] == "{":
+            if isinstance(node, Mapping) and self.file.text[node.span.start] == "{":
                 help = "a value that begins with `{` must be in quotes"
             self.sink.error("E0009", f"{what} cannot be a key", node.span, help)
             written = self.file.text[node.span.start : node.span.end]
             frame.key = Scalar(written, written, False, node.span)
 
-    def _alias(self, event: AliasEvent) -> None:
+    def _alias(self, event: Any, frame: _Frame | None) -> None:
         span = self._span(event)
         name: str = event.anchor
         anchored = self.anchors.get(name)
@@ -342,12 +332,15 @@ class _Builder:
             raise _Stopped
         if len(self.stack) + anchored.height > MAX_DEPTH:
             self._too_deep(span.start)
-        frame = self.frame
-        if frame is not None:
+        if frame is not None:  # an alias at the root names nothing, so there is a frame
             frame.height = max(frame.height, anchored.height + 1)
-        self._place(anchored.node)
+            if frame.is_map and frame.key is None:
+                self.sink.error("E0009", "an alias cannot be a key", span)
+                frame.key = Scalar(f"*{name}", f"*{name}", False, span)
+            else:
+                self._place(frame, anchored.node)
 
-    def _document(self, event: DocumentStartEvent) -> None:
+    def _document(self, event: Any) -> None:
         self.documents += 1
         span = self._span(event)
         if self.documents > 1:
@@ -403,7 +396,7 @@ class _Builder:
         self.sink.error("E0014", f"nesting is deeper than {MAX_DEPTH} levels", span)
         raise _Stopped
 
-    def _duplicates(self, node: Mapping) -> Mapping:
+    def _without_duplicates(self, node: Mapping) -> Mapping:
         first: dict[str, Entry] = {}
         for entry in node.entries:
             earlier = first.setdefault(entry.key.text, entry)
@@ -413,8 +406,10 @@ class _Builder:
                 self.sink.error("E0008", message, entry.key.span, None, related)
         return Mapping(tuple(first.values()), node.span)
 
-    def _parentheses(self, frame: _Frame, node: Scalar) -> None:
-        """Find `[w = clip(w, 0, 1)]`: a comma ends an item of a flow collection, also inside of parentheses."""
+    def _parentheses(self, frame: _Frame | None, node: Scalar) -> None:
+        """Find `[w = clip(w, 0, 1)]`: in a flow collection a comma ends an item, even there."""
+        if frame is None or not frame.flow or not node.plain:
+            return
         balance = node.text.count("(") - node.text.count(")")
         if balance > 0:
             frame.open_paren = node
@@ -425,3 +420,16 @@ class _Builder:
             help = "put the expression in quotes, or write the block form with one item per line"
             message = f"a comma inside of parentheses ends an item of `{where}`"
             self.sink.error("E0028", message, span, help)
+
+
+def _end_of(frame: _Frame) -> int:
+    """Where a block collection ends: with its last node (the parser adds white space)."""
+    if not frame.out:
+        return frame.start
+    last: Entry | Node = frame.out[-1]
+    return last.value.span.end if isinstance(last, Entry) else last.span.end
+
+
+def _end_of_text(text: str, span: Span) -> int:
+    """Where a block scalar ends, less the white space after it."""
+    return span.start + len(text[span.start : span.end].rstrip())

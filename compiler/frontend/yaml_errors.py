@@ -16,8 +16,9 @@ import yaml
 from compiler.diagnostics import Related, Sink
 from compiler.source import SourceFile, Span
 
-# Tab, line feed, and carriage return before a line feed are fine. U+0085, U+2028 and U+2029 are line breaks
-# for YAML 1.1 parsers and not for YAML 1.2, so they are refused rather than read in one of two ways.
+# Tab, line feed, and carriage return before a line feed are fine. U+0085, U+2028 and U+2029 are
+# line breaks for YAML 1.1 parsers and not for YAML 1.2, so they are refused rather than read in one
+# of two ways.
 _REFUSED: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]|\r(?!\n)|(?<!\\A)\ufeff"
 )
@@ -51,15 +52,15 @@ def refused_characters(file: SourceFile, sink: Sink) -> bool:
     return found
 
 
-def explain_syntax_error(error: yaml.YAMLError, file: SourceFile, offset: int, sink: Sink) -> None:
-    """Add the diagnostic for a parser's exception. `offset` characters of the text were not parsed."""
+def explain_syntax_error(error: yaml.YAMLError, file: SourceFile, sink: Sink) -> None:
+    """Add the diagnostic for an exception of the parser."""
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
     context = str(getattr(error, "context", None) or "")
     mark = getattr(error, "problem_mark", None)
     context_mark = getattr(error, "context_mark", None)
     size = len(file.text)
-    at = min(mark.index + offset, size) if mark is not None else 0
-    opened = min(context_mark.index + offset, size) if context_mark is not None else None
+    at = min(mark.index, size) if mark is not None else 0
+    opened = min(context_mark.index, size) if context_mark is not None else None
     char = file.text[at : at + 1]
     here = Span(file, at, min(at + 1, size))
     start = here if opened is None else Span(file, opened, min(opened + 1, size))
@@ -97,6 +98,9 @@ def explain_syntax_error(error: yaml.YAMLError, file: SourceFile, offset: int, s
     ):
         if char in "]}":
             report("E0022", f"this `{char}` closes nothing", here, f"delete the `{char}`")
+        elif char == ":":
+            help = "a value that begins with `:` must be in quotes"
+            report("E0009", "there is no key before this `:`", here, help)
         else:
             what = "list" if "collection" in context or "'-'" in problem else "mapping"
             help = "align it with the entries that it belongs to"
@@ -134,7 +138,7 @@ def explain_syntax_error(error: yaml.YAMLError, file: SourceFile, offset: int, s
 
 
 def _unexpected_colon(file: SourceFile, at: int, sink: Sink) -> None:
-    """`a: b: c` (a colon in a value), or a key that is indented under a value or under a word without colon."""
+    """`a: b: c` (a colon in a value), or a key indented under a value or a word without colon."""
     number, column = file.position(at)
     before = file.line(number)[: column - 1]
     here = Span(file, at, min(at + 1, len(file.text)))

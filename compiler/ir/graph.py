@@ -140,12 +140,14 @@ class Variable:
 @dataclass(frozen=True)
 class Map:
     """out[i...] = body(ins): elementwise with broadcasting. maps[k][a] is the output axis that axis a of operand
-    k follows, or None where that axis has extent 1. `body` refers to operands as `x0`, `x1`, ..."""
+    k follows, or None where that axis has extent 1. `body` refers to operands as `x0`, `x1`, ... and to numbers
+    that are data, not text (a dropout rate, an epsilon), by the names in `scalars`: they become columns."""
 
     out: Tensor
     ins: tuple[str, ...]
     maps: tuple[tuple[int | None, ...], ...]
     body: Expr
+    scalars: tuple[tuple[str, float], ...] = ()
     span: Span = _span()
 
 
@@ -153,7 +155,7 @@ class Map:
 class Contract:
     """out[out_map(d)] = combine over all d of body(ins[in_maps(d)]), d in the iteration space `dims`.
 
-    `body` refers to operands as `x0`, `x1`, ... and to dims by name (as integers). An operand read outside its
+    `body` refers to operands as `x0`, `x1`, ..., to dims by name (as integers) and to `scalars` (columns). An operand read outside its
     extent, or where a map does not divide, reads `fill`. combine: "add" | "max" | "min".
     After `decompose`, out_map is one distinct dim per axis (gather form); autodiff makes scatter forms,
     whose elements that no point reaches are 0.
@@ -167,6 +169,7 @@ class Contract:
     body: Expr
     combine: str = "add"
     fill: float = 0.0
+    scalars: tuple[tuple[str, float], ...] = ()
     span: Span = _span()
 
 

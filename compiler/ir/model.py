@@ -212,7 +212,9 @@ class Projection:
     rule: str
     into: str
     members: tuple[Member, ...]
-    pair_lists: tuple[tuple[tuple[int, int], ...], ...] = ()  # (source, target) as the user ordered them
+    pair_lists: tuple[
+        tuple[tuple[int, int], ...], ...
+    ] = ()  # (source, target) as the user ordered them
     span: Span = _span()
 
 
@@ -266,7 +268,7 @@ class Layer:
     output shape without the batch axis. `attrs`: everything the kind needs, defaults filled in, sorted by name:
       dense: units, bias | conv2d: filters, kernel (h, w), stride (h, w), padding (top, bottom, left, right),
       dilation (h, w), groups, bias | max_pool2d / avg_pool2d: size (h, w), stride (h, w), padding (4)
-      flatten | add | batch_norm: momentum, epsilon | dropout: rate | activation: - 
+      flatten | add | batch_norm: momentum, epsilon | dropout: rate | activation: -
     `activation`: name of a built-in or user function applied to the result, with its body in `function`.
     """
 

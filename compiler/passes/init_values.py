@@ -109,7 +109,9 @@ def initialise(
 ) -> str:
     """Makes sure array `name` exists and starts as `value`; returns its name."""
     real = builder.precision
-    extent: int | SizeOf = size if size is not None else instance.size if instance is not None else 0
+    extent: int | SizeOf = (
+        size if size is not None else instance.size if instance is not None else 0
+    )
     where = span or (instance.span if instance is not None else value.span)
     if name not in builder.arrays:
         shape = (-1,) if isinstance(extent, SizeOf) else (extent,)
@@ -159,7 +161,11 @@ def initialise(
             columns["key"] = StreamKey(name)
             columns.update({c: given[c] for c in used})
         case FromFile() | Listed():
-            data = read_file(value) if isinstance(value, FromFile) else np.array(value.values, np.float64)
+            data = (
+                read_file(value)
+                if isinstance(value, FromFile)
+                else np.array(value.values, np.float64)
+            )
             if isinstance(extent, SizeOf) or len(data) != extent:
                 raise ModelError(
                     [

@@ -140,7 +140,8 @@ def _propagation(system: _Linear, frozen: frozenset[str], suffix: str) -> _Plan:
     n = len(system.names)
     zero_row = tuple(ZERO for _ in range(n))
     matrix = tuple(
-        zero_row if name in frozen else row for name, row in zip(system.names, system.matrix, strict=True)
+        zero_row if name in frozen else row
+        for name, row in zip(system.names, system.matrix, strict=True)
     )
     offset = tuple(
         ZERO if name in frozen else b for name, b in zip(system.names, system.offset, strict=True)
@@ -167,7 +168,11 @@ def _propagation(system: _Linear, frozen: frozenset[str], suffix: str) -> _Plan:
 
 def _exact(cell: Cell, system: _Linear) -> _Plan:
     plan = _propagation(system, frozenset(), "")
-    held = frozenset(cell.hold) & frozenset(system.names[: system.moving]) if cell.refractory is not None else frozenset()
+    held = (
+        frozenset(cell.hold) & frozenset(system.names[: system.moving])
+        if cell.refractory is not None
+        else frozenset()
+    )
     if not held:
         return plan
     reach = _reach(system)
@@ -190,7 +195,9 @@ def _exact(cell: Cell, system: _Linear) -> _Plan:
     return _Plan((), after, derived)
 
 
-def _input_decays(cell: Cell, fraction: str = "") -> tuple[dict[str, Expr], tuple[DerivedScalar, ...]]:
+def _input_decays(
+    cell: Cell, fraction: str = ""
+) -> tuple[dict[str, Expr], tuple[DerivedScalar, ...]]:
     """Each decaying input after the whole step, or after half of it (fraction "half")."""
     after: dict[str, Expr] = {}
     derived: list[DerivedScalar] = []
@@ -206,7 +213,9 @@ def _at_time(e: Expr, t: Expr) -> Expr:
     return substitute(e, {"t": t})
 
 
-def _lets(cell: Cell, bindings: dict[str, Expr], t: Expr, suffix: str) -> tuple[list[Set], dict[str, Expr]]:
+def _lets(
+    cell: Cell, bindings: dict[str, Expr], t: Expr, suffix: str
+) -> tuple[list[Set], dict[str, Expr]]:
     """The lets as locals of one stage, reading states through `bindings`; returns them and the new bindings."""
     out: list[Set] = []
     seen = dict(bindings)
@@ -305,7 +314,8 @@ def _runge_kutta(cell: Cell, order: int) -> _Plan:
                 )
             )
     after: dict[str, Expr] = {
-        ode.state: Binary("+", Ref(ode.state), _product(DT, total[ode.state])) for ode in cell.dynamics
+        ode.state: Binary("+", Ref(ode.state), _product(DT, total[ode.state]))
+        for ode in cell.dynamics
     }
     after.update(full)
     return _Plan(tuple(statements), after, tuple(derived))
@@ -346,13 +356,18 @@ def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[_Plan, Decision]:
             return _runge_kutta(cell, order), decided(cell.method.value, "asked for")
         case Method.AUTO:
             if system is not None:
-                return _exact(cell, system), decided("exact", "the equations are linear with constant coefficients")
+                return _exact(cell, system), decided(
+                    "exact", "the equations are linear with constant coefficients"
+                )
             plan = _exponential_euler(cell)
             if plan is not None:
                 return plan, decided(
-                    "exponential_euler", "each equation is linear in its own variable, but the system is not linear"
+                    "exponential_euler",
+                    "each equation is linear in its own variable, but the system is not linear",
                 )
-            return _runge_kutta(cell, 1), decided("euler", "an equation is not linear in its own variable")
+            return _runge_kutta(cell, 1), decided(
+                "euler", "an equation is not linear in its own variable"
+            )
 
 
 def _gated(cell: Cell, target: str, value: Expr) -> Expr:
@@ -378,7 +393,10 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
     if cell.refractory is not None:
         int_state = (COUNTER,)
         derived.append(
-            DerivedScalar("refractory_steps", Call("int", (Call("round", (Binary("/", cell.refractory, DT),)),)))
+            DerivedScalar(
+                "refractory_steps",
+                Call("int", (Call("round", (Binary("/", cell.refractory, DT),)),)),
+            )
         )
         step.append(Set("held", Binary(">", Ref(COUNTER), Num(0))))
     step += plan.statements
@@ -418,7 +436,9 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
         step.append(Set("spiked", when))
         for reset in cell.reset:
             value = _at_time(substitute(reset.value, renamed), STEP_END)
-            step.append(Set(reset.target, Cond(Ref("spiked"), value, Ref(reset.target)), reset.span))
+            step.append(
+                Set(reset.target, Cond(Ref("spiked"), value, Ref(reset.target)), reset.span)
+            )
         if cell.refractory is not None:
             less = Cond(Ref("held"), Binary("-", Ref(COUNTER), Num(1)), Num(0))
             step.append(Set(COUNTER, Cond(Ref("spiked"), Ref("refractory_steps"), less)))

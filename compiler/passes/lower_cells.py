@@ -48,7 +48,12 @@ from compiler.passes.lower_model import SpikingGraph
 
 N = ScalarFormal("n", DType.I64)
 FLAT = (Dim("i", "n"),)
-RANDOM = {"random": "uniform", "normal": "normal", "exponential": "exponential", "poisson": "poisson"}
+RANDOM = {
+    "random": "uniform",
+    "normal": "normal",
+    "exponential": "exponential",
+    "poisson": "poisson",
+}
 
 
 def array_name(population: str, variable: str) -> str:
@@ -89,7 +94,10 @@ def _column_values(
     env: dict[str, Any] = {"dt": np.full(len(group), dt)}
     for position, name in enumerate(cell.params):
         if name not in arrays:
-            values = [dict(g.params)[name] if g.params[position][0] != name else g.params[position][1] for g in group]
+            values = [
+                dict(g.params)[name] if g.params[position][0] != name else g.params[position][1]
+                for g in group
+            ]
             env[name] = np.array([v.value for v in values if isinstance(v, Const)], np.float64)
     # Systems are shared by many propagators: one matrix exponential per distinct system.
     systems: dict[int, npt.NDArray[np.float64]] = {}
@@ -136,7 +144,12 @@ def _propagator(
 
 
 def _formals(
-    cell: Cell, body: Sequence[Set], arrays: tuple[str, ...], real: DType, fixed_point: bool, emits: bool
+    cell: Cell,
+    body: Sequence[Set],
+    arrays: tuple[str, ...],
+    real: DType,
+    fixed_point: bool,
+    emits: bool,
 ) -> tuple[Formal, ...]:
     """Formals in a fixed order: states, inputs, deliveries, counters, arrays, ring, n, columns that are used."""
     used: set[str] = set()
@@ -195,7 +208,13 @@ def add_ring(builder: ProgramBuilder, instance: Instance) -> dict[str, str]:
     """The arrays of a population's event ring, by formal name."""
     name = instance.name
     spikes = builder.array(
-        Array(f"{name}.spikes", DType.I32, (instance.slots, instance.size), Role.EVENT, span=instance.span)
+        Array(
+            f"{name}.spikes",
+            DType.I32,
+            (instance.slots, instance.size),
+            Role.EVENT,
+            span=instance.span,
+        )
     )
     count = builder.array(
         Array(f"{name}.spike_count", DType.I32, (instance.slots,), Role.EVENT, span=instance.span)
@@ -212,7 +231,9 @@ def _scheduled(builder: ProgramBuilder, instance: Instance, dt: float) -> None:
         columns[name] = (
             read_file(value)
             if isinstance(value, FromFile)
-            else np.array(getattr(value, "values", None) or [getattr(value, "value", 0.0)], np.float64)
+            else np.array(
+                getattr(value, "values", None) or [getattr(value, "value", 0.0)], np.float64
+            )
         )
     span = instance.span
     if len(columns["times"]) != len(columns["indices"]):
@@ -251,7 +272,9 @@ def _scheduled(builder: ProgramBuilder, instance: Instance, dt: float) -> None:
     for key, values in pairs.items():
         stored = np.zeros(m, np.int32)
         stored[: len(order)] = values
-        bound[key] = builder.array(Array(f"{name}.{key}", DType.I32, (m,), Role.CONST, span=span), stored)
+        bound[key] = builder.array(
+            Array(f"{name}.{key}", DType.I32, (m,), Role.CONST, span=span), stored
+        )
     bound["cursor"] = builder.array(Array(f"{name}.cursor", DType.I64, (1,), Role.STATE, span=span))
     formals: tuple[Formal, ...] = (
         ArrayFormal("steps", DType.I32, Mode.READ, Whole()),
@@ -316,7 +339,9 @@ def lower_cells(
                 )
             for name, _ in cell.inputs if fixed_point else ():
                 bound[f"{name}_delivered"] = builder.array(
-                    Array(delivered_name(instance.name, name), DType.I64, (instance.size,), Role.STATE)
+                    Array(
+                        delivered_name(instance.name, name), DType.I64, (instance.size,), Role.STATE
+                    )
                 )
             for name, value in instance.params:
                 if name in arrays:
@@ -339,7 +364,9 @@ def lower_cells(
             for name, _ in cell.inputs if fixed_point else ():
                 columns[f"{name}_quantum"] = quanta.get((instance.name, name), 1.0)
             if "refractory_steps" in columns:
-                columns["refractory_steps"] = int(math.floor(float(values["refractory_steps"][at]) + 0.5))
+                columns["refractory_steps"] = int(
+                    math.floor(float(values["refractory_steps"][at]) + 0.5)
+                )
             columns["key"] = StreamKey(f"{instance.name}/{cell.name}")
             row = builder.row(
                 key,

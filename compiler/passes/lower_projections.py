@@ -16,7 +16,16 @@ import numpy as np
 
 from compiler.expr.ast import Binary, Call, Ref
 from compiler.ir.graph import Instance
-from compiler.ir.model import Const, Distribution, FromFile, Listed, Member, Model, Projection, Value
+from compiler.ir.model import (
+    Const,
+    Distribution,
+    FromFile,
+    Listed,
+    Member,
+    Model,
+    Projection,
+    Value,
+)
 from compiler.ir.program import (
     Add,
     Array,
@@ -90,11 +99,14 @@ def _pairs(
     row = np.zeros(n_pre + 1, np.int64)
     np.add.at(row, pairs[:, 0] + 1, 1)
     builder.array(
-        Array(f"{name}.row", DType.I64, (n_pre + 1,), Role.CONST, span=projection.span), np.cumsum(row)
+        Array(f"{name}.row", DType.I64, (n_pre + 1,), Role.CONST, span=projection.span),
+        np.cumsum(row),
     )
     col = np.zeros(max(len(order), 1), np.int32)
     col[: len(order)] = pairs[order, 1]
-    builder.array(Array(f"{name}.col", DType.I32, (len(col),), Role.CONST, span=projection.span), col)
+    builder.array(
+        Array(f"{name}.col", DType.I32, (len(col),), Role.CONST, span=projection.span), col
+    )
 
 
 def _connect(
@@ -176,10 +188,14 @@ def _weight(
     if projection.rule == "pairs":
         pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
         extent = max(len(pairs), 1)
-        if isinstance(value, (Listed, FromFile)):  # given in the user's order, stored in canonical order
+        if isinstance(
+            value, (Listed, FromFile)
+        ):  # given in the user's order, stored in canonical order
             data = read_file(value) if isinstance(value, FromFile) else np.array(value.values)
             if len(data) == len(pairs):
-                value = Listed(tuple(data[np.lexsort((pairs[:, 1], pairs[:, 0]))].tolist()), value.span)
+                value = Listed(
+                    tuple(data[np.lexsort((pairs[:, 1], pairs[:, 0]))].tolist()), value.span
+                )
     else:
         extent = SizeOf(f"{name}.row")
     return initialise(

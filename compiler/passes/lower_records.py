@@ -37,9 +37,7 @@ SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every
 TRACE_BYTES = 1 << 20  # of one trace buffer, at least one sample
 
 
-def record_spikes(
-    builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]
-) -> None:
+def record_spikes(builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]) -> None:
     """Rows that append the events of each recorded population to its buffer, run after the neuron updates."""
     done: set[str] = set()
     for record in model.spikes:
@@ -95,7 +93,13 @@ def record_traces(
         inputs = {name for name, _ in cells[instance.cell].inputs}
         m = len(record.members)
         members = builder.array(
-            Array(f"{record.population}.members.{number}", DType.I32, (m,), Role.CONST, span=record.span),
+            Array(
+                f"{record.population}.members.{number}",
+                DType.I32,
+                (m,),
+                Role.CONST,
+                span=record.span,
+            ),
             np.array(record.members, np.int32),
         )
         capacity = max(1, TRACE_BYTES // (m * real.bytes))

@@ -94,7 +94,14 @@ def merge(program: Program) -> Merged:
         first = kernels[0]
         templates.append(
             Template(
-                number, first.name, key, first.kind, first.formals, first.body, first.order, first.span
+                number,
+                first.name,
+                key,
+                first.kind,
+                first.formals,
+                first.body,
+                first.order,
+                first.span,
             )
         )
         tables.append(_join(first.formals, kernels))

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backends.protocol import Capabilities
 from compiler.ir.graph import TensorGraph
 from compiler.ir.model import Model
 from compiler.ir.program import Merged, Order, Phase, Program
 from compiler.ir.space import DType
+from compiler.ir.target import Capabilities
 from compiler.ir.verify import verify_merged, verify_program
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
@@ -51,7 +51,9 @@ def _spiking(
             decisions.append(decision)
     graph = SpikingGraph(tuple(cells), graph.instances, graph.array_params)
     assert model.simulate is not None
-    fixed_point = order is Order.BITWISE or (order is Order.REPRODUCIBLE and not capabilities.atomic_order)
+    fixed_point = order is Order.BITWISE or (
+        order is Order.REPRODUCIBLE and not capabilities.atomic_order
+    )
     decisions.append(
         Decision(
             "lower_cells",
@@ -61,7 +63,9 @@ def _spiking(
         )
     )
     units = {
-        (p.name, d.name): d.unit for p in model.populations for d in (*p.neuron.state, *p.neuron.inputs)
+        (p.name, d.name): d.unit
+        for p in model.populations
+        for d in (*p.neuron.state, *p.neuron.inputs)
     }
     quanta = input_quanta(model) if fixed_point else {}
     builder = ProgramBuilder(model.name, precision, order)
@@ -107,7 +111,9 @@ def lower(model: Model, capabilities: Capabilities, verify: bool = False) -> Low
     if model.network is not None:
         from compiler.passes.tensors import lower_network_to_program
 
-        tensors, program, made = lower_network_to_program(model, precision, order, capabilities, verify)
+        tensors, program, made = lower_network_to_program(
+            model, precision, order, capabilities, verify
+        )
         programs.append(program)
         decisions += made
     whole = programs[0] if len(programs) == 1 else _join(programs[0], programs[1])

@@ -39,7 +39,9 @@ def _lifetimes(merged: Merged, names: set[str]) -> dict[str, list[tuple[int, int
         for launch in phase.launches:
             for formal in merged.templates[launch.template].formals:
                 if isinstance(formal, ArrayFormal):
-                    for name in merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]:
+                    for name in merged.tables[launch.template].arrays[formal.name][
+                        launch.lo : launch.hi
+                    ]:
                         if name in names:
                             first = spans.get(name, (clock, clock))[0]
                             spans[name] = (first, clock)

@@ -50,7 +50,9 @@ def _table(
     for column, formal in enumerate(template.formals):
         if isinstance(formal, ArrayFormal):
             names = rows.arrays[formal.name]
-            table[:, column] = np.fromiter((words.get(n, NOT_PLACED) for n in names), np.uint64, rows.count)
+            table[:, column] = np.fromiter(
+                (words.get(n, NOT_PLACED) for n in names), np.uint64, rows.count
+            )
             continue
         values = rows.scalars[formal.name]
         if not isinstance(values, np.ndarray):
@@ -65,12 +67,18 @@ def _table(
                         plain.append(value)
             values = np.array(
                 plain,
-                np.float64 if formal.dtype.is_real else np.uint64 if formal.dtype == "u64" else np.int64,
+                np.float64
+                if formal.dtype.is_real
+                else np.uint64
+                if formal.dtype == "u64"
+                else np.int64,
             )
         if formal.dtype.is_real:
             table[:, column] = values.astype(np.float64).view(np.uint64)
         else:
-            table[:, column] = values.astype(np.uint64 if formal.dtype == "u64" else np.int64).view(np.uint64)
+            table[:, column] = values.astype(np.uint64 if formal.dtype == "u64" else np.int64).view(
+                np.uint64
+            )
     return table
 
 

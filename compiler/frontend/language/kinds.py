@@ -193,6 +193,11 @@ class Block:
     def required(self) -> tuple[str, ...]:
         return tuple(f.name for f in self.fields if f.required)
 
+    @cached_property
+    def ruled(self) -> bool:
+        """Whether some keys must stand, or must not stand together."""
+        return bool(self.required or self.one_of or self.at_least_one or self.needs)
+
 
 @dataclass(frozen=True)
 class Alternative:
@@ -237,6 +242,10 @@ class OneOf:
     """
 
     kinds: tuple[Kind, ...]
+
+    @cached_property
+    def scalars(self) -> tuple[Kind, ...]:
+        return tuple(k for k in self.kinds if isinstance(k, SCALARS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,10 +314,8 @@ def describe(kind: Kind) -> str:
             return f"a list of {what}" + (f" such as `{example}`" if example else "")
         case MapOf(noun, _, _, _, _, example):
             return f"a map of {plural(noun)}" + (f" such as `{example}`" if example else "")
-        case Block(noun) as block:
-            return f"a map ({block.title or noun})" + (
-                f" such as `{block.example}`" if block.example else ""
-            )
+        case Block(example=example):
+            return "a map" + (f" such as `{example}`" if example and example != "{}" else "")
         case OneKey(noun, alternatives):
             first = alternatives[0]
             return (

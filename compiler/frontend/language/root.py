@@ -36,7 +36,7 @@ PARAMETER = Block(
     (
         Field(
             "value",
-            OneOf((Flag(), QUANTITY)),
+            OneOf((QUANTITY, Flag())),
             "The value, unless `--set` gives another: a number, a quantity, or an expression over "
             "the parameters before.",
             required=True,

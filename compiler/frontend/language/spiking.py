@@ -37,6 +37,7 @@ from compiler.frontend.language.values import (
     FOR,
     FRACTION,
     INITIAL,
+    PARAMETER,
     POPULATIONS,
     POSITIVE,
     QUANTITY,
@@ -48,9 +49,18 @@ from compiler.frontend.language.values import (
     values_map,
 )
 
-PARAMS = values_map("parameter", QUANTITY, "{tau_m: 20 ms, v_rest: -65 mV}")
+PARAMS: Kind = MapOf("parameter", OneOf((QUANTITY, PARAMETER)), example="{tau_m: 20 ms}")
+"""Parameters of a definition, with their defaults."""
+
+SETTINGS: Kind = MapOf(
+    "parameter",
+    OneOf((QUANTITY, ListOf(QUANTITY, example="[10 ms, 25 ms]"))),
+    example="{tau_m: 10 ms}",
+)
+"""Values for the parameters of a definition."""
+
 STATE = values_map("state variable", INITIAL, "{v: v_rest}")
-STATEMENTS = ListOf(Statement(), low=1, example="[v = v_reset]")
+STATEMENTS = ListOf(Statement(), example="[v = v_reset]")
 
 DYNAMICS = MapOf(
     "differential equation",
@@ -244,6 +254,20 @@ NEURON = Block(
             example="spike: {when: v > 30 mV}",
         ),
         Field(
+            "source",
+            Choice(
+                "source",
+                (
+                    Option(
+                        "spike_times",
+                        "Spikes at given times; the parameters are `times` and `indices`.",
+                    ),
+                ),
+            ),
+            "For neurons that have no equations: where their spikes come from.",
+            example="source: spike_times",
+        ),
+        Field(
             "method",
             _METHOD,
             "How `dynamics` are integrated. The method that is taken is reported.",
@@ -338,7 +362,26 @@ SYNAPSE = Block(
 
 CLASS_NAMES = ListOf(Name("exc"), low=1, example="[cortical, exc]")
 
-NEURON_REFERENCE = Reference("neuron", "library/neurons/lif", DEFINITION)
+LIBRARY_NEURONS = (
+    "adex",
+    "hodgkin_huxley",
+    "izhikevich",
+    "lif",
+    "lif_cond_exp",
+    "lif_psc_alpha",
+    "lif_psc_exp",
+    "lif_psc_exp_2",
+    "poisson",
+    "spike_times",
+)
+"""The files of models/library/neurons, which editors offer; a test compares the two."""
+
+NEURON_REFERENCE = Reference(
+    "neuron",
+    "library/neurons/lif",
+    DEFINITION,
+    tuple(f"library/neurons/{name}" for name in LIBRARY_NEURONS),
+)
 
 _POPULATION_VALUES = (
     Field(
@@ -349,7 +392,7 @@ _POPULATION_VALUES = (
     ),
     Field(
         "size",
-        Value("a whole number from 1", "1000", integer=True, low=1),
+        Value("a whole number", "1000", integer=True, low=1),
         "The number of neurons.",
         example="size: 1000",
     ),
@@ -363,8 +406,9 @@ _POPULATION_VALUES = (
     ),
     Field(
         "params",
-        PARAMS,
-        "Values for parameters of the neuron model, in place of its defaults.",
+        SETTINGS,
+        "Values for parameters of the neuron model, in place of its defaults. A list is for "
+        "parameters that are arrays, such as the `times` of `library/neurons/spike_times`.",
         example="params: {tau_m: 10 ms}",
     ),
     Field(
@@ -523,15 +567,13 @@ CONNECT = OneKey(
                     Field(
                         "sources",
                         Text("the name of an array", "sources"),
-                        "The array of source indices in `file`.",
-                        default="sources",
+                        "The array of source indices in `file`; without it, `sources`.",
                         example="sources: pre",
                     ),
                     Field(
                         "targets",
                         Text("the name of an array", "targets"),
-                        "The array of target indices in `file`.",
-                        default="targets",
+                        "The array of target indices in `file`; without it, `targets`.",
                         example="targets: post",
                     ),
                 ),
@@ -618,7 +660,7 @@ _MEMBER_VALUES: Kind = OneOf(
         MapOf(
             "value by class or population",
             QUANTITY,
-            key=rf"^(?!file$){TEMPLATE_NAME}$",  # a map with `file` is an array in a file
+            key=rf"^(?!(?:file|array|sha256)$){TEMPLATE_NAME}$",  # a map with `file` is an array in a file
             key_example="exc",
             low=1,
             example="{exc: 1, inh: -4}",

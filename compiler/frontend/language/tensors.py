@@ -33,6 +33,7 @@ from compiler.frontend.language.values import (
     DESCRIPTION,
     FRACTION,
     NUMBER,
+    PARAMETER,
     POSITIVE,
     TEMPLATE_KEY,
     USE,
@@ -510,7 +511,9 @@ OPTIMIZER = Block(
         DESCRIPTION,
         Field(
             "params",
-            values_map("parameter", NUMBER, "{learning_rate: 1e-3}"),
+            MapOf(
+                "parameter", OneOf((NUMBER, PARAMETER)), example="{learning_rate: 1e-3, beta: 0.9}"
+            ),
             "Parameters with their default values; `train: {optimizer: ...}` may give others.",
             example="params: {learning_rate: 1e-3, beta1: 0.9}",
         ),

@@ -37,7 +37,7 @@ DEFINITION = rf"^(?:{TEMPLATE_NAME}|(?:[^#\s]+/)+{NAME}|[^#]+\.ya?ml#{NAME})$"
 
 NUMBER = Value()
 COUNT = Value("a whole number", "1000", integer=True, low=0)
-POSITIVE = Value("a whole number from 1", "3", integer=True, low=1)
+POSITIVE = Value("a whole number", "3", integer=True, low=1)
 TIME = Value("a time", "20 ms")
 POSITIVE_TIME = Value("a time", "0.1 ms", low=0, above=True)
 DURATION = Value("a time", "1 s", low=0)
@@ -233,6 +233,36 @@ def _distribution(title: str, quantity: Value, *, rounding: bool, supported: boo
 
 DISTRIBUTION = _distribution("distribution", QUANTITY, rounding=False, supported=True)
 DELAY_DISTRIBUTION = _distribution("delay_distribution", TIME, rounding=True, supported=False)
+
+PARAMETER = Block(
+    "parameter",
+    (
+        Field(
+            "value",
+            QUANTITY,
+            "The default value; its unit is that of the parameter.",
+            example="value: 20 ms",
+        ),
+        Field(
+            "unit",
+            Text("a unit", "ms"),
+            "The unit of a parameter without a default, which every user of the definition must "
+            "give.",
+            example="unit: ms",
+        ),
+        Field(
+            "description",
+            Text("a description", "Membrane time constant"),
+            "What the parameter means.",
+            example="description: Membrane time constant",
+        ),
+    ),
+    doc="A parameter of a definition, with a description.",
+    title="definition_parameter",
+    one_of=(("value", "unit"),),
+    elsewhere={"default": "`value`", "doc": "`description`", "units": "`unit`"},
+    example="{value: 20 ms, description: Membrane time constant}",
+)
 
 INITIAL: Kind = OneOf((QUANTITY, DISTRIBUTION, FILE_ARRAY))
 """An initial value or a weight: one value, a distribution, or an array in a file."""

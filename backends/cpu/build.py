@@ -1,0 +1,186 @@
+"""build: C text -> shared object, through a cache.
+
+Assumes: a C11 compiler that takes gcc's options (gcc, clang, zig cc).
+Guarantees: equal text (comments aside), compiler and flags compile once; the cache is only ever added to by atomic
+renames, so that several builds may run at once. A failure names the model line that the C line stands for.
+Does not: load what it built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from backends.cpu.emit import Emitted
+from backends.protocol import Artifact, BackendError
+from compiler.source import Span
+
+FLAGS = ("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A command that compiles C, and the first line of what it says of itself."""
+
+    command: tuple[str, ...]
+    version: str
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.command)} ({self.version})"
+
+
+def find_compiler() -> Compiler:
+    """$CC, cc, gcc, clang, or the `ziglang` package. Raises BackendError (E0901, exit 3) when there is none."""
+    wanted = shlex.split(os.environ.get("CC", ""))
+    if wanted:
+        path = shutil.which(wanted[0])
+        if path is None:
+            raise BackendError(
+                "E0901",
+                f"the C compiler `{wanted[0]}` that $CC names was not found",
+                "correct or unset CC",
+                exit_code=3,
+            )
+        return _described((path, *wanted[1:]))
+    for name in ("cc", "gcc", "clang"):
+        if path := shutil.which(name):
+            return _described((path,))
+    if importlib.util.find_spec("ziglang") is not None:
+        return _described((sys.executable, "-m", "ziglang", "cc"))
+    raise BackendError(
+        "E0901",
+        "no C compiler was found ($CC, cc, gcc, clang)",
+        "install gcc or clang, or the Python package `ziglang`, or name a compiler in CC",
+        exit_code=3,
+    )
+
+
+@cache
+def _described(command: tuple[str, ...]) -> Compiler:
+    try:
+        done = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, check=False, timeout=60
+        )
+    except OSError as e:
+        raise BackendError(
+            "E0901", f"the C compiler `{command[0]}` does not start: {e}", exit_code=3
+        ) from None
+    said = (done.stdout or done.stderr).strip().split("\n")[0]
+    if done.returncode != 0:
+        raise BackendError("E0901", f"`{' '.join(command)}` is not a C compiler", said, exit_code=3)
+    return Compiler(command, said)
+
+
+def flags(fixed_order: bool, portable: bool) -> tuple[str, ...]:
+    """The options of a build; bitwise order forbids joining a*b+c into one operation."""
+    native = () if portable else ("-march=native",)
+    wide = () if portable or platform.machine() not in ("x86_64", "AMD64") else ("-mprefer-vector-width=512",)
+    return (*FLAGS, *native, *wide, f"-ffp-contract={'off' if fixed_order else 'fast'}")
+
+
+def cache_folder() -> Path:
+    """$NETLOOM_CACHE, or the platform's folder for caches."""
+    if given := os.environ.get("NETLOOM_CACHE"):
+        return Path(given)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "netloom"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "netloom"
+
+
+def without_comments(text: str) -> str:
+    """The text that matters to a compiler: model lines in comments may move without compiling again."""
+    return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
+
+
+def _native_key(options: tuple[str, ...]) -> str:
+    """What `-march=native` means here, so that a cache on a shared disk serves machines of several kinds."""
+    if "-march=native" not in options:
+        return platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().split("\n"):
+            if line.startswith(("flags", "Features")):
+                return f"{platform.machine()} {line}"
+    except OSError:
+        pass
+    return f"{platform.machine()} {platform.processor()}"
+
+
+def compile_text(emitted: Emitted, name: str, fixed_order: bool, portable: bool) -> Artifact:
+    """The shared object of a text, from the cache where it has been compiled before."""
+    compiler = find_compiler()
+    options = flags(fixed_order, portable)
+    digest = hashlib.sha256()
+    for part in (
+        without_comments(emitted.text),
+        without_comments(emitted.header),
+        str(compiler),
+        " ".join(options),
+        _native_key(options),
+    ):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    key = digest.hexdigest()
+    folder = cache_folder() / "cpu" / key[:2]
+    binary = folder / f"{key}.so"
+    seconds = 0.0
+    compiled = not binary.exists()
+    if compiled:
+        folder.mkdir(parents=True, exist_ok=True)
+        seconds = _compile(emitted, name, compiler, options, binary)
+    return Artifact(emitted.text, binary, key, compiled, str(compiler), options, seconds)
+
+
+def _compile(
+    emitted: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], binary: Path
+) -> float:
+    """Compile beside the target and rename; returns the CPU seconds of the compiler and its children."""
+    with tempfile.TemporaryDirectory(prefix="build-", dir=binary.parent) as scratch:
+        source = Path(scratch) / f"{name}.c"
+        source.write_text(emitted.text)
+        (Path(scratch) / "netloom.h").write_text(emitted.header)
+        built = Path(scratch) / "module.so"
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(
+            [*compiler.command, *options, source.name, "-o", built.name],
+            cwd=scratch,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode != 0:
+            raise _failure(done.stderr or done.stdout, source.name, emitted.spans, compiler)
+        os.replace(built, binary)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _failure(
+    said: str, source: str, spans: Mapping[int, Span], compiler: Compiler
+) -> BackendError:
+    """What the compiler refused, and the model line that the C line stands for, where it stands for one."""
+    shown = "\n".join(said.strip().split("\n")[:12])
+    where = ""
+    for match in re.finditer(rf"{re.escape(source)}:(\d+):\d+: (?:fatal )?error", said):
+        if span := spans.get(int(match[1])):
+            where = f"; it comes from {span}"
+            break
+    return BackendError(
+        "E0902",
+        f"the C compiler {compiler.command[0]} refused the generated code{where}:\n{shown}",
+        "this is a fault of the code generator unless the compiler's installation is broken: please report it",
+        exit_code=4,
+    )

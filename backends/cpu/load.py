@@ -1,0 +1,203 @@
+"""load: a compiled module with its memory, called through ctypes.
+
+Assumes: an Artifact of this backend and the merged program that it was emitted from.
+Guarantees: every array is a view of an arena (64-byte aligned, zeroed, then filled with the constants); sizes that
+depend on drawn connections are read back after the phases `count` and `scan`, and everything is placed again.
+Does not: drain record buffers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.protocol import AnyArray, Artifact, BackendError
+from compiler.ir.program import Array, ArrayFormal, Contract, Merged
+from compiler.ir.space import Role
+from compiler.passes.plan_memory import Placement, place
+from compiler.passes.write_tables import write_tables
+
+CONNECT_PHASES = ("count", "scan")
+INIT_PHASES = ("fill", "init")
+Words = npt.NDArray[np.uint64]
+
+
+def aligned_zeros(size: int, alignment: int = 64) -> npt.NDArray[np.uint8]:
+    """`size` zero bytes at a multiple of `alignment`, of which no page is touched yet."""
+    raw = np.zeros(size + alignment, np.uint8)
+    start = -raw.ctypes.data % alignment
+    return raw[start : start + size]
+
+
+@cache
+def _library(binary: Path) -> ctypes.CDLL:
+    """The shared object with the types of its functions."""
+    try:
+        lib = ctypes.CDLL(str(binary))
+    except OSError as e:
+        raise BackendError(
+            "E0904",
+            f"the compiled module cannot be loaded: {e}",
+            "it may have been compiled on another machine: `netloom clean`, or build with --portable",
+        ) from None
+    pointer, i64, i32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+    for name, result, arguments in (
+        ("nl_create", pointer, []),
+        ("nl_destroy", None, [pointer]),
+        ("nl_set_arena", None, [pointer, i32, pointer]),
+        ("nl_set_scratch", None, [pointer, pointer]),
+        ("nl_set_table", None, [pointer, i32, pointer]),
+        ("nl_set_phase", i32, [pointer, i32, pointer, i64]),
+        ("nl_run", i64, [pointer, i32, i64, i64]),
+        ("nl_status", i32, [pointer]),
+    ):
+        function = getattr(lib, name)
+        function.restype, function.argtypes = result, arguments
+    return lib
+
+
+def launch_lists(program: Merged) -> tuple[npt.NDArray[np.int64], ...]:
+    """Per phase: rows (kernel, lo, hi, every, offset)."""
+    return tuple(
+        np.array(
+            [(x.template, x.lo, x.hi, x.every, x.offset) for x in phase.launches], np.int64
+        ).reshape(-1, 5)
+        for phase in program.phases
+    )
+
+
+def scratch_bytes(program: Merged, tables: tuple[Words, ...]) -> int:
+    """The most scratch memory that a row of a contraction asks for."""
+    most = 0
+    for template, table in zip(program.templates, tables, strict=True):
+        if isinstance(template.body, Contract) and template.body.scratch is not None:
+            column = [f.name for f in template.formals].index(template.body.scratch)
+            most = max(most, int(table[:, column].view(np.int64).max(initial=0)))
+    return most
+
+
+class CpuInstance:
+    """A loaded program with its memory; see backends.protocol.Instance."""
+
+    def __init__(self, binary: Path, program: Merged, seed: int) -> None:
+        self.program = program
+        self._lib = _library(binary)
+        self._ctx: int | None = self._lib.nl_create()
+        if not self._ctx:
+            raise BackendError("E0905", "out of memory", exit_code=5)
+        self._arrays = {a.name: a for a in program.arrays}
+        self._phase = {p.name: i for i, p in enumerate(program.phases)}
+        self._launches = launch_lists(program)
+        self.arenas: dict[Role, npt.NDArray[np.uint8]] = {}
+        self.sizes: dict[str, int] = {}
+        self._load(seed)
+
+    def _load(self, seed: int) -> None:
+        for number, launches in enumerate(self._launches):
+            if self._lib.nl_set_phase(self._ctx, number, launches.ctypes.data, len(launches)) != 0:
+                raise BackendError("E0903", "the program has too many phases")
+        self._place(seed)
+        unknown = [a for a in self.program.arrays if a.size_from is not None]
+        self._run_once(CONNECT_PHASES)
+        if unknown:
+            for a in unknown:
+                assert a.size_from is not None
+                size = int(self.view(a.size_from)[-1])
+                self.sizes[a.name] = self.sizes[a.size_from] = size
+            self._place(seed)
+        self._run_once(INIT_PHASES)
+
+    def _run_once(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            if name in self._phase:
+                self.run(name, 0, 1)
+
+    def _place(self, seed: int) -> None:
+        """Arenas, tables and constants for the sizes known so far; contents of arenas of an unchanged layout
+        and of row pointers move along."""
+        old = {
+            n: self.read(n)
+            for n in {a.size_from for a in self.program.arrays if a.size_from is not None}
+            if self.arenas
+        }
+        self.placement: Placement = place(self.program, self.sizes)
+        for number, role in enumerate(Role):
+            self.arenas[role] = aligned_zeros(self.placement.arena_bytes.get(role, 0) + 64)
+            self._lib.nl_set_arena(self._ctx, number, self.arenas[role].ctypes.data)
+        self.tables = write_tables(self.program, self.placement, seed, self.sizes)
+        for number, table in enumerate(self.tables):
+            self._lib.nl_set_table(self._ctx, number, table.ctypes.data)
+        self._scratch = aligned_zeros(scratch_bytes(self.program, self.tables) + 64)
+        self._lib.nl_set_scratch(self._ctx, self._scratch.ctypes.data)
+        for name, values in self.program.constants.items():
+            if name in self.placement.offsets:
+                self.write(name, values)
+        for name, values in old.items():
+            self.write(name, values)
+
+    # ------------------------------------------------------------------------------------ protocol
+
+    def view(self, name: str) -> AnyArray:
+        """The array itself, flat, in physical layout, without a copy. Raises KeyError."""
+        array = self._arrays[name]
+        count = array.physical_size if array.size_from is None else self.sizes[name]
+        start = self.placement.offsets[name]
+        stop = start + count * array.dtype.bytes
+        return self.arenas[array.role][start:stop].view(array.dtype.numpy)
+
+    def read(self, name: str) -> AnyArray:
+        return self.view(name).copy()
+
+    def write(self, name: str, values: AnyArray) -> None:
+        """Replace an array's contents. Raises KeyError; ValueError for another number of elements."""
+        here = self.view(name)
+        flat = np.asarray(values).reshape(-1)
+        if len(flat) != len(here):
+            raise ValueError(f"`{name}` has {len(here)} elements, not {len(flat)}")
+        here[:] = flat
+
+    def run(self, phase: str, first_step: int, steps: int) -> int:
+        if self._ctx is None:
+            raise ValueError("the instance is closed")
+        done = int(self._lib.nl_run(self._ctx, self._phase[phase], first_step, steps))
+        status = int(self._lib.nl_status(self._ctx))
+        if status == 1:
+            raise BackendError("E0906", "a record buffer was not drained in time", exit_code=5)
+        if status == 2:
+            raise BackendError("E0905", "out of memory while connecting", exit_code=5)
+        return done
+
+    def close(self) -> None:
+        if self._ctx is not None:
+            self._lib.nl_destroy(self._ctx)
+            self._ctx = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_ctx", None) is not None:
+            self.close()
+
+
+def load(artifact: Artifact, program: Merged, seed: int) -> CpuInstance:
+    """Allocate, connect and initialize."""
+    return CpuInstance(artifact.binary, program, seed)
+
+
+def array_sizes(program: Merged, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Elements of every array once connected."""
+    return {
+        a.name: a.physical_size if a.size_from is None else sizes[a.name] for a in program.arrays
+    }
+
+
+def bound_arrays(program: Merged, template: int, formal: str) -> tuple[Array, ...]:
+    """The arrays that one formal is bound to, row by row."""
+    assert any(
+        isinstance(f, ArrayFormal) and f.name == formal for f in program.templates[template].formals
+    )
+    by_name = {a.name: a for a in program.arrays}
+    return tuple(by_name[n] for n in program.tables[template].arrays[formal])

@@ -1,0 +1,200 @@
+"""Values of level-2 expressions over numpy arrays, typed as the generated code types them.
+
+Assumes: a legal kernel: every name has a value, user functions are inlined, quantities are erased.
+Guarantees: REAL arithmetic rounds each operation to the program's precision (float64 where a float64 array
+takes part); literals take the type of what they meet; INT is int64; both arms of a conditional are evaluated.
+Functions are those of elementary.py and draws those of philox.py, so results have the bits that C without
+contraction gives. `x ** k` with a small whole literal k is a product, with k = 0.5 a square root.
+Does not: flush denormals to zero (generated code does, so values below 1e-38 may differ), or warn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from backends.reference import philox
+from backends.reference.elementary import FUNCTIONS, maximum, minimum
+from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
+
+Value = Any
+"""A numpy array or scalar (float32, float64, int64 or bool), or a Python number: a literal without a type yet."""
+
+Read = Callable[[str], Value]
+
+_LARGEST_PRODUCT: Final = 8  # x ** k up to this k is written as products
+_REAL_FUNCTIONS: Final = frozenset(
+    "exp log log10 log2 expm1 log1p exprel sqrt sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid softplus"
+    " erf".split()
+)
+_KEEPS_INTEGERS: Final = frozenset({"abs", "sign", "floor", "ceil", "round", "clip"})
+_WHOLE_ALREADY: Final = frozenset({"floor", "ceil", "round"})
+_COMPARE: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
+    {
+        "<": np.less,
+        "<=": np.less_equal,
+        ">": np.greater,
+        ">=": np.greater_equal,
+        "==": np.equal,
+        "!=": np.not_equal,
+    }
+)
+_ARITHMETIC: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
+    {
+        "+": np.add,
+        "-": np.subtract,
+        "*": np.multiply,
+        "/": np.true_divide,
+        "//": FUNCTIONS["floordiv"],
+        "%": FUNCTIONS["mod"],
+    }
+)
+_INT: Final = np.dtype(np.int64)
+_F64: Final = np.dtype(np.float64)
+
+
+def loaded(x: Any) -> Any:
+    """Stored elements as values: integers of every width count as int64."""
+    return x.astype(np.int64) if x.dtype.kind in "iu" and x.dtype != np.int64 else x
+
+
+def is_real(x: Value) -> bool:
+    return isinstance(x, float) or (isinstance(x, np.ndarray | np.generic) and x.dtype.kind == "f")
+
+
+def cast(x: Value, dtype: np.dtype[Any]) -> Any:
+    """`x` in a type, as a C cast does it (real to integer: towards zero)."""
+    if isinstance(x, np.ndarray | np.generic):
+        return x if x.dtype == dtype else x.astype(dtype)
+    return dtype.type(x)
+
+
+def _typed(x: Value, dtype: np.dtype[Any]) -> Any:
+    return x if isinstance(x, np.ndarray | np.generic) else dtype.type(x)
+
+
+class Evaluator:
+    """Evaluates expressions in one environment: `read` gives names, `real` is the precision, `step` the step."""
+
+    def __init__(self, read: Read, real: np.dtype[Any], step: int) -> None:
+        self.read, self.real, self.step = read, real, step
+
+    def joined(self, *values: Value) -> np.dtype[Any]:
+        """The type in which these operands meet: int64, the precision, or float64."""
+        found = _INT
+        for x in values:
+            if isinstance(x, float):
+                found = self.real if found == _INT else found
+            elif isinstance(x, np.ndarray | np.generic) and x.dtype.kind == "f":
+                found = x.dtype if found == _INT else np.promote_types(found, x.dtype)
+        return found
+
+    def __call__(self, e: Expr) -> Value:
+        match e:
+            case Num(value) | Bool(value):
+                return value
+            case Ref(name):
+                return self.read(name)
+            case Unary("not", x):
+                return np.logical_not(self.test(x))
+            case Unary(_, x):
+                value = self(x)
+                return np.negative(cast(value, self.joined(value)))
+            case Binary("and", a, b):
+                return np.logical_and(self.test(a), self.test(b))
+            case Binary("or", a, b):
+                return np.logical_or(self.test(a), self.test(b))
+            case Binary("**", a, b):
+                return self.power(self(a), b)
+            case Binary(op, a, b):
+                return self.binary(op, self(a), self(b))
+            case Cond(test, then, orelse):
+                return self.select(self.test(test), self(then), self(orelse))
+            case Call("where", (test, then, orelse)):
+                return self.select(self.test(test), self(then), self(orelse))
+            case Call(func, args):
+                return self.call(func, [self(a) for a in args])
+        raise TypeError(f"{type(e).__name__} cannot stand in a kernel")
+
+    def typed(self, e: Expr) -> Any:
+        """The value of `e` for a local: a literal takes a type of its own."""
+        value = self(e)
+        return np.bool_(value) if isinstance(value, bool) else _typed(value, self.joined(value))
+
+    def test(self, e: Expr) -> Any:
+        return np.not_equal(self(e), 0)
+
+    def binary(self, op: str, a: Value, b: Value) -> Any:
+        both = self.joined(a, b)
+        if op in _COMPARE:
+            return _COMPARE[op](cast(a, both), cast(b, both))
+        if op == "/" and both == _INT:
+            both = self.real
+        return _ARITHMETIC[op](cast(a, both), cast(b, both))
+
+    def select(self, test: Any, a: Value, b: Value) -> Any:
+        if all(isinstance(x, bool) or getattr(x, "dtype", None) == np.bool_ for x in (a, b)):
+            return np.where(test, a, b)
+        both = self.joined(a, b)
+        return np.where(test, cast(a, both), cast(b, both))
+
+    def power(self, base: Value, exponent: Expr) -> Any:
+        k = exponent.value if isinstance(exponent, Num) else None
+        whole = k is not None and float(k).is_integer()
+        both = self.joined(base, self(exponent))
+        if both == _INT and not (whole and k is not None and k >= 0):
+            both = self.real
+        x = cast(base, both)
+        if k in (0.5, -0.5) and both != _INT:
+            root = FUNCTIONS["sqrt"](x)
+            return root if k == 0.5 else both.type(1) / root
+        if whole and k is not None and 1 <= abs(k) <= _LARGEST_PRODUCT:
+            product = x
+            for _ in range(int(abs(k)) - 1):
+                product = product * x
+            return product if k > 0 else both.type(1) / product
+        y = cast(self(exponent), both)
+        return np.power(x, y) if both == _INT else FUNCTIONS["pow"](x, y)
+
+    def call(self, func: str, args: list[Value]) -> Any:
+        if func in ("uniform", "normal", "exponential", "poisson"):
+            return self.draw(func, args)
+        both = self.joined(*args)
+        if func in ("min", "max"):
+            result = cast(args[0], both)
+            for x in args[1:]:
+                result = (minimum if func == "min" else maximum)(result, cast(x, both))
+            return result
+        if func == "relu":
+            return maximum(cast(args[0], both), both.type(0))
+        if func == "heaviside":
+            return np.greater_equal(cast(args[0], both), both.type(0)).astype(np.int64)
+        if func == "isnan":
+            return np.isnan(args[0]) if is_real(args[0]) else np.zeros(np.shape(args[0]), np.bool_)
+        if func == "int":
+            return cast(args[0], _INT)
+        if func == "float":
+            return cast(args[0], self.real if both == _INT else both)
+        if func in _WHOLE_ALREADY and both == _INT:
+            return cast(args[0], both)
+        if func in _REAL_FUNCTIONS or func in _KEEPS_INTEGERS:
+            if both == _INT and func in _REAL_FUNCTIONS:
+                both = self.real
+            return FUNCTIONS[func](*(cast(x, both) for x in args))
+        raise TypeError(f"a kernel cannot call `{func}`")
+
+    def draw(self, func: str, args: list[Value]) -> Any:
+        """A random call: key column, integer index, number of the draw (and, for poisson, the mean)."""
+        key, index, draw = int(args[0]), np.asarray(args[1], np.int64), int(args[2])
+        if func == "poisson":
+            index, mean = np.broadcast_arrays(index, cast(args[3], self.real))
+            return philox.poisson(key, index, self.step, draw, mean, self.real)
+        by_name = {
+            "uniform": philox.uniform,
+            "normal": philox.normal,
+            "exponential": philox.exponential,
+        }
+        return by_name[func](key, index, self.step, draw, self.real)

@@ -1,0 +1,150 @@
+"""Rows of a program, unmerged or merged, as something that runs.
+
+Assumes: a legal Program or Merged.
+Guarantees: `bind_rows` gives for each phase its launches as rows that are bound one at a time, so merging cannot
+change what is computed; a Merged is read as its templates and tables stand.
+Does not: allocate arrays (load.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from backends.protocol import AnyArray
+from backends.reference import philox
+from backends.reference.connect import run_connect
+from backends.reference.nest import run_nest
+from backends.reference.propagate import run_propagate
+from backends.reference.record import run_emit_scheduled, run_record_events, run_record_trace
+from backends.reference.row import Row
+from compiler.ir.program import (
+    ArrayFormal,
+    Connect,
+    Contract,
+    EmitScheduled,
+    Kernel,
+    Merged,
+    Nest,
+    Program,
+    Propagate,
+    RecordEvents,
+    RecordTrace,
+    Rows,
+    SizeOf,
+    StreamKey,
+    Template,
+)
+from compiler.ir.space import DType
+
+
+@dataclass(frozen=True)
+class Item:
+    """Rows [lo, hi) of one kernel or template, in steps k with k % every == offset."""
+
+    code: Kernel | Template
+    rows: Rows
+    lo: int
+    hi: int
+    every: int
+    offset: int
+
+
+def phases(program: Program | Merged) -> Mapping[str, tuple[Item, ...]]:
+    """What each phase launches, in order."""
+    if isinstance(program, Merged):
+        return {
+            p.name: tuple(
+                Item(program.templates[x.template], program.tables[x.template], x.lo, x.hi, x.every, x.offset)
+                for x in p.launches
+            )
+            for p in program.phases
+        }
+    return {
+        p.name: tuple(
+            Item(k := program.kernels[x.kernel], k.rows, x.lo, x.hi, x.every, x.offset)
+            for x in p.launches
+        )
+        for p in program.phases
+    }
+
+
+def column_value(value: Any, seed: int, sizes: Mapping[str, int]) -> Any:
+    """A column's entry as a number: extents and stream keys are looked up."""
+    match value:
+        case SizeOf(array):
+            return sizes[array]
+        case StreamKey(path):
+            return philox.stream_key(seed, path)
+    return value
+
+
+def bind_row(
+    code: Kernel | Template,
+    rows: Rows,
+    index: int,
+    real: DType,
+    arrays: Mapping[str, AnyArray],
+    seed: int,
+    sizes: Mapping[str, int],
+) -> Row:
+    """Row `index` with memory and numbers. Raises KeyError for an array that is not allocated."""
+    precision = np.dtype(real.numpy)
+    scalars: dict[str, Any] = {}
+    for formal in code.formals:
+        if isinstance(formal, ArrayFormal):
+            continue
+        value = column_value(rows.scalars[formal.name][index], seed, sizes)
+        if formal.dtype.is_real:
+            dtype = np.dtype(formal.dtype.numpy)
+            scalars[formal.name] = dtype.type(np.float64(value))
+        else:
+            scalars[formal.name] = np.uint64(value) if formal.dtype is DType.U64 else np.int64(value)
+    names = {f.name: rows.arrays[f.name][index] for f in code.formals if isinstance(f, ArrayFormal)}
+    path = rows.paths[index] if index < len(rows.paths) else f"row {index}"
+    return Row(
+        f"{code.name} ({path})",
+        code.formals,
+        code.body,
+        {formal: arrays[name] for formal, name in names.items()},
+        names,
+        scalars,
+        precision,
+    )
+
+
+def run_row(row: Row, step: int) -> bool:
+    """Run one row in one step; True when a record buffer asks for its caller."""
+    match row.body:
+        case Nest() as nest:
+            run_nest(row, nest, step)
+        case Contract(nest):
+            run_nest(row, nest, step)
+        case Propagate() as body:
+            run_propagate(row, body, step)
+        case Connect() as body:
+            run_connect(row, body)
+        case RecordEvents():
+            return run_record_events(row, step)
+        case RecordTrace() as body:
+            return run_record_trace(row, body, step)
+        case EmitScheduled():
+            run_emit_scheduled(row, step)
+    return False
+
+
+Bind = Callable[[Item, int], Row]
+
+
+def run_step(items: tuple[Item, ...], bind: Bind, step: int) -> bool:
+    """Run what is due in `step`; True when a record buffer asks for its caller."""
+    full = False
+    with np.errstate(all="ignore"):
+        for item in items:
+            if step % item.every == item.offset:
+                for index in range(item.lo, item.hi):
+                    full = run_row(bind(item, index), step) or full
+    return full

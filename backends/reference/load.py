@@ -1,0 +1,123 @@
+"""The reference backend: memory for a program, and the flow of its phases.
+
+Assumes: a legal Program or Merged; constants in physical layout.
+Guarantees: an Instance after backends/protocol.py with every array as a numpy vector of its own (nothing shares
+memory, so a fault of memory planning elsewhere shows). Denormals are kept.
+Does not: compile; `build` writes the templates as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from backends.protocol import AnyArray, Artifact, BackendError, Capabilities
+from backends.reference.interpret import Item, Row, bind_row, phases, run_step
+from compiler.ir.program import Array, Merged, Program
+from compiler.ir.text import print_ir
+
+INIT_PHASES = ("count", "scan", "fill", "init")
+
+
+class ReferenceInstance:
+    """A program with its memory: `read`, `write` and `run` after backends.protocol.Instance."""
+
+    def __init__(self, program: Program | Merged, seed: int) -> None:
+        self._program, self._seed = program, seed
+        self._phases = phases(program)
+        self._declared = {a.name: a for a in program.arrays}
+        self._arrays: dict[str, AnyArray] = {}
+        self._sizes: dict[str, int] = {}
+        self._bound: dict[tuple[int, int], Row] = {}
+        for array in program.arrays:
+            if array.size_from is None:
+                self._allocate(array, array.physical_size)
+        for phase in INIT_PHASES:
+            if phase == "fill":
+                self._size_arrays()
+            if phase in self._phases:
+                run_step(self._phases[phase], self._bind, 0)
+        self._bound.clear()
+
+    def _allocate(self, array: Array, size: int) -> None:
+        memory: AnyArray = np.zeros(size, np.dtype(array.dtype.numpy))
+        contents = self._program.constants.get(array.name)
+        if contents is not None:
+            memory[:] = contents.reshape(-1)
+        self._arrays[array.name] = memory
+
+    def _size_arrays(self) -> None:
+        """Allocate what is as long as the last element of its row pointers."""
+        for array in self._program.arrays:
+            if array.size_from is not None:
+                size = int(self._arrays[array.size_from][-1])
+                self._sizes[array.name] = self._sizes[array.size_from] = size
+                self._allocate(array, size)
+
+    def _bind(self, item: Item, index: int) -> Row:
+        key = (id(item.code), index)
+        if key not in self._bound:
+            self._bound[key] = bind_row(
+                item.code,
+                item.rows,
+                index,
+                self._program.precision,
+                self._arrays,
+                self._seed,
+                self._sizes,
+            )
+        return self._bound[key]
+
+    def read(self, name: str) -> AnyArray:
+        """A copy of an array's contents, flat, in physical layout. Raises KeyError."""
+        return self._arrays[name].copy()
+
+    def write(self, name: str, values: AnyArray) -> None:
+        """Replace an array's contents. Raises KeyError, and ValueError for another number of elements."""
+        flat = np.asarray(values).reshape(-1)
+        if flat.size != self._arrays[name].size:
+            raise ValueError(f"{name} holds {self._arrays[name].size} elements, not {flat.size}")
+        self._arrays[name][:] = flat
+
+    def run(self, phase: str, first_step: int, steps: int) -> int:
+        """Run steps first_step .. first_step + steps - 1 of a phase; returns how many ran."""
+        if phase not in self._phases:
+            raise BackendError("E0901", f"the program has no phase `{phase}`", exit_code=70)
+        for done in range(steps):
+            if run_step(self._phases[phase], self._bind, first_step + done):
+                return done + 1
+        return steps
+
+    def close(self) -> None:
+        self._arrays.clear()
+        self._bound.clear()
+
+
+class ReferenceBackend:
+    """Interprets merged programs; `emit` is the text form of the templates."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities("reference", 0, True, frozenset())
+
+    def emit(self, program: Merged) -> str:
+        return "\n\n".join(print_ir(t) for t in program.templates) + "\n"
+
+    def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
+        text = self.emit(program)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "program.ir"
+        path.write_text(text, encoding="utf-8")
+        key = sha256(text.encode()).hexdigest()
+        return Artifact(text, path, key, False, f"numpy {np.__version__}", (), 0.0)
+
+    def load(self, artifact: Artifact, program: Merged, seed: int) -> ReferenceInstance:
+        return ReferenceInstance(program, seed)
+
+
+def instantiate(program: Program | Merged, seed: int = 0) -> ReferenceInstance:
+    """Allocate, connect and initialise a program for interpretation."""
+    return ReferenceInstance(program, seed)

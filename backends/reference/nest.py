@@ -1,0 +1,219 @@
+"""Loop nests, interpreted: index grids by broadcasting, one numpy operation per operation of the body.
+
+Assumes: a legal Nest (ir/verify.py): PAR and LANE iterations are independent.
+Guarantees: reductions add in the declared order (dims as listed, innermost last) whatever the block size,
+through numpy's sequential `accumulate`; additions to shared elements happen in the order of the iterations.
+Grids above LIMIT elements are worked off in pieces: reductions in blocks of their index, maps in slices of
+their first dim.
+Does not: use strategies: a Contract is its nest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from backends.reference.elementary import maximum, minimum
+from backends.reference.evaluate import Evaluator, Value, cast, loaded
+from backends.reference.row import InterpretError, Row
+from compiler.expr.ast import Expr
+from compiler.expr.functions import CONSTANTS
+from compiler.ir.program import Add, ArrayFormal, Assign, Dim, DimKind, Emit, Nest, Statement, Strided
+
+LIMIT: Final = 20_000_000
+"""Elements of the largest grid that is evaluated at once."""
+
+_INT64: Final = np.iinfo(np.int64)
+
+
+def _identity(combine: str, dtype: np.dtype[Any]) -> Any:
+    if combine == "add":
+        return dtype.type(0)
+    if dtype.kind == "f":
+        return dtype.type(-math.inf if combine == "max" else math.inf)
+    return dtype.type(_INT64.min if combine == "max" else _INT64.max)
+
+
+class Points:
+    """Some points of a nest: every point of a slice of its first dim, and the values of names there.
+
+    Arrays of values broadcast against `shape` (one axis per PAR and LANE dim, in order); inside a reduction
+    one more axis, the block of the flattened RED index, stands in front.
+    """
+
+    def __init__(self, row: Row, nest: Nest, dims: Sequence[Dim], ranges: Sequence[range], step: int) -> None:
+        self.row, self.nest, self.step = row, nest, step
+        self.shape = tuple(len(r) for r in ranges)
+        self.values: dict[str, Value] = {"step": step, **row.scalars}
+        rank = len(dims)
+        for axis, (dim, r) in enumerate(zip(dims, ranges, strict=True)):
+            index = np.arange(r.start, r.stop, dtype=np.int64)
+            self.values[dim.name] = index.reshape((-1,) + (1,) * (rank - axis - 1))
+        self.block: dict[str, Value] = {}
+        self.evaluate = Evaluator(self.read, row.real, step)
+
+    def read(self, name: str) -> Value:
+        if name in self.block:
+            return self.block[name]
+        if name in self.values:
+            return self.values[name]
+        if name in self.row.array_formals:
+            value = self.load(self.row.array_formals[name])
+            # loads inside a reduction may depend on its index: they last for one block
+            (self.block if self.block else self.values)[name] = value
+            return value
+        return CONSTANTS[name]
+
+    def address(self, formal: ArrayFormal) -> tuple[Any, Any]:
+        """(element addresses, where they are inside or None), broadcastable to the points."""
+        if not isinstance(formal.access, Strided):
+            raise InterpretError(f"{self.row.label}: `{formal.name}` has no element here")
+        total: Any = np.int64(0)
+        inside: Any = None
+        for axis in formal.access.axes:
+            index: Any = np.int64(self.row.size(axis.const))
+            for name, coefficient in axis.terms:
+                index = index + self.read(name) * np.int64(coefficient)
+            tests = []
+            if axis.div != 1:
+                tests.append(index % axis.div == 0)
+                index = index // axis.div
+            if axis.extent is not None:
+                tests += [index >= 0, index < self.row.size(axis.extent)]
+            for test in tests:
+                inside = test if inside is None else np.logical_and(inside, test)
+            total = total + index * np.int64(self.row.size(axis.stride))
+        if inside is not None:
+            total = np.where(inside, total, 0)
+        return total, inside
+
+    def load(self, formal: ArrayFormal) -> Any:
+        buffer = self.row.arrays[formal.name]
+        address, inside = self.address(formal)
+        if inside is None:
+            return loaded(buffer[self.row.checked(formal.name, address)])
+        fill = cast(self.nest.fill, buffer.dtype)
+        if not np.any(inside):
+            return loaded(np.full(np.shape(inside), fill, buffer.dtype))
+        self.row.checked(formal.name, address)
+        return loaded(np.where(inside, buffer[address], fill))
+
+    def run(self, statements: Sequence[Statement]) -> None:
+        for s in statements:
+            match s:
+                case Emit():
+                    self.emit(s)
+                case Add(target, value):
+                    self.add(self.row.array_formals[target], self.evaluate(value))
+                case Assign(target, value) if target in self.row.array_formals:
+                    self.store(self.row.array_formals[target], self.evaluate(value))
+                case Assign(target, value):
+                    self.values[target] = self.evaluate.typed(value)
+
+    def store(self, formal: ArrayFormal, value: Value) -> None:
+        buffer = self.row.arrays[formal.name]
+        stored = cast(value, buffer.dtype)
+        address, inside = self.address(formal)
+        self.row.checked(formal.name, address)
+        if inside is None:
+            buffer[address] = stored
+        else:
+            address, inside, wide = np.broadcast_arrays(address, inside, stored)
+            buffer[address[inside]] = wide[inside]
+        self.changed(formal)
+        self.values[formal.name] = loaded(np.asarray(stored))
+
+    def add(self, formal: ArrayFormal, value: Value) -> None:
+        buffer = self.row.arrays[formal.name]
+        address, inside = self.address(formal)
+        self.row.checked(formal.name, address)
+        target, amount, _ = np.broadcast_arrays(
+            address, cast(value, buffer.dtype), np.empty(self.shape, np.bool_)
+        )
+        if inside is not None:
+            inside = np.broadcast_to(inside, target.shape)
+            target, amount = target[inside], amount[inside]
+        np.add.at(buffer, target.ravel(), amount.ravel())
+        self.changed(formal)
+        self.values.pop(formal.name, None)
+
+    def changed(self, formal: ArrayFormal) -> None:
+        """Forget what was read through other formals of the same array."""
+        name = self.row.names[formal.name]
+        for other, bound in self.row.names.items():
+            if bound == name and other != formal.name:
+                self.values.pop(other, None)
+
+    def emit(self, s: Emit) -> None:
+        """Append the indices `i` where `when` holds to the list of this step."""
+        events, counts = self.row.arrays[s.list], self.row.arrays[s.count]
+        slots = self.row.size(s.slots)
+        slot = self.step % slots
+        when = np.broadcast_to(self.evaluate.test(s.when), self.shape)
+        ids = np.broadcast_to(self.values["i"], self.shape)[when]
+        append_events(self.row, events, counts, slots, slot, ids)
+
+    def reduce(self, combine: str, term: Expr, dims: Sequence[Dim], extents: Sequence[int]) -> Any:
+        """acc = combine(acc, term) over the RED dims in order, for all points at once."""
+        total = math.prod(extents)
+        points = max(math.prod(self.shape), 1)
+        size = max(1, LIMIT // points)
+        acc: Any = None
+        for start in range(0, total, size):
+            stop = min(start + size, total)
+            index = np.unravel_index(np.arange(start, stop), tuple(extents))
+            lead = (-1,) + (1,) * len(self.shape)
+            self.block = {
+                d.name: at.astype(np.int64).reshape(lead) for d, at in zip(dims, index, strict=True)
+            }
+            value = self.evaluate(term)
+            dtype = self.evaluate.joined(value)
+            block = np.broadcast_to(cast(value, dtype), (stop - start, *self.shape))
+            if acc is None:
+                acc = np.full(self.shape, _identity(combine, dtype))
+            if combine == "add":
+                acc = np.add.accumulate(np.concatenate([acc[None], block]), axis=0)[-1]
+            else:
+                for x in block:
+                    acc = (minimum if combine == "min" else maximum)(acc, x)
+        self.block = {}
+        return np.full(self.shape, _identity(combine, self.row.real)) if acc is None else acc
+
+
+def append_events(row: Row, events: Any, counts: Any, slots: int, slot: int, ids: Any) -> None:
+    """Append `ids` to the list of `slot`; the list of a slot is full at len(events) / slots entries."""
+    room = len(events) // slots
+    used = int(counts[slot])
+    if used + len(ids) > room:
+        raise InterpretError(f"{row.label}: more than {room} events in one step")
+    events[slot * room + used : slot * room + used + len(ids)] = ids
+    counts[slot] = used + len(ids)
+
+
+def _emits(nest: Nest) -> list[Emit]:
+    return [s for s in (*nest.prologue, *nest.epilogue) if isinstance(s, Emit)]
+
+
+def run_nest(row: Row, nest: Nest, step: int) -> None:
+    """Run one row of a MAP, REDUCE, EMIT or CONTRACT kernel."""
+    parallel = [d for d in nest.dims if d.kind is not DimKind.RED]
+    reduced = [d for d in nest.dims if d.kind is DimKind.RED]
+    extents = [row.size(d.extent) for d in parallel]
+    red_extents = [row.size(d.extent) for d in reduced]
+    for s in _emits(nest):
+        row.arrays[s.count][step % row.size(s.slots)] = 0
+    rest = math.prod(extents[1:])
+    slab = max(1, LIMIT // max(rest, 1)) if extents else 1
+    starts = range(0, extents[0], slab) if extents else range(1)
+    for start in starts:
+        ranges = [range(n) for n in extents]
+        if extents:
+            ranges[0] = range(start, min(start + slab, extents[0]))
+        points = Points(row, nest, parallel, ranges, step)
+        points.run(nest.prologue)
+        if nest.combine is not None and nest.term is not None:
+            points.values[nest.acc] = points.reduce(nest.combine, nest.term, reduced, red_extents)
+        points.run(nest.epilogue)

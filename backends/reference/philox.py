@@ -1,0 +1,236 @@
+"""Counter-based random numbers over numpy arrays: the bit for bit mirror of device/philox.h.
+
+Assumes: backends.reference.elementary, the mirror of the functions that the device text uses.
+Guarantees: a draw is a pure function of (key, index, step, draw) with philox.h's counter layout:
+words (index low, index high, step low, (draw << 16) | step bits 32..47); the key's words are
+(low, high). `stream_key` is the only place where a seed and a model path become a key.
+Does not: hold state, or draw for more than 2**48 steps or 256 random calls in one kernel.
+
+Source: Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3, SC11.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from backends.reference import elementary
+
+Array = NDArray[Any]
+Words = NDArray[np.uint32]
+
+_MASK64: Final = (1 << 64) - 1
+_LOW: Final = 0xFFFFFFFF
+_MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
+_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
+_SIN: Final = (2.7249773e-06, -1.9840086e-04, 8.333332e-03, -1.6666667e-01)
+_COS: Final = (2.4547817e-05, -1.3888302e-03, 4.1666664e-02)
+
+
+def splitmix64(x: int) -> int:
+    """One output of SplitMix64 from state x, both 64-bit (Steele, Lea and Flood 2014)."""
+    z = (x + 0x9E3779B97F4A7C15) & _MASK64
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK64
+    return z ^ (z >> 31)
+
+
+def stream_key(seed: int, path: str) -> int:
+    """The 64-bit key of the stream at model path `path` under `seed` (taken modulo 2**64)."""
+    stream = int.from_bytes(blake2b(path.encode("utf-8")).digest()[:8], "little")
+    return splitmix64(stream ^ splitmix64(seed & _MASK64))
+
+
+def philox(c0: ArrayLike, c1: ArrayLike, c2: ArrayLike, c3: ArrayLike, key: int) -> Words:
+    """Philox 4x32-10: counter words (broadcast together) to four words, shape (4, ...)."""
+    a, b, c, d = np.broadcast_arrays(*(np.asarray(w, np.uint64) for w in (c0, c1, c2, c3)))
+    k0, k1 = key & _LOW, key >> 32
+    for i in range(10):
+        if i:
+            k0, k1 = (k0 + _WEYL[0]) & _LOW, (k1 + _WEYL[1]) & _LOW
+        p, q = a * np.uint64(_MULTIPLIERS[0]), c * np.uint64(_MULTIPLIERS[1])
+        a, b, c, d = (
+            (q >> np.uint64(32)) ^ b ^ np.uint64(k0),
+            q & np.uint64(_LOW),
+            (p >> np.uint64(32)) ^ d ^ np.uint64(k1),
+            p & np.uint64(_LOW),
+        )
+    return np.stack([a, b, c, d]).astype(np.uint32)
+
+
+def words(key: int, index: ArrayLike, step: int, draw: int | Array) -> Words:
+    """The four words of the draws at `index` (any shape), shape (4, *index.shape)."""
+    at = np.asarray(index, np.uint64)
+    last = np.asarray(draw, np.uint64) << np.uint64(16) | np.uint64(step >> 32 & 0xFFFF)
+    return philox(at & np.uint64(_LOW), at >> np.uint64(32), step & _LOW, last, key)
+
+
+def _small(w: Array, shift: int, dtype: DTypeLike) -> Array:
+    return (w >> np.uint32(shift)).astype(dtype)
+
+
+def _unit64(a: Array, b: Array) -> Array:
+    u: Array = (_small(a, 5, np.float64) * 67108864.0 + _small(b, 6, np.float64)) * 2.0**-53
+    return u
+
+
+def _open64(a: Array, b: Array) -> Array:
+    low = _small(b, 6, np.float64) + 1.0
+    u: Array = (_small(a, 5, np.float64) * 67108864.0 + low) * 2.0**-53
+    return u
+
+
+def _open(w: Words, dtype: DTypeLike) -> Array:
+    """Words to (0, 1]."""
+    if np.dtype(dtype) == np.float64:
+        return _open64(w[0], w[1])
+    odd: Array = ((w[0] >> np.uint32(1)) | np.uint32(1)).astype(np.float32)
+    return np.asarray(odd * np.float32(2.0**-31))
+
+
+def _cos_turn(a: Array, b: Array, dtype: DTypeLike) -> Array:
+    """cos(2 pi v), v = a / 2**32 and, in float64, the next 21 bits from b."""
+    q = (a + np.uint32(0x20000000)) >> np.uint32(30)
+    rest = (a - (q << np.uint32(30))).view(np.int32).astype(dtype)
+    if np.dtype(dtype) == np.float64:
+        r = (rest + _small(b, 11, np.float64) * 2.0**-21) * 1.4629180792671596e-09
+        s = r + elementary._sin_poly(r, 0.0)
+        c = (1.0 - 0.5 * (r * r)) + elementary._cos_poly(r, 0.0)
+    else:
+        r = rest * np.float32(1.46291812e-09)
+        z = r * r
+        s = r + r * (z * elementary._horner(_SIN, z))
+        c = (1.0 - 0.5 * z) + z * (z * elementary._horner(_COS, z))
+    v = np.where(q & 1, s, c)
+    return np.asarray(np.where((q + np.uint32(1)) & 2, -v, v))
+
+
+def _shaped(index: ArrayLike) -> tuple[Array, tuple[int, ...]]:
+    at = np.asarray(index)
+    return at.reshape(-1).astype(np.uint64), at.shape
+
+
+def uniform(
+    key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64
+) -> Array:
+    """Uniform in [0, 1), one per index: 24 bits (float32) or 53 bits (float64)."""
+    at, shape = _shaped(index)
+    w = words(key, at, step, draw)
+    if np.dtype(dtype) == np.float64:
+        return _unit64(w[0], w[1]).reshape(shape)
+    return np.asarray(_small(w[0], 8, np.float32) * np.float32(2.0**-24)).reshape(shape)
+
+
+def normal(
+    key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64
+) -> Array:
+    """Standard normal, one per index (Box and Muller 1958, the cosine branch)."""
+    at, shape = _shaped(index)
+    w = words(key, at, step, draw)
+    radius = np.sqrt(-2.0 * elementary.log(_open(w, dtype)))
+    a, b = (w[2], w[3]) if np.dtype(dtype) == np.float64 else (w[1], w[1])
+    return np.asarray(radius * _cos_turn(a, b, dtype)).reshape(shape)
+
+
+def exponential(
+    key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64
+) -> Array:
+    """Exponential with mean 1, one per index."""
+    at, shape = _shaped(index)
+    return np.asarray(0.0 - elementary.log(_open(words(key, at, step, draw), dtype))).reshape(shape)
+
+
+def below(
+    key: int, index: ArrayLike, step: int, draw: int, n: int, dtype: DTypeLike = np.uint32
+) -> Array:
+    """Whole numbers in [0, n), n > 0, as uint32 or uint64: the high part of (64 bits) * n."""
+    at, shape = _shaped(index)
+    w = words(key, at, step, draw).astype(np.uint64)
+    half, low = np.uint64(32), np.uint64(_LOW)
+    n0, n1 = np.uint64(n & _LOW), np.uint64(n >> 32)
+    mid = w[0] * n0 + ((w[1] * n0) >> half)
+    if np.dtype(dtype) == np.uint32:
+        if n >> 32:
+            raise ValueError("n must be below 2**32 for uint32")
+        return np.asarray(mid >> half).astype(np.uint32).reshape(shape)
+    cross = w[1] * n1 + (mid & low)
+    return np.asarray(w[0] * n1 + (mid >> half) + (cross >> half)).reshape(shape)
+
+
+def poisson(
+    key: int,
+    index: ArrayLike,
+    step: int,
+    draw: int,
+    lam: ArrayLike,
+    dtype: DTypeLike = np.float64,
+) -> Array:
+    """Poisson counts of mean `lam` (broadcast to index) as reals; NaN unless 0 <= lam <= 2**52.
+
+    Inversion below 12, then transformed rejection PTRS (Hoermann 1993); computed in float64.
+    """
+    at, shape = _shaped(index)
+    mean = np.broadcast_to(np.asarray(lam, dtype), shape).reshape(-1).astype(np.float64)
+    result = np.full(at.shape, np.nan)
+    valid = (mean >= 0.0) & (mean <= 4503599627370496.0)
+    with np.errstate(all="ignore"):
+        small = np.flatnonzero(valid & (mean < 12.0))
+        result[small] = _poisson_inversion(key, at[small], step, draw, mean[small])
+        large = np.flatnonzero(valid & (mean >= 12.0))
+        result[large] = _poisson_rejection(key, at[large], step, draw, mean[large])
+    return result.astype(dtype).reshape(shape)
+
+
+def _poisson_inversion(key: int, at: Array, step: int, draw: int, mean: Array) -> Array:
+    w = words(key, at, step, draw)
+    u = _unit64(w[0], w[1])
+    p = elementary.exp(-mean)
+    total = p.copy()
+    k = np.zeros_like(u)
+    for _ in range(100):
+        go = u >= total
+        if not go.any():
+            break
+        k = np.where(go, k + 1.0, k)
+        p = np.where(go, p * (mean / k), p)
+        total = np.where(go, total + p, total)
+    return k
+
+
+def _poisson_log_pmf(k: Array, mean: Array) -> Array:
+    product = np.ones_like(k)
+    for i in range(2, 16):
+        product = np.where(i <= k, product * float(i), product)
+    few = (k * elementary.log(mean) - mean) - elementary.log(product)
+    t = (mean - k) / k
+    x = 1.0 / (k * k)
+    inner = 0.0007936507936507937 - x * (0.0005952380952380953 - x * 0.0008417508417508417)
+    series = (0.08333333333333333 - x * (0.002777777777777778 - x * inner)) / k
+    many = k * (elementary.log1p(t) - t) - 0.5 * elementary.log(6.283185307179586 * k) - series
+    return np.where(k < 16.0, few, many)
+
+
+def _poisson_rejection(key: int, at: Array, step: int, draw: int, mean: Array) -> Array:
+    result = np.floor(mean)
+    open_ = np.arange(len(at))
+    for trial in range(256):
+        if not len(open_):
+            break
+        m = mean[open_]
+        w = words(key, at[open_], step, draw | trial << 8)
+        b = 0.931 + 2.53 * np.sqrt(m)
+        a = -0.059 + 0.02483 * b
+        u = _unit64(w[0], w[1]) - 0.5
+        v = _open64(w[2], w[3])
+        us = 0.5 - np.abs(u)
+        k = np.floor((2.0 * a / us + b) * u + m + 0.43)
+        quick = (us >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2.0))
+        hopeless = ~(k >= 0.0) | ((us < 0.013) & (v > us))
+        p = v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (us * us) + b)
+        taken = quick | (~hopeless & (elementary.log(p) <= _poisson_log_pmf(k, m)))
+        result[open_[taken]] = k[taken]
+        open_ = open_[~taken]
+    return result

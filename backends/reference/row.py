@@ -1,0 +1,53 @@
+"""One row of a kernel with its formals bound to memory: what every body is interpreted over.
+
+Assumes: rows name arrays that exist, in physical layout, flat.
+Guarantees: scalars are numbers in the type that bodies compute with: reals in the precision, integers int64.
+Does not: allocate, or know phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from backends.protocol import AnyArray
+from compiler.ir.program import ArrayFormal, Body, Formal
+
+
+class InterpretError(Exception):
+    """A kernel did what no legal kernel does (an access out of bounds, a list that overflows)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """`arrays` and `names`: memory and array name by array formal; `scalars`: number by column."""
+
+    label: str
+    formals: tuple[Formal, ...]
+    body: Body
+    arrays: Mapping[str, AnyArray]
+    names: Mapping[str, str]
+    scalars: Mapping[str, Any]
+    real: np.dtype[Any]
+
+    @cached_property
+    def array_formals(self) -> Mapping[str, ArrayFormal]:
+        return {f.name: f for f in self.formals if isinstance(f, ArrayFormal)}
+
+    def size(self, x: int | str) -> int:
+        """A literal or the value of an integer column."""
+        return int(self.scalars[x]) if isinstance(x, str) else x
+
+    def checked(self, formal: str, address: Any) -> Any:
+        """`address` if every element of it lies in the formal's array."""
+        low, high = (int(address.min()), int(address.max())) if np.size(address) else (0, -1)
+        if low < 0 or high >= self.arrays[formal].size:
+            raise InterpretError(
+                f"{self.label}: `{formal}` ({self.names[formal]}, {self.arrays[formal].size} elements) "
+                f"is accessed at {low} to {high}"
+            )
+        return address

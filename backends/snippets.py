@@ -1,0 +1,95 @@
+"""The functions of backends/device that a text calls, with what they need, and nothing else.
+
+Assumes: the layout of backends/device/*.h: one C branch under `#else` for what differs from CUDA, definitions that
+begin with `NL_FN` in the first column and end with a `}` in the first column or on the same line, comments before
+the definition they speak of.
+Guarantees: `select(names)` is closed under calls and keeps the order of the headers; equal names give equal text.
+Does not: know CUDA's branch (a CUDA text pastes the headers whole).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from backends.device import source
+
+_NAME = re.compile(r"\b(nl_\w+)\s*\(")
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """One function: its comment and definition, and the functions it calls."""
+
+    name: str
+    text: str
+    calls: frozenset[str]
+
+
+def _c_branch(text: str) -> str:
+    """The text without preprocessor lines and without the branch that CUDA compiles."""
+    kept: list[str] = []
+    cuda = False
+    for line in text.split("\n"):
+        if line.startswith("#if defined(__CUDACC__)"):
+            cuda = True
+        elif line.startswith(("#else", "#endif")):
+            cuda = False
+        elif not cuda and not line.startswith("#"):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+@cache
+def snippets() -> tuple[Snippet, ...]:
+    """All functions of math.h, then of philox.h."""
+    found: list[Snippet] = []
+    for text in (source("math"), source("philox")):
+        comment: list[str] = []
+        body: list[str] = []
+        in_comment = False
+        for line in _c_branch(text).split("\n"):
+            if body:
+                body.append(line)
+            elif in_comment or line.startswith("/*"):
+                comment = [*comment, line] if in_comment else [line]
+                in_comment = not line.rstrip().endswith("*/")
+                if line.startswith("/* ----"):
+                    comment = []
+                continue
+            elif line.startswith("NL_FN"):
+                body = [line]
+            else:
+                comment = [] if not line.strip() else comment
+                continue
+            if line.rstrip().endswith("}") and (len(body) == 1 or line.startswith("}")):
+                whole = "\n".join(body)
+                names = _NAME.findall(whole)
+                shown = "\n".join([*comment, whole])
+                found.append(Snippet(names[0], shown, frozenset(names[1:])))
+                comment, body = [], []
+    return tuple(found)
+
+
+@cache
+def known() -> frozenset[str]:
+    """The names that `select` takes."""
+    return frozenset(s.name for s in snippets())
+
+
+def select(names: Iterable[str]) -> str:
+    """The definitions of `names` and of everything that they call. Raises KeyError for an unknown name."""
+    by_name = {s.name: s for s in snippets()}
+    wanted: set[str] = set()
+    stack = list(names)
+    while stack:
+        name = stack.pop()
+        if name in wanted:
+            continue
+        if name not in by_name:
+            raise KeyError(f"backends/device has no function {name}")
+        wanted.add(name)
+        stack.extend(by_name[name].calls)
+    return "\n".join(s.text for s in snippets() if s.name in wanted)

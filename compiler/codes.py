@@ -1,0 +1,568 @@
+"""The catalogue of diagnostic codes: what `netloom explain E0101` tells.
+
+Assumes: nothing.
+Guarantees: one entry per code; a code keeps its meaning for ever and is never used again for
+another.
+Groups: E00 file and YAML, E01 structure, E02 references and expansion, E03 expressions, E04 units,
+E05 shapes and tensors, E06 spiking, E07 data files, E08 not supported, E09 tools and targets, W0
+warnings.
+Does not: say which code reports what; tests/unit/test_codes.py checks that each is used and each is
+listed.
+
+It is long because it is a table, with one call per code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+
+@dataclass(frozen=True)
+class CodeInfo:
+    """What there is to know about one code; examples are pieces of YAML, empty where none fits."""
+
+    title: str
+    explanation: str
+    example_bad: str = ""
+    example_good: str = ""
+
+
+def _code(
+    code: str, title: str, explanation: str, bad: str = "", good: str = ""
+) -> tuple[str, CodeInfo]:
+    return code, CodeInfo(title, explanation, bad, good)
+
+
+_FILE_AND_YAML: Final = (
+    _code(
+        "E0001",
+        "the file is not valid YAML",
+        "The YAML parser cannot go on at this place, for a reason that has no code of its own.",
+    ),
+    _code(
+        "E0002",
+        "the file cannot be read",
+        "There is no such file, it is a directory, or its permissions do not allow reading it.",
+    ),
+    _code(
+        "E0003",
+        "the file is empty",
+        "A model file holds one YAML document, a mapping that begins with `language: 1`.",
+        "# nothing but comments",
+        "language: 1\nname: cuba",
+    ),
+    _code(
+        "E0004",
+        "the file is not UTF-8",
+        "Model files are UTF-8. The position is that of the first byte that does not fit. Files "
+        "from older editors are often Latin-1 or Windows-1252: save them as UTF-8.",
+    ),
+    _code(
+        "E0005",
+        "a byte order mark where none may stand",
+        "The file is encoded as UTF-16, or a byte order mark stands in the middle of it, which "
+        "happens when files are joined.",
+    ),
+    _code(
+        "E0006",
+        "a character that is not allowed",
+        "Control characters, NUL, lone carriage returns and the Unicode line separators cannot be"
+        " seen and mean different things to different readers of YAML.",
+    ),
+    _code(
+        "E0007",
+        "a tab in the indentation",
+        "YAML is indented with spaces.",
+        "populations:\n\texc: {size: 10}",
+        "populations:\n  exc: {size: 10}",
+    ),
+    _code(
+        "E0008",
+        "a key stands twice in one mapping",
+        "Each key may stand once. Most often a block was copied and its name left unchanged.",
+        "params: {n: 1, n: 2}",
+        "params: {n: 1, m: 2}",
+    ),
+    _code(
+        "E0009",
+        "a key is not a string",
+        "Keys are strings. YAML reads `0`, `true` and `null` as a number, a truth value and "
+        "nothing; lists and mappings cannot be keys at all. Names begin with a letter.",
+        "populations: {0: {size: 10}}",
+        "populations: {p0: {size: 10}}",
+    ),
+    _code(
+        "E0010",
+        "a merge key",
+        "`<<` belongs to YAML 1.1. Settings are shared with `classes`, `use`, or an anchor for a "
+        "whole value.",
+        "base: &base {neuron: lif}\nexc: {<<: *base, size: 10}",
+        "exc: {classes: [base], size: 10}",
+    ),
+    _code(
+        "E0011",
+        "a tag",
+        "Tags such as `!include` or `!!str` are not part of the language. Put a value in quotes "
+        "to make it a string; `use` takes over blocks of other files.",
+        "name: !!str 12",
+        'name: "12"',
+    ),
+    _code(
+        "E0012",
+        "more than one document",
+        "A file holds one document; `---` may stand before it only.",
+    ),
+    _code(
+        "E0013",
+        "a directive",
+        "Only `%YAML 1.2` may stand before the document. The language reads all files by the "
+        "rules of YAML 1.2.",
+        "%YAML 1.1\n---\nlanguage: 1",
+        "language: 1",
+    ),
+    _code(
+        "E0014",
+        "nesting is too deep",
+        "Mappings and lists may be nested 100 levels deep, aliases counted. No model needs more "
+        "than about 15.",
+    ),
+    _code(
+        "E0015",
+        "the file is too large",
+        "A YAML file may have 64 MiB. Arrays stand in .npy, .npz or .csv files; many similar "
+        "blocks are written once with `for`.",
+    ),
+    _code(
+        "E0016",
+        "aliases expand to too many nodes",
+        "Aliases of aliases multiply: ten levels of ten make ten thousand million nodes. The "
+        "limit is 1,000,000.",
+    ),
+    _code(
+        "E0017",
+        "an alias inside of its own anchor",
+        "The value would contain itself.",
+        "a: &a [1, *a]",
+        "a: &a [1, 2]",
+    ),
+    _code(
+        "E0018",
+        "an alias without anchor",
+        "`*name` repeats the value that was marked `&name` before. A value that begins with `*` "
+        "needs quotes.",
+        "reset: *v",
+        'reset: "*v"',
+    ),
+    _code(
+        "E0019",
+        "a number that cannot be represented",
+        "Numbers are 64-bit floating point numbers or integers of at most 4,000 digits.",
+        "value: 1e999",
+        "value: .inf",
+    ),
+    _code(
+        "E0020",
+        "a colon and a space inside of a value",
+        "In a value without quotes, `: ` would begin a nested mapping, which cannot stand on the "
+        "same line.",
+        "description: Note: a test",
+        'description: "Note: a test"',
+    ),
+    _code(
+        "E0021",
+        "a quoted string is not closed",
+        "The closing quote is missing. In single quotes, a quote is written twice.",
+        "name: 'cuba",
+        "name: cuba",
+    ),
+    _code(
+        "E0022",
+        "brackets do not match",
+        "A `[` or `{` is not closed, a bracket closes nothing, or a comma between items is "
+        "missing.",
+        "to: [exc, inh",
+        "to: [exc, inh]",
+    ),
+    _code(
+        "E0023",
+        "a value begins with a character that has a meaning of its own",
+        "A value without quotes cannot begin with @ ` % & * ! | > , ] or }.",
+        "description: @home",
+        'description: "@home"',
+    ),
+    _code(
+        "E0024",
+        "the indentation fits nothing",
+        "The line is indented neither like the entries above it nor like any block that encloses "
+        "them.",
+        "exc:\n  size: 10\n neuron: lif",
+        "exc:\n  size: 10\n  neuron: lif",
+    ),
+    _code(
+        "E0025",
+        "an unknown escape",
+        "In double quotes, a backslash begins an escape such as \\n or \\u00e9. In single quotes "
+        "it does not.",
+        'file: "data\\digits.npz"',
+        "file: data/digits.npz",
+    ),
+    _code(
+        "E0026",
+        "a colon is missing",
+        "An entry of a mapping is `key: value`, with a space after the colon.",
+        "exc:\n  size 10\n  neuron: lif",
+        "exc:\n  size: 10\n  neuron: lif",
+    ),
+    _code(
+        "E0027",
+        "a list begins on the line of its key",
+        "A list with one item per line begins on the line after its key.",
+        "record: - spikes: {from: exc}",
+        "record:\n  - spikes: {from: exc}",
+    ),
+    _code(
+        "E0028",
+        "a comma inside of parentheses ends an item",
+        "In `[...]` and `{...}`, YAML ends an item at each comma and does not know about "
+        "parentheses.",
+        "reset: [w = clip(w, 0, 1)]",
+        "reset:\n  - w = clip(w, 0, 1)",
+    ),
+)
+
+_STRUCTURE: Final = (
+    _code(
+        "E0101",
+        "an unknown key",
+        "Every block has a fixed set of keys. Free fields are allowed under names that begin with"
+        " `x-`.",
+        "popultions: {}",
+        "populations: {}",
+    ),
+    _code(
+        "E0102",
+        "a value of the wrong type",
+        "A mapping, a list, a string, a number or a truth value stands where another is expected."
+        " Note that `on`, `off`, `yes` and `no` are strings in YAML 1.2.",
+        "params: [1, 2]",
+        "params: {a: {value: 1}}",
+    ),
+    _code("E0103", "a key is missing", "The block cannot be understood without this key."),
+    _code(
+        "E0104",
+        "a map with one key is expected",
+        "A choice among kinds (a layer, a connectivity, a distribution, a loss) is a map whose "
+        "only key names the kind.",
+        "connect: {all_to_all: {}, one_to_one: {}}",
+        "connect: {all_to_all: {}}",
+    ),
+    _code(
+        "E0105",
+        "a value that is none of the choices",
+        "Only the listed words may stand here.",
+        "method: rk3",
+        "method: rk4",
+    ),
+    _code(
+        "E0106",
+        "a value out of range",
+        "The number is smaller or larger than what the key allows, or a list has the wrong length.",
+        "size: -3",
+        "size: 3",
+    ),
+    _code(
+        "E0107",
+        "a bad name",
+        "Names consist of letters, digits and underscores and begin with a letter.",
+        "populations: {2nd: {neuron: lif, size: 1}}",
+        "populations: {second: {neuron: lif, size: 1}}",
+    ),
+    _code(
+        "E0108",
+        "keys that exclude each other",
+        "Only one of these keys may stand in the block.",
+    ),
+)
+
+_REFERENCES: Final = (
+    _code(
+        "E0201",
+        "an unknown reference",
+        "A population, neuron, synapse, optimizer, layer or class of this name does not exist.",
+        "from: exitatory",
+        "from: excitatory",
+    ),
+    _code(
+        "E0202",
+        "a definition that uses itself",
+        "`use` takes over another block, which may use a third; the chain has come back to where "
+        "it began.",
+        "neurons: {a: {use: b}, b: {use: a}}",
+        "neurons: {a: {use: b}, b: {use: library/neurons/lif}}",
+    ),
+    _code(
+        "E0203",
+        "the target of `use` is not found",
+        "`use` names a definition of this file, `library/<kind>/<name>`, or "
+        "`path/to/file.yaml#name`, whose path counts from the folder of the file in which it "
+        "stands.",
+        "use: library/neurons/adx",
+        "use: library/neurons/adex",
+    ),
+    _code(
+        "E0204",
+        "`--set` names no parameter",
+        "Only what stands under `params:` can be changed from outside.",
+        "netloom run cuba.yaml --set n_ex=100",
+        "netloom run cuba.yaml --set n_exc=100",
+    ),
+    _code(
+        "E0205",
+        "a parameter out of bounds",
+        "The value is below `min` or above `max` of the parameter.",
+        "params: {p: {value: 1.5, max: 1}}",
+        "params: {p: {value: 0.5, max: 1}}",
+    ),
+    _code(
+        "E0206",
+        "a parameter of the wrong type",
+        "The value does not fit the `type` of the parameter: `int`, `float` (with or without "
+        "unit), `bool` or `string`.",
+        "params: {n: {value: 0.5, type: int}}",
+        "params: {n: {value: 5, type: int}}",
+    ),
+    _code(
+        "E0207",
+        "two entries with one name after expansion",
+        "Copies that `for` or `repeat` makes need different names: every loop variable stands in "
+        "the key, and no copy is called like another entry.",
+        "populations:\n  p: {for: {i: 0..9}, neuron: lif, size: 1}",
+        'populations:\n  "p{i}": {for: {i: 0..9}, neuron: lif, size: 1}',
+    ),
+    _code(
+        "E0208",
+        "a range, a list of loop values or a count that cannot be understood",
+        "`for` takes `{i: 0..9}` (both ends included), `{i: 10}` (0 to 9) or `{i: [1, 2, 5]}`; "
+        "ends and counts are integers or expressions over `params`. At most 100,000 copies are "
+        "made.",
+        "for: {i: 0.5}",
+        "for: {i: 0..n - 1}",
+    ),
+    _code(
+        "E0209",
+        "a template that cannot be filled in",
+        "In a block with `for`, text in braces is an expression over the loop variables and "
+        "`params`, as in `p{(i + 1) % n}`.",
+        "from: p{k}",
+        "from: p{i}",
+    ),
+    _code(
+        "E0210",
+        "a parameter whose value depends on itself",
+        "The value of a parameter may be an expression over other parameters, not over itself.",
+        "params: {a: {value: b}, b: {value: a}}",
+        "params: {a: {value: 2 * b}, b: {value: 3}}",
+    ),
+    _code(
+        "E0211",
+        "a setting that cannot be read",
+        "`--set` takes `name=value`, where the value is written as in the file: `--set n=100`, "
+        "`--set tau='20 ms'`.",
+    ),
+)
+
+_EXPRESSIONS: Final = (
+    _code(
+        "E0301",
+        "an expression that cannot be read",
+        "Expressions are written as in Python: arithmetic, comparisons, `and`/`or`/`not`, `a if c"
+        " else b` and calls. A power is `**`, and a product always needs its `*`.",
+        "dv/dt: v^2 / tau",
+        "dv/dt: v ** 2 / tau",
+    ),
+    _code(
+        "E0302",
+        "an unknown name in an expression",
+        "A name is a parameter, a state variable, an input, a function's argument or a constant "
+        "that is known at this place.",
+        "dv/dt: (v_rset - v) / tau_m",
+        "dv/dt: (v_rest - v) / tau_m",
+    ),
+    _code(
+        "E0303",
+        "an unknown function",
+        "Functions are the built-in ones and those of the file's own `functions:`.",
+        "x: ln(2)",
+        "x: log(2)",
+    ),
+    _code(
+        "E0304",
+        "the wrong number of arguments",
+        "The function takes another number of arguments.",
+        "x: clip(v, 0)",
+        "x: clip(v, 0, 1)",
+    ),
+    _code(
+        "E0305",
+        "an expression that cannot be differentiated",
+        "Training needs the derivative of this expression, which holds an operation that has none.",
+    ),
+    _code(
+        "E0306",
+        "a truth value where a number is expected, or the reverse",
+        "Comparisons and `and`/`or`/`not` give truth values; arithmetic takes numbers. `1 if c "
+        "else 0` makes a number of a condition.",
+        "when: v + 1",
+        "when: v > 1",
+    ),
+    _code(
+        "E0307",
+        "a function that cannot be put in where it is called",
+        "The file's own functions are put in where they are called, so they cannot call "
+        "themselves, directly or through others, and the result must not become too large.",
+        "functions:\n  f(x): f(x) + 1",
+        "functions:\n  f(x): x + 1",
+    ),
+)
+
+_UNITS: Final = (
+    _code(
+        "E0401",
+        "dimensions do not match",
+        "A sum, a comparison or an assignment joins quantities of different dimensions, such as a"
+        " voltage and a time. The right side of `dv/dt` has the dimension of v divided by time.",
+        "dv/dt: (v_rest - v) * tau_m",
+        "dv/dt: (v_rest - v) / tau_m",
+    ),
+    _code(
+        "E0402",
+        "a unit is missing",
+        "A bare number stands where a quantity is expected. Only 0 needs no unit.",
+        "duration: 100",
+        "duration: 100 ms",
+    ),
+    _code(
+        "E0403",
+        "an unknown unit",
+        "Units are SI units with prefixes, such as ms, mV, nS, pA and Hz, and products and powers"
+        " of them.",
+        "tau: 20 msec",
+        "tau: 20 ms",
+    ),
+)
+
+_SHAPES: Final = (
+    _code(
+        "E0501",
+        "shapes do not fit together",
+        "A layer, an array or an operation gets an input whose shape it cannot take.",
+    ),
+    _code(
+        "E0502",
+        "a shape is not the expected one",
+        "`expect: {shape: ...}` states another shape than the one that was inferred. The batch is"
+        " not part of it.",
+        "expect: {shape: [16, 4, 4]}",
+        "expect: {shape: [16, 5, 5]}",
+    ),
+)
+
+_SPIKING: Final = (
+    _code(
+        "E0601",
+        "a time is not a whole number of steps",
+        "Delays and refractory periods are counted in steps of `dt`. `round: nearest` allows "
+        "rounding.",
+        "delay: 0.25 ms   # dt is 0.1 ms",
+        "delay: 0.3 ms",
+    ),
+    _code(
+        "E0602",
+        "a method that cannot integrate these equations",
+        "`exact` needs linear equations with constant coefficients, `exponential_euler` equations"
+        " that are each linear in their own variable. `method: auto` takes the best that fits.",
+    ),
+    _code(
+        "E0603",
+        "spike times that cannot be emitted",
+        "The times of a spike source are whole steps of `dt` after 0, and its indices count its "
+        "neurons from 0.",
+    ),
+)
+
+_DATA: Final = (
+    _code(
+        "E0701",
+        "a data file is not found",
+        "Paths of data files count from the folder of the model file.",
+    ),
+    _code(
+        "E0702",
+        "an array is not in the file",
+        "An .npz file holds several arrays by name; this name is not among them.",
+    ),
+    _code(
+        "E0703",
+        "an array of the wrong shape or type",
+        "The array in the file has not the shape or the type of number that is needed here.",
+    ),
+)
+
+_UNSUPPORTED: Final = (
+    _code(
+        "E0801",
+        "a part of the language that is not supported yet",
+        "The language describes this, but this version of the compiler cannot lower it. It is "
+        "refused rather than ignored.",
+    ),
+    _code(
+        "E0802",
+        "a combination that is not supported yet",
+        "Each part is supported by itself, but not both together.",
+    ),
+)
+
+_TOOLS: Final[tuple[tuple[str, CodeInfo], ...]] = ()
+
+_WARNINGS: Final = (
+    _code(
+        "W0001",
+        "the file begins with a byte order mark",
+        "The mark is skipped. UTF-8 needs none; some editors write it, and some tools stumble "
+        "over it.",
+    ),
+)
+
+CATALOGUE: Final[Mapping[str, CodeInfo]] = MappingProxyType(
+    dict(
+        (
+            *_FILE_AND_YAML,
+            *_STRUCTURE,
+            *_REFERENCES,
+            *_EXPRESSIONS,
+            *_UNITS,
+            *_SHAPES,
+            *_SPIKING,
+            *_DATA,
+            *_UNSUPPORTED,
+            *_TOOLS,
+            *_WARNINGS,
+        )
+    )
+)
+"""Every code, in the order of the groups."""
+
+
+def explain(code: str) -> str | None:
+    """The catalogue's text about `code`, ready to be shown; None when there is no such code."""
+    info = CATALOGUE.get(code.upper())
+    if info is None:
+        return None
+    parts = [f"{code.upper()}: {info.title}", info.explanation]
+    for label, example in (("Wrong:", info.example_bad), ("Right:", info.example_good)):
+        if example:
+            parts.append(f"{label}\n\n" + "\n".join(f"    {line}" for line in example.split("\n")))
+    return "\n\n".join(parts) + "\n"

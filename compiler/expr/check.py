@@ -1,0 +1,273 @@
+"""Dimensions of expressions, and the erasure of units.
+
+Assumes: kinds have been checked (types.py); `env` has the dimension of every name, None for "any".
+Guarantees: E0401 names both sides in the user's terms (`v` is a voltage [mV], `tau_m` is a time
+[ms]); E0402 says which unit a bare number should have had; a part that is wrong, and a name of any
+dimension, give no further errors in what contains them. After `erase`, no Quantity is left and all
+numbers are in canonical units.
+Does not: infer the dimensions of names, or convert to units other than the canonical ones.
+
+The number 0 has every dimension. A constant without unit beside a dimensioned quantity in `+ - <
+... min max`, in the arms of a conditional or in an assignment is E0402; a name without unit there
+is E0401.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final
+
+from compiler.diagnostics import Sink
+from compiler.expr.ast import (
+    COMPARISONS,
+    LOGICAL,
+    Binary,
+    Bool,
+    Call,
+    Cond,
+    Expr,
+    Num,
+    Quantity,
+    Ref,
+    Unary,
+    children,
+    refs,
+    with_children,
+)
+from compiler.expr.functions import CONSTANTS, FUNCTIONS
+from compiler.expr.interp import ExprError, evaluate
+from compiler.expr.show import shorten
+from compiler.expr.units import (
+    DIMENSIONLESS,
+    Dimension,
+    canonical_name,
+    describe,
+    parse_unit,
+    to_canonical,
+)
+
+_VERBS: Final = {"+": "add", "-": "subtract", "%": "divide", "//": "divide"}
+
+
+def infer_dimension(e: Expr, env: Mapping[str, Dimension | None], sink: Sink) -> Dimension | None:
+    """The dimension of `e` (conditions count as dimensionless); None when it may have any, or after
+    an error."""
+    return _Checker(env, sink).infer(e)
+
+
+def check_assignable(
+    expected: Dimension | None,
+    e: Expr,
+    env: Mapping[str, Dimension | None],
+    sink: Sink,
+    what: str,
+) -> bool:
+    """Whether `e` may stand where `expected` (None: anything) is due; `what` names the place in the
+    messages, e.g. "`dv/dt`" or "`delay`". Reports the mistake if not."""
+    before = len(sink.items)
+    found = infer_dimension(e, env, sink)
+    if len(sink.items) > before:
+        return False
+    if expected is None or found is None or found == expected:
+        return True
+    if _bare(e, found):
+        _bare_number(e, expected, f"{what} is {describe(expected)}", sink)
+    else:
+        message = f"{what} is {describe(expected)}, but `{shorten(e)}` is {describe(found)}"
+        sink.error("E0401", message, e.span, _assignment_help(expected, found, what))
+    return False
+
+
+def erase(e: Expr) -> Expr:
+    """`e` with every quantity as a float in canonical units. Raises ValueError for an unknown unit
+    and OverflowError for a number beyond float64 (the parser lets neither of a plain size
+    through)."""
+    if isinstance(e, Quantity):
+        return Num(to_canonical(e.value, e.unit), e.span)
+    kids = children(e)
+    new = tuple(erase(k) for k in kids)
+    return e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
+
+
+def _assignment_help(expected: Dimension, found: Dimension, what: str) -> str | None:
+    ratio = found / expected
+    inverse = expected / found
+    if ratio.dimensionless:
+        return None
+    if found.dimensionless:
+        return f"multiply by a quantity in [{canonical_name(expected)}]"
+    if expected.dimensionless:
+        return f"divide by a quantity in [{canonical_name(found)}]"
+    short = min((ratio, inverse), key=lambda d: len(canonical_name(d)))
+    verb = "divide by" if short is ratio else "multiply by"
+    return f"{verb} a {canonical_name(short)} quantity to make it {describe(expected)}"
+
+
+def _bare(e: Expr, found: Dimension) -> bool:
+    """Whether `e` is a constant that was written without a unit."""
+    return found.dimensionless and not _has_unit(e) and refs(e) <= CONSTANTS.keys()
+
+
+def _has_unit(e: Expr) -> bool:
+    return isinstance(e, Quantity) or any(_has_unit(k) for k in children(e))
+
+
+def _bare_number(e: Expr, expected: Dimension, why: str, sink: Sink) -> None:
+    unit = canonical_name(expected)
+    if expected.dimensionless:
+        help = None
+    elif unit.startswith("1/"):
+        text = shorten(e) if isinstance(e, Num) else f"({shorten(e)}) * 1"
+        help = f"write `{text} Hz`" if unit == "1/ms" else f"divide it by `1 {unit[2:]}`"
+    elif isinstance(e, Num):
+        help = f"write `{shorten(e)} {unit}`"
+    else:
+        help = f"write `({shorten(e)}) * 1 {unit}`"
+    sink.error("E0402", f"{why}, but `{shorten(e)}` has no unit", e.span, help)
+
+
+class _Checker:
+    def __init__(self, env: Mapping[str, Dimension | None], sink: Sink) -> None:
+        self.env, self.sink = env, sink
+
+    def infer(self, e: Expr) -> Dimension | None:
+        match e:
+            case Num(value):
+                return None if value == 0 else DIMENSIONLESS
+            case Bool():
+                return DIMENSIONLESS
+            case Quantity(value, unit):
+                known = parse_unit(unit)
+                if known is None:
+                    self.sink.error("E0403", f"`{unit}` is not a known unit", e.span)
+                    return None
+                return known[0]
+            case Ref(name):
+                return (
+                    self.env.get(name)
+                    if name in self.env or name not in CONSTANTS
+                    else DIMENSIONLESS
+                )
+            case Unary(_, x):
+                return self.infer(x)
+            case Binary("**", a, b):
+                return self.power(e, a, b)
+            case Binary(op, a, b) if op in ("*", "/"):
+                left, right = self.factor(a), self.factor(b)
+                if left is None or right is None:
+                    return None
+                return left * right if op == "*" else left / right
+            case Binary(op, a, b) if op in LOGICAL:
+                self.infer(a)
+                self.infer(b)
+                return DIMENSIONLESS
+            case Binary(op, a, b):
+                verb = "compare" if op in COMPARISONS else _VERBS[op]
+                common = self.common(e, (a, b), verb)
+                return DIMENSIONLESS if op in COMPARISONS or op == "//" else common
+            case Cond(test, then, orelse):
+                self.infer(test)
+                return self.common(e, (then, orelse), "choose between")
+            case Call():
+                return self.call(e)
+
+    def factor(self, e: Expr) -> Dimension | None:
+        """Dimension of a factor: here a literal 0 is just a number."""
+        return DIMENSIONLESS if isinstance(e, Num) else self.infer(e)
+
+    def common(self, whole: Expr, parts: tuple[Expr, ...], verb: str) -> Dimension | None:
+        """The dimension that all of `parts` share; reports the first that does not fit."""
+        found = [self.infer(p) for p in parts]
+        known = [(p, d) for p, d in zip(parts, found, strict=True) if d is not None]
+        if not known:
+            return None
+        # what was written without unit is compared with what has one, not the other way round
+        base, dimension = next(((p, d) for p, d in known if not _bare(p, d)), known[0])
+        for part, other in known:
+            if other == dimension:
+                continue
+            if _bare(part, other):
+                self.bare(part, base, dimension)
+                return dimension
+            self.mismatch(whole, (base, dimension), (part, other), verb)
+            return None
+        return dimension
+
+    def bare(self, number: Expr, base: Expr, dimension: Dimension) -> None:
+        why = f"`{shorten(base)}` is {describe(dimension)}"
+        _bare_number(number, dimension, why, self.sink)
+
+    def mismatch(
+        self, whole: Expr, a: tuple[Expr, Dimension], b: tuple[Expr, Dimension], verb: str
+    ) -> None:
+        first, second = sorted((a, b), key=lambda pair: pair[0].span.start)
+        (x, dx), (y, dy) = first, second
+        left, right = shorten(x), shorten(y)
+        joined = f"`{left}` and `{right}`"
+        if verb == "subtract":
+            joined = f"`{right}` from `{left}`"
+        elif verb == "divide":
+            joined = f"`{left}` by `{right}` with a whole result"
+        message = f"cannot {verb} {joined}: `{left}` is {describe(dx)}, `{right}` is {describe(dy)}"
+        self.sink.error("E0401", message, whole.span, self.mismatch_help(first, second))
+
+    def mismatch_help(self, a: tuple[Expr, Dimension], b: tuple[Expr, Dimension]) -> str | None:
+        for (x, d), (_, other) in ((a, b), (b, a)):
+            if d.dimensionless and isinstance(x, Ref):
+                return f"give `{x.name}` a unit, [{canonical_name(other)}]"
+        return None
+
+    def power(self, e: Expr, base: Expr, exponent: Expr) -> Dimension | None:
+        d = self.infer(base)
+        power = self.infer(exponent)
+        if power is not None and not power.dimensionless:
+            text = shorten(exponent)
+            message = f"an exponent is a number without a unit, but `{text}` is {describe(power)}"
+            self.sink.error("E0401", message, exponent.span)
+            return None
+        if d is None or d.dimensionless:
+            return d
+        value: object = None
+        if not refs(exponent):
+            try:
+                value = evaluate(exponent, {})
+            except ExprError:
+                value = None
+        if not isinstance(value, int | float) or abs(value) > 100:
+            text = shorten(base)
+            message = (
+                f"`{text}` is {describe(d)}, so its exponent must be a number that is written out"
+            )
+            help = f"divide `{text}` by a reference quantity in [{canonical_name(d)}] first"
+            self.sink.error("E0401", message, exponent.span, help)
+            return None
+        return d ** (value if isinstance(value, int) else Fraction(value).limit_denominator(1000))
+
+    def call(self, e: Call) -> Dimension | None:
+        known = FUNCTIONS.get(e.func)
+        if known is None:  # the file's own function, before it is inlined
+            for x in e.args:
+                self.infer(x)
+            return None
+        if known.dimension == "select":
+            self.infer(e.args[0])
+            return self.common(e, e.args[1:], "choose between")
+        if known.dimension in ("same", "ratio"):
+            common = self.common(e, e.args, "compare")
+            return common if known.dimension == "same" else DIMENSIONLESS
+        if known.dimension == "any":
+            for x in e.args:
+                self.infer(x)
+            return DIMENSIONLESS
+        if known.dimension == "sqrt":
+            d = self.infer(e.args[0])
+            return None if d is None else d ** Fraction(1, 2)
+        for x in e.args:
+            d = self.infer(x)
+            if d is not None and not d.dimensionless:
+                text, unit = shorten(x), canonical_name(d)
+                message = f"`{e.func}` takes a number without a unit, but `{text}` is {describe(d)}"
+                help = f"divide it by a quantity in [{unit}] first"
+                self.sink.error("E0401", message, x.span, help)
+        return DIMENSIONLESS

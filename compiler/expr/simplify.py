@@ -1,0 +1,178 @@
+"""Constant folding and identities.
+
+Assumes: a tree that has passed types.py; names in boolean places are booleans.
+Guarantees: deterministic; never raises; by default the value is the same to the last bit for every
+environment of float64 (so `x * 0`, which is nan for x = inf, and `x + 0`, which changes the sign of
+-0.0, stay; a part without a finite value is not folded). With `finite=True` (what derivatives want)
+names count as finite numbers and 0 has no sign. Random functions are never removed, duplicated or
+folded.
+Does not: reorder or reassociate sums and products, factor or expand.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from compiler.expr.ast import (
+    LOGICAL,
+    Binary,
+    Bool,
+    Call,
+    Cond,
+    Expr,
+    Num,
+    Quantity,
+    Ref,
+    Unary,
+    children,
+    with_children,
+)
+from compiler.expr.functions import FUNCTIONS, RANDOM
+from compiler.expr.interp import ExprError, evaluate
+
+
+def simplify(e: Expr, *, finite: bool = False) -> Expr:
+    """`e` with constants folded and identities applied, from the leaves upwards."""
+    kids = children(e)
+    if not kids:
+        return e
+    new = tuple(simplify(k, finite=finite) for k in kids)
+    if any(a is not b for a, b in zip(kids, new, strict=True)):
+        e = with_children(e, new)
+    if all(isinstance(k, Num | Bool) for k in new):
+        folded = _fold(e)
+        if folded is not None:
+            return folded
+    match e:
+        case Unary():
+            return _unary(e)
+        case Binary():
+            return _binary(e, finite)
+        case Cond(test, then, orelse):
+            return _choice(e, test, then, orelse)
+        case Call("where", (test, then, orelse)):
+            return _choice(e, test, then, orelse)
+    return e
+
+
+def has_random(e: Expr) -> bool:
+    """Whether evaluating `e` draws a random number."""
+    if isinstance(e, Call) and e.func in RANDOM:
+        return True
+    return any(has_random(k) for k in children(e))
+
+
+def _fold(e: Expr) -> Expr | None:
+    """The constant that `e`, whose operands are constants, stands for; None when it has no finite
+    value."""
+    if isinstance(e, Call) and (e.func in RANDOM or e.func not in FUNCTIONS):
+        return None
+    try:
+        value = evaluate(e, {})
+    except ExprError:
+        return None
+    if isinstance(value, bool):
+        return Bool(value, e.span)
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return Num(value, e.span)
+    return None
+
+
+def _same(a: Expr, b: Expr) -> bool:
+    """Equal to the sign of zero; repr tells 0.0 from -0.0, equality does not."""
+    return a == b and repr(a) == repr(b)
+
+
+def _is(e: Expr, value: int) -> bool:
+    return isinstance(e, Num) and e.value == value
+
+
+def _negative_zero(e: Expr) -> bool:
+    return isinstance(e, Num) and e.value == 0 and math.copysign(1.0, e.value) < 0
+
+
+def _unary(e: Unary) -> Expr:
+    match e:
+        case Unary(op, Unary(inner, x)) if op == inner:
+            return x
+        case Unary("-", Quantity(value, unit, span)) if value != 0:
+            return Quantity(-value, unit, span)
+        case _:
+            return e
+
+
+def _choice(e: Expr, test: Expr, then: Expr, orelse: Expr) -> Expr:
+    if isinstance(test, Bool):
+        taken, dropped = (then, orelse) if test.value else (orelse, then)
+        return e if has_random(dropped) else taken
+    if _same(then, orelse) and not has_random(e):
+        return then
+    return e
+
+
+def _binary(e: Binary, finite: bool) -> Expr:
+    a, b = e.left, e.right
+    if e.op in LOGICAL:
+        return _logical(e)
+    match e.op:
+        case "+":
+            if _negative_zero(b) or (finite and _is(b, 0)):
+                return a
+            if _negative_zero(a) or (finite and _is(a, 0)):
+                return b
+            if finite and isinstance(b, Unary) and b.op == "-":
+                return Binary("-", a, b.operand, e.span)
+        case "-":
+            if _is(b, 0) and (finite or not _negative_zero(b)):
+                return a
+            if finite and _is(a, 0):
+                return _negated(b, e)
+            if finite and a == b and not has_random(a):
+                return Num(0, e.span)
+            if finite and isinstance(b, Unary) and b.op == "-":
+                return Binary("+", a, b.operand, e.span)
+        case "*":
+            if _is(b, 1):
+                return a
+            if _is(a, 1):
+                return b
+            if finite and (_is(a, 0) or _is(b, 0)) and not has_random(e):
+                return Num(0, e.span)
+            if finite and (_is(a, -1) or _is(b, -1)):
+                return _negated(b if _is(a, -1) else a, e)
+        case "/":
+            if _is(b, 1):
+                return a
+            if finite and _is(a, 0) and not _is(b, 0) and not has_random(b):
+                return Num(0, e.span)
+        case "**":
+            if _is(b, 1):
+                return a
+            if _is(b, 0) and not has_random(a):
+                return Num(1, e.span)
+    return e
+
+
+def _negated(x: Expr, whole: Expr) -> Expr:
+    if isinstance(x, Unary) and x.op == "-":
+        return x.operand
+    if isinstance(x, Num):
+        return replace(x, value=-x.value)
+    return Unary("-", x, whole.span)
+
+
+def _logical(e: Binary) -> Expr:
+    for known, other in ((e.left, e.right), (e.right, e.left)):
+        if isinstance(known, Bool):
+            if known.value == (e.op == "and"):
+                return other if _surely_bool(other) else e
+            return e if has_random(other) else Bool(known.value, e.span)
+    return e.left if e.left == e.right and not has_random(e) else e
+
+
+def _surely_bool(e: Expr) -> bool:
+    """Whether `e` yields a condition for certain; a name may hold anything in an untyped tree."""
+    if isinstance(e, Ref):
+        return True  # typed before: `and` takes conditions only
+    return not isinstance(e, Num | Quantity)

@@ -1,0 +1,194 @@
+"""Kinds of expressions: booleans, whole numbers, real numbers.
+
+Assumes: a tree of compiler.expr.ast; `env` has the kind of every name (constants of functions.py
+need not be there).
+Guarantees: each mistake is one diagnostic (E0302 unknown name, E0303 unknown function, E0304 wrong
+number of arguments, E0306 wrong kind); a part that is wrong is not reported again by what contains
+it.
+Does not: choose machine types: INT means "a whole number", whatever holds it. Check dimensions
+(check.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from compiler.diagnostics import Sink, did_you_mean
+from compiler.expr.ast import (
+    COMPARISONS,
+    LOGICAL,
+    Binary,
+    Bool,
+    Call,
+    Cond,
+    Expr,
+    Num,
+    Quantity,
+    Ref,
+    Unary,
+)
+from compiler.expr.functions import CONSTANTS, FUNCTIONS
+from compiler.expr.show import shorten
+from compiler.expr.units import UNITS
+
+
+class Kind(Enum):
+    """What an expression yields. `value` is the word for messages."""
+
+    BOOL = "a condition"
+    INT = "a whole number"
+    REAL = "a number"
+
+    @property
+    def numeric(self) -> bool:
+        return self is not Kind.BOOL
+
+
+_NO_FUNCTIONS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+def check_types(
+    e: Expr,
+    env: Mapping[str, Kind],
+    sink: Sink,
+    functions: Mapping[str, int] = _NO_FUNCTIONS,
+) -> Kind:
+    """The kind of `e`. `functions`: the file's own functions by name, with their numbers of
+    parameters (their results are REAL until they are inlined). After an error the result is a
+    guess."""
+    return _Checker(env, sink, functions).kind(e) or Kind.REAL
+
+
+class _Checker:
+    def __init__(self, env: Mapping[str, Kind], sink: Sink, functions: Mapping[str, int]) -> None:
+        self.env, self.sink, self.functions = env, sink, functions
+
+    def kind(self, e: Expr) -> Kind | None:
+        """The kind of `e`, None when a mistake in it has been reported."""
+        match e:
+            case Num(value):
+                return Kind.INT if isinstance(value, int) else Kind.REAL
+            case Quantity():
+                return Kind.REAL
+            case Bool():
+                return Kind.BOOL
+            case Ref():
+                return self.name(e)
+            case Unary("not", x):
+                self.condition(x, "`not` needs a condition")
+                return Kind.BOOL
+            case Unary(op, x):
+                return self.number(x, f"`{op}` needs a number")
+            case Binary(op, a, b) if op in LOGICAL:
+                for x in (a, b):
+                    self.condition(x, f"`{op}` needs conditions")
+                return Kind.BOOL
+            case Binary(op, a, b) if op in COMPARISONS:
+                self.comparison(e)
+                return Kind.BOOL
+            case Binary(op, a, b):
+                left, right = (self.number(x, f"`{op}` needs numbers") for x in (a, b))
+                if op == "/" or Kind.REAL in (left, right):
+                    return Kind.REAL
+                if op == "**":
+                    return left if isinstance(b, Num) and b.value >= 0 else Kind.REAL
+                return left and right
+            case Cond(test, then, orelse):
+                self.condition(test, "`if` needs a condition")
+                return self.arms(e, then, orelse)
+            case Call():
+                return self.call(e)
+
+    def name(self, e: Ref) -> Kind | None:
+        if e.name in self.env:
+            return self.env[e.name]
+        if e.name in CONSTANTS:
+            return Kind.REAL
+        if e.name in FUNCTIONS or e.name in self.functions:
+            help: str | None = f"`{e.name}` is a function: write `{e.name}(...)`"
+        elif e.name in UNITS:
+            help = f"`{e.name}` is a unit: a number stands before it, `1 {e.name}`"
+        else:
+            help = did_you_mean(e.name, (*self.env, *CONSTANTS))
+        self.sink.error("E0302", f"unknown name `{e.name}`", e.span, help)
+        return None
+
+    def condition(self, e: Expr, message: str) -> None:
+        found = self.kind(e)
+        if found is not None and found.numeric:
+            text = shorten(e)
+            help = (
+                f"write `{text} != 0`" if isinstance(e, Ref | Call) else "compare it with something"
+            )
+            self.sink.error("E0306", f"{message}; `{text}` is {found.value}", e.span, help)
+
+    def number(self, e: Expr, message: str) -> Kind | None:
+        found = self.kind(e)
+        if found is not Kind.BOOL:
+            return found
+        text = shorten(e)
+        help = f"write `float({text})`" if isinstance(e, Ref) else f"write `1 if {text} else 0`"
+        self.sink.error("E0306", f"{message}; `{text}` is {found.value}", e.span, help)
+        return None
+
+    def comparison(self, e: Binary) -> None:
+        left, right = self.kind(e.left), self.kind(e.right)
+        if left is None or right is None:
+            return
+        both_conditions = left is right is Kind.BOOL and e.op in ("==", "!=")
+        if not (left.numeric and right.numeric) and not both_conditions:
+            texts = f"`{shorten(e.left)}` is {left.value}, `{shorten(e.right)}` is {right.value}"
+            self.sink.error("E0306", f"`{e.op}` cannot compare these: {texts}", e.span)
+
+    def arms(self, whole: Expr, a: Expr, b: Expr) -> Kind | None:
+        left, right = self.kind(a), self.kind(b)
+        if left is None or right is None:
+            return left or right
+        if left.numeric != right.numeric:
+            texts = f"`{shorten(a)}` is {left.value}, `{shorten(b)}` is {right.value}"
+            self.sink.error("E0306", f"both arms must be of one kind: {texts}", whole.span)
+            return None
+        return left if left is right else Kind.REAL
+
+    def call(self, e: Call) -> Kind | None:
+        own = self.functions.get(e.func)
+        known = FUNCTIONS.get(e.func)
+        if own is None and known is None:
+            help = did_you_mean(e.func, (*FUNCTIONS, *self.functions))
+            if help is None and e.func in self.env:
+                help = f"to multiply, write `{e.func} * (...)`"
+            self.sink.error("E0303", f"unknown function `{e.func}`", e.span, help)
+            for x in e.args:
+                self.kind(x)
+            return None
+        if own is not None or known is None:
+            self.count(e, own == len(e.args), str(own), None)
+            for x in e.args:
+                self.number(x, f"`{e.func}` needs numbers")
+            return Kind.REAL
+        needed = f"{known.least}" if known.most is not None else f"at least {known.least}"
+        signature = f"{known.name}({', '.join(known.parameters)})"
+        if not self.count(e, known.accepts(len(e.args)), needed, f"`{signature}`: {known.doc}"):
+            for x in e.args:
+                self.kind(x)
+            return None
+        if known.kind == "select":
+            self.condition(e.args[0], f"`{known.name}` needs a condition")
+            return self.arms(e, e.args[1], e.args[2])
+        if known.kind in ("cast_real", "cast_int"):
+            self.kind(e.args[0])
+            return Kind.REAL if known.kind == "cast_real" else Kind.INT
+        kinds = [self.number(x, f"`{known.name}` needs numbers") for x in e.args]
+        if known.kind == "same":
+            return Kind.INT if all(k is Kind.INT for k in kinds) else Kind.REAL
+        return {"int": Kind.INT, "bool": Kind.BOOL}.get(known.kind, Kind.REAL)
+
+    def count(self, e: Call, right: bool, needed: str, help: str | None) -> bool:
+        if not right:
+            plural = "" if needed.endswith(" 1") or needed == "1" else "s"
+            message = f"`{e.func}` takes {needed} argument{plural}, {len(e.args)} given"
+            self.sink.error("E0304", message, e.span, help)
+        return right

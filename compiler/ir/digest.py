@@ -1,0 +1,188 @@
+"""The canonical form of a kernel, up to names; its digest; and one row of a template as a kernel.
+
+Assumes: formals, dims and locals of one kernel have different names.
+Guarantees: two kernels have equal canonical text exactly when renaming formals (by position), dims and locals makes
+their formals, bodies, kinds and orders equal. Names with a fixed meaning stay: `step`, constants, and the formals
+that bodies without text of their own use by name (Connect, records, given events).
+Does not: reorder statements or formals; take part in names, rows, spans or model paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Final
+
+import numpy as np
+
+from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
+from compiler.ir.program import (
+    Add,
+    ArrayFormal,
+    Assign,
+    At,
+    Axis,
+    Connect,
+    Contract,
+    Emit,
+    EmitScheduled,
+    Formal,
+    Kernel,
+    Nest,
+    Propagate,
+    RecordEvents,
+    RecordTrace,
+    Rows,
+    Statement,
+    Strided,
+    Template,
+)
+
+FIXED_FORMALS: Final = frozenset(
+    "row col n_pre n_post key table autapses same number list count slots buffer used capacity n m members steps"
+    " ids cursor".split()
+)
+"""Formals that Connect, RecordEvents, RecordTrace and EmitScheduled find by name."""
+
+Names = dict[str, str]
+
+
+def canonical(kernel: Kernel | Template) -> str:
+    """The kernel's text with formals f0, f1, ..., dims d0, d1, ... and locals t0, t1, ...; other names get a `$`."""
+    names: Names = {}
+    fixed = isinstance(kernel.body, Connect | RecordEvents | RecordTrace | EmitScheduled)
+    for i, formal in enumerate(kernel.formals):
+        keeps = fixed and formal.name in FIXED_FORMALS
+        names[formal.name] = f"${formal.name}" if keeps else f"f{i}"
+    body = _body(kernel.body, names)  # first: names dims and locals, which accesses may use
+    formals = ";".join([_formal(f, names) for f in kernel.formals])
+    return f"{kernel.kind.value} {kernel.order.value}({formals}){body}"
+
+
+def digest(kernel: Kernel | Template) -> str:
+    """SHA-256 of the canonical text, in hexadecimal."""
+    return sha256(canonical(kernel).encode()).hexdigest()
+
+
+def _name(name: str, names: Names) -> str:
+    return names.get(name) or f"${name}"
+
+
+def _value(x: int | str | None, names: Names) -> str:
+    return _name(x, names) if isinstance(x, str) else str(x)
+
+
+def _formal(formal: Formal, names: Names) -> str:
+    name, dtype = names[formal.name], formal.dtype.value
+    if not isinstance(formal, ArrayFormal):
+        return f"{name}:{dtype}"
+    access = formal.access
+    if isinstance(access, Strided):
+        where = "[" + ",".join([_axis(a, names) for a in access.axes]) + "]"
+    else:
+        where = "@" + access.end if isinstance(access, At) else "@"
+    return f"{name}:{dtype} {formal.mode.value}{where}"
+
+
+def _axis(axis: Axis, names: Names) -> str:
+    terms = "+".join([f"{c}*{_name(n, names)}" for n, c in axis.terms])
+    rest = (axis.const, axis.div, axis.extent, axis.stride)
+    if rest == (0, 1, None, 1):
+        return terms
+    return ":".join([terms, *(_value(x, names) for x in rest)])
+
+
+def _body(body: object, names: Names) -> str:
+    match body:
+        case Nest():
+            return _nest(body, names)
+        case Contract(nest, strategy, literals, scratch):
+            options = ",".join([f"{k}={v}" for k, v in literals])
+            inner = _nest(nest, names)
+            space = None if scratch is None else _name(scratch, names)
+            return f"contract {strategy}({options};{space}){inner}"
+        case Propagate(events, count, slots, delay, row, col, statements):
+            given = ",".join([_name(x, names) for x in (events, count, slots, delay, row, col)])
+            return f"propagate({given}){{{_statements(statements, names)}}}"
+        case Connect(rule, stage):
+            return f"connect {rule} {stage}"
+        case RecordTrace(value):
+            return f"record trace {_expr(value, names)}"
+        case RecordEvents():
+            return "record events"
+        case EmitScheduled():
+            return "emit scheduled"
+    raise TypeError(f"{type(body).__name__} is not the body of a kernel")
+
+
+def _nest(nest: Nest, names: Names) -> str:
+    for i, d in enumerate(nest.dims):
+        names[d.name] = f"d{i}"
+    dims = ",".join([f"{d.kind.value} {_value(d.extent, names)}" for d in nest.dims])
+    prologue = _statements(nest.prologue, names)
+    if nest.combine is None:
+        return f"for({dims}){{{prologue}}}{nest.fill!r}"
+    term = "" if nest.term is None else _expr(nest.term, names)
+    names[nest.acc] = "acc"
+    epilogue = _statements(nest.epilogue, names)
+    return f"for({dims}){{{prologue}}}{nest.combine}({term}){{{epilogue}}}{nest.fill!r}"
+
+
+def _statements(statements: Iterable[Statement], names: Names) -> str:
+    out: list[str] = []
+    for s in statements:
+        if type(s) is Emit:
+            ring = ",".join([_name(x, names) for x in (s.list, s.count, s.slots)])
+            out.append(f"emit({ring}){_expr(s.when, names)}")
+            continue
+        assert isinstance(s, Assign | Add)
+        value = _expr(s.value, names)
+        target = names.get(s.target)
+        if target is None:
+            target = names[s.target] = f"t{len(names)}"
+        out.append(f"{target}{'=' if type(s) is Assign else '+='}{value}")
+    return ";".join(out)
+
+
+def _expr(e: Expr, names: Names) -> str:
+    """Prefix form, every operator in parentheses: quick to make, and one text per tree."""
+    kind = type(e)
+    if kind is Ref:
+        return names.get(e.name) or f"${e.name}"  # type: ignore[union-attr]
+    if kind is Binary:
+        return f"({e.op} {_expr(e.left, names)} {_expr(e.right, names)})"  # type: ignore[union-attr]
+    match e:
+        case Num(value) | Bool(value):
+            return repr(value)
+        case Unary(op, x):
+            return f"({op} {_expr(x, names)})"
+        case Cond(test, a, b):
+            return f"(? {_expr(test, names)} {_expr(a, names)} {_expr(b, names)})"
+        case Call(func, args):
+            return f"({func}! {' '.join([_expr(a, names) for a in args])})"
+        case Quantity(value, unit):
+            return f"{value!r}[{unit}]"
+    raise TypeError(f"{kind.__name__} is not an expression")
+
+
+def bind(template: Template, rows: Rows, index: int) -> Kernel:
+    """Row `index` of a template's table as a kernel of its own, with the template's names."""
+    if not 0 <= index < rows.count:
+        raise IndexError(f"template {template.index} has no row {index}")
+    return Kernel(
+        template.name,
+        template.kind,
+        template.formals,
+        template.body,
+        Rows(
+            1,
+            {formal: (names[index],) for formal, names in rows.arrays.items()},
+            {
+                column: values[index : index + 1] if isinstance(values, np.ndarray) else (values[index],)
+                for column, values in rows.scalars.items()
+            },
+            rows.paths[index : index + 1],
+        ),
+        template.order,
+        template.span,
+    )

@@ -1,0 +1,225 @@
+"""differentiate: reverse-mode gradients on the tensor graph.
+
+Assumes: a graph in topological order; `constants` are tensors whose gradient is zero.
+Guarantees: gradients of a scalar tensor with respect to all weights, as more pure nodes. A Map differentiates
+through its body (compiler/expr/diff.py), a Contract by exchanging its output's index map with an operand's, so
+that a convolution's two gradients are again Contracts; a maximum passes its gradient to the first element that
+attains it. Contributions are summed in the order of the forward nodes. Only what weights need is computed.
+Does not: bring scatter forms to gather form (decompose) or simplify.
+"""
+
+from __future__ import annotations
+
+import math
+
+from compiler.expr.ast import (
+    Binary,
+    Call,
+    Cond,
+    Expr,
+    Num,
+    Ref,
+    children,
+    refs,
+    substitute,
+    with_children,
+)
+from compiler.expr.diff import diff
+from compiler.expr.simplify import simplify
+from compiler.ir.graph import Contract, Map, Node, Reindex, Tensor, Weight
+from compiler.passes.graph_builder import GraphBuilder, identity, renumber, used_operands
+
+FIRST = 1.0e9
+"""Larger than any position in a window."""
+
+
+def _needs_gradient(nodes: list[Node], constants: frozenset[str]) -> set[str]:
+    """Tensors through which a weight reaches something."""
+    needs: set[str] = set()
+    for node in nodes:
+        if isinstance(node, Weight):
+            needs.add(node.out.name)
+        elif isinstance(node, (Map, Contract)):
+            if node.out.name not in constants and any(i in needs for i in node.ins):
+                needs.add(node.out.name)
+        elif isinstance(node, Reindex) and node.source in needs:
+            needs.add(node.out.name)
+    return needs
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, Num) and e.value == 0
+
+
+def _shifted(body: Expr, count: int) -> Expr:
+    """The body with operands renumbered from 1, so that x0 is the incoming gradient."""
+    bindings: dict[str, Expr] = {f"x{i}": Ref(f"x{i + 1}") for i in range(count)}
+    return substitute(body, bindings)
+
+
+def _times_gradient(slope: Expr) -> Expr:
+    if isinstance(slope, Num) and slope.value == 1:
+        return Ref("x0")
+    return simplify(Binary("*", Ref("x0"), slope))
+
+
+def _through_output(slope: Expr, body: Expr, output: Expr) -> Expr:
+    """The slope with the function's own value read from the output, so that its argument need not be kept:
+    sigmoid, tanh, exp, and relu (whose output is positive exactly where its argument is)."""
+    if slope == body:
+        return output
+    if isinstance(body, Call) and body.func == "relu":
+        argument = body.args[0]
+        if isinstance(slope, Binary) and slope.left == argument and slope.op in (">", "<="):
+            return Binary(slope.op, output, slope.right)
+    kids = children(slope)
+    if not kids:
+        return slope
+    return with_children(slope, tuple(_through_output(k, body, output) for k in kids))
+
+
+def _map_gradient(g: GraphBuilder, node: Map, gradient: Tensor, k: int, name: str) -> Tensor | None:
+    slope = simplify(diff(node.body, f"x{k}"))
+    if _is_zero(slope):
+        return None
+    if not isinstance(node.body, Ref):
+        slope = _through_output(slope, node.body, Ref(f"x{len(node.ins)}"))
+    body = _times_gradient(_shifted(slope, len(node.ins) + 1))
+    operand = g.tensors[node.ins[k]]
+    operands = [identity(gradient)] + [
+        (g.tensors[i], m) for i, m in zip(node.ins, node.maps, strict=True)
+    ]
+    operands.append(identity(node.out))
+    out_axes = tuple(range(len(node.out.shape)))
+    if node.maps[k] == out_axes:
+        return g.map(name, body, operands, like=operand, scalars=node.scalars, span=node.span)
+    keep = [a for a in node.maps[k] if a is not None]
+    assert len(keep) == len(node.maps[k]), "axes of extent 1 are lowered without broadcasting"
+    return g.reduce(name, body, operands, node.out, keep, scalars=node.scalars, span=node.span)
+
+
+def _contract_gradient(
+    g: GraphBuilder, node: Contract, gradient: Tensor, k: int, name: str
+) -> Tensor | None:
+    slope = simplify(diff(node.body, f"x{k}"))
+    if _is_zero(slope):
+        return None
+    body = _times_gradient(_shifted(slope, len(node.ins)))
+    ins = (gradient.name, *node.ins)
+    maps = (node.out_map, *node.in_maps)
+    keep = used_operands(body)
+    operand = g.tensors[node.ins[k]]
+    used = refs(body)
+    return g.add(
+        Contract(
+            Tensor(name, operand.shape, "real", operand.batched),
+            node.dims,
+            node.in_maps[k],
+            tuple(ins[i] for i in keep),
+            tuple(maps[i] for i in keep),
+            renumber(body, keep),
+            "add",
+            0.0,
+            tuple(s for s in node.scalars if s[0] in used),
+            node.span,
+        )
+    )
+
+
+def _max_gradient(g: GraphBuilder, node: Contract, gradient: Tensor, name: str) -> Tensor:
+    """The gradient goes to the first element (in the order of the reduced dims) that equals the maximum."""
+    x = g.tensors[node.ins[0]]
+    reduced = [(d, e) for d, e in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}]
+    position: Expr = Num(0)
+    for d, extent in reduced:
+        position = simplify(Binary("+", Binary("*", position, Num(extent)), Ref(d)))
+    first = g.add(
+        Contract(
+            Tensor(f"{name}.first", node.out.shape, "real", node.out.batched),
+            node.dims,
+            node.out_map,
+            (x.name, node.out.name),
+            (node.in_maps[0], node.out_map),
+            Cond(Binary("==", Ref("x0"), Ref("x1")), Call("float", (position,)), Num(FIRST)),
+            "min",
+            math.nan,  # never equal to the maximum: padding is not a candidate
+            (),
+            node.span,
+        )
+    )
+    return g.add(
+        Contract(
+            Tensor(name, x.shape, "real", x.batched),
+            node.dims,
+            node.in_maps[0],
+            (gradient.name, first.name),
+            (node.out_map, node.out_map),
+            Cond(Binary("==", Ref("x1"), Call("float", (position,))), Ref("x0"), Num(0.0)),
+            "add",
+            0.0,
+            (),
+            node.span,
+        )
+    )
+
+
+def _ones(g: GraphBuilder, loss: Tensor) -> Tensor:
+    """d loss / d loss."""
+    return g.map("loss.grad", Num(1.0), (), like=loss)
+
+
+def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str]) -> dict[str, Tensor]:
+    """Adds gradient nodes to the graph; returns the gradient tensor of every weight by name."""
+    forward = list(g.nodes)
+    needs = _needs_gradient(forward, constants)
+    parts: dict[str, list[Tensor]] = {loss.name: [_ones(g, loss)]}
+    gradients: dict[str, Tensor] = {}
+
+    def total(tensor: Tensor) -> Tensor | None:
+        found = parts.get(tensor.name)
+        if not found:
+            return None
+        if len(found) == 1:
+            return found[0]
+        body: Expr = Ref("x0")
+        for i in range(1, len(found)):
+            body = Binary("+", body, Ref(f"x{i}"))
+        return g.map(f"{tensor.name}.grad.sum", body, [identity(t) for t in found], like=tensor)
+
+    def contribute(operand: str, tensor: Tensor | None) -> None:
+        if tensor is not None:
+            parts.setdefault(operand, []).append(tensor)
+
+    def part_name(operand: str) -> str:
+        number = len(parts.get(operand, ()))
+        return f"{operand}.grad" if number == 0 else f"{operand}.grad.{number}"
+
+    for node in reversed(forward):
+        if isinstance(node, Weight):
+            gradient = total(node.out)
+            if gradient is not None:
+                gradients[node.out.name] = gradient
+            continue
+        if not isinstance(node, (Map, Contract, Reindex)) or node.out.name not in needs:
+            continue
+        gradient = total(node.out)
+        if gradient is None:
+            continue
+        if isinstance(node, Reindex):
+            source = g.tensors[node.source]
+            out = Tensor(part_name(node.source), source.shape, "real", source.batched)
+            contribute(node.source, g.add(Reindex(out, gradient.name, node.span)))
+            continue
+        for k, operand in enumerate(node.ins):
+            if operand not in needs:
+                continue
+            name = part_name(operand)
+            if isinstance(node, Map):
+                contribute(operand, _map_gradient(g, node, gradient, k, name))
+            elif node.combine == "add":
+                contribute(operand, _contract_gradient(g, node, gradient, k, name))
+            else:
+                assert node.combine == "max" and len(node.ins) == 1
+                contribute(operand, _max_gradient(g, node, gradient, name))
+    return gradients
+

@@ -1,0 +1,81 @@
+"""simplify_graph: dead nodes are dropped, equal nodes shared.
+
+Assumes: a tensor graph in topological order; effects are Store and Update nodes.
+Guarantees: what outputs and effects need stays, in order; two Maps, Contracts or Reindexes with equal
+operands and bodies become one. Variables and weights stay even when this phase does not read them.
+Does not: reorder arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.expr.ast import Ref
+from compiler.ir.graph import Contract, Map, Node, Reindex, Store, Update, Variable, Weight
+
+
+def operands(node: Node) -> tuple[str, ...]:
+    """Names of the tensors that a node reads."""
+    match node:
+        case Map() | Contract():
+            return node.ins
+        case Reindex():
+            return (node.source,)
+        case Store():
+            return (node.value,)
+        case Update():
+            return (node.weight, node.gradient)
+        case _:
+            return ()
+
+
+def _renamed(node: Node, names: dict[str, str]) -> Node:
+    match node:
+        case Map() | Contract():
+            return replace(node, ins=tuple(names.get(i, i) for i in node.ins))
+        case Reindex():
+            return replace(node, source=names.get(node.source, node.source))
+        case Store():
+            return replace(node, value=names.get(node.value, node.value))
+        case Update():
+            return replace(node, gradient=names.get(node.gradient, node.gradient))
+        case _:
+            return node
+
+
+def _is_copy(node: Map) -> bool:
+    """out = x0, element by element."""
+    return node.body == Ref("x0") and node.maps == (tuple(range(len(node.out.shape))),)
+
+
+def _share(nodes: tuple[Node, ...]) -> list[Node]:
+    names: dict[str, str] = {}
+    seen: dict[object, str] = {}
+    kept: list[Node] = []
+    for old in nodes:
+        node = _renamed(old, names)
+        if isinstance(node, Map) and _is_copy(node):
+            names[node.out.name] = node.ins[0]
+            continue
+        if isinstance(node, (Map, Contract, Reindex)):
+            out = node.out
+            key = replace(node, out=replace(out, name=""))
+            if key in seen:
+                names[out.name] = seen[key]
+                continue
+            seen[key] = out.name
+        kept.append(node)
+    return kept
+
+
+def simplify_graph(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[Node, ...]:
+    """The live nodes, each computed once."""
+    shared = _share(nodes)
+    live = set(outputs)
+    kept: list[Node] = []
+    for node in reversed(shared):
+        effect = isinstance(node, (Store, Update))
+        if effect or isinstance(node, (Weight, Variable)) or node.out.name in live:
+            kept.append(node)
+            live.update(operands(node))
+    return tuple(reversed(kept))

@@ -1,0 +1,49 @@
+"""From a network of layers to level-2 kernels: the tensor half of the pipeline.
+
+Assumes: a legal model with `network` and `train`.
+Guarantees: phases "train" (forward, backward, updates), "eval" (forward, metrics) and "init" (weights).
+Does not: merge.
+"""
+
+from __future__ import annotations
+
+from compiler.ir.graph import TensorGraph
+from compiler.ir.model import Model
+from compiler.ir.program import Order, Program
+from compiler.ir.space import DType
+from compiler.ir.target import Capabilities
+from compiler.passes.decisions import Decision
+from compiler.passes.decompose import decompose
+from compiler.passes.differentiate import differentiate
+from compiler.passes.expand_updates import expand_updates
+from compiler.passes.lower_loss import add_loss
+from compiler.passes.lower_network import lower_network
+from compiler.passes.simplify_graph import simplify_graph
+
+
+def tensor_graphs(model: Model) -> tuple[TensorGraph, ...]:
+    """The graphs of the "train" and "eval" phases, in gather form, simplified. Outputs: the loss (train),
+    nothing else (eval): sums go to the metric variables."""
+    assert model.network is not None and model.train is not None
+    graphs: list[TensorGraph] = []
+    for phase in ("train", "eval"):
+        context, named = lower_network(model.network, model.train, phase)
+        g = context.graph
+        loss, constants = add_loss(g, model.train, named, context.mask, context.count)
+        if phase == "train":
+            gradients = differentiate(g, loss, constants)
+            expand_updates(g, model.train.optimizer, gradients)
+        outputs = (loss.name,)
+        graphs.append(TensorGraph(phase, simplify_graph(decompose(tuple(g.nodes)), outputs), outputs))
+    return tuple(graphs)
+
+
+def lower_network_to_program(
+    model: Model, precision: DType, order: Order, capabilities: Capabilities, verify: bool
+) -> tuple[tuple[TensorGraph, ...], Program, list[Decision]]:
+    """Both phases as one program."""
+    from compiler.passes.lower_tensors import lower_tensors
+
+    graphs = tensor_graphs(model)
+    program, decisions = lower_tensors(model.name, graphs, precision, order, capabilities)
+    return graphs, program, decisions

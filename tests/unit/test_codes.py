@@ -1,0 +1,69 @@
+"""The catalogue of codes is complete, and lists nothing that is not used."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from compiler.codes import CATALOGUE, explain
+from compiler.diagnostics import Severity, Sink
+from compiler.frontend.yaml12 import load_text
+from compiler.source import SourceFile
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+_CODE = re.compile(r"""["']([EW][0-9]{4})["']""")
+
+
+def used() -> set[str]:
+    """Every code that stands as a string in the source tree, outside of the catalogue."""
+    found: set[str] = set()
+    for folder in ("compiler", "backends"):
+        for path in (REPOSITORY / folder).rglob("*.py"):
+            if path != REPOSITORY / "compiler" / "codes.py":
+                found.update(_CODE.findall(path.read_text("utf-8")))
+    return found - {"E0123"}  # the example in documentation
+
+
+def test_every_code_that_is_used_is_listed() -> None:
+    assert used() - set(CATALOGUE) == set()
+
+
+def test_every_code_that_is_listed_is_used() -> None:
+    assert set(CATALOGUE) - used() == set()
+
+
+def test_codes_are_unique_and_in_order() -> None:
+    text = (REPOSITORY / "compiler" / "codes.py").read_text("utf-8")
+    listed = re.findall(r'_code\(\s*"([EW][0-9]{4})"', text)
+    errors = [c for c in listed if c[0] == "E"]
+    assert len(listed) == len(set(listed)) == len(CATALOGUE)
+    assert errors == sorted(errors)
+
+
+@pytest.mark.parametrize("code", CATALOGUE)
+def test_each_code_is_explained(code: str) -> None:
+    text = explain(code.lower())
+    assert text is not None
+    assert text.startswith(f"{code}: ")
+    assert CATALOGUE[code].explanation.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "code", [c for c in CATALOGUE if c.startswith("E00") and CATALOGUE[c].example_bad]
+)
+def test_examples_of_yaml_mistakes_give_their_code(code: str) -> None:
+    info = CATALOGUE[code]
+
+    def codes(text: str) -> list[str]:
+        sink = Sink()
+        load_text(SourceFile("m.yaml", text), sink)
+        return [d.code for d in sink.items if d.severity is Severity.ERROR]
+
+    assert codes(info.example_bad) == [code]
+    assert code not in codes(info.example_good)
+
+
+def test_unknown_codes() -> None:
+    assert explain("E9999") is None
