@@ -89,7 +89,7 @@ def indent(lines: Iterable[Line], by: int = 1) -> list[Line]:
 _RESERVED: Final = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    asm typeof bool true false real ctx row rows lo hi step main NULL signbit y0 y1 yn j0 j1 jn
+    asm typeof bool true false real ctx self rows last lo hi step main NULL signbit y0 y1 yn j0 j1 jn
     class new delete this template operator namespace using public private protected virtual friend try catch
     throw export explicit mutable typename and or not xor bitand bitor compl constexpr nullptr decltype half
     threadIdx blockIdx blockDim gridDim warpSize""".split()

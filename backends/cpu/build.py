@@ -28,7 +28,7 @@ from backends.cpu.emit import Emitted
 from backends.protocol import Artifact, BackendError
 from compiler.source import Span
 
-FLAGS = ("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
+FLAGS = ("-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
 
 
 @dataclass(frozen=True)

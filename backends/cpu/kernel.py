@@ -195,7 +195,7 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
     for f in k.template.formals:
         if f.name not in wanted:
             continue
-        source = f"row->{k.fields[f.name]}"
+        source = f"self->{k.fields[f.name]}"
         if isinstance(f, ScalarFormal):
             t = k.dialect.type_name(f.dtype)
             stored = "double" if f.dtype.is_real else "nl_u64" if f.dtype == DType.U64 else "nl_i64"
@@ -229,8 +229,8 @@ def function(k: Kernel, body: Sequence[Line], early: Sequence[Line] = ()) -> lis
         Line(f"static void {k.function}(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)"),
         Line("{"),
         Line("(void)ctx, (void)step;", 1),
-        Line(f"for (const {k.row_type} *row = (const {k.row_type} *)rows + lo,", 1),
-        Line(f"*const last = (const {k.row_type} *)rows + hi; row < last; row++) {{", 4),
+        Line(f"for (const {k.row_type} *self = (const {k.row_type} *)rows + lo,", 1),
+        Line(f"*const last = (const {k.row_type} *)rows + hi; self < last; self++) {{", 4),
         *indent(inner, 2),
         Line("}", 1),
         Line("}"),

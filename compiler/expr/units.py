@@ -55,7 +55,7 @@ class Dimension:
         return not any(self.exponents)
 
     def __str__(self) -> str:
-        """ "voltage", "time", "1/time (frequency)", "voltage/time", or the canonical unit."""
+        """ "voltage", "time", "frequency", "voltage/time", or the canonical unit."""
         return dimension_name(self)
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ _NAMED: Final = (
     (CONDUCTANCE, "conductance", "nS"),
     (CAPACITANCE, "capacitance", "pF"),
     (RESISTANCE, "resistance", "GOhm"),
-    (FREQUENCY, "1/time (frequency)", "1/ms"),
+    (FREQUENCY, "frequency", "1/ms"),
     (LENGTH, "length", "um"),
     (LENGTH**2, "area", "um**2"),
     (LENGTH**3, "volume", "um**3"),
@@ -346,15 +346,15 @@ def _quotient(dimension: Dimension, part: int) -> str | None:
     """`dimension` as a product or quotient of two that have names (part 0) and plain units (part
     1)."""
     plain = [row for row in _NAMED if row[0] != FREQUENCY]
-    for over in (TIME, LENGTH**2, LENGTH, *(row[0] for row in plain)):
-        top = dimension * over
-        if top in _NAME_OF and top != FREQUENCY:
-            return f"{_NAME_OF[top][part]}/{_NAME_OF[over][part]}"
     for d, *names in plain:
         if dimension == d * d:
             return f"{names[part]}**2"
         if dimension == DIMENSIONLESS / d:
             return f"1/{names[part]}"
+    for over in (TIME, LENGTH**2, LENGTH, *(row[0] for row in plain)):
+        top = dimension * over
+        if top in _NAME_OF and top != FREQUENCY:
+            return f"{_NAME_OF[top][part]}/{_NAME_OF[over][part]}"
     return None
 
 

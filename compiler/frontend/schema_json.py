@@ -134,8 +134,7 @@ def _inline(kind: Kind, shared: _Definitions) -> Schema:
 
 
 def _one_of(kinds: tuple[Kind, ...], shared: _Definitions) -> Schema:
-    """Any of several kinds. Maps are told apart by their keys, so that only the one that is meant
-    complains."""
+    """Any of several kinds; maps are told apart by their keys: only the one meant complains."""
     others = [_schema(k, shared) for k in kinds if not isinstance(k, Block | OneKey | MapOf)]
     maps = [k for k in kinds if isinstance(k, Block | OneKey | MapOf)]
     plain = others[0] if len(others) == 1 else {"anyOf": others}

@@ -20,6 +20,7 @@ from compiler.expr.units import (
     DIMENSIONLESS,
     FREQUENCY,
     LENGTH,
+    SUBSTANCE,
     TEMPERATURE,
     TIME,
     UNITS,
@@ -42,7 +43,7 @@ def tree_of(text: str) -> Expr:
 
 
 def test_table_agrees_with_pint() -> None:
-    """Every symbol of the table has pint's meaning; pint's own base is SI, so this checks scales and dimensions."""
+    """Every symbol of the table has pint's meaning: the same dimension and the same scale."""
     import pint
 
     registry = pint.UnitRegistry(non_int_type=Fraction)
@@ -117,7 +118,7 @@ def test_system_is_coherent() -> None:
         ("GOhm", VOLTAGE / CURRENT),
         ("fC", CURRENT * TIME),
         ("aJ", VOLTAGE * CURRENT * TIME),
-        ("mM", parse_unit("mol/m**3") and parse_unit("mol/m**3")[0]),  # type: ignore[index]
+        ("mM", SUBSTANCE / LENGTH**3),
     ):
         assert parse_unit(text) == (dimension, 1)
 
@@ -140,17 +141,14 @@ POWERS = st.integers(-3, 3)
 @given(st.tuples(*[POWERS] * 7))
 def test_canonical_names_read_back(exponents: tuple[int, ...]) -> None:
     dimension = Dimension(exponents)
-    assert parse_unit(canonical_name(dimension)) in (
-        (dimension, 1),
-        None if dimension.dimensionless else (dimension, 1),
-    )
+    assert parse_unit(canonical_name(dimension)) == (dimension, 1)
 
 
 @pytest.mark.parametrize(
     ("dimension", "unit", "text"),
     [
         (VOLTAGE, "mV", "a voltage [mV]"),
-        (FREQUENCY, "1/ms", "a 1/time (frequency) [1/ms]"),
+        (FREQUENCY, "1/ms", "a frequency [1/ms]"),
         (VOLTAGE / TIME, "mV/ms", "a voltage/time [mV/ms]"),
         (CONDUCTANCE / LENGTH**2, "nS/um**2", "a conductance/area [nS/um**2]"),
         (DIMENSIONLESS, "1", "a number without a unit"),

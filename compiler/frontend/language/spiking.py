@@ -660,7 +660,8 @@ _MEMBER_VALUES: Kind = OneOf(
         MapOf(
             "value by class or population",
             QUANTITY,
-            key=rf"^(?!(?:file|array|sha256)$){TEMPLATE_NAME}$",  # a map with `file` is an array in a file
+            # A map with one of these keys is an array in a file.
+            key=rf"^(?!(?:file|array|sha256)$){TEMPLATE_NAME}$",
             key_example="exc",
             low=1,
             example="{exc: 1, inh: -4}",

@@ -1,0 +1,48 @@
+"""The CPU backend as backends/protocol.py describes one.
+
+Assumes: merged programs whose tensors have the Lanes layout of `capabilities`.
+Guarantees: one C file per program, compiled by the machine's C compiler, run in one thread.
+Does not: decide anything about the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from backends.cpu.build import compile_text
+from backends.cpu.emit import emit
+from backends.cpu.load import CpuInstance, load
+from backends.cpu.skeletons import environment
+from backends.protocol import Artifact, Capabilities
+from compiler.ir.program import Merged, Order
+
+LANES = 16
+
+
+class CpuBackend:
+    """backends.protocol.Backend. Options of `build`: `portable` = "1" leaves out -march=native."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        names = environment().list_templates()
+        strategies = (n.removeprefix("strategy_").removesuffix(".c.j2") for n in names if n.startswith("strategy_"))
+        return Capabilities("cpu", LANES, True, frozenset(strategies))
+
+    def emit(self, program: Merged) -> str:
+        return emit(program).text
+
+    def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
+        """Compile (or find in the cache) and write the text and its header to `folder`."""
+        emitted = emit(program)
+        fixed = program.order is Order.BITWISE or any(
+            t.order is Order.BITWISE for t in program.templates
+        )
+        artifact = compile_text(emitted, program.name, fixed, options.get("portable", "") not in ("", "0"))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{program.name}.c").write_text(emitted.text)
+        (folder / "netloom.h").write_text(emitted.header)
+        return artifact
+
+    def load(self, artifact: Artifact, program: Merged, seed: int) -> CpuInstance:
+        return load(artifact, program, seed)
