@@ -58,7 +58,14 @@ def phases(program: Program | Merged) -> Mapping[str, tuple[Item, ...]]:
     if isinstance(program, Merged):
         return {
             p.name: tuple(
-                Item(program.templates[x.template], program.tables[x.template], x.lo, x.hi, x.every, x.offset)
+                Item(
+                    program.templates[x.template],
+                    program.tables[x.template],
+                    x.lo,
+                    x.hi,
+                    x.every,
+                    x.offset,
+                )
                 for x in p.launches
             )
             for p in program.phases
@@ -102,7 +109,9 @@ def bind_row(
             dtype = np.dtype(formal.dtype.numpy)
             scalars[formal.name] = dtype.type(np.float64(value))
         else:
-            scalars[formal.name] = np.uint64(value) if formal.dtype is DType.U64 else np.int64(value)
+            scalars[formal.name] = (
+                np.uint64(value) if formal.dtype is DType.U64 else np.int64(value)
+            )
     names = {f.name: rows.arrays[f.name][index] for f in code.formals if isinstance(f, ArrayFormal)}
     path = rows.paths[index] if index < len(rows.paths) else f"row {index}"
     return Row(

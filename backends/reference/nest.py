@@ -21,7 +21,17 @@ from backends.reference.evaluate import Evaluator, Value, cast, loaded
 from backends.reference.row import InterpretError, Row
 from compiler.expr.ast import Expr
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.program import Add, ArrayFormal, Assign, Dim, DimKind, Emit, Nest, Statement, Strided
+from compiler.ir.program import (
+    Add,
+    ArrayFormal,
+    Assign,
+    Dim,
+    DimKind,
+    Emit,
+    Nest,
+    Statement,
+    Strided,
+)
 
 LIMIT: Final = 20_000_000
 """Elements of the largest grid that is evaluated at once."""
@@ -44,7 +54,9 @@ class Points:
     one more axis, the block of the flattened RED index, stands in front.
     """
 
-    def __init__(self, row: Row, nest: Nest, dims: Sequence[Dim], ranges: Sequence[range], step: int) -> None:
+    def __init__(
+        self, row: Row, nest: Nest, dims: Sequence[Dim], ranges: Sequence[range], step: int
+    ) -> None:
         self.row, self.nest, self.step = row, nest, step
         self.shape = tuple(len(r) for r in ranges)
         self.values: dict[str, Value] = {"step": step, **row.scalars}

@@ -11,13 +11,12 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compiler.diagnostics import Sink, did_you_mean
-from compiler.expr.ast import Bool, Expr, Num, refs
+from compiler.diagnostics import Sink
+from compiler.expr.ast import Bool, Expr, Num
 from compiler.expr.check import infer_dimension
-from compiler.expr.functions import CONSTANTS
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.parse import parse_expr
-from compiler.expr.types import check_types
+from compiler.expr.types import Kind, check_types
 from compiler.expr.units import DIMENSIONLESS, Dimension
 from compiler.frontend.tree import Node, Scalar
 from compiler.source import NOWHERE, Span
@@ -82,31 +81,30 @@ def numbers(params: Mapping[str, ParamValue]) -> dict[str, Any]:
     return {p.name: p.value for p in params.values() if not isinstance(p.value, str)}
 
 
+def kind_of_value(value: object) -> Kind:
+    """The kind that a name with this value has in expressions."""
+    if isinstance(value, bool):
+        return Kind.BOOL
+    return Kind.INT if isinstance(value, int) else Kind.REAL
+
+
 def value_of(
-    node: Node, params: Mapping[str, ParamValue], sink: Sink, what: str, help: str | None = None
+    node: Node, params: Mapping[str, ParamValue], sink: Sink, what: str
 ) -> Evaluated | None:
     """The value of an expression over `params`; None after an error. `what` is for messages."""
     if not isinstance(node, Scalar):
-        sink.error("E0102", f"{what} must be a number or an expression", node.span, help)
+        sink.error("E0102", f"{what} must be a number or an expression", node.span)
         return None
     before = len(sink.items)
     expr = expression_of(node, sink, params)
     if expr is None:
         return None
     env = numbers(params)
-    for name in sorted(refs(expr) - env.keys() - CONSTANTS.keys()):
-        near = did_you_mean(name, env)
-        sink.error(
-            "E0302",
-            f"{what} may use parameters only; `{name}` is none",
-            _where(expr, name, node.span),
-            near or help,
-        )
+    check_types(expr, {name: kind_of_value(v) for name, v in env.items()}, sink)
     if len(sink.items) > before:
         return None
-    kinds = {n: "bool" if isinstance(v, bool) else "number" for n, v in env.items()}
-    dimensions = {p.name: p.dimension for p in params.values()}
-    if not _sound(expr, kinds, dimensions, sink):
+    dimension = infer_dimension(expr, {n: params[n].dimension for n in env}, sink)
+    if len(sink.items) > before:
         return None
     try:
         value = evaluate(expr, env)
@@ -114,7 +112,7 @@ def value_of(
         at = error.span if error.span is not NOWHERE else node.span
         sink.error("E0208", f"{what} has no value: {error.message}", at)
         return None
-    return Evaluated(value, infer_dimension(expr, dimensions, Sink()), expr)
+    return Evaluated(value, dimension, expr)
 
 
 def whole_number(

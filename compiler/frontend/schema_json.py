@@ -140,7 +140,7 @@ def _one_of(kinds: tuple[Kind, ...], shared: _Definitions) -> Schema:
     plain = others[0] if len(others) == 1 else {"anyOf": others}
     if not maps:
         return plain
-    # Blocks are recognised by any of their keys; what is left is for the one-key map or the collection.
+    # Blocks are recognised by any of their keys; the one-key map or collection gets the rest.
     maps.sort(key=lambda k: not isinstance(k, Block))
     chosen = _schema(maps[-1], shared)
     for kind in reversed(maps[:-1]):

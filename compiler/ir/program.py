@@ -248,7 +248,8 @@ class Propagate:
     """For every event of step (step - delay) of the source, in list order, for every synapse k of its row:
     run the statements. CSR relation: `row` (i64 [n_pre + 1]) and `col` (i32 [synapses]).
 
-    Array formals are accessed At("pre"/"post"/"syn"); `delay` is a column (whole steps >= 0), `slots` too.
+    Array formals are accessed At("pre"/"post"/"syn"); `delay` is a column (whole steps >= 0), `slots` too, and
+    `n_pre`: the source's size, which is the stride of its event lists.
     """
 
     list: str

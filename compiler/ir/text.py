@@ -51,7 +51,9 @@ MODULES: Final = (
 WIDTH: Final = 110
 
 _EXPRESSIONS: Final = (Num, Bool, Quantity, Ref, Unary, Binary, Cond, Call)
-_STATEMENTS: Final[Mapping[str, type[Any]]] = types.MappingProxyType({":=": Assign, "+=": Add, "<-": Set})
+_STATEMENTS: Final[Mapping[str, type[Any]]] = types.MappingProxyType(
+    {":=": Assign, "+=": Add, "<-": Set}
+)
 _ARROWS: Final[Mapping[type[Any], str]] = types.MappingProxyType(
     {cls: arrow for arrow, cls in _STATEMENTS.items()}
 )
@@ -355,7 +357,9 @@ class _Parser:
 
     def expect(self, mark: str) -> None:
         if self.token != mark or self.kind not in ("mark", "end"):
-            raise self.error(f"`{mark or 'the end'}` is expected here, not `{self.token or 'the end'}`")
+            raise self.error(
+                f"`{mark or 'the end'}` is expected here, not `{self.token or 'the end'}`"
+            )
         if mark:
             self.advance()
 
@@ -432,7 +436,9 @@ class _Parser:
         if self.accept("("):
             shape = tuple(self.integer() for _ in self.items(")"))
         self.expect("[")
-        values = [self.value(Any) if kind != "b8" else self.name() == "True" for _ in self.items("]")]
+        values = [
+            self.value(Any) if kind != "b8" else self.name() == "True" for _ in self.items("]")
+        ]
         return np.array(values, dtype) if shape is None else np.array(values, dtype).reshape(shape)
 
     def string_or_statement(self, text: str, hint: Any) -> Any:

@@ -93,7 +93,8 @@ def code_violations(code: Kernel | Template) -> Iterator[str]:
             yield from check.connect(rule, stage)
         case RecordEvents():
             yield from check.found(
-                _RING | {"buffer": DType.I32, "used": DType.I64, "capacity": DType.I64, "n": DType.I64}
+                _RING
+                | {"buffer": DType.I32, "used": DType.I64, "capacity": DType.I64, "n": DType.I64}
             )
         case RecordTrace(value):
             yield from check.found(
@@ -274,7 +275,12 @@ class _Code:
 
     def propagate(self, body: Propagate) -> Iterator[str]:
         self.in_propagation = True
-        wanted = {body.list: DType.I32, body.count: DType.I32, body.row: DType.I64, body.col: DType.I32}
+        wanted = {
+            body.list: DType.I32,
+            body.count: DType.I32,
+            body.row: DType.I64,
+            body.col: DType.I32,
+        }
         for name, dtype in wanted.items():
             formal = self.arrays.get(name)
             if formal is None or not isinstance(formal.access, Whole):

@@ -167,7 +167,9 @@ def _row_violations(
         yield f"there is a column `{extra}`, but no such formal"
     if rows.paths and len(rows.paths) != rows.count:
         yield f"{len(rows.paths)} paths stand for {rows.count} rows"
-    sizes = {a.size_from for a in arrays.values()} | {a.name for a in arrays.values() if a.size_from}
+    sizes = {a.size_from for a in arrays.values()} | {
+        a.name for a in arrays.values() if a.size_from
+    }
     for formal in code.formals:
         if formal.dtype.is_real and formal.dtype not in (precision, DType.F64):
             yield f"`{formal.name}` is {formal.dtype.value} in a program of {precision.value}"
@@ -187,7 +189,9 @@ def _row_violations(
         yield from _column_violations(formal.name, formal.dtype, values, sizes)
 
 
-def _column_violations(name: str, dtype: DType, values: Any, sizes: set[str | None]) -> Iterator[str]:
+def _column_violations(
+    name: str, dtype: DType, values: Any, sizes: set[str | None]
+) -> Iterator[str]:
     if isinstance(values, np.ndarray):
         if values.dtype != (np.float64 if dtype.is_real else np.int64) or values.ndim != 1:
             yield f"column `{name}` ({dtype.value}) is a {values.ndim}-dimensional vector of {values.dtype}"
@@ -356,7 +360,7 @@ def _row_differences(
         else:
             left, right = table.scalars[f.name][a : a + n], kernel.rows.scalars[g.name][b : b + n]
             same = (
-                bool(np.array_equal(left, right))
+                bool(np.array_equal(left, right, equal_nan=True))
                 if isinstance(left, np.ndarray) and isinstance(right, np.ndarray)
                 else list(left) == list(right)
             )

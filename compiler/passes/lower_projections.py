@@ -234,7 +234,11 @@ def lower_projections(
                 "row": f"{name}.row",
                 "col": f"{name}.col",
             }
-            columns: dict[str, ColumnValue] = {"slots": pre.slots, "delay": member.delay}
+            columns: dict[str, ColumnValue] = {
+                "n_pre": pre.size,
+                "slots": pre.slots,
+                "delay": member.delay,
+            }
             formals: list[Formal] = [
                 ArrayFormal("spikes", DType.I32, Mode.READ, Whole()),
                 ArrayFormal("spike_count", DType.I32, Mode.READ, Whole()),
@@ -263,7 +267,7 @@ def lower_projections(
             else:
                 formals.append(ArrayFormal("weight", real, Mode.READ, At("syn")))
                 bound["weight"] = weight
-            formals += [ScalarFormal("slots", DType.I64), ScalarFormal("delay", DType.I64)]
+            formals += [ScalarFormal(c, DType.I64) for c in ("n_pre", "slots", "delay")]
             if fixed_point:
                 formals.append(ScalarFormal("counts", real))
             key = ("propagate", into, weight is None)

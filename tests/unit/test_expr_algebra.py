@@ -200,7 +200,8 @@ def test_against_central_differences(text: str, name: str) -> None:
     ],
 )
 def test_kinks(text: str, at: float, slope: float) -> None:
-    assert evaluate(diff(tree_of(text), "x"), {"x": np.array([at])}).tolist() in ([slope], slope)
+    found = evaluate(diff(tree_of(text), "x"), {"x": np.array([at])})
+    np.testing.assert_array_equal(found, slope)
 
 
 def test_exprel_derivative_is_accurate() -> None:
@@ -217,7 +218,7 @@ def test_exprel_derivative_is_accurate() -> None:
         ("(v_rest - v + ge + gi) / tau", {"v": "-1 / tau", "ge": "1 / tau"}, "(v_rest + gi) / tau"),
         ("-ge / tau", {"ge": "-1 / tau"}, "0"),
         ("5", {}, "5"),
-        ("a * (v - (b - ge))", {"v": "a", "ge": "a"}, "-(a * b)"),
+        ("a * (v - (b - ge))", {"v": "a", "ge": "a"}, "a * -b"),
         ("v * 2 if on > 0 else b", {"v": "2 if on > 0 else 0"}, "0 if on > 0 else b"),
         ("v - v + b", {}, "b"),
         ("v * ge", None, ""),

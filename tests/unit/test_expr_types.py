@@ -62,17 +62,35 @@ def test_kinds(text: str, kind: Kind) -> None:
     ("text", "code", "at", "message", "help"),
     [
         ("tau + 1", "E0302", "tau", "unknown name `tau`", "did you mean `tau_m`?"),
-        ("1 / ms", "E0302", "ms", "unknown name `ms`", "`ms` is a unit: a number stands before it, `1 ms`"),
+        (
+            "1 / ms",
+            "E0302",
+            "ms",
+            "unknown name `ms`",
+            "`ms` is a unit: a number stands before it, `1 ms`",
+        ),
         ("exp + 1", "E0302", "exp", "unknown name `exp`", "`exp` is a function: write `exp(...)`"),
         ("sqr(v)", "E0303", "sqr(v)", "unknown function `sqr`", "did you mean `sqrt`?"),
         ("v(n)", "E0303", "v(n)", "unknown function `v`", "to multiply, write `v * (...)`"),
-        ("exp(1, 2)", "E0304", "exp(1, 2)", "`exp` takes 1 argument, 2 given", "`exp(x)`: exponential"),
+        (
+            "exp(1, 2)",
+            "E0304",
+            "exp(1, 2)",
+            "`exp` takes 1 argument, 2 given",
+            "`exp(x)`: exponential",
+        ),
         ("max(1)", "E0304", "max(1)", "`max` takes at least 2 arguments, 1 given", None),
         ("clip(v)", "E0304", "clip(v)", "`clip` takes 3 arguments, 1 given", None),
         ("own(1, 2)", "E0304", "own(1, 2)", "`own` takes 1 argument, 2 given", None),
         ("ok + 1", "E0306", "ok", "`+` needs numbers; `ok` is a condition", "write `float(ok)`"),
         ("(v > 1) * 2", "E0306", "v > 1", "`*` needs numbers", "write `1 if v > 1 else 0`"),
-        ("1 if n else 2", "E0306", "n", "`if` needs a condition; `n` is a whole number", "write `n != 0`"),
+        (
+            "1 if n else 2",
+            "E0306",
+            "n",
+            "`if` needs a condition; `n` is a whole number",
+            "write `n != 0`",
+        ),
         ("not v", "E0306", "v", "`not` needs a condition", None),
         ("v and ok", "E0306", "v", "`and` needs conditions", None),
         ("ok < 1", "E0306", "ok < 1", "`<` cannot compare these", None),
@@ -82,7 +100,7 @@ def test_kinds(text: str, kind: Kind) -> None:
         ("-ok", "E0306", "ok", "`-` needs a number", None),
         ("1 if bogus else 2", "E0302", "bogus", "unknown name", None),
     ],
-)  # fmt: skip
+)
 def test_mistakes(text: str, code: str, at: str, message: str, help: str | None) -> None:
     sink = Sink()
     check_types(tree_of(text), ENV, sink, {"own": 1})

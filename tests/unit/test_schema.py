@@ -40,9 +40,14 @@ LIBRARY = sorted((CHECKOUT / "models" / "library").glob("*/*.yaml"))
 SCHEMA = schema_json.generate()
 CHECKER = jsonschema.Draft7Validator(SCHEMA)
 
-DRAFT_07 = set(
-    ["$schema", "$id", "$ref", "$comment", "title", "description", "default", "examples", "readOnly", "multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength", "minLength", "pattern", "items", "additionalItems", "maxItems", "minItems", "uniqueItems", "contains", "maxProperties", "minProperties", "required", "properties", "patternProperties", "additionalProperties", "dependencies", "propertyNames", "const", "enum", "type", "format", "if", "then", "else", "allOf", "anyOf", "oneOf", "not", "definitions"]
-)
+KEYWORDS = """
+$schema $id $ref $comment title description default examples readOnly multipleOf maximum
+exclusiveMaximum minimum exclusiveMinimum maxLength minLength pattern items additionalItems maxItems
+minItems uniqueItems contains maxProperties minProperties required properties patternProperties
+additionalProperties dependencies propertyNames const enum type format if then else allOf anyOf
+oneOf not definitions
+"""
+DRAFT_07 = set(KEYWORDS.split())
 
 
 def plain(path: Path) -> Any:
