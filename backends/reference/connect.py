@@ -1,14 +1,16 @@
 """Drawing relations: the rules of `Connect`, in integer arithmetic only.
 
 Assumes: formals with the fixed names that compiler/ir/program.py gives for each rule.
-Guarantees: the same relation as every other backend: words of Philox with counter (index, step, draw) and
-integer comparisons. Rows are ascending by target; a target may repeat only under fixed_total.
+Guarantees: the same relation as every other backend: words of Philox with counter (index, step,
+draw) and integer comparisons. Rows are ascending by target; a target may repeat only under
+fixed_total.
 Does not: check p or sizes (the lowering does).
 
-fixed_probability: row i draws word pairs (index i, step d = 0, 1, ..., draw 0): blocks = first k with
-  w[0] <= hi[k] (none: 256 blocks are passed without a synapse), rest = first k with w[1] <= lo[k];
-  compiler/passes/lower_connect.py makes the table and says why.
-fixed_total: synapse k draws (index k, step 0, draw 0): source = (w[0] n_pre) >> 32, target = (w[1] n_post) >> 32.
+fixed_probability: row i draws word pairs (index i, step d = 0, 1, ..., draw 0): blocks = first k
+  with w[0] <= hi[k] (none: 256 blocks are passed without a synapse), rest = first k with w[1] <=
+  lo[k]; compiler/passes/lower_connect.py makes the table and says why.
+fixed_total: synapse k draws (index k, step 0, draw 0): source = (w[0] n_pre) >> 32, target = (w[1]
+n_post) >> 32.
 """
 
 from __future__ import annotations

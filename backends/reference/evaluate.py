@@ -1,10 +1,11 @@
 """Values of level-2 expressions over numpy arrays, typed as the generated code types them.
 
 Assumes: a legal kernel: every name has a value, user functions are inlined, quantities are erased.
-Guarantees: REAL arithmetic rounds each operation to the program's precision (float64 where a float64 array
-takes part); literals take the type of what they meet; INT is int64; both arms of a conditional are evaluated.
-Functions are those of elementary.py and draws those of philox.py, so results have the bits that C without
-contraction gives. `x ** k` with a small whole literal k is a product, with k = 0.5 a square root.
+Guarantees: REAL arithmetic rounds each operation to the program's precision (float64 where a
+float64 array takes part); literals take the type of what they meet; INT is int64; both arms of a
+conditional are evaluated. Functions are those of elementary.py and draws those of philox.py, so
+results have the bits that C without contraction gives. `x ** k` with a small whole literal k is a
+product, with k = 0.5 a square root.
 Does not: flush denormals to zero (generated code does, so values below 1e-38 may differ), or warn.
 """
 
@@ -21,14 +22,36 @@ from backends.reference.elementary import FUNCTIONS, maximum, minimum
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
 
 Value = Any
-"""A numpy array or scalar (float32, float64, int64 or bool), or a Python number: a literal without a type yet."""
+"""A numpy array or scalar (float32, float64, int64 or bool), or a Python number: a literal without
+a type yet."""
 
 Read = Callable[[str], Value]
 
 _LARGEST_PRODUCT: Final = 8  # x ** k up to this k is written as products
 _REAL_FUNCTIONS: Final = frozenset(
-    "exp log log10 log2 expm1 log1p exprel sqrt sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid softplus"
-    " erf".split()
+    [
+        "exp",
+        "log",
+        "log10",
+        "log2",
+        "expm1",
+        "log1p",
+        "exprel",
+        "sqrt",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "atan2",
+        "sinh",
+        "cosh",
+        "tanh",
+        "sigmoid",
+        "softplus",
+        "erf",
+    ]
 )
 _KEEPS_INTEGERS: Final = frozenset({"abs", "sign", "floor", "ceil", "round", "clip"})
 _WHOLE_ALREADY: Final = frozenset({"floor", "ceil", "round"})
@@ -52,8 +75,7 @@ _ARITHMETIC: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
         "%": FUNCTIONS["mod"],
     }
 )
-_INT: Final = np.dtype(np.int64)
-_F64: Final = np.dtype(np.float64)
+_INT: Final[np.dtype[Any]] = np.dtype(np.int64)
 
 
 def loaded(x: Any) -> Any:
@@ -77,14 +99,15 @@ def _typed(x: Value, dtype: np.dtype[Any]) -> Any:
 
 
 class Evaluator:
-    """Evaluates expressions in one environment: `read` gives names, `real` is the precision, `step` the step."""
+    """Evaluates expressions in one environment: `read` gives names, `real` is the precision,
+    `step` the step."""
 
     def __init__(self, read: Read, real: np.dtype[Any], step: int) -> None:
         self.read, self.real, self.step = read, real, step
 
     def joined(self, *values: Value) -> np.dtype[Any]:
         """The type in which these operands meet: int64, the precision, or float64."""
-        found = _INT
+        found: np.dtype[Any] = _INT
         for x in values:
             if isinstance(x, float):
                 found = self.real if found == _INT else found
@@ -187,7 +210,8 @@ class Evaluator:
         raise TypeError(f"a kernel cannot call `{func}`")
 
     def draw(self, func: str, args: list[Value]) -> Any:
-        """A random call: key column, integer index, number of the draw (and, for poisson, the mean)."""
+        """A random call: key column, integer index, number of the draw (and, for poisson, the
+        mean)."""
         key, index, draw = int(args[0]), np.asarray(args[1], np.int64), int(args[2])
         if func == "poisson":
             index, mean = np.broadcast_arrays(index, cast(args[3], self.real))

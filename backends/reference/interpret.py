@@ -1,8 +1,8 @@
 """Rows of a program, unmerged or merged, as something that runs.
 
 Assumes: a legal Program or Merged.
-Guarantees: `bind_rows` gives for each phase its launches as rows that are bound one at a time, so merging cannot
-change what is computed; a Merged is read as its templates and tables stand.
+Guarantees: `bind_row` binds one row at a time, so merging cannot change what is computed; a Merged is read
+as its templates and tables stand.
 Does not: allocate arrays (load.py).
 """
 
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from backends.protocol import AnyArray
-from backends.reference import philox
 from backends.reference.connect import run_connect
 from backends.reference.nest import run_nest
 from backends.reference.propagate import run_propagate
@@ -39,6 +38,7 @@ from compiler.ir.program import (
     Template,
 )
 from compiler.ir.space import DType
+from compiler.ir.streams import stream_key
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def column_value(value: Any, seed: int, sizes: Mapping[str, int]) -> Any:
         case SizeOf(array):
             return sizes[array]
         case StreamKey(path):
-            return philox.stream_key(seed, path)
+            return stream_key(seed, path)
     return value
 
 

@@ -1,8 +1,8 @@
 """The reference backend: memory for a program, and the flow of its phases.
 
 Assumes: a legal Program or Merged; constants in physical layout.
-Guarantees: an Instance after backends/protocol.py with every array as a numpy vector of its own (nothing shares
-memory, so a fault of memory planning elsewhere shows). Denormals are kept.
+Guarantees: an Instance after backends/protocol.py with every array as a numpy vector of its own
+(nothing shares memory, so a fault of memory planning elsewhere shows). Denormals are kept.
 Does not: compile; `build` writes the templates as text.
 """
 
@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from backends.protocol import AnyArray, Artifact, BackendError, Capabilities
-from backends.reference.interpret import Item, Row, bind_row, phases, run_step
+from backends.reference.interpret import Item, bind_row, phases, run_step
+from backends.reference.row import Row
 from compiler.ir.program import Array, Merged, Program
 from compiler.ir.text import print_ir
 
@@ -76,7 +77,8 @@ class ReferenceInstance:
         return self._arrays[name].copy()
 
     def write(self, name: str, values: AnyArray) -> None:
-        """Replace an array's contents. Raises KeyError, and ValueError for another number of elements."""
+        """Replace an array's contents. Raises KeyError, and ValueError for another number of
+        elements."""
         flat = np.asarray(values).reshape(-1)
         if flat.size != self._arrays[name].size:
             raise ValueError(f"{name} holds {self._arrays[name].size} elements, not {flat.size}")

@@ -1,10 +1,11 @@
-"""Loop nests, interpreted: index grids by broadcasting, one numpy operation per operation of the body.
+"""Loop nests, interpreted: index grids by broadcasting, one numpy operation per operation of the
+body.
 
 Assumes: a legal Nest (ir/verify.py): PAR and LANE iterations are independent.
-Guarantees: reductions add in the declared order (dims as listed, innermost last) whatever the block size,
-through numpy's sequential `accumulate`; additions to shared elements happen in the order of the iterations.
-Grids above LIMIT elements are worked off in pieces: reductions in blocks of their index, maps in slices of
-their first dim.
+Guarantees: reductions add in the declared order (dims as listed, innermost last) whatever the
+block size, through numpy's sequential `accumulate`; additions to shared elements happen in the
+order of the iterations. Grids above LIMIT elements are worked off in pieces: reductions in blocks
+of their index, maps in slices of their first dim.
 Does not: use strategies: a Contract is its nest.
 """
 
@@ -48,10 +49,11 @@ def _identity(combine: str, dtype: np.dtype[Any]) -> Any:
 
 
 class Points:
-    """Some points of a nest: every point of a slice of its first dim, and the values of names there.
+    """Some points of a nest: every point of a slice of its first dim, and the values of names
+    there.
 
-    Arrays of values broadcast against `shape` (one axis per PAR and LANE dim, in order); inside a reduction
-    one more axis, the block of the flattened RED index, stands in front.
+    Arrays of values broadcast against `shape` (one axis per PAR and LANE dim, in order); inside a
+    reduction one more axis, the block of the flattened RED index, stands in front.
     """
 
     def __init__(
@@ -196,7 +198,8 @@ class Points:
 
 
 def append_events(row: Row, events: Any, counts: Any, slots: int, slot: int, ids: Any) -> None:
-    """Append `ids` to the list of `slot`; the list of a slot is full at len(events) / slots entries."""
+    """Append `ids` to the list of `slot`; the list of a slot is full at len(events) / slots
+    entries."""
     room = len(events) // slots
     used = int(counts[slot])
     if used + len(ids) > room:

@@ -3,7 +3,7 @@
 Assumes: backends.reference.elementary, the mirror of the functions that the device text uses.
 Guarantees: a draw is a pure function of (key, index, step, draw) with philox.h's counter layout:
 words (index low, index high, step low, (draw << 16) | step bits 32..47); the key's words are
-(low, high). `stream_key` is the only place where a seed and a model path become a key.
+(low, high) (compiler/ir/streams.py makes it).
 Does not: hold state, or draw for more than 2**48 steps or 256 random calls in one kernel.
 
 Source: Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3, SC11.
@@ -11,7 +11,6 @@ Source: Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy a
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
@@ -22,26 +21,11 @@ from backends.reference import elementary
 Array = NDArray[Any]
 Words = NDArray[np.uint32]
 
-_MASK64: Final = (1 << 64) - 1
 _LOW: Final = 0xFFFFFFFF
 _MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 _WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 _SIN: Final = (2.7249773e-06, -1.9840086e-04, 8.333332e-03, -1.6666667e-01)
 _COS: Final = (2.4547817e-05, -1.3888302e-03, 4.1666664e-02)
-
-
-def splitmix64(x: int) -> int:
-    """One output of SplitMix64 from state x, both 64-bit (Steele, Lea and Flood 2014)."""
-    z = (x + 0x9E3779B97F4A7C15) & _MASK64
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK64
-    return z ^ (z >> 31)
-
-
-def stream_key(seed: int, path: str) -> int:
-    """The 64-bit key of the stream at model path `path` under `seed` (taken modulo 2**64)."""
-    stream = int.from_bytes(blake2b(path.encode("utf-8")).digest()[:8], "little")
-    return splitmix64(stream ^ splitmix64(seed & _MASK64))
 
 
 def philox(c0: ArrayLike, c1: ArrayLike, c2: ArrayLike, c3: ArrayLike, key: int) -> Words:

@@ -1,9 +1,10 @@
 """Delivery of events through a CSR relation, interpreted event by event.
 
-Assumes: a legal Propagate: `row` and `col` are a relation between the populations that own the formals.
-Guarantees: the effect of visiting events in list order, the synapses of each in row order, and running the
-statements at every synapse. The synapses of one event are worked off together where that is the same thing,
-one by one where a synapse may read what the one before it wrote.
+Assumes: a legal Propagate: `row` and `col` are a relation between the populations that own the
+formals.
+Guarantees: the effect of visiting events in list order, the synapses of each in row order, and
+running the statements at every synapse. The synapses of one event are worked off together where
+that is the same thing, one by one where a synapse may read what the one before it wrote.
 Does not: choose an order of its own: sums have the declared one.
 """
 
@@ -21,7 +22,8 @@ from compiler.ir.program import Add, ArrayFormal, Assign, At, Propagate
 
 
 class Synapses:
-    """Some synapses of one event: source `pre`, targets `post` and positions `syn`, one each per synapse."""
+    """Some synapses of one event: source `pre`, targets `post` and positions `syn`, one each per
+    synapse."""
 
     def __init__(self, row: Row, pre: int, post: Any, syn: Any, step: int) -> None:
         self.row = row

@@ -1,7 +1,8 @@
 """Recording of events and traces, and emission of given events.
 
 Assumes: formals with the fixed names that compiler/ir/program.py gives for each body.
-Guarantees: a step that asks for its caller (True) does so because a buffer could not take one more step.
+Guarantees: a step that asks for its caller (True) does so because a buffer could not take one more
+step.
 Does not: drain buffers. A buffer that was not drained in time is an error, never a lost sample.
 """
 
@@ -46,7 +47,8 @@ def run_record_trace(row: Row, body: RecordTrace, step: int) -> bool:
 
 
 def run_emit_scheduled(row: Row, step: int) -> None:
-    """The given events of this step become its list; `cursor` stands behind the last one emitted."""
+    """The given events of this step become its list; `cursor` stands behind the last one
+    emitted."""
     steps, ids, cursor = row.arrays["steps"], row.arrays["ids"], row.arrays["cursor"]
     m, slots = row.size("m"), row.size("slots")
     lo = int(np.searchsorted(steps[:m], step, side="left"))

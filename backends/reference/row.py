@@ -1,7 +1,8 @@
 """One row of a kernel with its formals bound to memory: what every body is interpreted over.
 
 Assumes: rows name arrays that exist, in physical layout, flat.
-Guarantees: scalars are numbers in the type that bodies compute with: reals in the precision, integers int64.
+Guarantees: scalars are numbers in the type that bodies compute with: reals in the precision,
+integers int64.
 Does not: allocate, or know phases.
 """
 
@@ -47,7 +48,7 @@ class Row:
         low, high = (int(address.min()), int(address.max())) if np.size(address) else (0, -1)
         if low < 0 or high >= self.arrays[formal].size:
             raise InterpretError(
-                f"{self.label}: `{formal}` ({self.names[formal]}, {self.arrays[formal].size} elements) "
-                f"is accessed at {low} to {high}"
+                f"{self.label}: `{formal}` ({self.names[formal]}) is accessed at {low} to {high}, "
+                f"but has {self.arrays[formal].size} elements"
             )
         return address

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from compiler.diagnostics import Sink
 from compiler.expr.ast import Call, Expr, Ref, children, substitute, with_children
 from compiler.expr.functions import FUNCTIONS
-from compiler.expr.parse import parse_expr
+from compiler.expr.parse import MAX_DEPTH, parse_expr
 from compiler.expr.simplify import has_random
 from compiler.source import NOWHERE
 
 _LARGEST = 20_000  # nodes of an inlined expression
+_DEEPEST = MAX_DEPTH + 50  # every stage recurses over the tree
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,11 @@ def inline(e: Expr, functions: Mapping[str, Definition], sink: Sink) -> Expr | N
     """`e` without calls of `functions`; None after an error (E0307: a function that calls itself,
     an argument with a random draw that is used more than once, a result that is too large)."""
     result = _Inliner(functions, sink).run(e, ())
-    if result is not None and _size(result, _LARGEST) > _LARGEST:
-        message = f"the expression grows beyond {_LARGEST:,} parts when its functions are put in"
+    if result is None or result is e:
+        return result
+    size, depth = _extent(result)
+    if size > _LARGEST or depth > _DEEPEST:
+        message = "the expression grows too large when its functions are put in"
         sink.error("E0307", message, e.span)
         return None
     return result
@@ -68,8 +72,9 @@ def _definition(text: str) -> Expr:
 
 
 class _Inliner:
-    """One inlining; `bodies` holds each function's body once it is inlined (None: it has an error), so that the work is
-    bounded by the number of functions and not by the number of paths through them."""
+    """One inlining; `bodies` holds each function's body once it is inlined (None: it has an
+    error), so that the work is bounded by the number of functions and not by the number of paths
+    through them."""
 
     def __init__(self, functions: Mapping[str, Definition], sink: Sink) -> None:
         self.functions, self.sink = functions, sink
@@ -106,9 +111,10 @@ class _Inliner:
         if body is None:
             return None
         result = substitute(body, dict(zip(function.parameters, e.args, strict=True)))
-        if _size(result, _LARGEST) > _LARGEST:
-            message = f"`{e.func}` grows beyond {_LARGEST:,} parts when it is put in"
-            self.sink.error("E0307", message, e.span)
+        size, depth = _extent(result)
+        if size > _LARGEST or depth > _DEEPEST:
+            how = f"grows beyond {_LARGEST:,} parts" if size > _LARGEST else "is nested too deeply"
+            self.sink.error("E0307", f"`{e.func}` {how} when it is put in", e.span)
             return None
         return result
 
@@ -117,10 +123,12 @@ def _uses(e: Expr, name: str) -> int:
     return int(isinstance(e, Ref) and e.name == name) + sum(_uses(k, name) for k in children(e))
 
 
-def _size(e: Expr, limit: int) -> int:
-    """Number of nodes of `e`, counted up to just beyond `limit`."""
-    count, stack = 0, [e]
-    while stack and count <= limit:
-        count += 1
-        stack.extend(children(stack.pop()))
-    return count
+def _extent(e: Expr) -> tuple[int, int]:
+    """Number of nodes of `e` (counted up to just beyond the limit) and its depth."""
+    count, deepest = 0, 0
+    stack = [(e, 1)]
+    while stack and count <= _LARGEST:
+        node, depth = stack.pop()
+        count, deepest = count + 1, max(deepest, depth)
+        stack.extend((k, depth + 1) for k in children(node))
+    return count, deepest

@@ -1,12 +1,12 @@
 """Evaluation of expression trees over Python numbers and numpy arrays.
 
 Assumes: names are bound in `env` (constants of functions.py need not be).
-Guarantees: with Python numbers, integer arithmetic stays integer (sizes), and what has no real
-value (a division by zero, the logarithm of a negative number, an overflow) raises ExprError at its
-span; nothing runs longer than the tree is large. With arrays, the rules are those of the generated
-code: IEEE results (inf, nan) without a warning, both arms of a conditional evaluated, and one
-floating type throughout, so float32 arrays give float32 whatever integers and literals are mixed
-in. Quantities count in canonical units.
+Guarantees: when all of `env` is Python numbers, integer arithmetic stays integer (sizes), and what
+has no real value (a division by zero, the logarithm of a negative number, an overflow) raises
+ExprError at its span; nothing runs longer than the tree is large. When `env` has a numpy value, the
+rules are those of the generated code, for constant parts too: IEEE results (inf, nan) without a
+warning, and one floating type throughout, so float32 arrays give float32 whatever integers and
+literals are mixed in. Quantities count in canonical units.
 Does not: draw random numbers or know the file's own functions; `call` is asked for both.
 """
 
@@ -74,6 +74,7 @@ class _Evaluator:
 
     def __init__(self, env: Mapping[str, Any], call: CallHook | None, dtype: _Float) -> None:
         self.env, self.call, self.dtype = env, call, dtype
+        self.ieee = any(_is_numpy(v) for v in env.values())
 
     def __call__(self, e: Expr) -> Any:
         match e:
@@ -137,12 +138,22 @@ class _Evaluator:
             return np.logical_and(a, b) if op == "and" else np.logical_or(a, b)
         b = self(right)
         if not _is_numpy(a) and not _is_numpy(b):
-            if op == "**":
-                _check_power(a, b, span)
-            result = self.guard(lambda: _PYTHON[op](a, b), span)
-            if isinstance(result, float) and math.isinf(result) and _finite(a) and _finite(b):
+            try:
+                if op == "**":
+                    _check_power(a, b, span)
+                result = self.guard(lambda: _PYTHON[op](a, b), span)
+            except ExprError:
+                if not self.ieee:
+                    raise
+                return float(self.on_two(op, np.float64(a), np.float64(b)))
+            overflow = isinstance(result, float) and math.isinf(result) and not self.ieee
+            if overflow and _finite(a) and _finite(b):
                 raise ExprError("the result is too large", span)
             return result
+        return self.on_two(op, a, b)
+
+    def on_two(self, op: str, a: Any, b: Any) -> Any:
+        """An arithmetic operator or comparison with at least one numpy operand."""
         if op in ("/", "**") or _kind(a) != _kind(b):
             whole = op == "**" and _kind(a) == "i" and type(b) is int and b >= 0
             if not whole:
@@ -182,7 +193,13 @@ class _Evaluator:
         if any(_is_numpy(v) for v in values):
             with np.errstate(all="ignore"):
                 return self.on_arrays(func, values)
-        return self.guard(lambda: _SCALAR[func](*values), span)
+        try:
+            return self.guard(lambda: _SCALAR[func](*values), span)
+        except ExprError:
+            if not self.ieee:
+                raise
+        with np.errstate(all="ignore"):
+            return float(self.on_arrays(func, [np.float64(v) for v in values]))
 
     def on_arrays(self, func: str, values: list[Any]) -> Any:
         if func in ("min", "max"):

@@ -47,6 +47,28 @@ class Kind(Enum):
         return self is not Kind.BOOL
 
 
+_OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ln": "did you mean `log`?",
+        "pow": "write `x ** y`",
+        "fabs": "did you mean `abs`?",
+        "sgn": "did you mean `sign`?",
+        "arcsin": "did you mean `asin`?",
+        "arccos": "did you mean `acos`?",
+        "arctan": "did you mean `atan`?",
+        "arctan2": "did you mean `atan2`?",
+        "clamp": "did you mean `clip`?",
+        "maximum": "did you mean `max`?",
+        "minimum": "did you mean `min`?",
+        "rand": "did you mean `random`?",
+        "uniform": "write `low + (high - low) * random()`",
+        "randn": "did you mean `normal`?",
+        "logistic": "did you mean `sigmoid`?",
+        "square": "write `x ** 2`",
+    }
+)
+"""What other languages call our functions, where the spelling alone would not lead here."""
+
 _NO_FUNCTIONS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -157,7 +179,7 @@ class _Checker:
         own = self.functions.get(e.func)
         known = FUNCTIONS.get(e.func)
         if own is None and known is None:
-            help = did_you_mean(e.func, (*FUNCTIONS, *self.functions))
+            help = _OTHER_NAMES.get(e.func) or did_you_mean(e.func, (*FUNCTIONS, *self.functions))
             if help is None and e.func in self.env:
                 help = f"to multiply, write `{e.func} * (...)`"
             self.sink.error("E0303", f"unknown function `{e.func}`", e.span, help)

@@ -1,9 +1,10 @@
 """The canonical form of a kernel, up to names; its digest; and one row of a template as a kernel.
 
 Assumes: formals, dims and locals of one kernel have different names.
-Guarantees: two kernels have equal canonical text exactly when renaming formals (by position), dims and locals makes
-their formals, bodies, kinds and orders equal. Names with a fixed meaning stay: `step`, constants, and the formals
-that bodies without text of their own use by name (Connect, records, given events).
+Guarantees: two kernels have equal canonical text exactly when renaming formals (by position), dims
+and locals makes their formals, bodies, kinds and orders equal. Names with a fixed meaning stay:
+`step`, constants, and the formals that bodies without text of their own use by name (Connect,
+records, given events).
 Does not: reorder statements or formals; take part in names, rows, spans or model paths.
 """
 
@@ -39,8 +40,29 @@ from compiler.ir.program import (
 )
 
 FIXED_FORMALS: Final = frozenset(
-    "row col n_pre n_post key table autapses same number list count slots buffer used capacity n m members steps"
-    " ids cursor".split()
+    [
+        "row",
+        "col",
+        "n_pre",
+        "n_post",
+        "key",
+        "table",
+        "autapses",
+        "same",
+        "number",
+        "list",
+        "count",
+        "slots",
+        "buffer",
+        "used",
+        "capacity",
+        "n",
+        "m",
+        "members",
+        "steps",
+        "ids",
+        "cursor",
+    ]
 )
 """Formals that Connect, RecordEvents, RecordTrace and EmitScheduled find by name."""
 
@@ -48,7 +70,8 @@ Names = dict[str, str]
 
 
 def canonical(kernel: Kernel | Template) -> str:
-    """The kernel's text with formals f0, f1, ..., dims d0, d1, ... and locals t0, t1, ...; other names get a `$`."""
+    """The kernel's text with formals f0, f1, ..., dims d0, d1, ... and locals t0, t1, ...; other
+    names get a `$`."""
     names: Names = {}
     fixed = isinstance(kernel.body, Connect | RecordEvents | RecordTrace | EmitScheduled)
     for i, formal in enumerate(kernel.formals):

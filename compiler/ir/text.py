@@ -1,21 +1,27 @@
 """The IR of every level as text, and back.
 
-Assumes: nodes are frozen dataclasses of the modules in MODULES (a new one need only stand in one of them).
-Guarantees: parse_ir(print_ir(x)) == x, exact floats and integer vectors included; spans are dropped. The text is
-deterministic and shows fields in order of declaration; fields at their default are left out.
+Assumes: nodes are frozen dataclasses of the modules in MODULES (a new one need only stand in one
+of them).
+Guarantees: parse_ir(print_ir(x)) == x, exact floats and integer vectors included; spans are
+dropped. The text is deterministic and shows fields in order of declaration; fields at their
+default are left out.
 Does not: check legality (verify.py).
 
 Notation
-  Dim(i, n)   Kernel(name="exc: update", kind=map, ...)   node: fields without default by position where it fits
-                                                          on a line, all by name where it does not
-  exc.v   "a -> b"   3   0.1   -inf   true   none         strings (quoted unless words), numbers, truth values
+  Dim(i, n)   Kernel(name="exc: update", kind=map, ...)   node: fields without default by position
+                                                          where it fits on a line, all by name
+                                                          where it does not
+  exc.v   "a -> b"   3   0.1   -inf   true   none         strings (quoted unless words), numbers,
+          truth values
   [a, b]   {k: v}                                         tuples and mappings
-  `v + 1.0`   ``v + 20 ms``                               expressions; doubled where quantities stand in them
-  v := `e`   v += `e`   v <- `e`                          Assign and Add (level 2), Set (levels 0 and 1)
-  @[<2*oy + ky; pad>/2:h*w]   @post   @whole              Strided, At and Whole accesses; <terms; const>/div:extent*stride
-  <2*o + k; -1>/2                                         Affine index
+  `v + 1.0`   ``v + 20 ms``                               expressions; doubled where quantities
+  stand in them v := `e`   v += `e`   v <- `e`                          Assign and Add (level 2),
+  Set (levels 0 and 1) @[<2*oy + ky; pad>/2:h*w]   @post   @whole              Strided, At and
+  Whole accesses; <terms; const>/div:extent*stride <2*o + k; -1>/2
+         Affine index
   #f64[0.5, 1.0]   #u8(2, 2)[0, 1, 1, 0]                  numpy vectors and arrays
-  graph.Contract(...)                                     a class name that two modules have, with its module
+  graph.Contract(...)                                     a class name that two modules have, with
+                                                          its module
 """
 
 from __future__ import annotations
@@ -69,7 +75,7 @@ class IRTextError(Exception):
         self.message, self.line, self.column = message, line, column
 
 
-# ------------------------------------------------------------------------------------------- reflection
+# --------------------------------------------------------------------------------------- reflection
 
 
 @cache
@@ -142,12 +148,12 @@ def _value_hint(hint: Any) -> Any:
     return args[1] if get_origin(hint) in (Mapping, dict) and len(args) == 2 else Any
 
 
-# ------------------------------------------------------------------------------------------------ print
+# -------------------------------------------------------------------------------------------- print
 
 
 def print_ir(node: object, *, constants: bool = True) -> str:
-    """A node of any level as text. With `constants=False` the contents that the host gives to arrays are
-    left out (such text parses, but to a program without them)."""
+    """A node of any level as text. With `constants=False` the contents that the host gives to
+    arrays are left out (such text parses, but to a program without them)."""
     return "\n".join(_Printer(constants).lines(node, 0))
 
 
@@ -212,7 +218,7 @@ class _Printer:
             return [_affine(x.terms, x.const) + (f"/{x.div}" if x.div != 1 else "")]
         return self.constructor(x, cls, indent)
 
-    def constructor(self, x: Any, cls: type[Any], indent: int) -> Lines:
+    def constructor(self, x: Any, cls: Any, indent: int) -> Lines:
         name = _classes()[1].get(cls)
         if name is None:
             raise TypeError(f"{cls.__module__}.{cls.__name__} is not a node of the IR")
@@ -235,7 +241,8 @@ class _Printer:
     def group(
         self, opening: str, items: list[Lines], closing: str, indent: int, fill: bool = True
     ) -> Lines:
-        """Items between brackets: on one line where they fit, short ones filled, else one below the other."""
+        """Items between brackets: on one line where they fit, short ones filled, else one below
+        the other."""
         if all(len(i) == 1 for i in items):
             line = opening + ", ".join(i[0] for i in items) + closing
             if len(line) + indent <= WIDTH:
@@ -274,7 +281,8 @@ def _string(x: str) -> str:
 
 
 def _infix(e: Expr) -> str | None:
-    """`e` between backquotes; None when reading that back gives another tree (infinite numbers, odd names)."""
+    """`e` between backquotes; None when reading that back gives another tree (infinite numbers,
+    odd names)."""
     text = show(e)
     if "`" not in text:
         for units, quote in ((False, "`"), (True, "``")):
@@ -306,7 +314,7 @@ def _axis(a: Axis) -> str:
     return text if a.stride == 1 else f"{text}*{_scalar(a.stride)}"
 
 
-# ------------------------------------------------------------------------------------------------ parse
+# -------------------------------------------------------------------------------------------- parse
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:
@@ -465,7 +473,7 @@ class _Parser:
         return self.string_or_statement(text, hint)
 
     def constructor(self, name: str) -> Any:
-        cls = _classes()[0].get(name)
+        cls: Any = _classes()[0].get(name)
         if cls is None:
             raise self.error(f"there is no node `{name}`")
         fields = _fields(cls)

@@ -1,8 +1,10 @@
-"""Legality specs of the three IR levels, in one place: what passes call under `--verify` and in tests.
+"""Legality specs of the three IR levels, in one place: what passes call under `--verify` and in
+tests.
 
 Assumes: nothing; a level may hold anything that its constructors accept.
-Guarantees: `verify_*` raises InternalError with every violation; `*_violations` returns them. The specs stand in the
-headers of verify_model.py, verify_graph.py, verify_body.py and verify_program.py.
+Guarantees: `verify_*` raises InternalError with every violation; `*_violations` returns them. The
+specs stand in the headers of verify_model.py, verify_graph.py, verify_body.py and
+verify_program.py.
 Does not: speak to users: what these functions find is a fault of the compiler.
 """
 

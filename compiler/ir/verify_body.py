@@ -2,13 +2,17 @@
 
 Assumes: nothing; the code may be anything that the constructors accept.
 Guarantees: `code_violations` names every breach of the spec below.
-  formals    unique names; a Strided access names dims or integer locals, columns or literals; no name twice
-  names      every name of an expression is a local assigned before, a readable element, a column, a dim,
-             `step` or a constant; every function is one of the language or a draw; no quantities
-  reads      of WRITE elements only after their assignment, of ACCUMULATE elements never; RED dims only in `term`
-  writes     to WRITE and UPDATE elements, `+=` to ACCUMULATE and UPDATE ones; every WRITE element is assigned
-  nests      distinct dims, LANE dims last and literal; RED dims need a combine, a combine needs a term; events are
-             emitted by a map over the one dim `i`
+  formals    unique names; a Strided access names dims or integer locals, columns or literals; no
+             name twice
+  names      every name of an expression is a local assigned before, a readable element, a column,
+             a dim, `step` or a constant; every function is one of the language or a draw; no
+             quantities
+  reads      of WRITE elements only after their assignment, of ACCUMULATE elements never; RED dims
+             only in `term`
+  writes     to WRITE and UPDATE elements, `+=` to ACCUMULATE and UPDATE ones; every WRITE element
+             is assigned
+  nests      distinct dims, LANE dims last and literal; RED dims need a combine, a combine needs a
+             term; events are emitted by a map over the one dim `i`
   the rest   formals that a body finds by name are there, with their type
 Does not: look at arrays and numbers (verify_program.py).
 """
@@ -123,7 +127,7 @@ class _Code:
     in_term: bool = False
     in_propagation: bool = False
 
-    # ------------------------------------------------------------------------------------ expressions
+    # ---------------------------------------------------------------------------------- expressions
 
     def expression(self, e: Expr, where: str) -> Iterator[str]:
         stack = [e]
@@ -172,9 +176,9 @@ class _Code:
                     if self.dims[name] is DimKind.RED and not self.in_term:
                         yield f"{where} reaches `{formal.name}` along the reduced dim `{name}`"
                 elif name not in self.locals:
-                    yield f"{where} reaches `{formal.name}` along `{name}`, which is not known there"
+                    yield f"{where} reaches `{formal.name}` along `{name}`, not known there"
 
-    # ------------------------------------------------------------------------------------- statements
+    # ----------------------------------------------------------------------------------- statements
 
     def statements(self, statements: tuple[Statement, ...], part: str) -> Iterator[str]:
         for i, s in enumerate(statements):
@@ -219,7 +223,7 @@ class _Code:
         elif formal.dtype not in _INTEGERS:
             yield f"{where} needs `{name}` as i64, not {formal.dtype.value}"
 
-    # ----------------------------------------------------------------------------------------- bodies
+    # --------------------------------------------------------------------------------------- bodies
 
     def nest(self, nest: Nest) -> Iterator[str]:
         lanes = False
@@ -286,7 +290,7 @@ class _Code:
             if formal is None or not isinstance(formal.access, Whole):
                 yield f"the relation or the events need the whole array `{name}`"
             elif formal.dtype is not dtype or formal.mode is not Mode.READ:
-                yield f"`{name}` is `{formal.mode.value}` {formal.dtype.value}, not `r` {dtype.value}"
+                yield f"`{name}` is {formal.mode.value} {formal.dtype.value}, not r {dtype.value}"
         for column in (body.slots, body.delay):
             yield from self.column(column, "the propagation")
         for formal in self.arrays.values():

@@ -3,13 +3,16 @@
 Assumes: nothing.
 Guarantees: every breach is named.
   tensors    each name is defined once, before its use; shapes are positive
-  maps       one index map per operand and axis; the followed axes have the operand's extent, others extent 1;
-             the body reads only its operands
-  contracts  distinct dims of positive extent; index maps have one entry per axis over these dims; the body reads
-             operands and dims; the combine is known; with gather_only, the result's axes are distinct dims
-  effects    a store's target is a variable or a weight of the value's shape; an update's gradient has the
-             weight's shape, its statements read `param`, `gradient`, `step`, their params, state and locals
-  cells      distinct names; before integration no step, after it no dynamics; statements read what is declared
+  maps       one index map per operand and axis; the followed axes have the operand's extent,
+             others extent 1; the body reads only its operands
+  contracts  distinct dims of positive extent; index maps have one entry per axis over these dims;
+             the body reads operands and dims; the combine is known; with gather_only, the result's
+             axes are distinct dims
+  effects    a store's target is a variable or a weight of the value's shape; an update's gradient
+             has the weight's shape, its statements read `param`, `gradient`, `step`, their params,
+             state and locals
+  cells      distinct names; before integration no step, after it no dynamics; statements read what
+             is declared
 Does not: check types of elements beyond "real" and "int", or differentiate.
 """
 
@@ -44,7 +47,8 @@ COMBINES: Final = frozenset({"add", "max", "min"})
 
 
 def graph_violations(graph: TensorGraph, *, gather_only: bool = False) -> list[str]:
-    """Every breach of the spec by one phase's graph; `gather_only`: as it must be after decompose."""
+    """Every breach of the spec by one phase's graph; `gather_only`: as it must be after
+    decompose."""
     found: list[str] = []
     known: dict[str, Tensor] = {}
     kept: set[str] = set()
@@ -89,7 +93,7 @@ def _node(
             if target not in kept:
                 yield f"`{target}` is neither a variable nor a weight"
             elif known[target].shape != known[value].shape:
-                yield f"`{value}` {known[value].shape} is stored into `{target}` {known[target].shape}"
+                yield f"{_shown(known, value)} is stored into {_shown(known, target)}"
         case Update():
             yield from _update(node, known, kept)
         case BatchMask(out):
@@ -97,6 +101,10 @@ def _node(
                 yield f"a batch mask has one axis, not {len(out.shape)}"
         case Feed() | Weight() | Variable() | Rand():
             pass
+
+
+def _shown(known: Mapping[str, Tensor], name: str) -> str:
+    return f"`{name}` {known[name].shape}"
 
 
 def _operands(node: Node) -> Iterable[str]:
@@ -131,7 +139,7 @@ def _map(node: Map, known: Mapping[str, Tensor]) -> Iterator[str]:
                 if extent != 1:
                     yield f"axis {a} of `{name}` follows nothing, but has extent {extent}"
             elif not 0 <= axis < len(node.out.shape) or node.out.shape[axis] != extent:
-                yield f"axis {a} of `{name}` (extent {extent}) cannot follow axis {axis} of {node.out.shape}"
+                yield f"axis {a} of {_shown(known, name)} follows axis {axis} of {node.out.shape}"
     yield from _reads(node.body, (f"x{k}" for k in range(len(node.ins))), "the body")
 
 
@@ -169,7 +177,7 @@ def _affine_maps(
         yield f"`{name}` has {len(shape)} axes and a map of {len(axes)}"
     for m in axes:
         if m.div < 1 or any(c == 0 for _, c in m.terms) or len(dict(m.terms)) != len(m.terms):
-            yield f"`{name}` is reached by a map with a divisor below 1 or terms that are 0 or stand twice"
+            yield f"`{name}` is reached by a map with terms that are 0 or repeated, or divided by 0"
         for dim, _ in m.terms:
             if dim not in dims:
                 yield f"`{name}` is reached along `{dim}`, which is not a dim"
@@ -179,7 +187,7 @@ def _update(node: Update, known: Mapping[str, Tensor], kept: set[str]) -> Iterat
     if node.weight not in kept:
         yield f"`{node.weight}` is not a weight"
     elif known[node.weight].shape != known[node.gradient].shape:
-        yield f"the gradient {known[node.gradient].shape} is not as the weight {known[node.weight].shape}"
+        yield f"{_shown(known, node.gradient)} is not shaped as {_shown(known, node.weight)}"
     params, state = [n for n, _ in node.params], [n for n, _ in node.state]
     names = ["param", "gradient", "step", *params, *state]
     if len(set(names)) != len(names):

@@ -2,12 +2,14 @@
 
 Assumes: nothing.
 Guarantees: every breach is named.
-  names        distinct within populations, projections, functions, params, layers and network inputs
-  neurons      distinct names; ODEs, updates, resets and holds are about declared states; expressions read only what
-               NeuronDef allows; no quantity with a unit is left
-  populations  a positive size; exactly one value for each declared param, initial values for declared states
-  projections  members join existing populations through an input of the target; delays are whole and >= 0; lists of
-               pairs are there and stay inside both populations
+  names        distinct within populations, projections, functions, params, layers and network
+               inputs
+  neurons      distinct names; ODEs, updates, resets and holds are about declared states;
+               expressions read only what NeuronDef allows; no quantity with a unit is left
+  populations  a positive size; exactly one value for each declared param, initial values for
+               declared states
+  projections  members join existing populations through an input of the target; delays are whole
+               and >= 0; lists of pairs are there and stay inside both populations
   records      populations, variables and members exist
   networks     layers read inputs or layers before them; shapes are positive
   train        loss and data name what exists; the optimizer reads what it declares

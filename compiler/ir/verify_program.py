@@ -2,15 +2,18 @@
 
 Assumes: nothing; the program may be anything that the constructors accept.
 Guarantees: every breach is named: code (verify_body.py), and
-  arrays     unique names; an extent that is found by connecting comes from an i64 array; constants fit
-  rows       one column per formal, as long as the table; bound arrays exist and have the formal's type; reals
-             are in the program's precision (float64 arrays are allowed beside it: wide accumulators)
+  arrays     unique names; an extent that is found by connecting comes from an i64 array; constants
+             fit
+  rows       one column per formal, as long as the table; bound arrays exist and have the formal's
+             type; reals are in the program's precision (float64 arrays are allowed beside it: wide
+             accumulators)
   bounds     no access of a nest that does not depend on data leaves its array
   launches   rows in range, 0 <= offset < every, phases named once
-  hazards    rows of one launch run together: none writes an array that another one touches; an array that is
-             added to is only added to
-  merged     one template per digest, and digests right; phase for phase and row for row, the merged program launches
-             what the unmerged one launches: bind(template, row) == the unmerged kernel's row, up to names
+  hazards    rows of one launch run together: none writes an array that another one touches; an
+             array that is added to is only added to
+  merged     one template per digest, and digests right; phase for phase and row for row, the
+             merged program launches what the unmerged one launches: bind(template, row) == the
+             unmerged kernel's row, up to names
 Does not: change anything.
 """
 
@@ -60,7 +63,8 @@ def program_violations(program: Program) -> list[str]:
 
 
 def merged_violations(merged: Merged, program: Program | None = None) -> list[str]:
-    """Every breach of the spec by a merged program; with `program`, every difference from it too."""
+    """Every breach of the spec by a merged program; with `program`, every difference from it
+    too."""
     found = list(
         _violations(
             merged,
@@ -126,7 +130,7 @@ def _violations(
                 yield f"{where}: runs once, not every {launch.every} steps"
 
 
-# ---------------------------------------------------------------------------------------------- arrays
+# ------------------------------------------------------------------------------------------- arrays
 
 
 def _array_violations(program: Program | Merged, arrays: Mapping[str, Array]) -> Iterator[str]:
@@ -140,9 +144,9 @@ def _array_violations(program: Program | Merged, arrays: Mapping[str, Array]) ->
         if a.size_from is not None:
             source = arrays.get(a.size_from)
             if source is None or source.dtype is not DType.I64 or source.size_from is not None:
-                yield f"array `{a.name}` takes its size from `{a.size_from}`, which is not row pointers"
+                yield f"array `{a.name}` takes its size from `{a.size_from}`, not row pointers"
             if a.shape != (-1,):
-                yield f"array `{a.name}` has the shape {a.shape}, but its size is found by connecting"
+                yield f"array `{a.name}` has the shape {a.shape}, but a size from connecting"
         elif any(n < 0 for n in a.shape):
             yield f"array `{a.name}` has the shape {a.shape}"
         if a.layout is not None and (a.layout.lanes < 1 or not a.shape):
@@ -151,12 +155,13 @@ def _array_violations(program: Program | Merged, arrays: Mapping[str, Array]) ->
         if name not in arrays:
             yield f"there are constants for `{name}`, which is not an array"
         elif contents.size != arrays[name].physical_size:
-            yield f"constants of `{name}` have {contents.size} elements of {arrays[name].physical_size}"
+            size = arrays[name].physical_size
+            yield f"constants of `{name}` have {contents.size} elements of {size}"
         elif contents.dtype != np.dtype(arrays[name].dtype.numpy):
             yield f"constants of `{name}` are {contents.dtype}, not {arrays[name].dtype.value}"
 
 
-# ------------------------------------------------------------------------------------------------ rows
+# --------------------------------------------------------------------------------------------- rows
 
 
 def _row_violations(
@@ -181,7 +186,8 @@ def _row_violations(
                 yield f"`{formal.name}` is bound to `{name}`, which is not an array"
             wrong = {n for n in bound if n in arrays and arrays[n].dtype is not formal.dtype}
             for name in sorted(wrong)[:_SHOWN]:
-                yield f"`{formal.name}` ({formal.dtype.value}) is bound to `{name}` ({arrays[name].dtype.value})"
+                types = f"{formal.dtype.value} is bound to {arrays[name].dtype.value}"
+                yield f"`{formal.name}`, `{name}`: {types}"
             continue
         values = rows.scalars.get(formal.name, ())
         if len(values) != rows.count:
@@ -194,7 +200,7 @@ def _column_violations(
 ) -> Iterator[str]:
     if isinstance(values, np.ndarray):
         if values.dtype != (np.float64 if dtype.is_real else np.int64) or values.ndim != 1:
-            yield f"column `{name}` ({dtype.value}) is a {values.ndim}-dimensional vector of {values.dtype}"
+            yield f"column `{name}` ({dtype.value}) is an array {values.shape} of {values.dtype}"
         return
     for value in values:
         match value:
@@ -256,7 +262,8 @@ def _bound_violations(code: Code, rows: Rows, arrays: Mapping[str, Array]) -> It
 def _reach(
     access: Strided, rows: Rows, last: Mapping[str, npt.NDArray[np.int64]]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]] | None:
-    """Smallest and largest address per row, and where there is none; None when it depends on data."""
+    """Smallest and largest address per row, and where there is none; None when it depends on
+    data."""
     low = np.zeros(rows.count, np.int64)
     high = np.zeros(rows.count, np.int64)
     never = np.zeros(rows.count, np.bool_)
@@ -281,11 +288,12 @@ def _reach(
     return low, high, never
 
 
-# --------------------------------------------------------------------------------------------- hazards
+# ------------------------------------------------------------------------------------------ hazards
 
 
 def _hazards(code: Code, rows: Rows, lo: int, hi: int) -> Iterator[str]:
-    """Arrays that one row writes and another row (or another formal of the same row of a nest) touches."""
+    """Arrays that one row writes and another row (or another formal of the same row of a nest)
+    touches."""
     written: dict[str, int] = {}
     added: set[str] = set()
     found: set[str] = set()
@@ -314,7 +322,7 @@ def _hazards(code: Code, rows: Rows, lo: int, hi: int) -> Iterator[str]:
         yield f"`{name}` is written in one place and used in another of the same launch"
 
 
-# ---------------------------------------------------------------------------------------------- merged
+# ------------------------------------------------------------------------------------------- merged
 
 
 def _differences(merged: Merged, program: Program) -> Iterator[str]:
@@ -337,7 +345,7 @@ def _differences(merged: Merged, program: Program) -> Iterator[str]:
             n = min(left[i][1] - done_left, right[j][1] - done_right)
             template, kernel = merged.templates[x.template], program.kernels[y.kernel]
             if template.digest != digests[y.kernel] or (x.every, x.offset) != (y.every, y.offset):
-                yield f"phase `{phase.name}` launches `{template.name}` where `{kernel.name}` is due"
+                yield f"phase `{phase.name}` runs `{template.name}` where `{kernel.name}` is due"
                 return
             a, b = x.lo + done_left, y.lo + done_right
             yield from _row_differences(template, merged.tables[x.template], a, kernel, b, n)

@@ -1,4 +1,5 @@
-"""How a broken legality spec is told: an internal error with every violation, never a user's mistake.
+"""How a broken legality spec is told: an internal error with every violation, never a user's
+mistake.
 
 Assumes: nothing.
 Guarantees: one exception for all levels.

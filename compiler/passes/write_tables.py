@@ -2,7 +2,7 @@
 
 Assumes: a placement that names every array of the rows.
 Guarantees: array formals become (role number << 56) | byte offset; real columns f64 bits; integer columns
-i64; random-stream keys u64 (backends/reference/philox.py: stream_key). A row that names an array which is not
+i64; random-stream keys u64 (compiler/ir/streams.py). A row that names an array which is not
 placed yet (sizes unknown before connecting) gets the word NOT_PLACED.
 Does not: depend on the target: the same table serves host and device.
 """
@@ -10,33 +10,18 @@ Does not: depend on the target: the same table serves host and device.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
 from compiler.ir.program import ArrayFormal, Merged, Rows, SizeOf, StreamKey, Template
 from compiler.ir.space import Role
+from compiler.ir.streams import stream_key
 from compiler.passes.plan_memory import Placement
 
 NOT_PLACED = (1 << 64) - 1
 ROLE_SHIFT = 56
 ROLE_NUMBER = {role: number for number, role in enumerate(Role)}
-_MASK = (1 << 64) - 1
-
-
-def _splitmix64(x: int) -> int:
-    """The finalizer of SplitMix64 (Steele, Lea & Flood 2014)."""
-    x = (x + 0x9E3779B97F4A7C15) & _MASK
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
-    return x ^ (x >> 31)
-
-
-def stream_key(seed: int, path: str) -> int:
-    """The 64-bit Philox key of stream `path` under `seed`: independent of every other stream's existence."""
-    stream = int.from_bytes(blake2b(path.encode(), digest_size=8).digest(), "little")
-    return _splitmix64(stream ^ _splitmix64(seed & _MASK))
 
 
 def _table(

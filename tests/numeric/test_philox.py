@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from backends.reference import philox as p
+from compiler.ir.streams import splitmix64, stream_key
 from tests.numeric.device_library import DeviceLibrary, build
 
 TYPES = {"f32": np.float32, "f64": np.float64}
 N = 200_000
-KEY = p.stream_key(42, "populations/exc/v")
+KEY = stream_key(42, "populations/exc/v")
 
 # Random123 1.14, tests/kat_vectors: philox4x32 10; counter, key (low, high), result
 KNOWN = [
@@ -44,11 +45,11 @@ def test_known_answers(
 
 def test_splitmix_and_stream_keys() -> None:
     # the first outputs of SplitMix64 from seed 0 (Vigna's splitmix64.c)
-    assert p.splitmix64(0) == 0xE220A8397B1DCDAF
-    assert p.splitmix64(0x9E3779B97F4A7C15) == 0x6E789E6AA1B965F4
-    keys = {p.stream_key(s, n) for s in range(30) for n in ("a", "b", "populations/exc")}
+    assert splitmix64(0) == 0xE220A8397B1DCDAF
+    assert splitmix64(0x9E3779B97F4A7C15) == 0x6E789E6AA1B965F4
+    keys = {stream_key(s, n) for s in range(30) for n in ("a", "b", "populations/exc")}
     assert len(keys) == 90 and all(0 <= k < 1 << 64 for k in keys)
-    assert p.stream_key(-1, "a") == p.stream_key((1 << 64) - 1, "a")
+    assert stream_key(-1, "a") == stream_key((1 << 64) - 1, "a")
 
 
 def test_counter_layout() -> None:
@@ -112,7 +113,7 @@ def test_distribution(name: str, dtype: type) -> None:
         np.roll(over_index, 1),
         getattr(p, name)(KEY, np.arange(N), 2, 0, dtype),
         getattr(p, name)(KEY, np.arange(N), 1, 1, dtype),
-        getattr(p, name)(p.stream_key(42, "populations/inh/v"), np.arange(N), 1, 0, dtype),
+        getattr(p, name)(stream_key(42, "populations/inh/v"), np.arange(N), 1, 0, dtype),
     ):
         assert abs(np.corrcoef(over_index, other)[0, 1]) < 4 / np.sqrt(N)
 

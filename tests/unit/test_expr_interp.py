@@ -140,6 +140,22 @@ def test_ieee_results_without_warnings(recwarn: pytest.WarningsRecorder) -> None
     assert list(recwarn) == []
 
 
+def test_constant_parts_follow_ieee_beside_arrays() -> None:
+    env = {"x": np.array([1.0], np.float32)}
+    for text, value in (
+        ("x / (1 / 0)", 0.0),
+        ("x * -log(0)", np.inf),
+        ("x * 1e308 * 10", np.inf),
+        ("max(x, exp(1000))", np.inf),
+        ("x * sqrt(-1)", np.nan),
+        ("x * 9 ** 9 ** 3", np.inf),
+        ("x + floor(inf)", np.inf),
+    ):
+        found = evaluate(tree_of(text), env)
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, [value])
+
+
 def test_broadcasting_and_hook() -> None:
     calls: list[tuple[str, tuple[Any, ...]]] = []
 

@@ -43,17 +43,17 @@ def under(span: Span | None) -> str:
     return span.file.text[span.start : span.end]
 
 
-def parsed(text: str, **options: bool) -> Expr:
+def parsed(text: str, *, exact: bool = True) -> Expr:
     sink = Sink()
-    tree = parse_expr(text, span_of(text), sink, **options)
+    tree = parse_expr(text, span_of(text), sink, exact=exact)
     assert tree is not None, sink.items
     assert sink.items == []
     return tree
 
 
-def refused(text: str, **options: bool) -> Diagnostic:
+def refused(text: str, *, exact: bool = True, units: bool = True) -> Diagnostic:
     sink = Sink()
-    assert parse_expr(text, span_of(text), sink, **options) is None
+    assert parse_expr(text, span_of(text), sink, exact=exact, units=units) is None
     (found,) = sink.items
     return found
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from compiler.diagnostics import Sink
 from compiler.expr.ast import Expr
+from compiler.expr.check import erase, infer_dimension
+from compiler.expr.diff import diff, linear_in
 from compiler.expr.inline import Definition, expand, inline
+from compiler.expr.interp import evaluate
 from compiler.expr.parse import parse_expr
 from compiler.expr.show import show
+from compiler.expr.simplify import simplify
 from compiler.expr.types import Kind, check_types
+from compiler.expr.units import DIMENSIONLESS
 from compiler.source import SourceFile, Span
 
 ENV = {"v": Kind.REAL, "n": Kind.INT, "ok": Kind.BOOL, "tau_m": Kind.REAL}
@@ -71,6 +77,7 @@ def test_kinds(text: str, kind: Kind) -> None:
         ),
         ("exp + 1", "E0302", "exp", "unknown name `exp`", "`exp` is a function: write `exp(...)`"),
         ("sqr(v)", "E0303", "sqr(v)", "unknown function `sqr`", "did you mean `sqrt`?"),
+        ("ln(v)", "E0303", "ln(v)", "unknown function `ln`", "did you mean `log`?"),
         ("v(n)", "E0303", "v(n)", "unknown function `v`", "to multiply, write `v * (...)`"),
         (
             "exp(1, 2)",
@@ -130,6 +137,11 @@ def test_inline() -> None:
     [
         ({"f": "g(x)", "g": "f(x) + 1"}, "f(1)", "calls itself (f -> g -> f)"),
         ({"f": "x * x"}, "f(random())", "draws random numbers"),
+        (
+            {f"f{i}": f"(f{i + 1}(x) + 1) * 2 / 3 - 1 + 2 - 3" for i in range(30)},
+            "f0(f0(a))",
+            "deeply",
+        ),
         ({f"f{i}": f"f{i + 1}(x) * f{i + 1}(x)" for i in range(30)}, "f0(a)", "grows beyond"),
     ],
 )
@@ -139,6 +151,28 @@ def test_inline_refuses(functions: dict[str, str], text: str, message: str) -> N
     assert inline(tree_of(text), definitions(**functions), sink) is None
     assert sink.items[0].code == "E0307"
     assert message in sink.items[0].message
+
+
+def test_deepest_trees_pass_every_stage() -> None:
+    """The parser's bound on depth leaves room for the recursion of all that follows."""
+    for text in (
+        "x" + " + x" * 198,
+        "-" * 198 + "x",
+        "x ** " * 195 + "x",
+        "own(" * 59 + "x" + ")" * 59,
+    ):
+        tree = tree_of(text)
+        sink = Sink()
+        assert check_types(tree, {"x": Kind.REAL}, sink, {"own": 1}) is Kind.REAL
+        infer_dimension(tree, {"x": DIMENSIONLESS}, sink)
+        ready = inline(tree, definitions(own="x / 2"), sink)
+        assert sink.items == []
+        assert ready is not None
+        assert simplify(expand(erase(ready))) == simplify(ready)
+        assert tree_of(show(ready)) == ready
+        hash(ready)
+        assert evaluate(diff(ready, "x"), {"x": np.ones(1)}) is not None
+        linear_in(ready, ["x"])
 
 
 def test_expand() -> None:

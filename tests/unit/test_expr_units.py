@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -46,7 +47,7 @@ def test_table_agrees_with_pint() -> None:
     """Every symbol of the table has pint's meaning: the same dimension and the same scale."""
     import pint
 
-    registry = pint.UnitRegistry(non_int_type=Fraction)
+    registry: Any = pint.UnitRegistry(non_int_type=Fraction)
     canonical = (
         ("kilogram", -12),
         ("meter", -6),
@@ -120,7 +121,7 @@ def test_system_is_coherent() -> None:
         ("aJ", VOLTAGE * CURRENT * TIME),
         ("mM", SUBSTANCE / LENGTH**3),
     ):
-        assert parse_unit(text) == (dimension, 1)
+        assert parse_unit(text) == (dimension, Fraction(1))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ POWERS = st.integers(-3, 3)
 @given(st.tuples(*[POWERS] * 7))
 def test_canonical_names_read_back(exponents: tuple[int, ...]) -> None:
     dimension = Dimension(exponents)
-    assert parse_unit(canonical_name(dimension)) == (dimension, 1)
+    assert parse_unit(canonical_name(dimension)) == (dimension, Fraction(1))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_canonical_names_read_back(exponents: tuple[int, ...]) -> None:
 def test_names(dimension: Dimension, unit: str, text: str) -> None:
     assert canonical_name(dimension) == unit
     assert describe(dimension) == text
-    assert parse_unit(unit) == (dimension, 1)
+    assert parse_unit(unit) == (dimension, Fraction(1))
 
 
 ENV = {

@@ -1,0 +1,26 @@
+"""Keys of random streams: streams are named by model path, so that adding one does not change another's draws.
+
+Assumes: nothing.
+Guarantees: `stream_key` is the same number everywhere; it is the only place where seeds and paths become keys.
+Does not: draw (backends/device/philox.h, backends/reference/philox.py).
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+_MASK = (1 << 64) - 1
+
+
+def splitmix64(x: int) -> int:
+    """One output of SplitMix64 from state x, both 64-bit (Steele, Lea & Flood 2014)."""
+    x = (x + 0x9E3779B97F4A7C15) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
+def stream_key(seed: int, path: str) -> int:
+    """The 64-bit Philox key of the stream at model path `path` under `seed` (taken modulo 2**64)."""
+    stream = int.from_bytes(blake2b(path.encode("utf-8")).digest()[:8], "little")
+    return splitmix64(stream ^ splitmix64(seed & _MASK))

@@ -1,0 +1,447 @@
+"""Loop nests on the CPU against the reference: every form of access, reduction and lane."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.cpu.backend import CpuBackend
+from backends.cpu.load import CpuInstance
+from backends.reference.load import ReferenceInstance
+from compiler.ir.program import (
+    ELEMENT,
+    Add,
+    Array,
+    ArrayFormal,
+    Axis,
+    Dim,
+    DimKind,
+    Formal,
+    Kernel,
+    KernelLaunch,
+    Kind,
+    Mode,
+    Nest,
+    Order,
+    Phase,
+    Program,
+    Rows,
+    ScalarFormal,
+    Strided,
+)
+from compiler.ir.space import DType, Role
+from compiler.passes.merge import merge
+from tests.cpu.programs import assign, expr
+
+pytestmark = pytest.mark.usefixtures("cc")
+
+F32, F64, I32, I64 = DType.F32, DType.F64, DType.I32, DType.I64
+PAR, RED, LANE = DimKind.PAR, DimKind.RED, DimKind.LANE
+READ, WRITE, UPDATE, ACC = Mode.READ, Mode.WRITE, Mode.UPDATE, Mode.ACCUMULATE
+Arrays = dict[str, np.ndarray]
+TYPES = {"float32": F32, "float64": F64, "int32": I32, "int64": I64}
+
+
+def axis(*terms: tuple[str, int], **more: int | str | None) -> Axis:
+    return Axis(terms, **more)  # type: ignore[arg-type]
+
+
+def single(
+    nest: Nest,
+    accesses: dict[str, tuple[Mode, Strided]],
+    arrays: Arrays,
+    columns: dict[str, int | float],
+    order: Order = Order.REPRODUCIBLE,
+    real: DType = F32,
+) -> Program:
+    """A program of one kernel with one row; every array formal is bound to the array of its name."""
+    formals: list[Formal] = [
+        ArrayFormal(n, TYPES[str(arrays[n].dtype)], mode, access)
+        for n, (mode, access) in accesses.items()
+    ]
+    formals += [ScalarFormal(n, real if isinstance(v, float) else I64) for n, v in columns.items()]
+    kernel = Kernel(
+        "test: nest",
+        Kind.MAP,
+        tuple(formals),
+        nest,
+        Rows(
+            1,
+            {n: (n,) for n in accesses},
+            {n: np.array([v]) for n, v in columns.items()},
+            ("test",),
+        ),
+        order,
+    )
+    return Program(
+        "nest",
+        real,
+        order,
+        tuple(Array(n, TYPES[str(v.dtype)], v.shape, Role.STATE) for n, v in arrays.items()),
+        (kernel,),
+        (Phase("step", (KernelLaunch(0, 0, 1),)),),
+        arrays,
+    )
+
+
+def run_both(program: Program, folder: Path) -> tuple[CpuInstance, ReferenceInstance]:
+    merged = merge(program)
+    backend = CpuBackend()
+    here = backend.load(backend.build(merged, folder, {}), merged, 1)
+    there = ReferenceInstance(merged, 1)
+    here.run("step", 1, 2)
+    there.run("step", 1, 2)
+    return here, there
+
+
+def check(program: Program, folder: Path, *names: str, rtol: float = 2e-6) -> np.ndarray:
+    """Results of both backends agree: bit for bit under bitwise, else to `rtol` of the largest value."""
+    here, there = run_both(program, folder)
+    for name in names:
+        a, b = here.read(name), there.read(name)
+        if program.order is Order.BITWISE:
+            assert np.array_equal(a, b), (name, a, b)
+        else:
+            scale = np.abs(b[np.isfinite(b)]).max(initial=1e-30)
+            assert np.allclose(a, b, rtol=rtol, atol=rtol * scale), (name, a, b)
+    return here.read(names[0])
+
+
+def data(*shape: int, seed: int = 1, dtype: str = "float32") -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+@pytest.mark.parametrize("real", [F32, F64])
+@pytest.mark.parametrize("order", [Order.REPRODUCIBLE, Order.BITWISE])
+def test_flat_map_with_functions(tmp_path: Path, real: DType, order: Order) -> None:
+    x = data(1000, dtype=real.numpy)
+    nest = Nest(
+        (Dim("i", "n"),),
+        (
+            assign("a", "exp(x) * tanh(x) + sqrt(abs(x)) - x ** 3 / 7"),
+            assign("k", "step // 2 + int(x * 4) % 3"),
+            assign("b", "where(x > 0 and not a < 0.5, log(1 + abs(a)), min(a, scale, 0.25) + k)"),
+            assign("y", "b if isnan(x) or x >= -2 else floor(x) / 2"),
+            Add("s", expr("y * scale")),
+        ),
+    )
+    program = single(
+        nest,
+        {"x": (READ, ELEMENT), "y": (WRITE, ELEMENT), "s": (UPDATE, ELEMENT)},
+        {"x": x, "y": np.zeros_like(x), "s": np.ones_like(x)},
+        {"n": 1000, "scale": 0.7},
+        order,
+        real,
+    )
+    check(program, tmp_path, "y", "s")
+
+
+def test_random_numbers(tmp_path: Path) -> None:
+    import backends.reference.load  # noqa: F401  (the oracle of the draws)
+
+    y = np.zeros(500, np.float32)
+    nest = Nest(
+        (Dim("i", "n"),),
+        (
+            assign("u", "uniform(key, i, 0) + exponential(key, i, 1)"),
+            assign("y", "y + u + poisson(key, i, 2, 3.5)"),
+        ),
+    )
+    formals: tuple[Formal, ...] = (
+        ArrayFormal("y", F32, UPDATE, ELEMENT),
+        ScalarFormal("n", I64),
+        ScalarFormal("key", DType.U64),
+    )
+    kernel = Kernel(
+        "test: draws",
+        Kind.MAP,
+        formals,
+        nest,
+        Rows(1, {"y": ("y",)}, {"n": np.array([500]), "key": np.array([123456789])}),
+        Order.BITWISE,
+    )
+    program = Program(
+        "draws",
+        F32,
+        Order.BITWISE,
+        (Array("y", F32, (500,), Role.STATE),),
+        (kernel,),
+        (Phase("step", (KernelLaunch(0, 0, 1),)),),
+        {"y": y},
+    )
+    got = check(program, tmp_path, "y")
+    assert 2 * (0.5 + 1 + 3.5) - 0.5 < got.mean() < 2 * (0.5 + 1 + 3.5) + 0.5
+
+
+def test_transpose_with_strides_in_columns(tmp_path: Path) -> None:
+    x = data(7, 11)
+    nest = Nest((Dim("r", "rows"), Dim("c", "columns")), (assign("y", "2 * x"),))
+    program = single(
+        nest,
+        {
+            "x": (READ, Strided((axis(("r", 1), stride="columns"), axis(("c", 1))))),
+            "y": (WRITE, Strided((axis(("c", 1), stride="rows"), axis(("r", 1))))),
+        },
+        {"x": x, "y": np.zeros((11, 7), np.float32)},
+        {"rows": 7, "columns": 11},
+    )
+    got = check(program, tmp_path, "y")
+    assert np.array_equal(got.reshape(11, 7), 2 * x.T)
+
+
+@pytest.mark.parametrize("order", [Order.REPRODUCIBLE, Order.BITWISE])
+def test_padded_convolution_over_rows(tmp_path: Path, order: Order) -> None:
+    """The guard depends on a PAR and a RED dim; padding reads as `fill`."""
+    x, w = data(40), data(5, seed=2)
+    nest = Nest(
+        (Dim("o", "n"), Dim("k", 5, RED)),
+        combine="add",
+        term=expr("x * w"),
+        epilogue=(assign("y", "max(acc, 0)"),),
+        fill=0.5,
+    )
+    program = single(
+        nest,
+        {
+            "x": (READ, Strided((axis(("o", 1), ("k", 1), const=-2, extent="n"),))),
+            "w": (READ, Strided((axis(("k", 1)),))),
+            "y": (WRITE, Strided((axis(("o", 1)),))),
+        },
+        {"x": x, "w": w, "y": np.zeros(40, np.float32)},
+        {"n": 40},
+        order,
+    )
+    got = check(program, tmp_path, "y")
+    padded = np.pad(x, 2, constant_values=0.5)
+    assert np.allclose(got, np.maximum(np.correlate(padded, w, "valid"), 0), atol=1e-5)
+
+
+def lanes_conv(order: Order, combine: str, fill: float) -> Program:
+    """[batch / 16][channel][y][16] * [out][channel][3] -> [batch / 16][out][y][16], padded by one."""
+    x, w, b = data(2, 3, 6, 16), data(4, 3, 3, seed=2), data(4, seed=3)
+    term = "x * w" if combine == "add" else "x + w"
+    nest = Nest(
+        (
+            Dim("b", "blocks"),
+            Dim("o", "outs"),
+            Dim("y", "h"),
+            Dim("l", 16, LANE),
+            Dim("c", "ins", RED),
+            Dim("k", 3, RED),
+        ),
+        prologue=(assign("half", "0.5 * bias + 0.25 * z"),),
+        combine=combine,
+        term=expr(term),
+        epilogue=(assign("z", "max(acc + half, 0) + z"),),
+        fill=fill,
+    )
+    return single(
+        nest,
+        {
+            "x": (
+                READ,
+                Strided(
+                    (
+                        axis(("b", 1), stride="x_block"),
+                        axis(("c", 1), stride="x_plane"),
+                        axis(("y", 1), ("k", 1), const="minus_pad", extent="h", stride=16),
+                        axis(("l", 1)),
+                    )
+                ),
+            ),
+            "w": (
+                READ,
+                Strided((axis(("o", 1), stride="w_out"), axis(("c", 1), stride=3), axis(("k", 1)))),
+            ),
+            "bias": (READ, Strided((axis(("o", 1)),))),
+            "z": (
+                UPDATE,
+                Strided(
+                    (
+                        axis(("b", 1), stride="z_block"),
+                        axis(("o", 1), stride="x_plane"),
+                        axis(("y", 1), stride=16),
+                        axis(("l", 1)),
+                    )
+                ),
+            ),
+        },
+        {"x": x, "w": w, "bias": b, "z": data(2, 4, 6, 16, seed=5)},
+        {
+            "blocks": 2,
+            "outs": 4,
+            "ins": 3,
+            "h": 6,
+            "minus_pad": -1,
+            "x_block": 3 * 6 * 16,
+            "x_plane": 6 * 16,
+            "w_out": 9,
+            "z_block": 4 * 6 * 16,
+        },
+        order,
+    )
+
+
+@pytest.mark.parametrize("order", [Order.REPRODUCIBLE, Order.BITWISE])
+@pytest.mark.parametrize(("combine", "fill"), [("add", 0.0), ("max", -1e9), ("min", 0.75)])
+def test_lanes_with_guard(tmp_path: Path, order: Order, combine: str, fill: float) -> None:
+    check(lanes_conv(order, combine, fill), tmp_path, "z")
+
+
+def test_lanes_loop_is_vector_code(tmp_path: Path, cc: list[str]) -> None:
+    import subprocess
+
+    backend = CpuBackend()
+    merged = merge(lanes_conv(Order.REPRODUCIBLE, "add", 0.0))
+    backend.build(merged, tmp_path, {})
+    version = subprocess.run([*cc, "--version"], capture_output=True, text=True, check=True).stdout
+    if "gcc" not in version.lower() and "Free Software Foundation" not in version:
+        pytest.skip("the report is gcc's")
+    said = subprocess.run(
+        [*cc, "-O3", "-std=c11", "-march=native", "-fopt-info-vec", "-c", "nest.c", "-o", "nest.o"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr
+    lines = (tmp_path / "nest.c").read_text().split("\n")
+    vector = {int(x.split(":")[1]) for x in said.split("\n") if "vectorized" in x}
+    loops = [i for i, t in enumerate(lines, 1) if "for (nl_i64 l = 0; l < 16" in t]
+    assert loops and all(i in vector for i in loops[-2:]), said
+
+
+def test_masked_lanes(tmp_path: Path) -> None:
+    """The last block has idle lanes: reads give the fill, writes are left out."""
+    x = data(2, 16)
+    index = axis(("b", 16), ("l", 1), extent="n")
+    nest = Nest((Dim("b", "blocks"), Dim("l", 16, LANE)), (assign("y", "x + 1"),), fill=7.0)
+    program = single(
+        nest,
+        {"x": (READ, Strided((index,))), "y": (WRITE, Strided((index,)))},
+        {"x": x, "y": np.full((2, 16), -1, np.float32)},
+        {"blocks": 2, "n": 21},
+    )
+    got = check(program, tmp_path, "y")
+    assert (got[21:] == -1).all() and np.array_equal(got[:21], x.reshape(-1)[:21] + 1)
+
+
+@pytest.mark.parametrize("order", [Order.REPRODUCIBLE, Order.BITWISE])
+@pytest.mark.parametrize(("real", "n"), [(F32, 5), (F32, 1007), (F64, 1007)])
+def test_contiguous_sum(tmp_path: Path, order: Order, real: DType, n: int) -> None:
+    x = data(3, n, dtype=real.numpy)
+    nest = Nest(
+        (Dim("r", 3), Dim("i", "n", RED)),
+        combine="add",
+        term=expr("x * x"),
+        epilogue=(assign("y", "acc / n"),),
+    )
+    program = single(
+        nest,
+        {
+            "x": (READ, Strided((axis(("r", 1), stride="n"), axis(("i", 1))))),
+            "y": (WRITE, Strided((axis(("r", 1)),))),
+        },
+        {"x": x, "y": np.zeros(3, real.numpy)},
+        {"n": n},
+        order,
+        real,
+    )
+    got = check(program, tmp_path, "y")
+    assert np.allclose(got, (x.astype(np.float64) ** 2).mean(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("combine", ["add", "max"])
+def test_sum_over_lanes(tmp_path: Path, combine: str) -> None:
+    """The gradient of a bias: [block][channel][place][16] -> [channel]."""
+    x = data(2, 3, 9, 16)
+    nest = Nest(
+        (Dim("c", "channels"), Dim("b", "blocks", RED), Dim("p", "places", RED), Dim("l", 16, RED)),
+        combine=combine,
+        term=expr("x"),
+        epilogue=(Add("y", expr("acc")),),
+    )
+    program = single(
+        nest,
+        {
+            "x": (
+                READ,
+                Strided(
+                    (
+                        axis(("b", 1), stride="block"),
+                        axis(("c", 1), stride="plane"),
+                        axis(("p", 1), stride=16),
+                        axis(("l", 1)),
+                    )
+                ),
+            ),
+            "y": (UPDATE, Strided((axis(("c", 1)),))),
+        },
+        {"x": x, "y": np.zeros(3, np.float32)},
+        {"channels": 3, "blocks": 2, "places": 9, "block": 3 * 9 * 16, "plane": 9 * 16},
+    )
+    got = check(program, tmp_path, "y")
+    want = x.sum((0, 2, 3)) if combine == "add" else x.max((0, 2, 3))
+    assert np.allclose(got, 2 * want, rtol=1e-5, atol=1e-4)
+
+
+def test_gather_and_scatter_through_a_local(tmp_path: Path) -> None:
+    """An index read from memory selects a row; additions to a shared element all count."""
+    ids = np.array([3, 1, 3, 0, 2, 9], np.int32)
+    table = data(4, 5)
+    nest = Nest(
+        (Dim("i", "n"), Dim("j", "width")),
+        (assign("at", "id"), assign("y", "row"), Add("total", expr("row"))),
+        fill=-1.0,
+    )
+    wide = Strided((axis(("i", 1), stride="width"), axis(("j", 1))))
+    program = single(
+        nest,
+        {
+            "id": (READ, ELEMENT),
+            "row": (READ, Strided((axis(("at", 1), extent=4, stride="width"), axis(("j", 1))))),
+            "y": (WRITE, wide),
+            "total": (ACC, Strided((axis(("j", 1)),))),
+        },
+        {"id": ids, "row": table, "y": np.zeros((6, 5), np.float32), "total": np.zeros(5, "float32")},
+        {"n": 6, "width": 5},
+    )
+    got = check(program, tmp_path, "y", "total")
+    assert (got[-5:] == -1).all() and np.array_equal(got[:5], table[3])
+
+
+def test_index_with_division(tmp_path: Path) -> None:
+    """A transposed convolution of stride 2: elements between the sources read as zero."""
+    x = data(5)
+    nest = Nest((Dim("o", "n"),), (assign("y", "x"),))
+    program = single(
+        nest,
+        {
+            "x": (READ, Strided((axis(("o", 1), const=-1, div=2, extent="m"),))),
+            "y": (WRITE, Strided((axis(("o", 1)),))),
+        },
+        {"x": x, "y": np.zeros(12, np.float32)},
+        {"n": 12, "m": 5},
+    )
+    got = check(program, tmp_path, "y")
+    want = np.zeros(12, np.float32)
+    want[1:11:2] = x
+    assert np.array_equal(got, want)
+
+
+def test_integer_sum(tmp_path: Path) -> None:
+    x = np.arange(100, dtype=np.int32)
+    nest = Nest(
+        (Dim("i", "n", RED),),
+        combine="add",
+        term=expr("x % 7 == 3"),
+        epilogue=(assign("y", "acc"),),
+    )
+    program = single(
+        nest,
+        {"x": (READ, ELEMENT), "y": (WRITE, Strided(()))},
+        {"x": x, "y": np.zeros(1, np.int64)},
+        {"n": 100},
+    )
+    assert check(program, tmp_path, "y")[0] == (x % 7 == 3).sum()
