@@ -13,6 +13,7 @@ from pathlib import Path
 from backends.cpu.build import compile_text
 from backends.cpu.emit import emit
 from backends.cpu.load import CpuInstance, load
+from backends.cpu.ship import write_folder
 from backends.cpu.skeletons import environment
 from backends.protocol import Artifact, Capabilities
 from compiler.ir.program import Merged, Order
@@ -21,7 +22,8 @@ LANES = 16
 
 
 class CpuBackend:
-    """backends.protocol.Backend. Options of `build`: `portable` = "1" leaves out -march=native."""
+    """backends.protocol.Backend. Options of `build`: `portable` = "1" leaves out -march=native; `seed` is the one
+    that the shipped tables are keyed with (default 1; `load` has its own)."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -33,15 +35,13 @@ class CpuBackend:
         return emit(program).text
 
     def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
-        """Compile (or find in the cache) and write the text and its header to `folder`."""
+        """Compile (or find in the cache) and write the folder that ship.py describes."""
         emitted = emit(program)
         fixed = program.order is Order.BITWISE or any(
             t.order is Order.BITWISE for t in program.templates
         )
         artifact = compile_text(emitted, program.name, fixed, options.get("portable", "") not in ("", "0"))
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{program.name}.c").write_text(emitted.text)
-        (folder / "netloom.h").write_text(emitted.header)
+        write_folder(folder, program, emitted, artifact, int(options.get("seed", "1")))
         return artifact
 
     def load(self, artifact: Artifact, program: Merged, seed: int) -> CpuInstance:

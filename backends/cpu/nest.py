@@ -44,6 +44,7 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import DType
 
+KEEP = Line("#pragma GCC unroll 1")  # gcc unrolls short loops before it looks for vector code
 PARTS = 32  # partial accumulators of a contiguous sum: two 64-byte vectors of float
 IDENTITY = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 
@@ -150,6 +151,8 @@ class NestPrinter:
         v = self.vars[dim.name]
         head = f"for (nl_i64 {v} = 0; {v} < {self.k.extent(dim.extent)}; {v}++) {{"
         start = [Line("#pragma GCC ivdep")] if pragma else []
+        if isinstance(dim.extent, int) and dim is self.lane:
+            start.append(KEEP)
         return [*start, Line(head), *indent([*self.hoisted(self.level[dim.name]), *inner]), Line("}")]
 
     def body(self, scope: dict[str, Symbol]) -> Body:
@@ -307,6 +310,7 @@ class NestPrinter:
 
         def run(count: str) -> list[Line]:
             return [
+                *([KEEP] if count.isdigit() else []),
                 Line(f"for (nl_i64 {at} = 0; {at} < {count}; {at}++) {{"),
                 Line(f"const nl_i64 {v} = {first} + {at};", 1),
                 *indent(term),
@@ -424,6 +428,7 @@ class NestPrinter:
         kind = self.k.dialect.type_name(t)
         lines.append(Line(f"{kind} {acc}[{self.lane.extent}];"))
         lines += [
+            KEEP,
             Line(f"for (nl_i64 {self.lane_var} = 0; {self.lane_var} < {self.lane.extent}; {self.lane_var}++)"),
             Line(f"{here} = {self.identity(t)};", 1),
         ]
@@ -468,7 +473,8 @@ class NestPrinter:
             base = start[start.index("[") + 1 : -1]
             at, fill = self.k.namer.fresh(f"{name}_lanes"), self.k.namer.fresh("fill")
             t = self.k.dialect.type_name(e.type)
-            values = ", ".join([literal(e.fill, e.type)] * int(self.lane.extent))
+            value = literal(e.fill, e.type)
+            values = value if e.fill == 0 else f"[0 ... {int(self.lane.extent) - 1}] = {value}"
             lines += [
                 Line(f"static const {t} {fill}[{self.lane.extent}] = {{{values}}};"),
                 Line(f"const {t} *const {at} = {e.inside} ? {self.k.pointers[name]} + {base} : {fill};"),

@@ -1,8 +1,8 @@
 """Rows of a program, unmerged or merged, as something that runs.
 
 Assumes: a legal Program or Merged.
-Guarantees: `bind_row` binds one row at a time, so merging cannot change what is computed; a Merged is read
-as its templates and tables stand.
+Guarantees: `bind_row` binds one row at a time, so merging cannot change what is computed; a
+Merged is read as its templates and tables stand.
 Does not: allocate arrays (load.py).
 """
 
@@ -38,6 +38,7 @@ from compiler.ir.program import (
     Template,
 )
 from compiler.ir.space import DType
+from compiler.ir.streams import stream_key
 from compiler.ir.streams import stream_key
 
 

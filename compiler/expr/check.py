@@ -144,11 +144,7 @@ class _Checker:
                     return None
                 return known[0]
             case Ref(name):
-                return (
-                    self.env.get(name)
-                    if name in self.env or name not in CONSTANTS
-                    else DIMENSIONLESS
-                )
+                return self.env.get(name) if name in self.env or name not in CONSTANTS else DIMENSIONLESS
             case Unary(_, x):
                 return self.infer(x)
             case Binary("**", a, b):
@@ -198,9 +194,7 @@ class _Checker:
         why = f"`{shorten(base)}` is {describe(dimension)}"
         _bare_number(number, dimension, why, self.sink)
 
-    def mismatch(
-        self, whole: Expr, a: tuple[Expr, Dimension], b: tuple[Expr, Dimension], verb: str
-    ) -> None:
+    def mismatch(self, whole: Expr, a: tuple[Expr, Dimension], b: tuple[Expr, Dimension], verb: str) -> None:
         first, second = sorted((a, b), key=lambda pair: pair[0].span.start)
         (x, dx), (y, dy) = first, second
         left, right = shorten(x), shorten(y)
@@ -236,9 +230,7 @@ class _Checker:
                 value = None
         if not isinstance(value, int | float) or abs(value) > 100:
             text = shorten(base)
-            message = (
-                f"`{text}` is {describe(d)}, so its exponent must be a number that is written out"
-            )
+            message = f"`{text}` is {describe(d)}, so its exponent must be a number that is written out"
             help = f"divide `{text}` by a reference quantity in [{canonical_name(d)}] first"
             self.sink.error("E0401", message, exponent.span, help)
             return None

@@ -27,6 +27,7 @@ from compiler.expr.ast import (
     Quantity,
     Ref,
     Unary,
+    children,
     refs,
     substitute,
 )
@@ -50,10 +51,31 @@ class NotDifferentiable(Exception):
 def diff(e: Expr, name: str) -> Expr:
     """The partial derivative of `e` by `name`, simplified under the assumption of finite values.
 
-    Raises NotDifferentiable (E0305) when a part that depends on `name` also draws random numbers,
-    or calls a function that is not in functions.py.
+    Raises NotDifferentiable (E0305) when a part that depends on `name` also draws random numbers or
+    calls a function that is not in functions.py, and when the derivative would be too deep a tree.
     """
-    return simplify(_diff(e, name), finite=True)
+    try:
+        result = simplify(_diff(e, name), finite=True)
+        fits = _depth(result) <= _DEEPEST
+    except RecursionError:
+        fits = False
+    if not fits:
+        raise NotDifferentiable("the derivative of this expression is nested too deeply", e.span)
+    return result
+
+
+_DEEPEST: Final = 300  # every stage recurses over the tree
+
+
+def _depth(e: Expr) -> int:
+    """The number of nodes on the longest path from `e` to a leaf."""
+    deepest = 0
+    stack = [(e, 1)]
+    while stack:
+        node, depth = stack.pop()
+        deepest = max(deepest, depth)
+        stack.extend((k, depth + 1) for k in children(node))
+    return deepest
 
 
 _ZERO: Final[Expr] = Num(0)
@@ -250,10 +272,7 @@ def _linear(e: Expr, names: frozenset[str]) -> _Linear | None:
             if left is None or right is None or not names.isdisjoint(refs(test)):
                 return None
             keys = dict.fromkeys((*left[0], *right[0]))
-            arms = {
-                n: _choice(test, left[0].get(n, _ZERO), right[0].get(n, _ZERO), e.span)
-                for n in keys
-            }
+            arms = {n: _choice(test, left[0].get(n, _ZERO), right[0].get(n, _ZERO), e.span) for n in keys}
             return arms, _choice(test, left[1], right[1], e.span)
         case _:
             return None

@@ -69,9 +69,7 @@ def _row(
     parameters = tuple(p.strip() for p in rest.rstrip(")").split(",") if p.strip())
     count = len(parameters)
     most = None if variadic else count
-    return Function(
-        name, parameters, count, most, dimension, kind, derivatives, definition, random, doc
-    )
+    return Function(name, parameters, count, most, dimension, kind, derivatives, definition, random, doc)
 
 
 _LN2 = repr(math.log(2.0))
@@ -89,10 +87,7 @@ _ROWS: Final = (
         "exprel(x)",
         "expm1(x) / x, with its limit 1 at x = 0 (rates of Hodgkin-Huxley type)",
         # Taylor series where the difference cancels; its first omitted term is x**4 / 144
-        (
-            "(exp(x) - exprel(x)) / x if abs(x) > 1e-3"
-            " else 0.5 + x / 3 + x * x / 8 + x * x * x / 30",
-        ),
+        ("(exp(x) - exprel(x)) / x if abs(x) > 1e-3 else 0.5 + x / 3 + x * x / 8 + x * x * x / 30",),
         definition="1 if x == 0 else expm1(x) / x",
     ),
     _row("sqrt(x)", "square root", ("0.5 / sqrt(x)",), dimension="sqrt"),
@@ -179,9 +174,7 @@ _ROWS: Final = (
 FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType({f.name: f for f in _ROWS})
 """Known functions by name."""
 
-CONSTANTS: Final[Mapping[str, float]] = MappingProxyType(
-    {"pi": math.pi, "e": math.e, "inf": math.inf}
-)
+CONSTANTS: Final[Mapping[str, float]] = MappingProxyType({"pi": math.pi, "e": math.e, "inf": math.inf})
 """Names with a fixed value; a name that the model declares hides the constant."""
 
 RANDOM: Final = frozenset(f.name for f in _ROWS if f.random)

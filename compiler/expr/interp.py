@@ -57,9 +57,7 @@ def evaluate(
 
 def _floating(env: Mapping[str, Any]) -> _Float:
     found = {
-        v.dtype
-        for v in env.values()
-        if isinstance(v, np.ndarray | np.generic) and np.issubdtype(v.dtype, np.floating)
+        v.dtype for v in env.values() if isinstance(v, np.ndarray | np.generic) and np.issubdtype(v.dtype, np.floating)
     }
     return np.result_type(*found) if found else np.dtype(np.float64)
 

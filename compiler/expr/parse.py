@@ -31,7 +31,7 @@ from compiler.expr.scan import MAX_LENGTH, Fail, Scanned, scan
 from compiler.expr.units import unit_word
 from compiler.source import NOWHERE, Span
 
-MAX_DEPTH: Final = 200
+MAX_DEPTH: Final = 120
 
 _NAME = r"[A-Za-z]\w*"
 _PLAIN: Final = re.compile(
@@ -172,14 +172,10 @@ def parse_statement(
     return Assign(target, op, assigned, whole, place.at(*found.span("target")))
 
 
-_ASSIGNMENT: Final = re.compile(
-    r"\s*(?P<target>[^\s=(),<>!+*/%^&|-]+)\s*(?P<op>(?:\*\*|//|[-+*/%^&|])?=)(?!=)\s*"
-)
+_ASSIGNMENT: Final = re.compile(r"\s*(?P<target>[^\s=(),<>!+*/%^&|-]+)\s*(?P<op>(?:\*\*|//|[-+*/%^&|])?=)(?!=)\s*")
 
 
-def parse_signature(
-    text: str, span: Span, sink: Sink, *, exact: bool = True
-) -> tuple[str, tuple[str, ...]] | None:
+def parse_signature(text: str, span: Span, sink: Sink, *, exact: bool = True) -> tuple[str, tuple[str, ...]] | None:
     """Name and parameter names of a function key: "swish(x)" -> ("swish", ("x",)); None after an
     error."""
     fail = _Place(span, exact).fail(sink)
@@ -360,9 +356,7 @@ class _Builder:
             return Num(value, self.place.at(*at))
         return Quantity(value, quantity[0], self.place.at(at[0], quantity[1]))
 
-    def unary(
-        self, op: python.unaryop, operand: python.expr, at: tuple[int, int], depth: int
-    ) -> Expr:
+    def unary(self, op: python.unaryop, operand: python.expr, at: tuple[int, int], depth: int) -> Expr:
         x = self.build(operand, depth)
         span = self.place.at(*at)
         if isinstance(op, python.Not):

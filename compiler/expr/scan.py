@@ -228,7 +228,5 @@ def _side_by_side(text: str, left: int, at: int, end: int, fail: Fail) -> None:
     if len(a) > 20 or a == ")":
         fail("E0301", f"an operator is missing before `{b}`", at, end, None)
     else:
-        help = (
-            f"to multiply, write `{a} * {b}`" if b != "(" else f"to multiply, write `{a} * (...)`"
-        )
+        help = f"to multiply, write `{a} * {b}`" if b != "(" else f"to multiply, write `{a} * (...)`"
         fail("E0301", f"an operator is missing between `{a}` and `{b}`", at, end, help)

@@ -4,8 +4,8 @@ Assumes: a tree that has passed types.py; names in boolean places are booleans.
 Guarantees: deterministic; never raises; by default the value is the same to the last bit for every
 environment of float64 (so `x * 0`, which is nan for x = inf, and `x + 0`, which changes the sign of
 -0.0, stay; a part without a finite value is not folded). With `finite=True` (what derivatives want)
-names count as finite numbers and 0 has no sign. Random functions are never removed, duplicated or
-folded.
+names count as finite numbers and 0 has no sign. Which of 0.0 and -0.0 min and max return is left
+open, as it is by processors. Random functions are never removed, duplicated or folded.
 Does not: reorder or reassociate sums and products, factor or expand.
 """
 
@@ -50,9 +50,9 @@ def simplify(e: Expr, *, finite: bool = False) -> Expr:
         case Binary():
             return _binary(e, finite)
         case Cond(test, then, orelse):
-            return _choice(e, test, then, orelse)
+            return _choice(e, test, then, orelse, finite)
         case Call("where", (test, then, orelse)):
-            return _choice(e, test, then, orelse)
+            return _choice(e, test, then, orelse, finite)
     return e
 
 
@@ -102,11 +102,12 @@ def _unary(e: Unary) -> Expr:
             return e
 
 
-def _choice(e: Expr, test: Expr, then: Expr, orelse: Expr) -> Expr:
+def _choice(e: Expr, test: Expr, then: Expr, orelse: Expr, finite: bool) -> Expr:
     if isinstance(test, Bool):
         taken, dropped = (then, orelse) if test.value else (orelse, then)
         return e if has_random(dropped) else taken
-    if _same(then, orelse) and not has_random(e):
+    # an integer 0 has no sign, but the choice between two of them is a real number, which has
+    if _same(then, orelse) and not has_random(e) and (finite or not _is(then, 0)):
         return then
     return e
 

@@ -142,9 +142,7 @@ class _Checker:
         found = self.kind(e)
         if found is not None and found.numeric:
             text = shorten(e)
-            help = (
-                f"write `{text} != 0`" if isinstance(e, Ref | Call) else "compare it with something"
-            )
+            help = f"write `{text} != 0`" if isinstance(e, Ref | Call) else "compare it with something"
             self.sink.error("E0306", f"{message}; `{text}` is {found.value}", e.span, help)
 
     def number(self, e: Expr, message: str) -> Kind | None:

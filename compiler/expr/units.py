@@ -108,9 +108,7 @@ _NAMED: Final = (
     (FORCE, "force", "pN"),
     (LUMINOSITY, "luminous intensity", "cd"),
 )
-_NAME_OF: Final[Mapping[Dimension, tuple[str, str]]] = MappingProxyType(
-    {d: (name, unit) for d, name, unit in _NAMED}
-)
+_NAME_OF: Final[Mapping[Dimension, tuple[str, str]]] = MappingProxyType({d: (name, unit) for d, name, unit in _NAMED})
 
 _DIGITS: Final = MappingProxyType(
     {"a": -18, "f": -15, "p": -12, "n": -9, "u": -6, "µ": -6, "μ": -6, "m": -3, "c": -2, "d": -1}
@@ -147,9 +145,7 @@ _SYMBOLS: Final = (
 
 def _canonical_scale(dimension: Dimension, si_value: Fraction) -> Fraction:
     """How many canonical units one unit of `si_value` SI units is. Whole exponents only."""
-    digits = sum(
-        int(power) * ten for power, ten in zip(dimension.exponents, _BASE_DIGITS, strict=True)
-    )
+    digits = sum(int(power) * ten for power, ten in zip(dimension.exponents, _BASE_DIGITS, strict=True))
     return si_value / Fraction(10) ** digits
 
 
@@ -198,9 +194,7 @@ def _pint_unit(word: str) -> tuple[Dimension, Fraction] | None:
             exponents[_PINT_BASES[name]] = _tidy(Fraction(power).limit_denominator(12))
         # the registry's base units are kg, m, s, A, K, mol, cd
         return _canonical(Dimension(tuple(exponents)), Fraction(base.magnitude))
-    except (
-        Exception
-    ):  # pint raises its own, token's and Python's errors for words that it does not know
+    except Exception:  # pint raises its own, token's and Python's errors for words that it does not know
         return None
 
 

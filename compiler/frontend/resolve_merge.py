@@ -1,8 +1,8 @@
 """Merging of blocks: settings on top of what they start from.
 
 Assumes: the language's kinds (compiler/frontend/language), which say what is a choice.
-Guarantees: mappings merge key by key, other values replace; a choice (a map whose one key names a kind) is
-replaced when the choice is another one. What comes from `below` keeps its spans.
+Guarantees: mappings merge key by key, other values replace; a choice (a map whose one key names a
+kind) is replaced when the choice is another one. What comes from `below` keeps its spans.
 Does not: check that either side is right.
 """
 
@@ -39,7 +39,8 @@ def _merge_value(below: Node, above: Node, kind: Kind | None, name: str) -> Node
 
 
 def child_kind(kind: Kind | None, name: str) -> Kind | None:
-    """The kind of what stands under `name` in a map of `kind`; None where the language says nothing."""
+    """The kind of what stands under `name` in a map of `kind`; None where the language says
+    nothing."""
     match kind:
         case Later():
             return child_kind(kind.resolve(), name)

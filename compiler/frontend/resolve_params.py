@@ -15,16 +15,14 @@ from compiler.diagnostics import Sink, did_you_mean
 from compiler.expr.check import check_assignable
 from compiler.expr.units import DIMENSIONLESS, canonical_name
 from compiler.frontend import core_schema
-from compiler.frontend.resolve_values import Evaluated, ParamValue, numbers, value_of
+from compiler.frontend.resolve_values import Evaluated, ParamValue, value_of
 from compiler.frontend.tree import Mapping, Node, Scalar, kind_of
-from compiler.source import Origin, SourceFile, Span
+from compiler.source import SourceFile, Span
 
 KINDS: Final = ("float", "int", "bool", "string")
 
 
-def resolve_params(
-    block: Node | None, settings: Settings[str, str], sink: Sink
-) -> dict[str, ParamValue]:
+def resolve_params(block: Node | None, settings: Settings[str, str], sink: Sink) -> dict[str, ParamValue]:
     """The values of the parameters that `block` (the value of `params:`) declares.
 
     A parameter with a mistake has an error in `sink`, and the value 0 where none can be had.
@@ -71,9 +69,7 @@ def _param(
         place = setting(name, settings[name])
         given = value_of(place, before, sink, f"`--set {name}`")
         known = {p.name: p.dimension for p in before.values()}
-        if given is None or not check_assignable(
-            dimension, given.expr, known, sink, f"parameter `{name}`"
-        ):
+        if given is None or not check_assignable(dimension, given.expr, known, sink, f"parameter `{name}`"):
             return nothing
         found = given
     value = _typed(name, kind, found, place, sink)
@@ -89,9 +85,7 @@ def _param(
         if bound is None:
             continue
         known = {p.name: p.dimension for p in before.values()}
-        if not check_assignable(
-            dimension, bound.expr, known, sink, f"`{side}` of parameter `{name}`"
-        ):
+        if not check_assignable(dimension, bound.expr, known, sink, f"`{side}` of parameter `{name}`"):
             continue
         bounds[side] = bound.value
         if (value < bound.value) if side == "min" else (value > bound.value):
@@ -102,20 +96,18 @@ def _param(
             sink.error("E0205", message, place.span, help)
     doc = fields.get("description") if fields is not None else None
     text = doc.text if isinstance(doc, Scalar) else ""
-    return ParamValue(
-        name, kind, value, dimension, bounds["min"], bounds["max"], text, changed, key.span
-    )
+    return ParamValue(name, kind, value, dimension, bounds["min"], bounds["max"], text, changed, key.span)
 
 
 def setting(name: str, text: str) -> Scalar:
     """What `--set name=text` says, as a scalar whose span shows it."""
-    file = SourceFile(f"--set {name}", text)
-    span = Span(file, 0, len(text), Origin("--set", f"--set {name}", Span(file, 0, 0)))
-    stripped = text.strip()
-    value = core_schema.resolve(stripped)
+    file = SourceFile("--set", f"{name}={text}")
+    begin = len(name) + 1 + len(text) - len(text.lstrip())
+    text = text.strip()
+    value = core_schema.resolve(text)
     if isinstance(value, core_schema.Unreadable):
-        value = stripped
-    return Scalar(value, text, True, Span(file, 0, len(text)) if span.via is None else span)
+        value = text  # the expression parser says what is wrong with it
+    return Scalar(value, text, True, Span(file, begin, begin + len(text)))
 
 
 def _kind(name: str, fields: Mapping | None, written: Node | None, sink: Sink) -> str:
@@ -132,9 +124,7 @@ def _kind(name: str, fields: Mapping | None, written: Node | None, sink: Sink) -
     return "float"
 
 
-def _typed(
-    name: str, kind: str, found: Evaluated, place: Node, sink: Sink
-) -> float | int | bool | None:
+def _typed(name: str, kind: str, found: Evaluated, place: Node, sink: Sink) -> float | int | bool | None:
     value = found.value
     if kind == "bool":
         if isinstance(value, bool):
@@ -179,8 +169,3 @@ def _text(
     doc = fields.get("description") if fields is not None else None
     text = doc.text if isinstance(doc, Scalar) else ""
     return ParamValue(name, "string", value, doc=text, changed=changed, span=span)
-
-
-def environment(params: dict[str, ParamValue]) -> dict[str, float | int | bool]:
-    """Values of the parameters that may stand in expressions, in canonical units."""
-    return numbers(params)

@@ -1,9 +1,9 @@
 """`repeat: {times: n, layers: [...]}` in lists of layers.
 
 Assumes: parameters have values.
-Guarantees: a layer `hidden` of the body becomes `hidden_1`, `hidden_2`, ... (`hidden_1_2` where repeats are
-nested), and what refers to it inside of the body refers to the same copy; every node of a copy says
-which copy it is. At most MAX_LAYERS layers come out of one list.
+Guarantees: a layer `hidden` of the body becomes `hidden_1`, `hidden_2`, ... (`hidden_1_2` where
+repeats are nested), and what refers to it inside of the body refers to the same copy; every node
+of a copy says which copy it is. At most MAX_LAYERS layers come out of one list.
 Does not: name layers that have no name, or look at what a layer is.
 """
 
@@ -119,9 +119,6 @@ def _renamed(layer: Node, names: frozenset[str], k: int) -> Node:
             case _:
                 return node
 
-    entries = tuple(
-        Entry(e.key, renamed(e.value)) if e.name in ("name", "inputs") else e
-        for e in settings.entries
-    )
+    entries = tuple(Entry(e.key, renamed(e.value)) if e.name in ("name", "inputs") else e for e in settings.entries)
     kind = layer.entries[0]
     return Mapping((Entry(kind.key, Mapping(entries, settings.span)),), layer.span)

@@ -1,9 +1,10 @@
 """`use: ...` in blocks of named collections, and the standard library.
 
-Assumes: files as yaml12 loads them; each holds collections (`neurons`, `optimizers`, ...) of named blocks.
+Assumes: files as yaml12 loads them; each holds collections (`neurons`, `optimizers`, ...) of named
+blocks.
 Guarantees: a block with `use` becomes the used block with the local settings on top; what was taken
-over remembers the `use`; a chain of uses that comes back to its beginning is an error. A file is read
-once.
+over remembers the `use`; a chain of uses that comes back to its beginning is an error. A file is
+read once.
 Does not: check blocks against the language.
 """
 
@@ -30,6 +31,7 @@ from compiler.resources import library_path
 from compiler.source import Origin, Span
 
 LIBRARY_KINDS: Final = ("neurons", "synapses", "optimizers")
+MAX_CHAIN: Final = 100
 COLLECTIONS: Final = (
     "neurons",
     "synapses",
@@ -80,6 +82,7 @@ class LibraryFinder:
         """
         key = (kind, name)
         if key not in self._blocks:
+            self._blocks[key] = None  # a definition that uses itself finds nothing
             sink = Sink()
             file = self.load(kind, name, sink)
             block = None
@@ -113,9 +116,7 @@ class Uses:
         self._done[key] = block
         return block
 
-    def _resolve(
-        self, file: File, collection: str, key: tuple[int, str, str], block: Mapping
-    ) -> Mapping | None:
+    def _resolve(self, file: File, collection: str, key: tuple[int, str, str], block: Mapping) -> Mapping | None:
         entry = block.entry("use")
         if entry is None:
             return block
@@ -128,9 +129,14 @@ class Uses:
         if any(k == key for k, _ in self._open):
             begin = next(i for i, (k, _) in enumerate(self._open) if k == key)
             chain = self._open[begin:]
+            self._done[key] = None
             related = tuple(Related("which is used here", at) for _, at in chain[1:])
             at = chain[0][1]
             self.sink.error("E0202", f"`{key[2]}` uses itself", at, None, related)
+            return None
+        if len(self._open) >= MAX_CHAIN:
+            message = f"a chain of more than {MAX_CHAIN} uses"
+            self.sink.error("E0202", message, target.span)
             return None
         self._open.append((key, target.span))
         try:
@@ -184,9 +190,7 @@ class Uses:
             return None
         return self._named(other, collection, name, target, f"`{relative}`")
 
-    def _named(
-        self, file: File, collection: str, name: str, target: Scalar, where: str
-    ) -> Mapping | None:
+    def _named(self, file: File, collection: str, name: str, target: Scalar, where: str) -> Mapping | None:
         blocks = file.root.get(collection)
         known = tuple(blocks.keys()) if isinstance(blocks, Mapping) else ()
         if name not in known:
@@ -217,10 +221,9 @@ class Uses:
             elif root is not None and not isinstance(root, Mapping):
                 self.sink.error("E0203", f"`{relative}` is no mapping", target.span)
             shown_folder = shown.rpartition("/")[0]
-            loaded = File(root, path.parent, shown_folder + "/" if shown_folder else "") if isinstance(
-                root, Mapping
-            ) else None
-            self._files[path] = loaded
+            if shown_folder:
+                shown_folder += "/"
+            self._files[path] = File(root, path.parent, shown_folder) if isinstance(root, Mapping) else None
         return self._files[path]
 
 
@@ -247,9 +250,7 @@ def resolve_uses(file: File, library: LibraryFinder, sink: Sink) -> Mapping:
 
 
 def _any_use(blocks: Mapping) -> bool:
-    return any(
-        isinstance(e.value, Mapping) and e.value.entry("use") is not None for e in blocks.entries
-    )
+    return any(isinstance(e.value, Mapping) and e.value.entry("use") is not None for e in blocks.entries)
 
 
 def _member_kind(collection: str) -> Kind | None:

@@ -51,7 +51,8 @@ class Evaluated:
 
 
 def exact_span(scalar: Scalar) -> tuple[Span, bool]:
-    """The span at which `scalar.text` stands, and whether it stands there character by character."""
+    """The span at which `scalar.text` stands, and whether it stands there character by
+    character."""
     span = scalar.span
     written = span.file.text[span.start : span.end]
     if written == scalar.text:
@@ -88,9 +89,7 @@ def kind_of_value(value: object) -> Kind:
     return Kind.INT if isinstance(value, int) else Kind.REAL
 
 
-def value_of(
-    node: Node, params: Mapping[str, ParamValue], sink: Sink, what: str
-) -> Evaluated | None:
+def value_of(node: Node, params: Mapping[str, ParamValue], sink: Sink, what: str) -> Evaluated | None:
     """The value of an expression over `params`; None after an error. `what` is for messages."""
     if not isinstance(node, Scalar):
         sink.error("E0102", f"{what} must be a number or an expression", node.span)

@@ -269,9 +269,7 @@ def _alternative(a: Alternative, shared: _Definitions) -> Schema:
 def hover(f: Field) -> str:
     """What an editor shows for a field, in Markdown; it adds the words of a choice and the
     examples."""
-    return _hover(
-        f.doc, f.default, None if _example_value(f) is not None else f.example, f.supported
-    )
+    return _hover(f.doc, f.default, None if _example_value(f) is not None else f.example, f.supported)
 
 
 def _hover(doc: str, default: object, example: str | None, supported: bool) -> str:
@@ -303,9 +301,7 @@ def main() -> None:
     """Write the committed file again."""
     COMMITTED.parent.mkdir(exist_ok=True)
     COMMITTED.write_text(render(), encoding="utf-8")
-    sys.stdout.write(
-        f"wrote {COMMITTED}: {len(generate()['definitions'])} {plural('definition')}\n"
-    )
+    sys.stdout.write(f"wrote {COMMITTED}: {len(generate()['definitions'])} {plural('definition')}\n")
 
 
 if __name__ == "__main__":

@@ -153,12 +153,8 @@ def _name_problem(value: str, what: str, example: str) -> Problem:
 def type_problem(kind: Kind, node: Node, place: Place) -> Problem:
     expected = describe(kind)
     if isinstance(node, Scalar) and node.value is None:
-        return Problem(
-            "E0102", f"{place} has no value; expected {expected}", _empty_help(kind, place)
-        )
-    return Problem(
-        "E0102", f"{place} must be {expected}, not {found(node)}", _type_help(kind, node)
-    )
+        return Problem("E0102", f"{place} has no value; expected {expected}", _empty_help(kind, place))
+    return Problem("E0102", f"{place} must be {expected}, not {found(node)}", _type_help(kind, node))
 
 
 def _empty_help(kind: Kind, place: Place) -> str | None:
@@ -176,9 +172,7 @@ def _type_help(kind: Kind, node: Node) -> str | None:
                 return f"write `{_SWITCHES[text.lower()]}`"
             case OneKey(), Scalar(text=text) if text in one.by_name:
                 return f"write `{one.by_name[text].example or '{' + text + ': {}}'}`"
-            case ListOf(item), Scalar(text=text) if text and (
-                isinstance(item, OneKey) or fits(item, node)
-            ):
+            case ListOf(item), Scalar(text=text) if text and (isinstance(item, OneKey) or fits(item, node)):
                 return f"write a list: `[{text}]`"
             case ListOf(OneKey()), Mapping():
                 return "write a list: a `-` before each key"

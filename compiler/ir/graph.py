@@ -17,10 +17,6 @@ from compiler.ir.space import Affine
 from compiler.source import NOWHERE, Span
 
 
-def _span() -> Span:
-    return field(default=NOWHERE, compare=False, repr=False)  # type: ignore[no-any-return]
-
-
 # ------------------------------------------------------------------------------------------ spiking cells
 
 
@@ -69,7 +65,7 @@ class Cell:
     int_state: tuple[str, ...] = ()
     derived: tuple[Propagator | DerivedScalar, ...] = ()
     step: tuple[Set, ...] = ()
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ class Instance:
     params: tuple[tuple[str, Value], ...]
     init: tuple[tuple[str, Value], ...]
     source: str = "equations"
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 # ------------------------------------------------------------------------------------------------ tensors
@@ -107,7 +103,7 @@ class Feed:
     out: Tensor
     array: str
     scale: float
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -119,12 +115,12 @@ class BatchMask:
 
 @dataclass(frozen=True)
 class Weight:
-    """A trained value. init: ("glorot_uniform" | "he_normal" | "he_uniform" | "zeros" | "ones" | "constant", arguments)."""
+    """A trained value. init: "uniform" (init_args: the bound b, drawn in [-b, b)), "zeros" or "ones"."""
 
     out: Tensor
     init: str
     init_args: tuple[float, ...] = ()
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -134,7 +130,7 @@ class Variable:
     out: Tensor
     init: float
     wide: bool = False
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -148,14 +144,15 @@ class Map:
     maps: tuple[tuple[int | None, ...], ...]
     body: Expr
     scalars: tuple[tuple[str, float], ...] = ()
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Contract:
     """out[out_map(d)] = combine over all d of body(ins[in_maps(d)]), d in the iteration space `dims`.
 
-    `body` refers to operands as `x0`, `x1`, ..., to dims by name (as integers) and to `scalars` (columns). An operand read outside its
+    `body` refers to operands as `x0`, `x1`, ..., to dims by name (as integers) and to `scalars` (columns).
+    An operand read outside its
     extent, or where a map does not divide, reads `fill`. combine: "add" | "max" | "min".
     After `decompose`, out_map is one distinct dim per axis (gather form); autodiff makes scatter forms,
     whose elements that no point reaches are 0.
@@ -170,7 +167,7 @@ class Contract:
     combine: str = "add"
     fill: float = 0.0
     scalars: tuple[tuple[str, float], ...] = ()
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -179,7 +176,7 @@ class Reindex:
 
     out: Tensor
     source: str
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -188,7 +185,7 @@ class Rand:
 
     out: Tensor
     stream: str
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -197,7 +194,7 @@ class Store:
 
     target: str
     value: str
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -210,7 +207,7 @@ class Update:
     params: tuple[tuple[str, float], ...]
     state: tuple[tuple[str, float], ...]
     statements: tuple[Set, ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 Node = Feed | BatchMask | Weight | Variable | Map | Contract | Reindex | Rand | Store | Update

@@ -16,10 +16,6 @@ from compiler.expr.ast import Expr
 from compiler.source import NOWHERE, Span
 
 
-def _span() -> Span:
-    return field(default=NOWHERE, compare=False, repr=False)  # type: ignore[no-any-return]
-
-
 # ---------------------------------------------------------------------------------------------- values
 
 
@@ -28,7 +24,7 @@ class Const:
     """One number, the same for every element; canonical units."""
 
     value: float | int
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Distribution:
 
     kind: str
     args: tuple[tuple[str, float], ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class FromFile:
     path: str
     array: str | None
     scale: float = 1.0
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class Listed:
     """Numbers given inline, one per element."""
 
     values: tuple[float, ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ class Formula:
     """An expression over the parameters of the thing it initialises (`v: v_rest`), evaluated per element."""
 
     expr: Expr
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 Value = Const | Distribution | FromFile | Listed | Formula
@@ -83,7 +79,7 @@ class ModelParam:
     value: float | int | bool | str
     unit: str = "1"
     doc: str = ""
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 class Method(StrEnum):
@@ -101,7 +97,7 @@ class ParamDecl:
     unit: str
     default: Value | None
     doc: str = ""
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ class StateDecl:
     name: str
     unit: str
     init: Value
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,7 @@ class InputDecl:
     name: str
     unit: str
     decay: Expr | None
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -129,7 +125,7 @@ class Ode:
 
     state: str
     rhs: Expr
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -138,7 +134,7 @@ class Set:
 
     target: str
     value: Expr
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,7 @@ class Spike:
     refractory: Expr | None
     hold: tuple[str, ...]
     round_refractory: bool = False
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -171,7 +167,7 @@ class NeuronDef:
     method: Method
     source: str = "equations"
     model_params: tuple[str, ...] = ()
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -184,7 +180,7 @@ class Population:
     params: tuple[tuple[str, Value], ...]
     init: tuple[tuple[str, Value], ...]
     classes: tuple[str, ...] = ()
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -212,10 +208,8 @@ class Projection:
     rule: str
     into: str
     members: tuple[Member, ...]
-    pair_lists: tuple[
-        tuple[tuple[int, int], ...], ...
-    ] = ()  # (source, target) as the user ordered them
-    span: Span = _span()
+    pair_lists: tuple[tuple[tuple[int, int], ...], ...] = ()  # (source, target) as the user ordered them
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -226,13 +220,13 @@ class Simulate:
     steps: int
     warmup: int
     seed: int
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class RecordSpikes:
     populations: tuple[str, ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -243,7 +237,7 @@ class RecordTraces:
     variables: tuple[str, ...]
     members: tuple[int, ...]
     every: int
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 # ----------------------------------------------------------------------------------------------- tensors
@@ -256,7 +250,7 @@ class TensorInput:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 Attr = int | float | str | bool | tuple[int, ...]
@@ -279,7 +273,7 @@ class Layer:
     activation: str | None
     function: FunctionDef | None
     shape: tuple[int, ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     def attr(self, name: str) -> Attr:
         return dict(self.attrs)[name]
@@ -292,14 +286,14 @@ class FunctionDef:
     name: str
     args: tuple[str, ...]
     body: Expr
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Network:
     inputs: tuple[TensorInput, ...]
     layers: tuple[Layer, ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -311,7 +305,7 @@ class OptimizerDef:
     params: tuple[tuple[str, float], ...]  # values in force
     state: tuple[tuple[str, float], ...]  # initial values
     update: tuple[Set, ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -322,7 +316,7 @@ class Data:
     arrays: tuple[tuple[str, str, float], ...]
     validation: float  # fraction
     shuffle: bool = True
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -332,7 +326,7 @@ class Loss:
     kind: str
     prediction: str
     target: str
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -345,7 +339,7 @@ class Train:
     epochs: int
     seed: int
     checkpoint_every: int = 0  # epochs; 0: only at the end
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 # --------------------------------------------------------------------------------------------- the rest
@@ -357,7 +351,7 @@ class Plot:
 
     kind: str
     args: tuple[tuple[str, str | int | float | tuple[str, ...]], ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -366,7 +360,7 @@ class Expectation:
 
     kind: str
     args: tuple[tuple[str, str | float | int], ...]
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -391,4 +385,4 @@ class Model:
     plots: tuple[Plot, ...]
     expect: tuple[Expectation, ...]
     numerics: Numerics
-    span: Span = _span()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)

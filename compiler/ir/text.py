@@ -478,19 +478,18 @@ class _Parser:
             raise self.error(f"there is no node `{name}`")
         fields = _fields(cls)
         by_name = {f.name: f for f in fields}
-        required = [f for f in fields if f.required]
         given: dict[str, Any] = {}
         self.expect("(")
         for index in self.items(")"):
             f = self.keyword(by_name)
             if f is None:
-                if index >= len(required):
-                    raise self.error(f"`{name}` has {len(required)} fields by position")
-                f = required[index]
+                if index >= len(fields):
+                    raise self.error(f"`{name}` has {len(fields)} fields")
+                f = fields[index]
             if f.name in given:
                 raise self.error(f"`{f.name}` is given twice")
             given[f.name] = self.value(f.hint)
-        missing = [f.name for f in required if f.name not in given]
+        missing = [f.name for f in fields if f.required and f.name not in given]
         if missing:
             raise self.error(f"`{name}` lacks `{missing[0]}`")
         return cls(**given)

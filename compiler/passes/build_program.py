@@ -97,17 +97,10 @@ class ProgramBuilder:
         entry.paths.append(path)
         return len(entry.paths) - 1
 
-    def launch(
-        self, phase: str, key: object, lo: int, hi: int, every: int = 1, offset: int = 0
-    ) -> None:
+    def launch(self, phase: str, key: object, lo: int, hi: int, every: int = 1, offset: int = 0) -> None:
         """Adds rows [lo, hi) of kernel `key` to a phase; neighbours of one kernel are joined."""
         items = self._phases.setdefault(phase, [])
-        if (
-            items
-            and items[-1][0] == key
-            and items[-1][2] == lo
-            and items[-1][3:] == (every, offset)
-        ):
+        if items and items[-1][0] == key and items[-1][2] == lo and items[-1][3:] == (every, offset):
             items[-1] = (key, items[-1][1], hi, every, offset)
         else:
             items.append((key, lo, hi, every, offset))
@@ -121,9 +114,7 @@ class ProgramBuilder:
             for formal, values in entry.scalars.items():
                 if all(isinstance(v, (int, float)) for v in values):
                     scalars[formal] = (
-                        np.array(values, np.float64)
-                        if types[formal].is_real
-                        else np.array(values, np.int64)
+                        np.array(values, np.float64) if types[formal].is_real else np.array(values, np.int64)
                     )
                 else:
                     scalars[formal] = tuple(values)
@@ -133,18 +124,11 @@ class ProgramBuilder:
                 scalars,
                 tuple(entry.paths),
             )
-            kernels.append(
-                Kernel(
-                    entry.name, entry.kind, entry.formals, entry.body, rows, self.order, entry.span
-                )
-            )
+            kernels.append(Kernel(entry.name, entry.kind, entry.formals, entry.body, rows, self.order, entry.span))
         phases = tuple(
             Phase(
                 name,
-                tuple(
-                    KernelLaunch(number[key], lo, hi, every, offset)
-                    for key, lo, hi, every, offset in items
-                ),
+                tuple(KernelLaunch(number[key], lo, hi, every, offset) for key, lo, hi, every, offset in items),
             )
             for name, items in self._phases.items()
         )

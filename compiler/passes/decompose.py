@@ -60,9 +60,7 @@ def gather_form(node: Contract) -> Contract:
         new = f"i{number}"
         others = tuple((d, -c) for d, c in axis.terms if d != dim)
         sign = 1 if stride > 0 else -1
-        solution = Affine(
-            ((new, sign), *((d, sign * c) for d, c in others)), -sign * axis.const, abs(stride)
-        )
+        solution = Affine(((new, sign), *((d, sign * c) for d, c in others)), -sign * axis.const, abs(stride))
         in_maps = [[_substituted(a, dim, solution) for a in m] for m in in_maps]
         out_map[number] = along(new)
         del dims[dim]

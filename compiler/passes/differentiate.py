@@ -86,9 +86,7 @@ def _map_gradient(g: GraphBuilder, node: Map, gradient: Tensor, k: int, name: st
         slope = _through_output(slope, node.body, Ref(f"x{len(node.ins)}"))
     body = _times_gradient(_shifted(slope, len(node.ins) + 1))
     operand = g.tensors[node.ins[k]]
-    operands = [identity(gradient)] + [
-        (g.tensors[i], m) for i, m in zip(node.ins, node.maps, strict=True)
-    ]
+    operands = [identity(gradient)] + [(g.tensors[i], m) for i, m in zip(node.ins, node.maps, strict=True)]
     operands.append(identity(node.out))
     out_axes = tuple(range(len(node.out.shape)))
     if node.maps[k] == out_axes:
@@ -98,9 +96,7 @@ def _map_gradient(g: GraphBuilder, node: Map, gradient: Tensor, k: int, name: st
     return g.reduce(name, body, operands, node.out, keep, scalars=node.scalars, span=node.span)
 
 
-def _contract_gradient(
-    g: GraphBuilder, node: Contract, gradient: Tensor, k: int, name: str
-) -> Tensor | None:
+def _contract_gradient(g: GraphBuilder, node: Contract, gradient: Tensor, k: int, name: str) -> Tensor | None:
     slope = simplify(diff(node.body, f"x{k}"))
     if _is_zero(slope):
         return None
@@ -222,4 +218,3 @@ def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str]) -> d
                 assert node.combine == "max" and len(node.ins) == 1
                 contribute(operand, _max_gradient(g, node, gradient, name))
     return gradients
-

@@ -12,9 +12,7 @@ from compiler.ir.model import OptimizerDef
 from compiler.passes.graph_builder import GraphBuilder
 
 
-def expand_updates(
-    g: GraphBuilder, optimizer: OptimizerDef, gradients: dict[str, Tensor]
-) -> None:
+def expand_updates(g: GraphBuilder, optimizer: OptimizerDef, gradients: dict[str, Tensor]) -> None:
     """Appends an Update for each weight, in the order in which weights are defined."""
     for name in [n for n in g.tensors if n in gradients]:
         g.add(

@@ -90,18 +90,14 @@ class GraphBuilder:
         """Combines body over the elements of `over`'s shape, keeping the axes `keep`; dims are d0, d1, ..."""
         body, operands = compact_operands(body, operands)
         used = refs(body)
-        out = Tensor(
-            name, tuple(over.shape[a] for a in keep), "real", over.batched and bool(keep) and keep[0] == 0
-        )
+        out = Tensor(name, tuple(over.shape[a] for a in keep), "real", over.batched and bool(keep) and keep[0] == 0)
         self.add(
             Contract(
                 out,
                 axis_dims(over.shape),
                 tuple(along(f"d{a}") for a in keep),
                 tuple(t.name for t, _ in operands),
-                tuple(
-                    tuple(along(f"d{a}") if a is not None else Affine() for a in m) for _, m in operands
-                ),
+                tuple(tuple(along(f"d{a}") if a is not None else Affine() for a in m) for _, m in operands),
                 body,
                 combine,
                 fill,

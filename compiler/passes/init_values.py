@@ -109,9 +109,7 @@ def initialise(
 ) -> str:
     """Makes sure array `name` exists and starts as `value`; returns its name."""
     real = builder.precision
-    extent: int | SizeOf = (
-        size if size is not None else instance.size if instance is not None else 0
-    )
+    extent: int | SizeOf = size if size is not None else instance.size if instance is not None else 0
     where = span or (instance.span if instance is not None else value.span)
     if name not in builder.arrays:
         shape = (-1,) if isinstance(extent, SizeOf) else (extent,)
@@ -119,9 +117,7 @@ def initialise(
         builder.array(Array(name, real, shape, role, None, size_from, unit, where))
     if isinstance(value, Formula):
         numbers: dict[str, float | int] = {
-            key: v.value
-            for key, v in (instance.params if instance is not None else ())
-            if isinstance(v, Const)
+            key: v.value for key, v in (instance.params if instance is not None else ()) if isinstance(v, Const)
         }
         missing = refs(value.expr) - set(numbers)
         if missing:
@@ -161,11 +157,7 @@ def initialise(
             columns["key"] = StreamKey(name)
             columns.update({c: given[c] for c in used})
         case FromFile() | Listed():
-            data = (
-                read_file(value)
-                if isinstance(value, FromFile)
-                else np.array(value.values, np.float64)
-            )
+            data = read_file(value) if isinstance(value, FromFile) else np.array(value.values, np.float64)
             if isinstance(extent, SizeOf) or len(data) != extent:
                 raise ModelError(
                     [

@@ -17,42 +17,32 @@ rk4 (classical): decaying inputs are advanced exactly to each stage. In `dynamic
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compiler.diagnostics import Diagnostic, ModelError
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, refs, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.simplify import simplify
-from compiler.ir.graph import Cell, DerivedScalar, Propagator
+from compiler.ir.graph import Cell, DerivedScalar
 from compiler.ir.model import Method, Ode, Set
 from compiler.passes.decisions import Decision
+from compiler.passes.linear_system import (
+    ZERO,
+    Plan,
+    decays,
+    exact_plan,
+    is_random,
+    is_zero,
+    linear_system,
+    product,
+    total,
+)
 
 DT = Ref("dt")
 STEP_END = Binary("*", Ref("step"), DT)
 STEP_START = Binary("*", Binary("-", Ref("step"), Num(1)), DT)
-ZERO = Num(0.0)
 COUNTER = "refractory_left"
 """The int state that counts the steps a neuron still has to be refractory."""
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What integration contributes: assignments of next values (not yet gated by refractoriness)."""
-
-    statements: tuple[Set, ...]  # locals
-    after: dict[str, Expr]  # state or input -> its value after the step
-    derived: tuple[Propagator | DerivedScalar, ...]
-
-
-def _product(a: Expr, b: Expr) -> Expr:
-    return Binary("*", a, b)
-
-
-def _sum(parts: list[Expr]) -> Expr:
-    total = parts[0]
-    for part in parts[1:]:
-        total = Binary("+", total, part)
-    return total
 
 
 def _inline(cell: Cell) -> tuple[Ode, ...]:
@@ -63,149 +53,15 @@ def _inline(cell: Cell) -> tuple[Ode, ...]:
     return tuple(Ode(o.state, substitute(o.rhs, known), o.span) for o in cell.dynamics)
 
 
-def _decays(cell: Cell) -> tuple[tuple[str, Expr], ...]:
-    return tuple((name, tau) for name, tau in cell.inputs if tau is not None)
-
-
-@dataclass(frozen=True)
-class _Linear:
-    """x' = A x + b over `names` (states, decaying inputs, then things that stand still for the step)."""
-
-    names: tuple[str, ...]
-    matrix: tuple[tuple[Expr, ...], ...]
-    offset: tuple[Expr, ...]
-    moving: int  # the first `moving` names change
-
-
-def _linear_system(cell: Cell, odes: tuple[Ode, ...], arrays: tuple[str, ...]) -> _Linear | None:
-    """The whole cell as one linear system, or None when it is not one with scalar coefficients."""
-    decays = _decays(cell)
-    moving = [o.state for o in odes] + [name for name, _ in decays]
-    still = [name for name, tau in cell.inputs if tau is None]
-    still += [s for s in cell.state if s not in moving]
-    still += list(arrays)
-    names = (*moving, *still)
-    matrix: list[tuple[Expr, ...]] = []
-    offset: list[Expr] = []
-    barred = {"t", *names}
-    for ode in odes:
-        affine = linear_in(ode.rhs, names)
-        if affine is None:
-            return None
-        coefficients, constant = affine
-        terms = tuple(simplify(coefficients.get(n, ZERO)) for n in names)
-        constant = simplify(constant)
-        if any(refs(e) & barred or _random(e) for e in (*terms, constant)):
-            return None
-        matrix.append(terms)
-        offset.append(constant)
-    for name, tau in decays:
-        if refs(tau) & barred:
-            return None
-        rate = Unary("-", Binary("/", Num(1.0), tau))
-        matrix.append(tuple(rate if n == name else ZERO for n in names))
-        offset.append(ZERO)
-    for _ in still:
-        matrix.append(tuple(ZERO for _ in names))
-        offset.append(ZERO)
-    return _Linear(names, tuple(matrix), tuple(offset), len(moving))
-
-
-def _random(e: Expr) -> bool:
-    if isinstance(e, Call) and e.func in {"random", "normal", "exponential", "poisson"}:
-        return True
-    from compiler.expr.ast import children
-
-    return any(_random(c) for c in children(e))
-
-
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, Num) and e.value == 0
-
-
-def _reach(system: _Linear) -> list[list[bool]]:
-    """reach[i][j]: x_j can influence x_i within a step (transitive closure of A's structure)."""
-    n = len(system.names)
-    reach = [[i == j or not _is_zero(system.matrix[i][j]) for j in range(n)] for i in range(n)]
-    for k in range(n):
-        for i in range(n):
-            if reach[i][k]:
-                for j in range(n):
-                    reach[i][j] = reach[i][j] or reach[k][j]
-    return reach
-
-
-def _propagation(system: _Linear, frozen: frozenset[str], suffix: str) -> _Plan:
-    """Exact step of a linear system in which the states `frozen` stand still."""
-    n = len(system.names)
-    zero_row = tuple(ZERO for _ in range(n))
-    matrix = tuple(
-        zero_row if name in frozen else row
-        for name, row in zip(system.names, system.matrix, strict=True)
-    )
-    offset = tuple(
-        ZERO if name in frozen else b for name, b in zip(system.names, system.offset, strict=True)
-    )
-    reach = _reach(_Linear(system.names, matrix, offset, system.moving))
-    derived: list[Propagator | DerivedScalar] = []
-    after: dict[str, Expr] = {}
-    for i, name in enumerate(system.names[: system.moving]):
-        if name in frozen:
-            continue
-        parts: list[Expr] = []
-        for j, other in enumerate(system.names):
-            if reach[i][j]:
-                column = f"P{suffix}_{name}_{other}"
-                derived.append(Propagator(column, matrix, offset, i, j))
-                parts.append(_product(Ref(column), Ref(other)))
-        if any(reach[i][k] and not _is_zero(offset[k]) for k in range(n)):
-            column = f"P{suffix}_{name}_1"
-            derived.append(Propagator(column, matrix, offset, i, n))
-            parts.append(Ref(column))
-        after[name] = _sum(parts)
-    return _Plan((), after, tuple(derived))
-
-
-def _exact(cell: Cell, system: _Linear) -> _Plan:
-    plan = _propagation(system, frozenset(), "")
-    held = (
-        frozenset(cell.hold) & frozenset(system.names[: system.moving])
-        if cell.refractory is not None
-        else frozenset()
-    )
-    if not held:
-        return plan
-    reach = _reach(system)
-    at = {name: i for i, name in enumerate(system.names)}
-    touched = [
-        name
-        for name in system.names[: system.moving]
-        if name not in held and any(reach[at[name]][at[h]] for h in held)
-    ]
-    if not touched:
-        return plan
-    # States driven by a held one see it standing still while it is held: a second set of propagators.
-    still = _propagation(system, held, "h")
-    after = dict(plan.after)
-    wanted: set[str] = set()
-    for name in touched:
-        after[name] = Cond(Ref("held"), still.after[name], plan.after[name])
-        wanted |= refs(still.after[name])
-    derived = plan.derived + tuple(d for d in still.derived if d.name in wanted)
-    return _Plan((), after, derived)
-
-
-def _input_decays(
-    cell: Cell, fraction: str = ""
-) -> tuple[dict[str, Expr], tuple[DerivedScalar, ...]]:
+def _input_decays(cell: Cell, fraction: str = "") -> tuple[dict[str, Expr], tuple[DerivedScalar, ...]]:
     """Each decaying input after the whole step, or after half of it (fraction "half")."""
     after: dict[str, Expr] = {}
     derived: list[DerivedScalar] = []
-    for name, tau in _decays(cell):
-        step: Expr = DT if not fraction else _product(Num(0.5), DT)
+    for name, tau in decays(cell):
+        step: Expr = DT if not fraction else product(Num(0.5), DT)
         column = f"decay_{fraction}_{name}" if fraction else f"decay_{name}"
         derived.append(DerivedScalar(column, Call("exp", (Unary("-", Binary("/", step, tau)),))))
-        after[name] = _product(Ref(column), Ref(name))
+        after[name] = product(Ref(column), Ref(name))
     return after, tuple(derived)
 
 
@@ -213,9 +69,7 @@ def _at_time(e: Expr, t: Expr) -> Expr:
     return substitute(e, {"t": t})
 
 
-def _lets(
-    cell: Cell, bindings: dict[str, Expr], t: Expr, suffix: str
-) -> tuple[list[Set], dict[str, Expr]]:
+def _lets(cell: Cell, bindings: dict[str, Expr], t: Expr, suffix: str) -> tuple[list[Set], dict[str, Expr]]:
     """The lets as locals of one stage, reading states through `bindings`; returns them and the new bindings."""
     out: list[Set] = []
     seen = dict(bindings)
@@ -232,9 +86,9 @@ def _lets(
     return out, seen
 
 
-def _exponential_euler(cell: Cell) -> _Plan | None:
+def _exponential_euler(cell: Cell) -> Plan | None:
     """x += (a x + b) dt exprel(a dt) for each equation x' = a x + b with the others held."""
-    statements, bindings = _lets(cell, {}, STEP_START, "")
+    statements, _ = _lets(cell, {}, STEP_START, "")
     after: dict[str, Expr] = {}
     let_map: dict[str, Expr] = {}
     for let in cell.lets:
@@ -245,24 +99,22 @@ def _exponential_euler(cell: Cell) -> _Plan | None:
         own = {k: v for k, v in let_map.items() if ode.state in refs(v)}
         rhs = substitute(ode.rhs, own)
         affine = linear_in(rhs, (ode.state,))
-        if affine is None or _random(rhs):
+        if affine is None or is_random(rhs):
             return None
         rate = _at_time(simplify(affine[0].get(ode.state, ZERO)), STEP_START)
         constant = _at_time(simplify(affine[1]), STEP_START)
-        if _is_zero(rate):
-            after[ode.state] = Binary("+", Ref(ode.state), _product(DT, constant))
+        if is_zero(rate):
+            after[ode.state] = Binary("+", Ref(ode.state), product(DT, constant))
             continue
-        slope = Binary("+", _product(rate, Ref(ode.state)), constant)
-        relative = _product(DT, Call("exprel", (_product(rate, DT),)))
-        after[ode.state] = Binary("+", Ref(ode.state), _product(slope, relative))
-    decays, columns = _input_decays(cell)
-    after.update(decays)
-    return _Plan(tuple(statements), after, (*derived, *columns))
+        slope = Binary("+", product(rate, Ref(ode.state)), constant)
+        relative = product(DT, Call("exprel", (product(rate, DT),)))
+        after[ode.state] = Binary("+", Ref(ode.state), product(slope, relative))
+    decayed, columns = _input_decays(cell)
+    after.update(decayed)
+    return Plan(tuple(statements), after, (*derived, *columns))
 
 
-def _stage(
-    cell: Cell, number: int, bindings: dict[str, Expr], t: Expr
-) -> tuple[list[Set], dict[str, Expr]]:
+def _stage(cell: Cell, number: int, bindings: dict[str, Expr], t: Expr) -> tuple[list[Set], dict[str, Expr]]:
     """Slopes of one Runge-Kutta stage as locals `k<number>_<state>`."""
     suffix = "" if number == 1 else f"_{number}"
     statements, seen = _lets(cell, bindings, t, suffix)
@@ -274,19 +126,19 @@ def _stage(
     return statements, slopes
 
 
-def _runge_kutta(cell: Cell, order: int) -> _Plan:
+def _runge_kutta(cell: Cell, order: int) -> Plan:
     """Explicit Euler (1), midpoint (2) or classical Runge-Kutta (4)."""
     full, columns = _input_decays(cell)
     derived: list[DerivedScalar] = list(columns)
     statements, slope = _stage(cell, 1, {}, STEP_START)
-    total: dict[str, Expr] = dict(slope)
+    slope_of: dict[str, Expr] = dict(slope)
     if order > 1:
         half, half_columns = _input_decays(cell, "half")
         used = set().union(*(refs(o.rhs) for o in _inline(cell))) if cell.dynamics else set()
         derived += [c for c in half_columns if any(c.name == f"decay_half_{n}" for n in used)]
-        middle = Binary("+", STEP_START, _product(Num(0.5), DT))
+        middle = Binary("+", STEP_START, product(Num(0.5), DT))
         end = Binary("+", STEP_START, DT)
-        halfway: Expr = _product(Num(0.5), DT)
+        halfway: Expr = product(Num(0.5), DT)
         plan: list[tuple[int, Expr, Expr, dict[str, Expr]]] = [(2, halfway, middle, half)]
         if order == 4:
             plan += [(3, halfway, middle, half), (4, DT, end, full)]
@@ -296,7 +148,7 @@ def _runge_kutta(cell: Cell, order: int) -> _Plan:
             previous = slopes[-1]
             for ode in cell.dynamics:
                 local = f"s{number}_{ode.state}"
-                value = Binary("+", Ref(ode.state), _product(length, previous[ode.state]))
+                value = Binary("+", Ref(ode.state), product(length, previous[ode.state]))
                 statements.append(Set(local, value, ode.span))
                 bindings[ode.state] = Ref(local)
             more, slope = _stage(cell, number, bindings, t)
@@ -304,30 +156,29 @@ def _runge_kutta(cell: Cell, order: int) -> _Plan:
             slopes.append(slope)
         for ode in cell.dynamics:
             k = [s[ode.state] for s in slopes]
-            total[ode.state] = (
+            slope_of[ode.state] = (
                 k[1]
                 if order == 2
                 else Binary(
                     "/",
-                    _sum([k[0], _product(Num(2.0), k[1]), _product(Num(2.0), k[2]), k[3]]),
+                    total([k[0], product(Num(2.0), k[1]), product(Num(2.0), k[2]), k[3]]),
                     Num(6.0),
                 )
             )
     after: dict[str, Expr] = {
-        ode.state: Binary("+", Ref(ode.state), _product(DT, total[ode.state]))
-        for ode in cell.dynamics
+        ode.state: Binary("+", Ref(ode.state), product(DT, slope_of[ode.state])) for ode in cell.dynamics
     }
     after.update(full)
-    return _Plan(tuple(statements), after, tuple(derived))
+    return Plan(tuple(statements), after, tuple(derived))
 
 
 def _refuse(cell: Cell, message: str, help: str) -> ModelError:
     return ModelError([Diagnostic("E0602", message, cell.span, help)])
 
 
-def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[_Plan, Decision]:
+def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
     odes = _inline(cell)
-    system = _linear_system(cell, odes, arrays)
+    system = linear_system(cell, odes, arrays)
 
     def decided(method: str, reason: str) -> Decision:
         return Decision("integrate_odes", cell.name, method, reason)
@@ -341,7 +192,7 @@ def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[_Plan, Decision]:
                     "exact needs equations that are linear in the states, with coefficients that are the same "
                     "for every neuron of a population and do not depend on t; use `method: auto`",
                 )
-            return _exact(cell, system), decided("exact", "asked for")
+            return exact_plan(cell, system), decided("exact", "asked for")
         case Method.EXPONENTIAL_EULER:
             plan = _exponential_euler(cell)
             if plan is None:
@@ -356,18 +207,14 @@ def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[_Plan, Decision]:
             return _runge_kutta(cell, order), decided(cell.method.value, "asked for")
         case Method.AUTO:
             if system is not None:
-                return _exact(cell, system), decided(
-                    "exact", "the equations are linear with constant coefficients"
-                )
+                return exact_plan(cell, system), decided("exact", "the equations are linear with constant coefficients")
             plan = _exponential_euler(cell)
             if plan is not None:
                 return plan, decided(
                     "exponential_euler",
                     "each equation is linear in its own variable, but the system is not linear",
                 )
-            return _runge_kutta(cell, 1), decided(
-                "euler", "an equation is not linear in its own variable"
-            )
+            return _runge_kutta(cell, 1), decided("euler", "an equation is not linear in its own variable")
 
 
 def _gated(cell: Cell, target: str, value: Expr) -> Expr:
@@ -383,10 +230,10 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
     Raises ModelError E0602 when the method asked for does not fit the equations.
     """
     decision: Decision | None = None
-    if cell.dynamics or _decays(cell):
+    if cell.dynamics or decays(cell):
         plan, decision = _choose(cell, arrays)
     else:
-        plan = _Plan((), {}, ())
+        plan = Plan((), {}, ())
     derived = list(plan.derived)
     step: list[Set] = []
     int_state: tuple[str, ...] = ()
@@ -436,9 +283,7 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
         step.append(Set("spiked", when))
         for reset in cell.reset:
             value = _at_time(substitute(reset.value, renamed), STEP_END)
-            step.append(
-                Set(reset.target, Cond(Ref("spiked"), value, Ref(reset.target)), reset.span)
-            )
+            step.append(Set(reset.target, Cond(Ref("spiked"), value, Ref(reset.target)), reset.span))
         if cell.refractory is not None:
             less = Cond(Ref("held"), Binary("-", Ref(COUNTER), Num(1)), Num(0))
             step.append(Set(COUNTER, Cond(Ref("spiked"), Ref("refractory_steps"), less)))

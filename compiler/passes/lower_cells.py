@@ -94,10 +94,7 @@ def _column_values(
     env: dict[str, Any] = {"dt": np.full(len(group), dt)}
     for position, name in enumerate(cell.params):
         if name not in arrays:
-            values = [
-                dict(g.params)[name] if g.params[position][0] != name else g.params[position][1]
-                for g in group
-            ]
+            values = [dict(g.params)[name] if g.params[position][0] != name else g.params[position][1] for g in group]
             env[name] = np.array([v.value for v in values if isinstance(v, Const)], np.float64)
     # Systems are shared by many propagators: one matrix exponential per distinct system.
     systems: dict[int, npt.NDArray[np.float64]] = {}
@@ -114,9 +111,7 @@ def _column_values(
                         )
                     ]
                 )
-            env[column.name] = np.broadcast_to(
-                np.asarray(evaluate(column.value, env), np.float64), (len(group),)
-            )
+            env[column.name] = np.broadcast_to(np.asarray(evaluate(column.value, env), np.float64), (len(group),))
         else:
             env[column.name] = _propagator(column, env, len(group), dt, systems)
     return env
@@ -216,9 +211,7 @@ def add_ring(builder: ProgramBuilder, instance: Instance) -> dict[str, str]:
             span=instance.span,
         )
     )
-    count = builder.array(
-        Array(f"{name}.spike_count", DType.I32, (instance.slots,), Role.EVENT, span=instance.span)
-    )
+    count = builder.array(Array(f"{name}.spike_count", DType.I32, (instance.slots,), Role.EVENT, span=instance.span))
     return {"spikes": spikes, "spike_count": count}
 
 
@@ -231,9 +224,7 @@ def _scheduled(builder: ProgramBuilder, instance: Instance, dt: float) -> None:
         columns[name] = (
             read_file(value)
             if isinstance(value, FromFile)
-            else np.array(
-                getattr(value, "values", None) or [getattr(value, "value", 0.0)], np.float64
-            )
+            else np.array(getattr(value, "values", None) or [getattr(value, "value", 0.0)], np.float64)
         )
     span = instance.span
     if len(columns["times"]) != len(columns["indices"]):
@@ -272,9 +263,7 @@ def _scheduled(builder: ProgramBuilder, instance: Instance, dt: float) -> None:
     for key, values in pairs.items():
         stored = np.zeros(m, np.int32)
         stored[: len(order)] = values
-        bound[key] = builder.array(
-            Array(f"{name}.{key}", DType.I32, (m,), Role.CONST, span=span), stored
-        )
+        bound[key] = builder.array(Array(f"{name}.{key}", DType.I32, (m,), Role.CONST, span=span), stored)
     bound["cursor"] = builder.array(Array(f"{name}.cursor", DType.I64, (1,), Role.STATE, span=span))
     formals: tuple[Formal, ...] = (
         ArrayFormal("steps", DType.I32, Mode.READ, Whole()),
@@ -339,15 +328,11 @@ def lower_cells(
                 )
             for name, _ in cell.inputs if fixed_point else ():
                 bound[f"{name}_delivered"] = builder.array(
-                    Array(
-                        delivered_name(instance.name, name), DType.I64, (instance.size,), Role.STATE
-                    )
+                    Array(delivered_name(instance.name, name), DType.I64, (instance.size,), Role.STATE)
                 )
             for name, value in instance.params:
                 if name in arrays:
-                    bound[name] = initialise(
-                        builder, array_name(instance.name, name), value, instance, Role.CONST, "1"
-                    )
+                    bound[name] = initialise(builder, array_name(instance.name, name), value, instance, Role.CONST, "1")
             for name, value in instance.init:
                 if not (isinstance(value, Const) and value.value == 0):
                     initialise(
@@ -364,9 +349,7 @@ def lower_cells(
             for name, _ in cell.inputs if fixed_point else ():
                 columns[f"{name}_quantum"] = quanta.get((instance.name, name), 1.0)
             if "refractory_steps" in columns:
-                columns["refractory_steps"] = int(
-                    math.floor(float(values["refractory_steps"][at]) + 0.5)
-                )
+                columns["refractory_steps"] = math.floor(float(values["refractory_steps"][at]) + 0.5)
             columns["key"] = StreamKey(f"{instance.name}/{cell.name}")
             row = builder.row(
                 key,

@@ -54,9 +54,7 @@ def lower_model(model: Model) -> SpikingGraph:
     for projection in model.projections:
         for member in projection.members:
             longest[member.source] = max(longest.get(member.source, 0), member.delay)
-    model_values = {
-        p.name: Const(p.value) for p in model.params if isinstance(p.value, (int, float))
-    }
+    model_values = {p.name: Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
     cells: list[Cell] = []
     arrays: list[tuple[str, ...]] = []
     known: dict[tuple[int, tuple[str, ...]], int] = {}

@@ -64,9 +64,7 @@ def _ints(layer: Layer, name: str) -> tuple[int, ...]:
     return value
 
 
-def _weight(
-    c: _Context, name: str, shape: tuple[int, ...], init: str, args: tuple[float, ...], layer: Layer
-) -> Tensor:
+def _weight(c: _Context, name: str, shape: tuple[int, ...], init: str, args: tuple[float, ...], layer: Layer) -> Tensor:
     return c.graph.add(Weight(Tensor(name, shape), init, args, layer.span))
 
 
@@ -78,16 +76,12 @@ def _bias(c: _Context, layer: Layer, y: Tensor, axis: int) -> Tensor:
     if not layer.attr("bias"):
         return y
     bias = _weight(c, f"{layer.name}.bias", (y.shape[axis],), "zeros", (), layer)
-    return c.graph.map(
-        f"{layer.name}.biased", _add(X0, X1), (identity(y), (bias, (axis,))), span=layer.span
-    )
+    return c.graph.map(f"{layer.name}.biased", _add(X0, X1), (identity(y), (bias, (axis,))), span=layer.span)
 
 
 def _dense(c: _Context, layer: Layer, x: Tensor) -> Tensor:
     units, features = layer.shape[0], x.shape[1]
-    w = _weight(
-        c, f"{layer.name}.weight", (units, features), "uniform", _glorot(features, units), layer
-    )
+    w = _weight(c, f"{layer.name}.weight", (units, features), "uniform", _glorot(features, units), layer)
     out = Tensor(f"{layer.name}.sum", (x.shape[0], units), "real", True)
     y = c.graph.add(
         Contract(
@@ -128,9 +122,7 @@ def _conv2d(c: _Context, layer: Layer, x: Tensor) -> Tensor:
     (kh, kw), (rows, cols) = _window(layer, "kernel", (dilation[0], dilation[1]))
     inner = channels // groups
     fan_in, fan_out = inner * kh * kw, filters // groups * kh * kw
-    w = _weight(
-        c, f"{layer.name}.weight", (filters, inner, kh, kw), "uniform", _glorot(fan_in, fan_out), layer
-    )
+    w = _weight(c, f"{layer.name}.weight", (filters, inner, kh, kw), "uniform", _glorot(fan_in, fan_out), layer)
     n, k, ch, r, s = (along(d) for d in ("n", "k", "c", "r", "s"))
     size = (("oh", oh), ("ow", ow), ("c", inner), ("r", kh), ("s", kw))
     if groups == 1:
@@ -149,9 +141,7 @@ def _conv2d(c: _Context, layer: Layer, x: Tensor) -> Tensor:
     else:
         # Groups are an axis of their own: the same elements seen as (batch, group, channels of a group, ...).
         per = filters // groups
-        xg = _reshape(
-            c, f"{layer.name}.grouped", x, (batch, groups, inner, *x.shape[2:]), layer
-        )
+        xg = _reshape(c, f"{layer.name}.grouped", x, (batch, groups, inner, *x.shape[2:]), layer)
         wg = _reshape(c, f"{layer.name}.weight.grouped", w, (groups, per, inner, kh, kw), layer)
         g = along("g")
         out = Tensor(f"{layer.name}.sum.grouped", (batch, groups, per, oh, ow), "real", True)
@@ -198,7 +188,9 @@ def _batch_norm(c: _Context, layer: Layer, x: Tensor) -> Tensor:
     beta = _weight(c, f"{name}.bias", channel, "zeros", (), layer)
     mean_of = g.add(Variable(Tensor(f"{name}.running_mean", channel), 0.0, span=span))
     var_of = g.add(Variable(Tensor(f"{name}.running_var", channel), 1.0, span=span))
-    numbers = tuple((k, float(v)) for k, v in layer.attrs if k in ("epsilon", "momentum") and not isinstance(v, (tuple, str)))
+    numbers = tuple(
+        (k, float(v)) for k, v in layer.attrs if k in ("epsilon", "momentum") and not isinstance(v, (tuple, str))
+    )
     whole, row = identity(x), (c.mask, (0,))
     mean, var = mean_of, var_of
     if c.training:
@@ -206,9 +198,7 @@ def _batch_norm(c: _Context, layer: Layer, x: Tensor) -> Tensor:
         total = g.reduce(f"{name}.total", PRODUCT, (whole, row), x, (1,), span=span)
         mean = g.map(f"{name}.mean", Binary("/", X0, X1), (identity(total), (count, ())), span=span)
         off = Binary("-", X0, X2)
-        square = g.reduce(
-            f"{name}.square", _mul(_mul(off, off), X1), (whole, row, (mean, (1,))), x, (1,), span=span
-        )
+        square = g.reduce(f"{name}.square", _mul(_mul(off, off), X1), (whole, row, (mean, (1,))), x, (1,), span=span)
         var = g.map(f"{name}.var", Binary("/", X0, X1), (identity(square), (count, ())), span=span)
         momentum = Ref("momentum")
         old = _mul(Binary("-", Num(1.0), momentum), X0)
@@ -246,15 +236,11 @@ def _batch_norm(c: _Context, layer: Layer, x: Tensor) -> Tensor:
 
 def _dropout(c: _Context, layer: Layer, x: Tensor) -> Tensor:
     """Srivastava et al. 2014, inverted: kept elements are divided by the probability of keeping them."""
-    rate = layer.attr("rate")
-    assert isinstance(rate, (int, float))
     if not c.training:
         return x
-    u = c.graph.add(
-        Rand(Tensor(f"{layer.name}.random", x.shape, "real", True), f"{layer.name}/dropout", layer.span)
-    )
+    u = c.graph.add(Rand(Tensor(f"{layer.name}.random", x.shape, "real", True), f"{layer.name}/dropout", layer.span))
     keep = Cond(Binary("<", X0, Ref("rate")), Num(0.0), Binary("/", Num(1.0), Binary("-", Num(1.0), Ref("rate"))))
-    scalars = (("rate", float(rate)),)
+    scalars = (("rate", _number(layer, "rate")),)
     mask = c.graph.map(f"{layer.name}.mask", keep, (identity(u),), scalars=scalars, span=layer.span)
     return c.graph.map(f"{layer.name}.y", PRODUCT, (identity(x), identity(mask)), span=layer.span)
 

@@ -31,8 +31,8 @@ from compiler.ir.program import (
     Array,
     ArrayFormal,
     At,
-    Connect,
     ColumnValue,
+    Connect,
     Formal,
     Kind,
     Mode,
@@ -90,9 +90,7 @@ def input_quanta(model: Model) -> dict[tuple[str, str], float]:
     return {k: 2.0 ** (math.ceil(math.log2(v)) - 40) if v > 0 else 1.0 for k, v in largest.items()}
 
 
-def _pairs(
-    builder: ProgramBuilder, projection: Projection, member: Member, name: str, n_pre: int
-) -> None:
+def _pairs(builder: ProgramBuilder, projection: Projection, member: Member, name: str, n_pre: int) -> None:
     """Row pointers and targets of explicit pairs, as constants."""
     pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
     order = np.lexsort((pairs[:, 1], pairs[:, 0]))
@@ -104,9 +102,7 @@ def _pairs(
     )
     col = np.zeros(max(len(order), 1), np.int32)
     col[: len(order)] = pairs[order, 1]
-    builder.array(
-        Array(f"{name}.col", DType.I32, (len(col),), Role.CONST, span=projection.span), col
-    )
+    builder.array(Array(f"{name}.col", DType.I32, (len(col),), Role.CONST, span=projection.span), col)
 
 
 def _connect(
@@ -121,9 +117,7 @@ def _connect(
     rule, span = projection.rule, projection.span
     args = dict(member.args)
     builder.array(Array(f"{name}.row", DType.I64, (pre.size + 1,), Role.CONST, span=span))
-    builder.array(
-        Array(f"{name}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=f"{name}.row", span=span)
-    )
+    builder.array(Array(f"{name}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=f"{name}.row", span=span))
     columns: dict[str, ColumnValue] = {
         "n_pre": pre.size,
         "n_post": post.size,
@@ -176,9 +170,7 @@ def _connect(
         builder.launch(stage, key, row, row + 1)
 
 
-def _weight(
-    builder: ProgramBuilder, projection: Projection, member: Member, name: str
-) -> str | None:
+def _weight(builder: ProgramBuilder, projection: Projection, member: Member, name: str) -> str | None:
     """The per-synapse weight array's name, or None when the weight is one number."""
     if isinstance(member.weight, Const):
         return None
@@ -188,19 +180,13 @@ def _weight(
     if projection.rule == "pairs":
         pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
         extent = max(len(pairs), 1)
-        if isinstance(
-            value, (Listed, FromFile)
-        ):  # given in the user's order, stored in canonical order
+        if isinstance(value, (Listed, FromFile)):  # given in the user's order, stored in canonical order
             data = read_file(value) if isinstance(value, FromFile) else np.array(value.values)
             if len(data) == len(pairs):
-                value = Listed(
-                    tuple(data[np.lexsort((pairs[:, 1], pairs[:, 0]))].tolist()), value.span
-                )
+                value = Listed(tuple(data[np.lexsort((pairs[:, 1], pairs[:, 0]))].tolist()), value.span)
     else:
         extent = SizeOf(f"{name}.row")
-    return initialise(
-        builder, weight, value, None, Role.SYNAPSE, "1", size=extent, span=projection.span
-    )
+    return initialise(builder, weight, value, None, Role.SYNAPSE, "1", size=extent, span=projection.span)
 
 
 def member_name(projection: Projection, member: Member) -> str:
@@ -283,5 +269,5 @@ def lower_projections(
                 projection.span,
             )
             pending.append((key, row))
-    for key, row in pending:
-        builder.launch("step", key, row, row + 1)
+    for propagation, row in pending:
+        builder.launch("step", propagation, row, row + 1)

@@ -127,9 +127,7 @@ def record_traces(
             }
             columns: dict[str, ColumnValue] = {"m": m, "capacity": capacity}
             if pending:
-                value = Binary(
-                    "+", value, Binary("*", Call("float", (Ref("delivered"),)), Ref("quantum"))
-                )
+                value = Binary("+", value, Binary("*", Call("float", (Ref("delivered"),)), Ref("quantum")))
                 formals.append(ArrayFormal("delivered", DType.I64, Mode.READ, ELEMENT))
                 bound["delivered"] = delivered_name(record.population, variable)
                 columns["quantum"] = quanta.get((record.population, variable), 1.0)

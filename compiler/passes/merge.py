@@ -11,8 +11,10 @@ Does not: reorder launches or place arrays.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from compiler.ir.digest import digest
 from compiler.ir.program import (
@@ -29,14 +31,18 @@ from compiler.ir.program import (
     Template,
 )
 
+Column = npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[ColumnValue, ...]
 
-def _join_scalars(parts: Sequence[object]) -> object:
+
+def _join_scalars(parts: Sequence[Column]) -> Column:
     """Concatenates one column over several kernels, keeping vectors as vectors."""
-    if all(isinstance(p, np.ndarray) for p in parts):
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)  # type: ignore[arg-type]
+    vectors = [p for p in parts if isinstance(p, np.ndarray)]
+    if len(vectors) == len(parts):
+        joined: npt.NDArray[Any] = np.concatenate(vectors)
+        return joined
     values: list[ColumnValue] = []
     for part in parts:
-        values.extend(part.tolist() if isinstance(part, np.ndarray) else part)  # type: ignore[attr-defined]
+        values.extend(part.tolist() if isinstance(part, np.ndarray) else part)
     return tuple(values)
 
 
@@ -45,21 +51,17 @@ def _join(formals: tuple[Formal, ...], kernels: Sequence[Kernel]) -> Rows:
     if len(kernels) == 1:
         return kernels[0].rows
     arrays: dict[str, tuple[str, ...]] = {}
-    scalars: dict[str, object] = {}
+    scalars: dict[str, Column] = {}
     for position, formal in enumerate(formals):
         names = [k.formals[position].name for k in kernels]
         if isinstance(formal, ArrayFormal):
-            arrays[formal.name] = tuple(
-                a for k, name in zip(kernels, names, strict=True) for a in k.rows.arrays[name]
-            )
+            arrays[formal.name] = tuple(a for k, name in zip(kernels, names, strict=True) for a in k.rows.arrays[name])
         else:
-            scalars[formal.name] = _join_scalars(
-                [k.rows.scalars[name] for k, name in zip(kernels, names, strict=True)]
-            )
+            scalars[formal.name] = _join_scalars([k.rows.scalars[name] for k, name in zip(kernels, names, strict=True)])
     return Rows(
         sum(k.rows.count for k in kernels),
         arrays,
-        scalars,  # type: ignore[arg-type]
+        scalars,
         tuple(p for k in kernels for p in k.rows.paths),
     )
 
@@ -135,9 +137,7 @@ def merge(program: Program) -> Merged:
                 written |= w
                 added |= a
             else:
-                launches.append(
-                    Launch(number, base + item.lo, base + item.hi, item.every, item.offset)
-                )
+                launches.append(Launch(number, base + item.lo, base + item.hi, item.every, item.offset))
                 read, written, added = set(r), set(w), set(a)
         phases.append(MergedPhase(phase.name, tuple(launches)))
     return Merged(

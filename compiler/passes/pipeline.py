@@ -15,10 +15,7 @@ from compiler.ir.model import Model
 from compiler.ir.program import Merged, Order, Phase, Program
 from compiler.ir.space import DType
 from compiler.ir.target import Capabilities
-try:
-    from compiler.ir.verify import verify_merged, verify_program
-except ImportError:
-    pass
+from compiler.ir.verify import verify_merged, verify_program
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.integrate_odes import integrate_odes
@@ -54,9 +51,7 @@ def _spiking(
             decisions.append(decision)
     graph = SpikingGraph(tuple(cells), graph.instances, graph.array_params)
     assert model.simulate is not None
-    fixed_point = order is Order.BITWISE or (
-        order is Order.REPRODUCIBLE and not capabilities.atomic_order
-    )
+    fixed_point = order is Order.BITWISE or (order is Order.REPRODUCIBLE and not capabilities.atomic_order)
     decisions.append(
         Decision(
             "lower_cells",
@@ -65,11 +60,7 @@ def _spiking(
             f"order: {order.value} on {capabilities.name}",
         )
     )
-    units = {
-        (p.name, d.name): d.unit
-        for p in model.populations
-        for d in (*p.neuron.state, *p.neuron.inputs)
-    }
+    units = {(p.name, d.name): d.unit for p in model.populations for d in (*p.neuron.state, *p.neuron.inputs)}
     quanta = input_quanta(model) if fixed_point else {}
     builder = ProgramBuilder(model.name, precision, order)
     lower_cells(builder, graph, model.simulate.dt, units, fixed_point, quanta)
@@ -87,9 +78,7 @@ def _join(a: Program, b: Program) -> Program:
     base = len(a.kernels)
     phases = {p.name: list(p.launches) for p in a.phases}
     for phase in b.phases:
-        phases.setdefault(phase.name, []).extend(
-            replace(item, kernel=item.kernel + base) for item in phase.launches
-        )
+        phases.setdefault(phase.name, []).extend(replace(item, kernel=item.kernel + base) for item in phase.launches)
     return replace(
         a,
         arrays=a.arrays + b.arrays,
@@ -114,9 +103,7 @@ def lower(model: Model, capabilities: Capabilities, verify: bool = False) -> Low
     if model.network is not None:
         from compiler.passes.tensors import lower_network_to_program
 
-        tensors, program, made = lower_network_to_program(
-            model, precision, order, capabilities, verify
-        )
+        tensors, program, made = lower_network_to_program(model, precision, order, capabilities, verify)
         programs.append(program)
         decisions += made
     whole = programs[0] if len(programs) == 1 else _join(programs[0], programs[1])

@@ -39,9 +39,7 @@ def _lifetimes(merged: Merged, names: set[str]) -> dict[str, list[tuple[int, int
         for launch in phase.launches:
             for formal in merged.templates[launch.template].formals:
                 if isinstance(formal, ArrayFormal):
-                    for name in merged.tables[launch.template].arrays[formal.name][
-                        launch.lo : launch.hi
-                    ]:
+                    for name in merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]:
                         if name in names:
                             first = spans.get(name, (clock, clock))[0]
                             spans[name] = (first, clock)
@@ -60,9 +58,7 @@ def _place_work(merged: Merged, arrays: list[Array], offsets: dict[str, int]) ->
     for name in sorted(sizes, key=lambda n: (-sizes[n], n)):
         spans = lives[name]
         busy = sorted(
-            (start, end)
-            for start, end, others in placed
-            if any(a <= d and c <= b for a, b in spans for c, d in others)
+            (start, end) for start, end, others in placed if any(a <= d and c <= b for a, b in spans for c, d in others)
         )
         at = 0
         for start, end in busy:

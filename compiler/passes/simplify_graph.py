@@ -74,8 +74,7 @@ def simplify_graph(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[N
     live = set(outputs)
     kept: list[Node] = []
     for node in reversed(shared):
-        effect = isinstance(node, (Store, Update))
-        if effect or isinstance(node, (Weight, Variable)) or node.out.name in live:
+        if isinstance(node, (Store, Update, Weight, Variable)) or node.out.name in live:
             kept.append(node)
             live.update(operands(node))
     return tuple(reversed(kept))

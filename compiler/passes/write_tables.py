@@ -10,11 +10,12 @@ Does not: depend on the target: the same table serves host and device.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from compiler.ir.program import ArrayFormal, Merged, Rows, SizeOf, StreamKey, Template
+from compiler.ir.program import ArrayFormal, ColumnValue, Merged, Rows, SizeOf, StreamKey, Template
 from compiler.ir.space import Role
 from compiler.ir.streams import stream_key
 from compiler.passes.plan_memory import Placement
@@ -35,11 +36,9 @@ def _table(
     for column, formal in enumerate(template.formals):
         if isinstance(formal, ArrayFormal):
             names = rows.arrays[formal.name]
-            table[:, column] = np.fromiter(
-                (words.get(n, NOT_PLACED) for n in names), np.uint64, rows.count
-            )
+            table[:, column] = np.fromiter((words.get(n, NOT_PLACED) for n in names), np.uint64, rows.count)
             continue
-        values = rows.scalars[formal.name]
+        values: npt.NDArray[Any] | tuple[ColumnValue, ...] = rows.scalars[formal.name]
         if not isinstance(values, np.ndarray):
             plain: list[int | float] = []
             for value in values:
@@ -52,18 +51,12 @@ def _table(
                         plain.append(value)
             values = np.array(
                 plain,
-                np.float64
-                if formal.dtype.is_real
-                else np.uint64
-                if formal.dtype == "u64"
-                else np.int64,
+                np.float64 if formal.dtype.is_real else np.uint64 if formal.dtype == "u64" else np.int64,
             )
         if formal.dtype.is_real:
             table[:, column] = values.astype(np.float64).view(np.uint64)
         else:
-            table[:, column] = values.astype(np.uint64 if formal.dtype == "u64" else np.int64).view(
-                np.uint64
-            )
+            table[:, column] = values.astype(np.uint64 if formal.dtype == "u64" else np.int64).view(np.uint64)
     return table
 
 

@@ -24,9 +24,7 @@ SERVER = Path(
     os.environ.get("NETLOOM_YAML_LANGUAGE_SERVER")
     or HERE / "node_modules" / "yaml-language-server" / "bin" / "yaml-language-server"
 )
-SCENARIOS: list[dict[str, Any]] = json.loads((HERE / "scenarios.json").read_text(encoding="utf-8"))[
-    "cases"
-]
+SCENARIOS: list[dict[str, Any]] = json.loads((HERE / "scenarios.json").read_text(encoding="utf-8"))["cases"]
 
 
 def file_cases() -> list[dict[str, Any]]:
@@ -56,9 +54,7 @@ def report(folder: Path) -> dict[str, dict[str, Any]]:
         pytest.skip(f"yaml-language-server is not installed: run `npm install` in {HERE.name}")
     schema = CHECKOUT / "schemas" / "model.schema.json"
     scenarios = folder / "scenarios.json"
-    scenarios.write_text(
-        json.dumps({"schemas": {"model": str(schema)}, "cases": CASES}), encoding="utf-8"
-    )
+    scenarios.write_text(json.dumps({"schemas": {"model": str(schema)}, "cases": CASES}), encoding="utf-8")
     answers = folder / "answers.json"
     command = [node, str(HERE / "lsp_probe.mjs"), str(scenarios), "--server", str(SERVER)]
     command += ["--json", str(answers), "--settle", "60", "--quiet"]

@@ -334,9 +334,7 @@ def test_missing_unit(text: str, at: str, help: str) -> None:
         (TIME, "v + tau_m", "E0401", "cannot add", None),
     ],
 )
-def test_assignment(
-    expected: Dimension | None, text: str, code: str | None, message: str, help: str | None
-) -> None:
+def test_assignment(expected: Dimension | None, text: str, code: str | None, message: str, help: str | None) -> None:
     sink = Sink()
     fits = check_assignable(expected, tree_of(text), ENV, sink, "`x`")
     assert fits == (code is None)

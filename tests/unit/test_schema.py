@@ -26,12 +26,14 @@ from compiler.frontend.language.kinds import (
     MapOf,
     OneKey,
     OneOf,
+    Reference,
 )
 from compiler.frontend.language.spiking import LIBRARY_NEURONS
 from compiler.frontend.language.tensors import OPTIMIZER_CHOICE
 from compiler.frontend.tree import Mapping, from_plain, to_plain
 from compiler.frontend.validate import validate, validate_kind
 from compiler.frontend.yaml12 import load_file, load_text
+from compiler.passes.lower_network import ACTIVATIONS
 from compiler.source import SourceFile
 
 CHECKOUT = Path(__file__).parents[2]
@@ -71,9 +73,7 @@ def test_committed_schema_is_up_to_date() -> None:
 
 
 def test_committed_reference_is_up_to_date() -> None:
-    assert docs.COMMITTED.read_text(encoding="utf-8") == docs.render(), (
-        "stale: run `python -m compiler.frontend.docs`"
-    )
+    assert docs.COMMITTED.read_text(encoding="utf-8") == docs.render(), "stale: run `python -m compiler.frontend.docs`"
 
 
 def test_metaschema_accepts_the_schema() -> None:
@@ -154,11 +154,7 @@ def test_every_part_has_a_hover_text() -> None:
 
 
 def test_every_part_that_is_not_obvious_has_an_example() -> None:
-    bad = [
-        name
-        for name, p in PARTS
-        if p.example is None and not name.endswith((".sha256", ".description"))
-    ]
+    bad = [name for name, p in PARTS if p.example is None and not name.endswith((".sha256", ".description"))]
     assert bad == []
 
 
@@ -212,6 +208,13 @@ def test_library_words_are_the_files_of_the_library() -> None:
     assert sorted(LIBRARY_NEURONS) == sorted(p.stem for p in (library / "neurons").glob("*.yaml"))
     optimizers = {p.stem for p in (library / "optimizers").glob("*.yaml")}
     assert {a.name for a in OPTIMIZER_CHOICE.alternatives} == optimizers
+
+
+def test_activations_are_those_that_can_be_lowered() -> None:
+    (known,) = {
+        p.kind.known for _, p in PARTS if isinstance(p.kind, Reference) and p.name in ("activation", "function")
+    }
+    assert set(known) == set(ACTIVATIONS)
 
 
 def test_reference_names_every_key() -> None:

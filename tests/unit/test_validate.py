@@ -50,10 +50,7 @@ def only(text: str) -> Diagnostic:
 LAYERS = "network:\n  inputs: {x: {shape: [3]}}\n  layers:\n"
 DENSE = "network: {{inputs: {{x: {{shape: [3]}}}}, layers: [{}]}}"
 PROJECTION = "projections: {{e: {{from: a, to: b, connect: {}, deliver: {{into: g, weight: {}}}}}}}"
-TRAIN = (
-    "train: {{data: {{file: d.npz, inputs: {{x: a}}}}, loss: {}, optimizer: {}, "
-    "metrics: {}, epochs: 3}}"
-)
+TRAIN = "train: {{data: {{file: d.npz, inputs: {{x: a}}}}, loss: {}, optimizer: {}, metrics: {}, epochs: 3}}"
 LOSS = "{mean_squared_error: {prediction: o, target: y}}"
 
 CASES = [
@@ -122,8 +119,7 @@ CASES = [
     ("description: 3", "E0102", "3", "must be a description", 'put it in quotes: `"3"`'),
     ("populations: [{a: {neuron: lif}}]", "E0102", None, "not a list", "no `-` before the keys"),
     (
-        "projections: {e: {from: a, to: b, connect: {all_to_all: {autapses: yes}}, "
-        "deliver: {into: g, weight: 1}}}",
+        "projections: {e: {from: a, to: b, connect: {all_to_all: {autapses: yes}}, deliver: {into: g, weight: 1}}}",
         "E0102",
         "yes",
         "`autapses` must be `true` or `false`, not the text `yes`",
@@ -247,8 +243,7 @@ CASES = [
     ("functions: {swish: x}", "E0107", "swish", "for a function", "for example `swish(x)`"),
     ("neurons: {a: {dynamics: {v: 3}}}", "E0107", "v", "differential equation", "`dv/dt`"),
     (
-        "populations: {a: {neuron: l, size: 3, init: {v: {normal: {mean: 1, std: 1, "
-        "relative_std: 1}}}}}",
+        "populations: {a: {neuron: l, size: 3, init: {v: {normal: {mean: 1, std: 1, relative_std: 1}}}}}",
         "E0108",
         "relative_std",
         "`std` and `relative_std` cannot stand together in distribution `normal`",
@@ -267,9 +262,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "code", "where", "message", "help"), CASES)
-def test_one_mistake_gives_one_finding(
-    text: str, code: str, where: str | None, message: str, help: str | None
-) -> None:
+def test_one_mistake_gives_one_finding(text: str, code: str, where: str | None, message: str, help: str | None) -> None:
     found = only(text)
     assert found.code == code
     assert message in found.message
@@ -294,9 +287,7 @@ def test_a_misspelt_key_does_not_count_as_missing_too() -> None:
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
-    text = (
-        "language: 1\nname: 3\npopulations: {a: {size: x, sise: 3}, b: 3}\nrecord: [{spikes: {}}]"
-    )
+    text = "language: 1\nname: 3\npopulations: {a: {size: x, sise: 3}, b: 3}\nrecord: [{spikes: {}}]"
     assert [d.code for d in findings(text)] == ["E0102", "E0101", "E0103", "E0102", "E0103"]
 
 
@@ -316,10 +307,7 @@ def test_names_may_hold_loop_variables() -> None:
 
 
 def test_inside_of_what_is_refused_mistakes_are_found_but_nothing_is_refused_again() -> None:
-    text = (
-        "language: 1\ninputs: {a: {to: all, poisson: {rate: 3 Hz, into: g}, "
-        "values: {k: {by_target: [1]}}}}"
-    )
+    text = "language: 1\ninputs: {a: {to: all, poisson: {rate: 3 Hz, into: g}, values: {k: {by_target: [1]}}}}"
     assert [d.code for d in findings(text)] == ["E0801", "E0103"]
 
 
@@ -337,9 +325,7 @@ plain_values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                ["language", "populations", "network", "layers", "dense", "x-a", "use", "v"]
-            ),
+            st.sampled_from(["language", "populations", "network", "layers", "dense", "x-a", "use", "v"]),
             inner,
             max_size=3,
         )

@@ -318,9 +318,7 @@ def describe(kind: Kind) -> str:
             return "a map" + (f" such as `{example}`" if example and example != "{}" else "")
         case OneKey(noun, alternatives):
             first = alternatives[0]
-            return (
-                f"{article(noun)} {noun} such as `{first.example or '{' + first.name + ': ...}'}`"
-            )
+            return f"{article(noun)} {noun} such as `{first.example or '{' + first.name + ': ...}'}`"
         case OneOf(kinds):
             return " or ".join(describe(k) for k in kinds)
         case Later(_, resolve):

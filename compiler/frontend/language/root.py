@@ -52,7 +52,7 @@ PARAMETER = Block(
                     Option("bool", "`true` or `false`."),
                 ),
             ),
-            "What the values are.",
+            "What the values are. `true` and `false` need no type.",
             default="float",
             example="type: int",
         ),
@@ -90,8 +90,7 @@ ROOT = Block(
         Field(
             "name",
             Name("cuba"),
-            "The model's name, used for its build and run directories; without it, the file's "
-            "name.",
+            "The model's name, used for its build and run directories; without it, the file's name.",
             example="name: cuba",
         ),
         Field(
@@ -115,8 +114,7 @@ ROOT = Block(
         Field(
             "functions",
             FUNCTIONS,
-            "Functions of the file, for use in any expression; they are differentiated where that "
-            "is needed.",
+            "Functions of the file, for use in any expression; they are differentiated where that is needed.",
             example="functions: {swish(x): x / (1 + exp(-x))}",
         ),
         Field(
@@ -136,10 +134,7 @@ ROOT = Block(
             "optimizers",
             OPTIMIZERS,
             "Optimizers, by name, for use in `train: {optimizer: ...}`.",
-            example=(
-                "optimizers: {descent: {params: {rate: 0.1}, update: [param = param - rate * "
-                "gradient]}}"
-            ),
+            example=("optimizers: {descent: {params: {rate: 0.1}, update: [param = param - rate * gradient]}}"),
         ),
         Field(
             "classes",
@@ -158,8 +153,7 @@ ROOT = Block(
             PROJECTIONS_MAP,
             "Connections between populations, by name.",
             example=(
-                "projections: {e: {from: exc, to: exc, connect: {one_to_one: {}}, deliver: "
-                "{into: ge, weight: 1 mV}}}"
+                "projections: {e: {from: exc, to: exc, connect: {one_to_one: {}}, deliver: {into: ge, weight: 1 mV}}}"
             ),
         ),
         Field(
@@ -237,8 +231,6 @@ ROOT = Block(
         "plot": "`plots`",
         "groups": "`populations`",
         "neuron_groups": "`populations`",
-        "use": (
-            "`use` inside of a definition, such as `neurons: {cell: {use: library/neurons/adex}}`"
-        ),
+        "use": ("`use` inside of a definition, such as `neurons: {cell: {use: library/neurons/adex}}`"),
     },
 )

@@ -42,6 +42,7 @@ from compiler.frontend.language.values import (
     POSITIVE,
     QUANTITY,
     RATE,
+    ROUND,
     TEMPLATE_KEY,
     TEMPLATE_NAME,
     TIME,
@@ -52,11 +53,7 @@ from compiler.frontend.language.values import (
 PARAMS: Kind = MapOf("parameter", OneOf((QUANTITY, PARAMETER)), example="{tau_m: 20 ms}")
 """Parameters of a definition, with their defaults."""
 
-SETTINGS: Kind = MapOf(
-    "parameter",
-    OneOf((QUANTITY, ListOf(QUANTITY, example="[10 ms, 25 ms]"))),
-    example="{tau_m: 10 ms}",
-)
+SETTINGS: Kind = MapOf("parameter", INITIAL, example="{tau_m: 10 ms}")
 """Values for the parameters of a definition."""
 
 STATE = values_map("state variable", INITIAL, "{v: v_rest}")
@@ -73,9 +70,7 @@ DYNAMICS = MapOf(
 
 LET = Field(
     "let",
-    MapOf(
-        "named expression", Expression("0.32 * (v + 54 mV)"), example="{alpha: 0.32 * (v + 54 mV)}"
-    ),
+    MapOf("named expression", Expression("0.32 * (v + 54 mV)"), example=("{alpha: 0.32 * (v + 54 mV)}")),
     "Names for subexpressions, in order; each may use those before it. They are put in where they "
     "are used and cost no state.",
     example="let: {i_total: g_l * (e_l - v) + i_syn}",
@@ -90,9 +85,7 @@ _METHOD = Choice(
             "variable, `rk4` otherwise.",
         ),
         Option("exact", "The solution itself; for linear equations, coupled ones too."),
-        Option(
-            "exponential_euler", "Exact in a variable's own linear part, others held over the step."
-        ),
+        Option("exponential_euler", "Exact in a variable's own linear part, others held over the step."),
         Option("euler", "Forward Euler, first order."),
         Option("rk2", "The midpoint rule, second order."),
         Option("rk4", "The classical Runge-Kutta rule, fourth order."),
@@ -117,10 +110,7 @@ INPUT = Block(
         ),
         DESCRIPTION,
     ),
-    doc=(
-        "What projections deliver into; several may deliver into one input, and their "
-        "contributions add up."
-    ),
+    doc=("What projections deliver into; several may deliver into one input, and their contributions add up."),
     title="neuron_input",
     elsewhere={"tau": "`decay`", "time_constant": "`decay`", "units": "`unit`"},
     example="{unit: mV, decay: tau_e}",
@@ -143,9 +133,10 @@ _REFRACTORY: Kind = OneOf(
                     "hold",
                     ListOf(Name("v"), low=1, example="[v]"),
                     "The state variables that keep their value during the period. Without it, "
-                    "those that a reset sets.",
+                    "those in the condition `when`.",
                     example="hold: [v]",
                 ),
+                ROUND,
             ),
             title="refractory",
             example="{time: 2 ms, hold: [v]}",
@@ -211,12 +202,12 @@ NEURON = Block(
     "neuron",
     (
         USE,
+        FOR,
         DESCRIPTION,
         Field(
             "params",
             PARAMS,
-            "Parameters with their default values; a population may give others. They do not "
-            "change during a run.",
+            "Parameters with their default values; a population may give others. They do not change during a run.",
             example="params: {tau_m: 20 ms, v_rest: -65 mV}",
         ),
         Field(
@@ -309,6 +300,7 @@ SYNAPSE = Block(
     "synapse",
     (
         USE,
+        FOR,
         DESCRIPTION,
         Field(
             "params",
@@ -332,9 +324,7 @@ SYNAPSE = Block(
             "post",
             _TRACE,
             "Variables of the postsynaptic neuron, read as `post.y`.",
-            example=(
-                "post: {state: {y: 0}, dynamics: {dy/dt: -y / tau_post}, on_spike: [y = y + 1]}"
-            ),
+            example=("post: {state: {y: 0}, dynamics: {dy/dt: -y / tau_post}, on_spike: [y = y + 1]}"),
         ),
         Field(
             "on_pre",
@@ -360,7 +350,7 @@ SYNAPSE = Block(
     example="{state: {w: 0.5}, on_pre: [deliver(w)]}",
 )
 
-CLASS_NAMES = ListOf(Name("exc"), low=1, example="[cortical, exc]")
+CLASS_NAMES = ListOf(Reference("class", "exc", TEMPLATE_KEY), low=1, example="[cortical, exc]")
 
 LIBRARY_NEURONS = (
     "adex",
@@ -399,23 +389,22 @@ _POPULATION_VALUES = (
     Field(
         "shape",
         ListOf(POSITIVE, low=1, example="[1, 64, 64]"),
-        "The extents of a population that is laid out in space, in place of `size`: channels, "
-        "height, width.",
+        "The extents of a population that is laid out in space, in place of `size`: channels, height, width.",
         example="shape: [1, 64, 64]",
         supported=False,
     ),
     Field(
         "params",
         SETTINGS,
-        "Values for parameters of the neuron model, in place of its defaults. A list is for "
-        "parameters that are arrays, such as the `times` of `library/neurons/spike_times`.",
+        "Values for parameters of the neuron model, in place of its defaults: one for all "
+        "neurons, a distribution, or one for each neuron, as a list or in a file.",
         example="params: {tau_m: 10 ms}",
     ),
     Field(
         "init",
         STATE,
-        "Initial values of state variables, in place of the model's: one value, a distribution, "
-        "or an array in a file.",
+        "Initial values of state variables, in place of the model's: one for all neurons, a "
+        "distribution, or one for each neuron, as a list or in a file.",
         example="init: {v: {uniform: {low: -60 mV, high: -50 mV}}}",
     ),
 )
@@ -438,7 +427,7 @@ _POPULATION_ELSEWHERE = {
 
 CLASS = Block(
     "class",
-    (USE, DESCRIPTION, *_POPULATION_VALUES),
+    (USE, FOR, DESCRIPTION, *_POPULATION_VALUES),
     doc="Settings for all populations that name this class.",
     title="class",
     elsewhere=_POPULATION_ELSEWHERE,
@@ -527,8 +516,7 @@ CONNECT = OneKey(
                     Field(
                         "number",
                         COUNT,
-                        "The number of connections. `n_from` and `n_to` are the sizes of the two "
-                        "populations.",
+                        "The number of connections. `n_from` and `n_to` are the sizes of the two populations.",
                         required=True,
                         example="number: 10000",
                     ),
@@ -560,8 +548,7 @@ CONNECT = OneKey(
                     Field(
                         "file",
                         FILE,
-                        "The file that holds the connections: an `.npz`, or a `.csv` with one "
-                        "named column each.",
+                        "The file that holds the connections: an `.npz`, or a `.csv` with one named column each.",
                         example="file: data/edges.npz",
                     ),
                     Field(
@@ -619,9 +606,7 @@ CONNECT = OneKey(
                                 Option("auto", "The compiler chooses."),
                                 Option("sparse", "Stored connections."),
                                 Option("procedural", "Computed from the positions, never stored."),
-                                Option(
-                                    "toeplitz", "The doubly blocked Toeplitz product, never stored."
-                                ),
+                                Option("toeplitz", "The doubly blocked Toeplitz product, never stored."),
                             ),
                         ),
                         "How the connections are held; the result is the same.",
@@ -631,8 +616,7 @@ CONNECT = OneKey(
                 ),
                 title="connect_conv2d",
             ),
-            "A convolution between populations with a `shape`; the weight is a kernel that all "
-            "positions share.",
+            "A convolution between populations with a `shape`; the weight is a kernel that all positions share.",
             supported=False,
             example="{conv2d: {kernel: [3, 3]}}",
         ),
@@ -746,7 +730,7 @@ DELIVER = Block(
     (
         Field(
             "into",
-            Name("ge"),
+            Reference("input", "ge", TEMPLATE_KEY),
             "The input of the target that is added to.",
             required=True,
             example="into: ge",
@@ -754,8 +738,8 @@ DELIVER = Block(
         Field(
             "weight",
             INITIAL,
-            "What one spike adds: a value, a distribution (drawn per connection), or an array "
-            "with one entry per connection. It has the unit of the input. Needed unless a "
+            "What one spike adds, in the unit of the input: one value, a distribution (drawn per "
+            "connection), or one for each connection, as a list or in a file. Needed unless a "
             "`synapse` says what is delivered.",
             example="weight: 1.62 mV",
         ),
@@ -781,8 +765,7 @@ PROJECTION = Block(
         Field(
             "from",
             POPULATIONS,
-            "The source: a population, a list, `all`, or a class. Several make a family with one "
-            "member per pair.",
+            "The source: a population, a list, `all`, or a class. Several make a family with one member per pair.",
             required=True,
             example="from: exc",
         ),
@@ -873,7 +856,7 @@ STIMULUS = Block(
                     ),
                     Field(
                         "into",
-                        Name("ge"),
+                        Reference("input", "ge", TEMPLATE_KEY),
                         "The input that is added to.",
                         required=True,
                         example="into: ge",
@@ -899,7 +882,7 @@ STIMULUS = Block(
                 (
                     Field(
                         "into",
-                        Name("I_e"),
+                        Reference("input", "I_e", TEMPLATE_KEY),
                         "The input that is added to.",
                         required=True,
                         example="into: I_e",
@@ -926,11 +909,9 @@ STIMULUS = Block(
     example="{to: all, poisson: {rate: 8 Hz, into: ge, weight: 0.5 mV}}",
 )
 
-NEURONS = MapOf("neuron", NEURON, example="{lif: {state: {v: -65 mV}, ...}}")
-SYNAPSES = MapOf("synapse", SYNAPSE)
-CLASSES = MapOf("class", CLASS, key_example="cortical")
-POPULATIONS_MAP = MapOf(
-    "population", POPULATION, TEMPLATE_KEY, "exc", example="{exc: {neuron: lif, size: 1000}}"
-)
+NEURONS = MapOf("neuron", NEURON, TEMPLATE_KEY, "lif", example="{lif: {state: {v: -65 mV}, ...}}")
+SYNAPSES = MapOf("synapse", SYNAPSE, TEMPLATE_KEY, "stdp")
+CLASSES = MapOf("class", CLASS, TEMPLATE_KEY, "cortical")
+POPULATIONS_MAP = MapOf("population", POPULATION, TEMPLATE_KEY, "exc", example=("{exc: {neuron: lif, size: 1000}}"))
 PROJECTIONS_MAP = MapOf("projection", PROJECTION, TEMPLATE_KEY, "excitation")
 INPUTS_MAP = MapOf("input", STIMULUS, TEMPLATE_KEY, "background")

@@ -31,6 +31,7 @@ from compiler.frontend.language.kinds import (
 from compiler.frontend.language.values import (
     COUNT,
     DESCRIPTION,
+    FOR,
     FRACTION,
     NUMBER,
     PARAMETER,
@@ -63,7 +64,7 @@ _LAYER_REFERENCE = Reference("layer or network input", "conv1", TEMPLATE_KEY)
 _FUNCTION = Reference(
     "activation or one of the file's `functions`",
     "relu",
-    known=("relu", "sigmoid", "tanh", "softplus"),
+    known=("relu", "leaky_relu", "elu", "gelu", "silu", "sigmoid", "tanh", "softplus"),
 )
 
 _NAME = Field(
@@ -101,13 +102,10 @@ _EXPECT = Field(
 _ACTIVATION = Field(
     "activation",
     _FUNCTION,
-    "A function that is applied to every element of the output: a known one, or one of "
-    "`functions`.",
+    "A function that is applied to every element of the output: a known one, or one of `functions`.",
     example="activation: relu",
 )
-_BIAS = Field(
-    "bias", Flag(), "Whether a trained bias is added.", default=True, example="bias: false"
-)
+_BIAS = Field("bias", Flag(), "Whether a trained bias is added.", default=True, example=("bias: false"))
 
 _ELSEWHERE = {
     "kernel_size": "`kernel`",
@@ -155,9 +153,7 @@ def _pool(name: str, doc: str, *more: Field) -> Alternative:
         name,
         doc,
         Field("size", _EXTENT, "The window's height and width.", required=True, example="size: 2"),
-        Field(
-            "stride", _EXTENT, "The step of the window; without it, `size`.", example="stride: 2"
-        ),
+        Field("stride", _EXTENT, "The step of the window; without it, `size`.", example=("stride: 2")),
         Field(
             "padding",
             _PADDING,
@@ -221,8 +217,7 @@ LAYER = OneKey(
             Field(
                 "groups",
                 POSITIVE,
-                "Input and output channels are split into this many groups that do not see each "
-                "other.",
+                "Input and output channels are split into this many groups that do not see each other.",
                 default=1,
                 example="groups: 2",
             ),
@@ -294,7 +289,7 @@ LAYER = OneKey(
                     Field(
                         "layers",
                         Later("layers", _layers),
-                        "The layers of one copy. A layer called `a` becomes `a_0`, `a_1`, ...; "
+                        "The layers of one copy. A layer called `a` becomes `a_1`, `a_2`, ...; "
                         "inside a copy, names refer to that copy.",
                         required=True,
                         example="layers: [{dense: {units: 128, activation: tanh}}]",
@@ -366,8 +361,7 @@ NETWORK = Block(
                                     Option("int64", "64-bit integers."),
                                 ),
                             ),
-                            "The type of the elements; without it, that of `numerics: {precision: "
-                            "...}`.",
+                            "The type of the elements; without it, that of `numerics: {precision: ...}`.",
                             example="dtype: int32",
                         ),
                         DESCRIPTION,
@@ -426,8 +420,7 @@ LOSS = OneKey(
                 elsewhere={"prediction": "`logits`", "label": "`target`", "labels": "`target`"},
                 example="{logits: logits, target: label}",
             ),
-            "Cross-entropy between the softmax of the scores and the right class; the target is "
-            "the class's number.",
+            "Cross-entropy between the softmax of the scores and the right class; the target is the class's number.",
             example="{softmax_cross_entropy: {logits: logits, target: label}}",
         ),
         Alternative(
@@ -468,9 +461,7 @@ LOSS = OneKey(
 METRIC = Choice(
     "metric",
     (
-        Option(
-            "accuracy", "The part of the samples whose largest score is that of the right class."
-        ),
+        Option("accuracy", "The part of the samples whose largest score is that of the right class."),
         Option("mean_absolute_error", "The mean over all elements of the size of the difference."),
     ),
 )
@@ -508,12 +499,11 @@ OPTIMIZER = Block(
     "optimizer",
     (
         USE,
+        FOR,
         DESCRIPTION,
         Field(
             "params",
-            MapOf(
-                "parameter", OneOf((NUMBER, PARAMETER)), example="{learning_rate: 1e-3, beta: 0.9}"
-            ),
+            MapOf("parameter", OneOf((NUMBER, PARAMETER)), example=("{learning_rate: 1e-3, beta: 0.9}")),
             "Parameters with their default values; `train: {optimizer: ...}` may give others.",
             example="params: {learning_rate: 1e-3, beta1: 0.9}",
         ),
@@ -595,6 +585,7 @@ _DATA = Block(
                         FRACTION,
                         "The part that is kept for a final test.",
                         example="test: 0.1",
+                        supported=False,
                     ),
                 ),
                 title="split",
@@ -711,7 +702,7 @@ TRAIN = Block(
     example="{data: {...}, loss: {...}, optimizer: {...}, epochs: 20}",
 )
 
-OPTIMIZERS = MapOf("optimizer", OPTIMIZER, key_example="my_optimizer")
+OPTIMIZERS = MapOf("optimizer", OPTIMIZER, TEMPLATE_KEY, "my_optimizer")
 FUNCTIONS = MapOf(
     "function",
     Expression("x / (1 + exp(-x))"),

@@ -28,12 +28,12 @@ from compiler.frontend.language.kinds import (
 from compiler.frontend.language.kinds import Choice as ChoiceOf
 
 TEMPLATE_NAME = r"[A-Za-z](?:[A-Za-z0-9_]|\{[^{}]*\})*"
-"""A name that may hold `{i}`, as members that are made by `for` do."""
+"""A name that may hold expressions in braces, as members that are made by `for` do."""
 
 TEMPLATE_KEY = rf"^{TEMPLATE_NAME}$"
 
-DEFINITION = rf"^(?:{TEMPLATE_NAME}|(?:[^#\s]+/)+{NAME}|[^#]+\.ya?ml#{NAME})$"
-"""`name`, `library/neurons/adex` or `other_file.yaml#name`."""
+DEFINITION = rf"^(?:{TEMPLATE_NAME}|(?:[^#\s]+/)+{NAME}|[^#]+\.ya?ml(?:#{NAME})?)$"
+"""`name`, `library/neurons/adex` or `other_file.yaml#name` (without `#name`: refused by resolve)."""
 
 NUMBER = Value()
 COUNT = Value("a whole number", "1000", integer=True, low=0)
@@ -74,8 +74,9 @@ FOR = Field(
         example="{i: 0..9}",
     ),
     "Makes one copy per value of the loop variable: a range `0..9` (both ends included), a number "
-    "n (0 to n-1) or a list. The name of the entry holds the variable in braces, and so may its "
-    "values and expressions.",
+    "n (0 to n - 1), or a list of numbers or names. Several variables make every combination. In "
+    "expressions a variable is a number; in names, that of the entry too, it stands in braces, "
+    "alone or in an expression: `p{(i + 1) % n}`.",
     example="for: {i: 0..9}",
 )
 
@@ -99,9 +100,7 @@ FILE_ARRAY = Block(
         ),
         Field(
             "sha256",
-            Pattern(
-                "a SHA-256 sum (64 hexadecimal digits)", r"^[0-9a-f]{64}$", "9f86d0...(64 digits)"
-            ),
+            Pattern("a SHA-256 sum (64 hexadecimal digits)", r"^[0-9a-f]{64}$", "9f86d0...(64 digits)"),
             "The file's SHA-256 sum; the model is refused when the file has another one.",
         ),
     ),
@@ -110,11 +109,10 @@ FILE_ARRAY = Block(
     example="{file: data/weights.npz, array: w}",
 )
 
-_ROUND = Field(
+ROUND = Field(
     "round",
     ChoiceOf("rounding", (Option("nearest", "To the nearest whole number of steps of `dt`."),)),
-    "How a time becomes a whole number of steps. Without it, a value that is not a whole number "
-    "of steps is an error.",
+    "How a time becomes a whole number of steps. Without it, a value that is not a whole number of steps is an error.",
     example="round: nearest",
 )
 
@@ -126,16 +124,15 @@ def _distribution(title: str, quantity: Value, *, rounding: bool, supported: boo
         return Field(name, quantity, doc, example=f"{name}: {quantity.example}")
 
     limits = (
-        bound("min", "Values below are drawn again until they are not."),
-        bound("max", "Values above are drawn again until they are not."),
+        bound("min", "Values below are raised to it."),
+        bound("max", "Values above are lowered to it."),
     )
-    tail = (_ROUND,) if rounding else ()
+    tail = (ROUND,) if rounding else ()
     sign = (
         Field(
             "keep_sign",
             Flag(),
-            "Draws again while the value has not the sign of the mean, as excitatory and "
-            "inhibitory weights need it.",
+            "Values whose sign is not that of the mean become 0, as weights need it.",
             default=False,
             example="keep_sign: true",
         ),
@@ -156,9 +153,7 @@ def _distribution(title: str, quantity: Value, *, rounding: bool, supported: boo
     spread = (std, relative)
     q = quantity.example
 
-    def block(
-        name: str, fields: tuple[Field, ...], one_of: tuple[tuple[str, ...], ...] = ()
-    ) -> Block:
+    def block(name: str, fields: tuple[Field, ...], one_of: tuple[tuple[str, ...], ...] = ()) -> Block:
         return Block(
             f"{name} distribution",
             fields,
@@ -181,9 +176,7 @@ def _distribution(title: str, quantity: Value, *, rounding: bool, supported: boo
                 block(
                     "uniform",
                     (
-                        Field(
-                            "low", quantity, "The lowest value.", required=True, example=f"low: {q}"
-                        ),
+                        Field("low", quantity, "The lowest value.", required=True, example=f"low: {q}"),
                         Field(
                             "high",
                             quantity,
@@ -201,22 +194,21 @@ def _distribution(title: str, quantity: Value, *, rounding: bool, supported: boo
             Alternative(
                 "normal",
                 block("normal", (mean, *spread, *limits, *sign, *tail), (("std", "relative_std"),)),
-                "The normal distribution; `min`, `max` and `keep_sign` cut it by drawing again.",
+                "The normal distribution; `min`, `max` and `keep_sign` bound it.",
                 supported,
                 f"{{normal: {{mean: {q}, relative_std: 0.1}}}}",
             ),
             Alternative(
                 "exponential",
-                block("exponential", (mean, *limits, *tail)),
+                block("exponential", (mean, *tail)),
                 "The exponential distribution.",
                 supported,
                 f"{{exponential: {{mean: {q}}}}}",
             ),
             Alternative(
                 "lognormal",
-                block("lognormal", (mean, *spread, *limits, *tail), (("std", "relative_std"),)),
-                "The log-normal distribution; `mean` and `std` are those of the value, not of its "
-                "logarithm.",
+                block("lognormal", (mean, *spread, *tail), (("std", "relative_std"),)),
+                "The log-normal distribution; `mean` and `std` are those of the value, not of its logarithm.",
                 supported,
                 f"{{lognormal: {{mean: {q}, std: {q}}}}}",
             ),
@@ -246,8 +238,7 @@ PARAMETER = Block(
         Field(
             "unit",
             Text("a unit", "ms"),
-            "The unit of a parameter without a default, which every user of the definition must "
-            "give.",
+            "The unit of a parameter without a default, which every user of the definition must give.",
             example="unit: ms",
         ),
         Field(
@@ -264,8 +255,8 @@ PARAMETER = Block(
     example="{value: 20 ms, description: Membrane time constant}",
 )
 
-INITIAL: Kind = OneOf((QUANTITY, DISTRIBUTION, FILE_ARRAY))
-"""An initial value or a weight: one value, a distribution, or an array in a file."""
+INITIAL: Kind = OneOf((QUANTITY, DISTRIBUTION, ListOf(QUANTITY, low=1, example="[1 mV, 2 mV]"), FILE_ARRAY))
+"""An initial value, a weight: one for all, a distribution, or one for each, as a list or in a file."""
 
 DELAY: Kind = OneOf(
     (
@@ -274,7 +265,7 @@ DELAY: Kind = OneOf(
             "rounded time",
             (
                 Field("value", TIME, "The delay.", required=True, example="value: 1.37 ms"),
-                _ROUND,
+                ROUND,
             ),
             doc="A delay that may be rounded to whole steps.",
             title="rounded_time",
@@ -286,9 +277,7 @@ DELAY: Kind = OneOf(
 
 POPULATION_REFERENCE = Reference("population", "exc", TEMPLATE_KEY, ("all",))
 
-POPULATIONS: Kind = OneOf(
-    (POPULATION_REFERENCE, ListOf(POPULATION_REFERENCE, low=1, example="[exc, inh]"))
-)
+POPULATIONS: Kind = OneOf((POPULATION_REFERENCE, ListOf(POPULATION_REFERENCE, low=1, example=("[exc, inh]"))))
 """One population, several, `all`, or the members of a class."""
 
 NAMES: Kind = ListOf(Name("v"), low=1, example="[v, ge]")

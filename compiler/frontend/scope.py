@@ -1,0 +1,192 @@
+"""Expressions of a model file in the scope of names that they may use.
+
+Assumes: scalars of a resolved tree.
+Guarantees: an expression that comes out is parsed, typed and dimension-checked, has no call of the
+file's own functions left (they are put in), and all of its numbers are in canonical units. A
+mistake is one diagnostic; a name that was declared with a mistake is known but gives no more
+errors.
+Does not: know what an expression is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from compiler.diagnostics import Diagnostic, Related, Sink, did_you_mean
+from compiler.expr.ast import Call, Expr, Ref, children
+from compiler.expr.check import check_assignable, erase, infer_dimension
+from compiler.expr.functions import CONSTANTS, FUNCTIONS
+from compiler.expr.inline import Definition, inline
+from compiler.expr.parse import Assign, parse_statement
+from compiler.expr.simplify import has_random
+from compiler.expr.types import Kind, check_types
+from compiler.expr.units import Dimension
+from compiler.frontend.resolve_values import exact_span, expression_of
+from compiler.frontend.tree import Node, Scalar
+from compiler.frontend.wording import found
+from compiler.source import NOWHERE, Span
+
+_NO_FUNCTIONS: Final[Mapping[str, Definition]] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Names that an expression may use, with their kinds and dimensions (None: unknown, after an
+    error). `places`: where they were declared."""
+
+    kinds: Mapping[str, Kind]
+    dimensions: Mapping[str, Dimension | None]
+    functions: Mapping[str, Definition] = _NO_FUNCTIONS
+    arities: Mapping[str, int] = MappingProxyType({})
+    broken: frozenset[str] = frozenset()
+    places: Mapping[str, Span] = MappingProxyType({})
+
+    def extended(
+        self,
+        kinds: Mapping[str, Kind],
+        dimensions: Mapping[str, Dimension | None],
+        places: Mapping[str, Span] = MappingProxyType({}),
+    ) -> Scope:
+        """This scope with more names, which hide those of the same name."""
+        return replace(
+            self,
+            kinds={**self.kinds, **kinds},
+            dimensions={**self.dimensions, **dimensions},
+            places={**self.places, **places},
+        )
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A checked expression: erased of units and functions, with its dimension (None: any)."""
+
+    expr: Expr
+    dimension: Dimension | None
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What may stand at a place: `what` names it in messages ("`dv/dt`"); `dimension` None: any;
+    `condition`: True for a condition, False for a number, None for either; `random`: whether draws
+    may stand, or else why not."""
+
+    what: str
+    dimension: Dimension | None = None
+    condition: bool | None = False
+    random: str | None = "random numbers cannot stand here"
+
+
+def check_expression(node: Node, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
+    """The expression of a scalar in `scope`; None after an error."""
+    if not isinstance(node, Scalar):
+        message = f"{wanted.what} must be an expression, not {found(node)}"
+        sink.error("E0102", message, node.span)
+        return None
+    tree = expression_of(node, sink, scope.kinds)
+    return None if tree is None else check_tree(tree, node.span, scope, wanted, sink)
+
+
+def check_tree(tree: Expr, span: Span, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
+    """A parsed expression of the scalar at `span`, checked in `scope`; None after an error."""
+    own = Sink()
+    result = _check(tree, scope, wanted, own)
+    for d in own.items:
+        sink.items.append(_placed(d, span, scope))
+    return result
+
+
+def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
+    kind = check_types(tree, scope.kinds, sink, scope.arities)
+    if sink.items:
+        return None
+    calls = _calls(tree)
+    if calls & scope.broken:
+        return None  # the mistake was reported where the function stands
+    if calls & scope.functions.keys():
+        whole = inline(tree, scope.functions, sink)
+        if whole is None:
+            return None
+        tree = whole
+        kind = check_types(tree, scope.kinds, sink, scope.arities)
+        if sink.items:
+            return None
+    if wanted.condition is not None and wanted.condition == kind.numeric:
+        _wrong_kind(tree, kind, wanted, sink)
+        return None
+    if wanted.random is not None and has_random(tree):
+        at = _first_random(tree) or tree.span
+        sink.error("E0309", f"{wanted.what}: {wanted.random}", at)
+        return None
+    if not check_assignable(wanted.dimension, tree, scope.dimensions, sink, wanted.what):
+        return None
+    dimension = infer_dimension(tree, scope.dimensions, Sink())
+    try:
+        return Checked(erase(tree), dimension, kind)
+    except OverflowError:
+        sink.error("E0308", "a number in it is too large", tree.span)
+        return None
+
+
+def _wrong_kind(tree: Expr, kind: Kind, wanted: Wanted, sink: Sink) -> None:
+    needed = Kind.BOOL.value if wanted.condition else Kind.REAL.value
+    help = "compare it with something, as in `v > v_thresh`" if wanted.condition else "write `1 if ... else 0`"
+    sink.error("E0306", f"{wanted.what} must be {needed}; this is {kind.value}", tree.span, help)
+
+
+def _placed(d: Diagnostic, span: Span, scope: Scope) -> Diagnostic:
+    """A mistake in a function that only shows where it is called gets that place too; a unit error
+    about a declared name gets its declaration."""
+    at = d.span
+    if at is None or at is NOWHERE:
+        return replace(d, span=span)
+    inside = at.file is span.file and span.start <= at.start and at.end <= span.end
+    if inside:
+        return d
+    return replace(d, related=(*d.related, Related("the function is called here", span)))
+
+
+def _calls(e: Expr) -> set[str]:
+    out: set[str] = set()
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        if isinstance(x, Call):
+            out.add(x.func)
+        stack.extend(children(x))
+    return out
+
+
+def _first_random(e: Expr) -> Span | None:
+    if isinstance(e, Call) and e.func in FUNCTIONS and FUNCTIONS[e.func].random:
+        return e.span
+    return next((s for k in children(e) if (s := _first_random(k)) is not None), None)
+
+
+def read_statement(node: Node, scope: Scope, sink: Sink) -> Assign | None:
+    """The assignment of a scalar, not yet checked; None after an error. Augmented forms stay."""
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        help = "for example `v = v_reset`"
+        sink.error("E0102", f"an assignment is expected, not {found(node)}", node.span, help)
+        return None
+    span, exact = exact_span(node)
+    statement = parse_statement(node.text, span, sink, exact=exact, names=scope.kinds)
+    if statement is None or isinstance(statement, Assign):
+        return statement
+    help = "write `name = expression`"
+    message = f"a call of `{statement.call.func}` has no effect here"
+    sink.error("E0301", message, statement.span, help)
+    return None
+
+
+def unknown_name(name: str, scope: Scope) -> str | None:
+    """A help line for a name that nothing has."""
+    return did_you_mean(name, (*scope.kinds, *CONSTANTS))
+
+
+def reads(e: Expr, name: str) -> bool:
+    """Whether `e` reads `name`."""
+    return (isinstance(e, Ref) and e.name == name) or any(reads(k, name) for k in children(e))
