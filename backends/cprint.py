@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary, refs
+from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary, children, refs
 from compiler.expr.functions import CONSTANTS
 from compiler.ir.program import Add, Assign, Emit, Mode, Statement
 from compiler.ir.space import DType
@@ -86,14 +86,14 @@ def indent(lines: Iterable[Line], by: int = 1) -> list[Line]:
 
 # --------------------------------------------------------------------------------------------- names
 
-_RESERVED: Final = frozenset(
-    """auto break case char const continue default do double else enum extern float for goto if inline int long
+_RESERVED_TEXT: Final = """
+    auto break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
     asm typeof bool true false real ctx self rows last lo hi step main NULL signbit y0 y1 yn j0 j1 jn
     class new delete this template operator namespace using public private protected virtual friend try catch
     throw export explicit mutable typename and or not xor bitand bitor compl constexpr nullptr decltype half
-    threadIdx blockIdx blockDim gridDim warpSize""".split()
-)
+    threadIdx blockIdx blockDim gridDim warpSize"""
+_RESERVED: Final = frozenset(_RESERVED_TEXT.split())
 
 
 def c_name(name: str) -> str:
@@ -145,15 +145,13 @@ def _number(t: Scalar) -> Scalar:
     return DType.I32 if t in ("bool", DType.U8) else t
 
 
-_REAL_FUNCTIONS: Final = frozenset(
-    """exp log log10 log2 expm1 log1p exprel sqrt sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid softplus
-    erf""".split()
-)
-_KEEPS_INTEGERS: Final = frozenset(
-    {"abs", "sign", "floor", "ceil", "round", "relu", "clip", "min", "max"}
-)
+_REAL_NAMES: Final = """
+    exp log log10 log2 expm1 log1p exprel sqrt sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid softplus
+    erf"""
+_REAL_FUNCTIONS: Final = frozenset(_REAL_NAMES.split())
+_KEEPS_INTEGERS: Final = frozenset({"abs", "sign", "floor", "ceil", "round", "relu", "clip", "min", "max"})
 _RANDOM: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4}
-_ABOVE_REAL: Final = 8  # the largest whole power that is written as products
+_MOST_FACTORS: Final = 8  # the largest whole power that is written as products
 
 
 def type_of(e: Expr, scope: Scope, real: DType) -> Scalar:
@@ -295,12 +293,12 @@ class Printer:
             return self._select(e.test, e.then, e.orelse, scope, to)
         if isinstance(e, Call) and e.func == "where" and len(e.args) == 3:
             return self._select(*e.args, scope, to)
-        text = self._own(e, scope, own)
+        shown = self._own(e, scope, own)
         if own == to or (own == "bool" and to in (DType.I32, DType.U8)):
-            return text
+            return shown
         if not is_real(own) and not is_real(to) and _widens(own, to):
-            return text
-        return f"({self.dialect.type_name(to)}){self._inside(text, _SIGN)}", _SIGN
+            return shown
+        return f"({self.dialect.type_name(to)}){self._inside(shown, _SIGN)}", _SIGN
 
     def _select(self, test: Expr, a: Expr, b: Expr, scope: Scope, to: Scalar) -> tuple[str, int]:
         parts = [
@@ -333,10 +331,10 @@ class Printer:
                 return f"{text} != {text}", _COMPARE
             case _:
                 own = type_of(e, scope, self.dialect.precision)
-                text = self._own(e, scope, own)
+                shown = self._own(e, scope, own)
                 if own == "bool":
-                    return text
-                return f"{self._inside(text, _SUM)} != {literal(0, own)}", _COMPARE
+                    return shown
+                return f"{self._inside(shown, _SUM)} != {literal(0, own)}", _COMPARE
 
     def _own(self, e: Expr, scope: Scope, t: Scalar) -> tuple[str, int]:
         """`e` in its own type `t`."""
@@ -376,7 +374,7 @@ class Printer:
         whole = isinstance(b, Num) and float(b.value).is_integer()
         if whole and isinstance(b, Num) and b.value == 0:
             return literal(1, t), _ATOM
-        if whole and isinstance(b, Num) and 1 <= abs(b.value) <= _ABOVE_REAL and self._simple(a):
+        if whole and isinstance(b, Num) and 1 <= abs(b.value) <= _MOST_FACTORS and self._simple(a):
             text = " * ".join([self._inside(base, _ATOM)] * int(abs(b.value)))
             if b.value < 0:
                 return f"{literal(1, t)} / ({text})", _PRODUCT
@@ -396,8 +394,7 @@ class Printer:
             if len(args) != _RANDOM[func]:
                 raise PrintError(f"`{func}` needs {_RANDOM[func]} arguments here", span)
             key, index, draw = (
-                self._as(a, scope, k)[0]
-                for a, k in zip(args, (DType.U64, DType.U64, DType.U32), strict=False)
+                self._as(a, scope, k)[0] for a, k in zip(args, (DType.U64, DType.U64, DType.U32), strict=False)
             )
             rest = [self._as(a, scope, real)[0] for a in args[3:]]
             return self.call(func, real, key, index, "(nl_u64)step", draw, *rest)
@@ -428,8 +425,6 @@ def _widens(a: Scalar, b: Scalar) -> bool:
 
 
 def _walk(e: Expr) -> Iterable[Expr]:
-    from compiler.expr.ast import children
-
     stack = [e]
     while stack:
         x = stack.pop()
@@ -511,9 +506,7 @@ class Body:
         """The lines of `statements`, loads included."""
         virtual = {n: Symbol(n, e.type) for n, e in self.elements.items()}
         known = {**virtual, **self.scope}
-        self._types |= infer_locals(
-            statements, known, self.elements, self.printer.dialect.precision
-        )
+        self._types |= infer_locals(statements, known, self.elements, self.printer.dialect.precision)
         changed = {s.target for s in statements if not isinstance(s, Emit)}
         lines: list[Line] = []
         for s in statements:

@@ -30,9 +30,7 @@ class CodeInfo:
     example_good: str = ""
 
 
-def _code(
-    code: str, title: str, explanation: str, bad: str = "", good: str = ""
-) -> tuple[str, CodeInfo]:
+def _code(code: str, title: str, explanation: str, bad: str = "", good: str = "") -> tuple[str, CodeInfo]:
     return code, CodeInfo(title, explanation, bad, good)
 
 
@@ -97,8 +95,7 @@ _FILE_AND_YAML: Final = (
     _code(
         "E0010",
         "a merge key",
-        "`<<` belongs to YAML 1.1. Settings are shared with `classes`, `use`, or an anchor for a "
-        "whole value.",
+        "`<<` belongs to YAML 1.1. Settings are shared with `classes`, `use`, or an anchor for a whole value.",
         "base: &base {neuron: lif}\nexc: {<<: *base, size: 10}",
         "exc: {classes: [base], size: 10}",
     ),
@@ -118,16 +115,14 @@ _FILE_AND_YAML: Final = (
     _code(
         "E0013",
         "a directive",
-        "Only `%YAML 1.2` may stand before the document. The language reads all files by the "
-        "rules of YAML 1.2.",
+        "Only `%YAML 1.2` may stand before the document. The language reads all files by the rules of YAML 1.2.",
         "%YAML 1.1\n---\nlanguage: 1",
         "language: 1",
     ),
     _code(
         "E0014",
         "nesting is too deep",
-        "Mappings and lists may be nested 100 levels deep, aliases counted. No model needs more "
-        "than about 15.",
+        "Mappings and lists may be nested 100 levels deep, aliases counted. No model needs more than about 15.",
     ),
     _code(
         "E0015",
@@ -138,8 +133,7 @@ _FILE_AND_YAML: Final = (
     _code(
         "E0016",
         "aliases expand to too many nodes",
-        "Aliases of aliases multiply: ten levels of ten make ten thousand million nodes. The "
-        "limit is 1,000,000.",
+        "Aliases of aliases multiply: ten levels of ten make ten thousand million nodes. The limit is 1,000,000.",
     ),
     _code(
         "E0017",
@@ -151,8 +145,7 @@ _FILE_AND_YAML: Final = (
     _code(
         "E0018",
         "an alias without anchor",
-        "`*name` repeats the value that was marked `&name` before. A value that begins with `*` "
-        "needs quotes.",
+        "`*name` repeats the value that was marked `&name` before. A value that begins with `*` needs quotes.",
         "reset: *v",
         'reset: "*v"',
     ),
@@ -166,8 +159,7 @@ _FILE_AND_YAML: Final = (
     _code(
         "E0020",
         "a colon and a space inside of a value",
-        "In a value without quotes, `: ` would begin a nested mapping, which cannot stand on the "
-        "same line.",
+        "In a value without quotes, `: ` would begin a nested mapping, which cannot stand on the same line.",
         "description: Note: a test",
         'description: "Note: a test"',
     ),
@@ -181,8 +173,7 @@ _FILE_AND_YAML: Final = (
     _code(
         "E0022",
         "brackets do not match",
-        "A `[` or `{` is not closed, a bracket closes nothing, or a comma between items is "
-        "missing.",
+        "A `[` or `{` is not closed, a bracket closes nothing, or a comma between items is missing.",
         "to: [exc, inh",
         "to: [exc, inh]",
     ),
@@ -196,16 +187,14 @@ _FILE_AND_YAML: Final = (
     _code(
         "E0024",
         "the indentation fits nothing",
-        "The line is indented neither like the entries above it nor like any block that encloses "
-        "them.",
+        "The line is indented neither like the entries above it nor like any block that encloses them.",
         "exc:\n  size: 10\n neuron: lif",
         "exc:\n  size: 10\n  neuron: lif",
     ),
     _code(
         "E0025",
         "an unknown escape",
-        "In double quotes, a backslash begins an escape such as \\n or \\u00e9. In single quotes "
-        "it does not.",
+        "In double quotes, a backslash begins an escape such as \\n or \\u00e9. In single quotes it does not.",
         'file: "data\\digits.npz"',
         "file: data/digits.npz",
     ),
@@ -226,8 +215,7 @@ _FILE_AND_YAML: Final = (
     _code(
         "E0028",
         "a comma inside of parentheses ends an item",
-        "In `[...]` and `{...}`, YAML ends an item at each comma and does not know about "
-        "parentheses.",
+        "In `[...]` and `{...}`, YAML ends an item at each comma and does not know about parentheses.",
         "reset: [w = clip(w, 0, 1)]",
         "reset:\n  - w = clip(w, 0, 1)",
     ),
@@ -237,8 +225,7 @@ _STRUCTURE: Final = (
     _code(
         "E0101",
         "an unknown key",
-        "Every block has a fixed set of keys. Free fields are allowed under names that begin with"
-        " `x-`.",
+        "Every block has a fixed set of keys. Free fields are allowed under names that begin with `x-`.",
         "popultions: {}",
         "populations: {}",
     ),
@@ -298,8 +285,7 @@ _REFERENCES: Final = (
     _code(
         "E0202",
         "a definition that uses itself",
-        "`use` takes over another block, which may use a third; the chain has come back to where "
-        "it began.",
+        "`use` takes over another block, which may use a third; the chain has come back to where it began.",
         "neurons: {a: {use: b}, b: {use: a}}",
         "neurons: {a: {use: b}, b: {use: library/neurons/lif}}",
     ),
@@ -359,19 +345,6 @@ _REFERENCES: Final = (
         "from: p{k}",
         "from: p{i}",
     ),
-    _code(
-        "E0210",
-        "a parameter whose value depends on itself",
-        "The value of a parameter may be an expression over other parameters, not over itself.",
-        "params: {a: {value: b}, b: {value: a}}",
-        "params: {a: {value: 2 * b}, b: {value: 3}}",
-    ),
-    _code(
-        "E0211",
-        "a setting that cannot be read",
-        "`--set` takes `name=value`, where the value is written as in the file: `--set n=100`, "
-        "`--set tau='20 ms'`.",
-    ),
 )
 
 _EXPRESSIONS: Final = (
@@ -426,6 +399,21 @@ _EXPRESSIONS: Final = (
         "functions:\n  f(x): f(x) + 1",
         "functions:\n  f(x): x + 1",
     ),
+    _code(
+        "E0308",
+        "an expression that has no value",
+        "Evaluating it divides by zero, takes the logarithm of a negative number, or gives a number that is too large.",
+        "size: 10 / (n - n)",
+        "size: 10 / n",
+    ),
+    _code(
+        "E0309",
+        "a random number where none can be drawn",
+        "Random functions may stand where a value is drawn once per step or once per element, such as in "
+        "`update`, not in equations that an integrator evaluates several times.",
+        "dynamics: {dv/dt: (random() - v) / tau_m}",
+        "update: [v = v + random()]",
+    ),
 )
 
 _UNITS: Final = (
@@ -447,8 +435,7 @@ _UNITS: Final = (
     _code(
         "E0403",
         "an unknown unit",
-        "Units are SI units with prefixes, such as ms, mV, nS, pA and Hz, and products and powers"
-        " of them.",
+        "Units are SI units with prefixes, such as ms, mV, nS, pA and Hz, and products and powers of them.",
         "tau: 20 msec",
         "tau: 20 ms",
     ),
@@ -463,8 +450,7 @@ _SHAPES: Final = (
     _code(
         "E0502",
         "a shape is not the expected one",
-        "`expect: {shape: ...}` states another shape than the one that was inferred. The batch is"
-        " not part of it.",
+        "`expect: {shape: ...}` states another shape than the one that was inferred. The batch is not part of it.",
         "expect: {shape: [16, 4, 4]}",
         "expect: {shape: [16, 5, 5]}",
     ),
@@ -474,8 +460,7 @@ _SPIKING: Final = (
     _code(
         "E0601",
         "a time is not a whole number of steps",
-        "Delays and refractory periods are counted in steps of `dt`. `round: nearest` allows "
-        "rounding.",
+        "Delays and refractory periods are counted in steps of `dt`. `round: nearest` allows rounding.",
         "delay: 0.25 ms   # dt is 0.1 ms",
         "delay: 0.3 ms",
     ),
@@ -488,8 +473,7 @@ _SPIKING: Final = (
     _code(
         "E0603",
         "spike times that cannot be emitted",
-        "The times of a spike source are whole steps of `dt` after 0, and its indices count its "
-        "neurons from 0.",
+        "The times of a spike source are whole steps of `dt` after 0, and its indices count its neurons from 0.",
     ),
 )
 
@@ -525,14 +509,64 @@ _UNSUPPORTED: Final = (
     ),
 )
 
-_TOOLS: Final[tuple[tuple[str, CodeInfo], ...]] = ()
+_TOOLS: Final = (
+    _code(
+        "E0901",
+        "no C compiler",
+        "The CPU target needs a C11 compiler: the one that $CC names, cc, gcc, clang, or the Python "
+        "package `ziglang`. `netloom doctor` shows what is found.",
+    ),
+    _code(
+        "E0902",
+        "the compiler refused the generated code",
+        "This is a fault of the code generator, unless the compiler's installation is broken or it has run out "
+        "of memory or disk space.",
+    ),
+    _code(
+        "E0903",
+        "code cannot be generated",
+        "The program holds something that the target has no text for. Another target may have.",
+    ),
+    _code(
+        "E0904",
+        "the compiled module cannot be loaded",
+        "It was compiled for another kind of processor or by another compiler. `netloom clean` removes it, and "
+        "`--portable` avoids instructions of one processor.",
+    ),
+    _code(
+        "E0905",
+        "out of memory",
+        "The arrays of the model do not fit into memory. `netloom show` lists their sizes.",
+    ),
+    _code(
+        "E0906",
+        "a record buffer was full",
+        "More was recorded between two drains than the buffer can hold. Record fewer members or drain more often.",
+    ),
+    _code(
+        "E0907",
+        "a target that does not exist or cannot be used here",
+        "`netloom targets` lists the targets and what each of them lacks on this machine.",
+    ),
+    _code(
+        "E0908",
+        "a value is not finite",
+        "A state variable or a weight has become infinite or undefined (NaN). The time step or the learning rate "
+        "may be too large, or an equation divides by zero.",
+    ),
+    _code(
+        "E0909",
+        "a checkpoint that cannot be used",
+        "There is none, it cannot be read, or it was written by a run of another model, other settings or another "
+        "precision.",
+    ),
+)
 
 _WARNINGS: Final = (
     _code(
         "W0001",
         "the file begins with a byte order mark",
-        "The mark is skipped. UTF-8 needs none; some editors write it, and some tools stumble "
-        "over it.",
+        "The mark is skipped. UTF-8 needs none; some editors write it, and some tools stumble over it.",
     ),
 )
 

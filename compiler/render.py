@@ -37,9 +37,7 @@ _STYLES: Final = {
 }
 # Characters that change the direction of the text around them would show another program than is
 # read.
-_BIDIRECTIONAL: Final = frozenset(
-    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-)
+_BIDIRECTIONAL: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def render(diagnostics: Iterable[Diagnostic], format: Format, color: bool = False) -> str:
@@ -156,7 +154,8 @@ def _snippet(span: Span, gutter: int, paint: _Paint, style: str) -> list[str]:
 def clip(line: str, begin: int, end: int) -> tuple[str, int, int]:
     """(what is shown of `line`, columns before the marked part, columns of it).
 
-    Characters [begin, end) are marked. A line wider than MAX_WIDTH is cut around the marked part, of which the beginning stays visible.
+    Characters [begin, end) are marked. A line wider than MAX_WIDTH is cut around the marked part, of
+    which the beginning stays visible.
     """
     # Cut by characters first, so that a line of megabytes costs no more than a short one.
     from_char = max(0, begin - MAX_WIDTH)

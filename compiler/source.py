@@ -19,7 +19,7 @@ class SourceFile:
     """One text that a user wrote: `path` as it is shown to the user, `text` decoded."""
 
     path: str
-    text: str
+    text: str = field(repr=False)
 
     @cached_property
     def line_starts(self) -> tuple[int, ...]:

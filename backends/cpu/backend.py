@@ -37,9 +37,7 @@ class CpuBackend:
     def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
         """Compile (or find in the cache) and write the folder that ship.py describes."""
         emitted = emit(program)
-        fixed = program.order is Order.BITWISE or any(
-            t.order is Order.BITWISE for t in program.templates
-        )
+        fixed = program.order is Order.BITWISE or any(t.order is Order.BITWISE for t in program.templates)
         artifact = compile_text(emitted, program.name, fixed, options.get("portable", "") not in ("", "0"))
         write_folder(folder, program, emitted, artifact, int(options.get("seed", "1")))
         return artifact

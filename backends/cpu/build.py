@@ -71,13 +71,9 @@ def find_compiler() -> Compiler:
 @cache
 def _described(command: tuple[str, ...]) -> Compiler:
     try:
-        done = subprocess.run(
-            [*command, "--version"], capture_output=True, text=True, check=False, timeout=60
-        )
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False, timeout=60)
     except OSError as e:
-        raise BackendError(
-            "E0901", f"the C compiler `{command[0]}` does not start: {e}", exit_code=3
-        ) from None
+        raise BackendError("E0901", f"the C compiler `{command[0]}` does not start: {e}", exit_code=3) from None
     said = (done.stdout or done.stderr).strip().split("\n")[0]
     if done.returncode != 0:
         raise BackendError("E0901", f"`{' '.join(command)}` is not a C compiler", said, exit_code=3)
@@ -144,9 +140,7 @@ def compile_text(emitted: Emitted, name: str, fixed_order: bool, portable: bool)
     return Artifact(emitted.text, binary, key, compiled, str(compiler), options, seconds)
 
 
-def _compile(
-    emitted: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], binary: Path
-) -> float:
+def _compile(emitted: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], binary: Path) -> float:
     """Compile beside the target and rename; returns the CPU seconds of the compiler and its children."""
     with tempfile.TemporaryDirectory(prefix="build-", dir=binary.parent) as scratch:
         source = Path(scratch) / f"{name}.c"
@@ -168,9 +162,7 @@ def _compile(
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _failure(
-    said: str, source: str, spans: Mapping[int, Span], compiler: Compiler
-) -> BackendError:
+def _failure(said: str, source: str, spans: Mapping[int, Span], compiler: Compiler) -> BackendError:
     """What the compiler refused, and the model line that the C line stands for, where it stands for one."""
     shown = "\n".join(said.strip().split("\n")[:12])
     where = ""

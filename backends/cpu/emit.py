@@ -93,9 +93,7 @@ def emit(program: Merged) -> Emitted:
         except PrintError as e:
             where = e.span if e.span is not NOWHERE else template.span
             at = f" ({where})" if where is not NOWHERE else ""
-            raise BackendError(
-                "E0903", f"`{template.name}` has no C text: {e.message}{at}", exit_code=4
-            ) from None
+            raise BackendError("E0903", f"`{template.name}` has no C text: {e.message}{at}", exit_code=4) from None
         functions.append(k.function)
     spans: list[Span] = []
     kernel_text = "\n".join(_text(b, spans) for b in blocks)
@@ -130,9 +128,7 @@ def emit(program: Merged) -> Emitted:
 
 
 def _fixed(program: Merged) -> bool:
-    return program.order is Order.BITWISE or any(
-        t.order is Order.BITWISE for t in program.templates
-    )
+    return program.order is Order.BITWISE or any(t.order is Order.BITWISE for t in program.templates)
 
 
 def _text(lines: Iterable[Line], spans: list[Span]) -> str:
@@ -279,32 +275,34 @@ def emit_contract(k: Kernel, contract: Contract) -> tuple[list[Line], list[Line]
     names = ContractNames(k, contract)
     lanes = [d.extent for d in contract.nest.dims if d.kind is DimKind.LANE]
     precision = k.dialect.precision
-    module = environment().get_template(file).make_module(
-        {
-            "lit": dict(contract.literals),
-            "f": {
-                x.name: k.scope[x.name].text if isinstance(x, ScalarFormal) else k.pointers[x.name]
-                for x in k.template.formals
-            },
-            "real": k.dialect.real,
-            "bytes": precision.bytes,
-            "lanes": lanes[0] if lanes else 0,
-            "dims": [(d.name, k.extent(d.extent)) for d in contract.nest.dims],
-            "extent": lambda n: next(
-                k.extent(d.extent) for d in contract.nest.dims if d.name == n
-            ),
-            "id": f"k{k.template.index}",
-            "at": names.at,
-            "address": names.address,
-            "inside": names.inside,
-            "prologue": names.prologue,
-            "term": names.term,
-            "combine": names.combine,
-            "identity": literal(IDENTITY[contract.nest.combine or "add"], precision),
-            "epilogue": names.epilogue,
-            "order": str(k.template.order),
-            "scratch": f"(({k.dialect.real} *)ctx->scratch)",
-        }
+    module = (
+        environment()
+        .get_template(file)
+        .make_module(
+            {
+                "lit": dict(contract.literals),
+                "f": {
+                    x.name: k.scope[x.name].text if isinstance(x, ScalarFormal) else k.pointers[x.name]
+                    for x in k.template.formals
+                },
+                "real": k.dialect.real,
+                "bytes": precision.bytes,
+                "lanes": lanes[0] if lanes else 0,
+                "dims": [(d.name, k.extent(d.extent)) for d in contract.nest.dims],
+                "extent": lambda n: next(k.extent(d.extent) for d in contract.nest.dims if d.name == n),
+                "id": f"k{k.template.index}",
+                "at": names.at,
+                "address": names.address,
+                "inside": names.inside,
+                "prologue": names.prologue,
+                "term": names.term,
+                "combine": names.combine,
+                "identity": literal(IDENTITY[contract.nest.combine or "add"], precision),
+                "epilogue": names.epilogue,
+                "order": str(k.template.order),
+                "scratch": f"(({k.dialect.real} *)ctx->scratch)",
+            }
+        )
     )
     helpers = str(getattr(module, "helpers", "")).strip("\n")
     shown = [Line(t) for t in helpers.split("\n")] + [Line("")] if helpers else []

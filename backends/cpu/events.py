@@ -36,8 +36,7 @@ SYNONYMS: Final = {"list": "spikes", "count": "spike_count"}
 def _names(k: Kernel) -> dict[str, str]:
     """C identifiers by formal name, for the skeletons; `list`/`count` also under their usual synonyms."""
     names = {
-        f.name: k.scope[f.name].text if isinstance(f, ScalarFormal) else k.pointers[f.name]
-        for f in k.template.formals
+        f.name: k.scope[f.name].text if isinstance(f, ScalarFormal) else k.pointers[f.name] for f in k.template.formals
     }
     for name, other in SYNONYMS.items():
         if name not in names and other in names:
@@ -77,9 +76,7 @@ def propagate(k: Kernel, p: Propagate) -> tuple[list[Line], list[Line]]:
         elif isinstance(f, ArrayFormal) and isinstance(f.access, Strided):
             place = f"{ptr[f.name]}[{offset(f.access, lambda n: scope[n].text)}]"
             elements[f.name] = Element(place, f.dtype, f.mode)
-    of_source = {
-        n for n, e in elements.items() if f"[{pre}]" in e.place and e.mode is Mode.READ
-    }
+    of_source = {n for n, e in elements.items() if f"[{pre}]" in e.place and e.mode is Mode.READ}
     used: set[str] = set()
     for s in p.statements:
         if isinstance(s, Add | Assign):

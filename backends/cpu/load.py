@@ -64,9 +64,7 @@ def _library(binary: Path) -> ctypes.CDLL:
 def launch_lists(program: Merged) -> tuple[npt.NDArray[np.int64], ...]:
     """Per phase: rows (kernel, lo, hi, every, offset)."""
     return tuple(
-        np.array(
-            [(x.template, x.lo, x.hi, x.every, x.offset) for x in phase.launches], np.int64
-        ).reshape(-1, 5)
+        np.array([(x.template, x.lo, x.hi, x.every, x.offset) for x in phase.launches], np.int64).reshape(-1, 5)
         for phase in program.phases
     )
 
@@ -189,15 +187,11 @@ def load(artifact: Artifact, program: Merged, seed: int) -> CpuInstance:
 
 def array_sizes(program: Merged, sizes: Mapping[str, int]) -> dict[str, int]:
     """Elements of every array once connected."""
-    return {
-        a.name: a.physical_size if a.size_from is None else sizes[a.name] for a in program.arrays
-    }
+    return {a.name: a.physical_size if a.size_from is None else sizes[a.name] for a in program.arrays}
 
 
 def bound_arrays(program: Merged, template: int, formal: str) -> tuple[Array, ...]:
     """The arrays that one formal is bound to, row by row."""
-    assert any(
-        isinstance(f, ArrayFormal) and f.name == formal for f in program.templates[template].formals
-    )
+    assert any(isinstance(f, ArrayFormal) and f.name == formal for f in program.templates[template].formals)
     by_name = {a.name: a for a in program.arrays}
     return tuple(by_name[n] for n in program.tables[template].arrays[formal])

@@ -213,9 +213,7 @@ class NestPrinter:
                 Line(f"nl_i32 {events} = 0;"),
             ]
             place = f"{listed} + {slot} * {_atom(extent)}"
-            tail.append(
-                Line(f"{events} = nl_append({place}, {events}, {fired}, {base}, {end});", 1)
-            )
+            tail.append(Line(f"{events} = nl_append({place}, {events}, {fired}, {base}, {end});", 1))
             last.append(Line(f"{self.k.pointers[s.count]}[{slot}] = {events};"))
         self.k.printer.used.add("nl_append")
         return [
@@ -362,10 +360,7 @@ class NestPrinter:
         shared = {
             n
             for n in names
-            if n in self.elements
-            and n not in scope
-            and self.elements[n].mode is Mode.READ
-            and not self._varies(n)
+            if n in self.elements and n not in scope and self.elements[n].mode is Mode.READ and not self._varies(n)
         }
         return self.body(scope).load(shared)
 
@@ -409,18 +404,14 @@ class NestPrinter:
             updated = [
                 s.target
                 for s in (*n.prologue, *n.epilogue)
-                if s.target in self.elements and self.elements[s.target].mode is Mode.UPDATE
+                if not isinstance(s, Emit) and s.target in self.elements and self.elements[s.target].mode is Mode.UPDATE
             ]
             lines += self._lane_arrays(n.prologue, scope)
             if self.per_lane:  # indices may go through locals, which are one per lane now
                 self.pieces.clear()
                 self.elements = self._elements()
             body = self.body(dict(scope))
-            first = [
-                Line(f"{scope[t].text} = {self.elements[t].place};")
-                for t in dict.fromkeys(updated)
-                if t in scope
-            ]
+            first = [Line(f"{scope[t].text} = {self.elements[t].place};") for t in dict.fromkeys(updated) if t in scope]
             lines += self._lane_section([*first, *body.run(n.prologue)])
         t = self.acc_type(scope)
         acc = self.k.namer(n.acc)

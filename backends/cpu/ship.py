@@ -17,17 +17,17 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
+from backends.cprint import Dialect
 from backends.cpu.emit import Emitted
 from backends.cpu.kernel import open_kernel
 from backends.cpu.load import Words, launch_lists, scratch_bytes
 from backends.cpu.skeletons import render
-from backends.cprint import Dialect
 from backends.protocol import Artifact
 from compiler.ir.program import (
     Array,
     ArrayFormal,
-    EmitScheduled,
     Emit,
+    EmitScheduled,
     Merged,
     Nest,
     RecordEvents,
@@ -45,9 +45,7 @@ PRINTED: Final = {DType.F32: 0, DType.F64: 1, DType.I32: 2, DType.I64: 3}
 MOST_PRINTED: Final = 16  # elements of an array that main.c prints when it has run
 
 
-def write_folder(
-    folder: Path, program: Merged, emitted: Emitted, artifact: Artifact, seed: int
-) -> None:
+def write_folder(folder: Path, program: Merged, emitted: Emitted, artifact: Artifact, seed: int) -> None:
     """Write the whole build folder; streams are keyed by `seed`. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     name = program.name
@@ -85,9 +83,7 @@ def _word(array: Array, placement: Placement) -> int:
     return ROLE_NUMBER[array.role] << ROLE_SHIFT | placement.offsets[array.name]
 
 
-def _write_data(
-    file: BinaryIO, program: Merged, placement: Placement, tables: tuple[Words, ...]
-) -> None:
+def _write_data(file: BinaryIO, program: Merged, placement: Placement, tables: tuple[Words, ...]) -> None:
     arrays = {a.name: a for a in program.arrays}
     _words(file, MAGIC, *(placement.arena_bytes.get(r, 0) for r in Role))
     _words(file, scratch_bytes(program, tables))
@@ -114,17 +110,13 @@ def _write_data(
     given = [n for n in program.constants if n in placement.offsets]
     _words(file, len(given))
     for name in given:
-        values = np.ascontiguousarray(
-            program.constants[name], np.dtype(arrays[name].dtype.numpy)
-        ).tobytes()
+        values = np.ascontiguousarray(program.constants[name], np.dtype(arrays[name].dtype.numpy)).tobytes()
         _words(file, _word(arrays[name], placement), len(values))
         file.write(values + bytes(-len(values) % 8))
     _write_results(file, program, placement, arrays)
 
 
-def _patches(
-    program: Merged, number: dict[str, int], late: list[Array]
-) -> list[tuple[int, int, int, int]]:
+def _patches(program: Merged, number: dict[str, int], late: list[Array]) -> list[tuple[int, int, int, int]]:
     """Cells of tables that hold the address (0) or the size (1) of an array that is placed late."""
     first = {a.size_from: i for i, a in reversed(list(enumerate(late)))}
     sized: dict[str, int] = {a.name: i for i, a in enumerate(late)}
@@ -163,9 +155,7 @@ def _formals(template: Template) -> tuple[str, str] | None:
     return None
 
 
-def _write_results(
-    file: BinaryIO, program: Merged, placement: Placement, arrays: dict[str, Array]
-) -> None:
+def _write_results(file: BinaryIO, program: Merged, placement: Placement, arrays: dict[str, Array]) -> None:
     events: list[tuple[Array, int, str]] = []
     used: list[Array] = []
     for template, rows in zip(program.templates, program.tables, strict=True):
@@ -187,10 +177,7 @@ def _write_results(
     results = [
         a
         for a in program.arrays
-        if a.role is Role.RECORD
-        and 0 < a.physical_size <= MOST_PRINTED
-        and a.dtype in PRINTED
-        and a not in used
+        if a.role is Role.RECORD and 0 < a.physical_size <= MOST_PRINTED and a.dtype in PRINTED and a not in used
     ]
     _words(file, len(results))
     for a in results:
@@ -256,10 +243,7 @@ def _manifest(program: Merged, placement: Placement, artifact: Artifact, seed: i
             }
             for p in program.phases
         ],
-        "kernels": [
-            _kernel(t, rows.count, dialect)
-            for t, rows in zip(program.templates, program.tables, strict=True)
-        ],
+        "kernels": [_kernel(t, rows.count, dialect) for t, rows in zip(program.templates, program.tables, strict=True)],
     }
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
     arrays = ",\n".join("    " + json.dumps(_array(a, placement)) for a in program.arrays)

@@ -39,7 +39,6 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import DType
 from compiler.ir.streams import stream_key
-from compiler.ir.streams import stream_key
 
 
 @dataclass(frozen=True)
@@ -72,10 +71,7 @@ def phases(program: Program | Merged) -> Mapping[str, tuple[Item, ...]]:
             for p in program.phases
         }
     return {
-        p.name: tuple(
-            Item(k := program.kernels[x.kernel], k.rows, x.lo, x.hi, x.every, x.offset)
-            for x in p.launches
-        )
+        p.name: tuple(Item(k := program.kernels[x.kernel], k.rows, x.lo, x.hi, x.every, x.offset) for x in p.launches)
         for p in program.phases
     }
 
@@ -110,9 +106,7 @@ def bind_row(
             dtype = np.dtype(formal.dtype.numpy)
             scalars[formal.name] = dtype.type(np.float64(value))
         else:
-            scalars[formal.name] = (
-                np.uint64(value) if formal.dtype is DType.U64 else np.int64(value)
-            )
+            scalars[formal.name] = np.uint64(value) if formal.dtype is DType.U64 else np.int64(value)
     names = {f.name: rows.arrays[f.name][index] for f in code.formals if isinstance(f, ArrayFormal)}
     path = rows.paths[index] if index < len(rows.paths) else f"row {index}"
     return Row(

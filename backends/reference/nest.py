@@ -56,9 +56,7 @@ class Points:
     reduction one more axis, the block of the flattened RED index, stands in front.
     """
 
-    def __init__(
-        self, row: Row, nest: Nest, dims: Sequence[Dim], ranges: Sequence[range], step: int
-    ) -> None:
+    def __init__(self, row: Row, nest: Nest, dims: Sequence[Dim], ranges: Sequence[range], step: int) -> None:
         self.row, self.nest, self.step = row, nest, step
         self.shape = tuple(len(r) for r in ranges)
         self.values: dict[str, Value] = {"step": step, **row.scalars}
@@ -144,9 +142,7 @@ class Points:
         buffer = self.row.arrays[formal.name]
         address, inside = self.address(formal)
         self.row.checked(formal.name, address)
-        target, amount, _ = np.broadcast_arrays(
-            address, cast(value, buffer.dtype), np.empty(self.shape, np.bool_)
-        )
+        target, amount, _ = np.broadcast_arrays(address, cast(value, buffer.dtype), np.empty(self.shape, np.bool_))
         if inside is not None:
             inside = np.broadcast_to(inside, target.shape)
             target, amount = target[inside], amount[inside]
@@ -180,9 +176,7 @@ class Points:
             stop = min(start + size, total)
             index = np.unravel_index(np.arange(start, stop), tuple(extents))
             lead = (-1,) + (1,) * len(self.shape)
-            self.block = {
-                d.name: at.astype(np.int64).reshape(lead) for d, at in zip(dims, index, strict=True)
-            }
+            self.block = {d.name: at.astype(np.int64).reshape(lead) for d, at in zip(dims, index, strict=True)}
             value = self.evaluate(term)
             dtype = self.evaluate.joined(value)
             block = np.broadcast_to(cast(value, dtype), (stop - start, *self.shape))

@@ -283,8 +283,17 @@ def _sign(x: Any) -> int | float:
     return 1 if x > 0 else -1 if x < 0 else x * 0
 
 
+def _min(*values: Any) -> Any:
+    """The smallest; nan when any value is nan, as with arrays (Python's min depends on the order)."""
+    return next((v for v in values if v != v), min(values))
+
+
+def _max(*values: Any) -> Any:
+    return next((v for v in values if v != v), max(values))
+
+
 def _softplus(x: float) -> float:
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+    return float(_max(x, 0.0)) + math.log1p(math.exp(-abs(x)))
 
 
 _SAME_IN_BOTH: Final = (
@@ -301,11 +310,11 @@ _SCALAR: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
         "abs": abs,
         "sign": _sign,
         "round": round,
-        "min": min,
-        "max": max,
-        "clip": lambda x, lo, hi: min(max(x, lo), hi),
+        "min": _min,
+        "max": _max,
+        "clip": lambda x, lo, hi: _min(_max(x, lo), hi),
         "sigmoid": lambda x: 1.0 / (1.0 + _exp(-x)),
-        "relu": lambda x: max(x, 0),
+        "relu": lambda x: _max(x, 0),
         "softplus": _softplus,
         "heaviside": lambda x: 1 if x >= 0 else 0,
         "int": int,

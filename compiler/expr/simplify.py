@@ -4,7 +4,8 @@ Assumes: a tree that has passed types.py; names in boolean places are booleans.
 Guarantees: deterministic; never raises; by default the value is the same to the last bit for every
 environment of float64 (so `x * 0`, which is nan for x = inf, and `x + 0`, which changes the sign of
 -0.0, stay; a part without a finite value is not folded). With `finite=True` (what derivatives want)
-names count as finite numbers and 0 has no sign. Which of 0.0 and -0.0 min and max return is left
+names count as finite numbers and 0 has no sign. A literal 0 without a point has no sign either
+before it meets a real number. Which of 0.0 and -0.0 min and max return is left
 open, as it is by processors. Random functions are never removed, duplicated or folded.
 Does not: reorder or reassociate sums and products, factor or expand.
 """
@@ -50,9 +51,9 @@ def simplify(e: Expr, *, finite: bool = False) -> Expr:
         case Binary():
             return _binary(e, finite)
         case Cond(test, then, orelse):
-            return _choice(e, test, then, orelse, finite)
+            return _choice(e, test, then, orelse)
         case Call("where", (test, then, orelse)):
-            return _choice(e, test, then, orelse, finite)
+            return _choice(e, test, then, orelse)
     return e
 
 
@@ -102,12 +103,11 @@ def _unary(e: Unary) -> Expr:
             return e
 
 
-def _choice(e: Expr, test: Expr, then: Expr, orelse: Expr, finite: bool) -> Expr:
+def _choice(e: Expr, test: Expr, then: Expr, orelse: Expr) -> Expr:
     if isinstance(test, Bool):
         taken, dropped = (then, orelse) if test.value else (orelse, then)
         return e if has_random(dropped) else taken
-    # an integer 0 has no sign, but the choice between two of them is a real number, which has
-    if _same(then, orelse) and not has_random(e) and (finite or not _is(then, 0)):
+    if _same(then, orelse) and not has_random(e):
         return then
     return e
 
@@ -150,7 +150,7 @@ def _binary(e: Binary, finite: bool) -> Expr:
         case "**":
             if _is(b, 1):
                 return a
-            if _is(b, 0) and not has_random(a):
+            if finite and _is(b, 0) and not has_random(a):
                 return Num(1, e.span)
     return e
 

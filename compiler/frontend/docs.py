@@ -166,7 +166,9 @@ def _row(a: Alternative) -> str:
 def _sentence(f: Field) -> str:
     doc = f.doc + ("" if f.supported else " *Not supported yet.*")
     for choice in _choices(f.kind):
-        words = "; ".join(f"`{o.value}`: {o.doc.rstrip('.')}" for o in choice.options)
+        words = "; ".join(
+            f"`{o.value}`: {o.doc.rstrip('.')}{'' if o.supported else ', not supported yet'}" for o in choice.options
+        )
         doc += f" ({words}.)"
     return doc
 

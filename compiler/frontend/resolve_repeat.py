@@ -10,6 +10,7 @@ Does not: name layers that have no name, or look at what a layer is.
 from __future__ import annotations
 
 from collections.abc import Mapping as Params
+from dataclasses import dataclass, field
 from typing import Final
 
 from compiler.diagnostics import Sink
@@ -24,7 +25,7 @@ from compiler.frontend.tree import (
     with_items,
     with_origin,
 )
-from compiler.source import Origin, Span
+from compiler.source import Origin
 
 MAX_LAYERS: Final = 100_000
 
@@ -38,57 +39,68 @@ def expand_repeats(layers: Sequence, params: Params[str, ParamValue], sink: Sink
     if not any(_repeat(item) for item in layers.items):
         return layers
     try:
-        return with_items(layers, _expand(layers, params, sink))
+        return with_items(layers, _expand(layers, params, sink).layers)
     except _TooMany:
         message = f"`repeat` makes more than {MAX_LAYERS:,} layers"
         sink.error("E0208", message, layers.span)
         return layers
 
 
+@dataclass(frozen=True)
+class _Body:
+    """Layers without repeats, and of each name in them: the name as written, and the numbers after it."""
+
+    layers: list[Node] = field(default_factory=list)
+    names: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
 def _repeat(item: Node) -> Entry | None:
     return item.entry("repeat") if isinstance(item, Mapping) and len(item) == 1 else None
 
 
-def _expand(layers: Sequence, params: Params[str, ParamValue], sink: Sink) -> list[Node]:
-    out: list[Node] = []
+def _expand(layers: Sequence, params: Params[str, ParamValue], sink: Sink) -> _Body:
+    out = _Body()
     for item in layers.items:
         entry = _repeat(item)
         if entry is None:
-            out.append(item)
+            out.layers.append(item)
+            name = _name(item)
+            if name is not None:
+                out.names[name] = (name, "")
         else:
-            out.extend(_copies(entry, params, sink))
-        if len(out) > MAX_LAYERS:
+            copies = _copies(entry, params, sink)
+            out.layers.extend(copies.layers)
+            out.names.update(copies.names)
+        if len(out.layers) > MAX_LAYERS:
             raise _TooMany
     return out
 
 
-def _copies(entry: Entry, params: Params[str, ParamValue], sink: Sink) -> list[Node]:
-    block = entry.value
+def _copies(entry: Entry, params: Params[str, ParamValue], sink: Sink) -> _Body:
+    block, out = entry.value, _Body()
     if not isinstance(block, Mapping):
         sink.error("E0102", f"`repeat` must be a mapping, not {kind_of(block)}", block.span)
-        return []
-    times_node, body = block.get("times"), block.get("layers")
-    if times_node is None or not isinstance(body, Sequence):
-        missing = "times" if times_node is None else "layers"
+        return out
+    times_node, layers = block.get("times"), block.get("layers")
+    if times_node is None or not isinstance(layers, Sequence):
+        missing = "`times`" if times_node is None else "a list of `layers`"
         help = "write `repeat: {times: 3, layers: [...]}`"
-        sink.error("E0103", f"`repeat` lacks a list of `{missing}`", entry.key.span, help)
-        return []
+        sink.error("E0103", f"`repeat` lacks {missing}", entry.key.span, help)
+        return out
     times = whole_number(times_node, params, sink, "`times`", 0, MAX_LAYERS)
     if times is None:
-        return []
-    inner = _expand(body, params, sink)
-    if times * len(inner) > MAX_LAYERS:
+        return out
+    body = _expand(layers, params, sink)
+    if times * len(body.layers) > MAX_LAYERS:
         raise _TooMany
-    names = frozenset(name for layer in inner if (name := _name(layer)) is not None)
-    out: list[Node] = []
     for k in range(1, times + 1):
-        origin = Origin("repeat", f"repeat {k} of {times}", _place(entry))
-        out.extend(with_origin(_renamed(layer, names, k), origin) for layer in inner)
+        # The outermost number comes first, as indices of nested arrays do.
+        ends = {old: (base, f"_{k}{end}") for old, (base, end) in body.names.items()}
+        renamed = {old: base + end for old, (base, end) in ends.items()}
+        origin = Origin("repeat", f"repeat {k} of {times}", entry.key.span)
+        out.layers.extend(with_origin(_renamed(n, renamed), origin) for n in body.layers)
+        out.names.update((renamed[old], parts) for old, parts in ends.items())
     return out
-
-
-def _place(entry: Entry) -> Span:
-    return entry.key.span
 
 
 def _settings(layer: Node) -> Mapping | None:
@@ -105,7 +117,7 @@ def _name(layer: Node) -> str | None:
     return name.text if isinstance(name, Scalar) else None
 
 
-def _renamed(layer: Node, names: frozenset[str], k: int) -> Node:
+def _renamed(layer: Node, names: dict[str, str]) -> Node:
     settings = _settings(layer)
     if settings is None or not isinstance(layer, Mapping):
         return layer
@@ -113,7 +125,7 @@ def _renamed(layer: Node, names: frozenset[str], k: int) -> Node:
     def renamed(node: Node) -> Node:
         match node:
             case Scalar(value, text, plain, span) if text in names and isinstance(value, str):
-                return Scalar(f"{text}_{k}", f"{text}_{k}", plain, span)
+                return Scalar(names[text], names[text], plain, span)
             case Sequence(items, span):
                 return Sequence(tuple(renamed(i) for i in items), span)
             case _:

@@ -46,15 +46,17 @@ from compiler.source import Span
 _FIRST_WORD = re.compile(r"`?([A-Za-z][A-Za-z0-9_]*)[`:]?")
 
 
-def validate(root: Node, sink: Sink) -> None:
-    """Add a diagnostic to `sink` for everything in the file `root` that the language does not
-    allow."""
-    validate_kind(ROOT, root, sink)
+def validate(root: Node, sink: Sink, *, expanded: bool = False) -> None:
+    """Add a diagnostic to `sink` for everything in the file `root` that the language does not allow.
+
+    With `expanded`, `use` and classes have been taken over: what is missing still comes from nowhere.
+    """
+    validate_kind(ROOT, root, sink, expanded=expanded)
 
 
-def validate_kind(kind: Kind, node: Node, sink: Sink, name: str = "") -> None:
+def validate_kind(kind: Kind, node: Node, sink: Sink, name: str = "", *, expanded: bool = False) -> None:
     """Check `node` against any part of the language; `name` is what messages call it."""
-    _check(kind, node, Place(name, None, start(node), sink, False))
+    _check(kind, node, Place(name, None, start(node), sink, False, expanded))
 
 
 def _check(kind: Kind, node: Node, place: Place) -> None:
@@ -98,7 +100,7 @@ def _check_block(kind: Block, node: Node, place: Place) -> None:
             sink.error("E0801", f"`{key}`{whose} is not supported yet", entry.key.span)
             quiet = True
         if not fits(field.kind, entry.value):
-            _check(field.kind, entry.value, Place(key, None, entry.key.span, sink, quiet))
+            _check(field.kind, entry.value, Place(key, None, entry.key.span, sink, quiet, place.expanded))
     if kind.ruled:
         _check_presence(kind, node, place, meant)
 
@@ -115,7 +117,7 @@ def _check_presence(kind: Block, node: Mapping, place: Place, meant: set[str]) -
                 next(e.key.span for e in node.entries if e.key.text == present[1]),
                 f"keep one of {quoted(group, 'and')}",
             )
-    if any(k in there for k in kind.open_with):
+    if not place.expanded and any(k in there for k in kind.open_with):
         return
     there |= meant
     needed = [(k, o) for k, others in kind.needs if k in there for o in others if o not in there]
@@ -177,7 +179,7 @@ def _check_map(kind: MapOf, node: Node, place: Place) -> None:
             sink.error("E0107", message, entry.key.span, name_help(kind.key, kind.key_example))
             continue
         if not fits(value, entry.value):
-            _check(value, entry.value, Place(key, noun, entry.key.span, sink, quiet))
+            _check(value, entry.value, Place(key, noun, entry.key.span, sink, quiet, place.expanded))
 
 
 def _check_one_key(kind: OneKey, node: Node, place: Place) -> None:
@@ -196,7 +198,7 @@ def _check_one_key(kind: OneKey, node: Node, place: Place) -> None:
     entry = node.entries[0]
     key = entry.key.text
     found = kind.by_name.get(key)
-    inner = Place(key, kind.noun, entry.key.span, place.sink, place.quiet)
+    inner = Place(key, kind.noun, entry.key.span, place.sink, place.quiet, place.expanded)
     if found is not None:
         _check(found.kind, entry.value, _refused(found, kind, inner))
     elif kind.own is not None and NAME.search(key):
@@ -278,7 +280,7 @@ def _check_list(kind: ListOf, node: Node, place: Place) -> None:
     item, name, sink, quiet = kind.item, place.name, place.sink, place.quiet
     for child in node.items:
         if not fits(item, child):
-            _check(item, child, Place(name, "item", start(child), sink, quiet))
+            _check(item, child, Place(name, "item", start(child), sink, quiet, place.expanded))
 
 
 def _check_one_of(kind: OneOf, node: Node, place: Place) -> None:

@@ -49,6 +49,7 @@ class Place:
     at: Span
     sink: Sink
     quiet: bool  # inside of something that is refused already: no second E0801
+    expanded: bool = False  # nothing comes from a `use` or a class any more
 
     def __str__(self) -> str:
         if self.noun == "item":

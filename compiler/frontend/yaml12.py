@@ -183,7 +183,9 @@ class _Builder:
         self.documents = 0
         self.count = 0  # nodes so far, aliases expanded
         self.aliased = 0  # of these, nodes that came from aliases
-        self.values: dict[str, tuple[str, Value | Unreadable]] = {}
+        # Of each plain text: the text, so that equal ones share a string, its value, and whether
+        # it needs a closer look.
+        self.values: dict[str, tuple[str, Value, bool]] = {}
 
     def build(self) -> Node | None:
         """The root node, or None when there is no document.
@@ -192,7 +194,6 @@ class _Builder:
         on local names.
         """
         file, values, stack = self.file, self.values, self.stack
-        resolve = core_schema.resolve
         frame: _Frame | None = None
         # Events are what their class says, but the stubs know neither that nor that marks are
         # always there.
@@ -207,15 +208,13 @@ class _Builder:
                     if event.style in "|>":
                         span = Span(file, span.start, _end_of_text(file.text, span))
                     node = Scalar(written, written, False, span)
+                    odd = False
                 else:
                     known = values.get(written)
                     if known is None:
-                        known = values[written] = (written, resolve(written))
-                    value = known[1]
-                    if isinstance(value, Unreadable):
-                        self._unreadable(written, span)
-                        value = 0
-                    node = Scalar(value, known[0], True, span)  # equal texts share one string
+                        known = values[written] = self._plain(written)
+                    node = Scalar(known[1], known[0], True, span)
+                    odd = known[2]
                 if event.tag is not None or event.anchor is not None:
                     self._properties(event, node)
                 if frame is None:
@@ -231,8 +230,8 @@ class _Builder:
                             self._bad_key(node)
                 else:
                     frame.out.append(node)
-                if "(" in written or ")" in written:
-                    self._parentheses(frame, node)
+                if odd:
+                    self._odd(frame, node)
             elif kind is MappingEndEvent or kind is SequenceEndEvent:
                 frame = stack.pop()
                 out = frame.out
@@ -386,10 +385,21 @@ class _Builder:
             message = f"the key `{node.text}` is {kind}, not a string"
             self.sink.error("E0009", message, node.span, help)
 
-    def _unreadable(self, text: str, span: Span) -> None:
-        shown = text if len(text) <= 30 else text[:27] + "..."
+    @staticmethod
+    def _plain(text: str) -> tuple[str, Value, bool]:
+        value = core_schema.resolve(text)
+        if isinstance(value, Unreadable):
+            return text, 0, True
+        return text, value, "(" in text or ")" in text
+
+    def _odd(self, frame: _Frame | None, node: Scalar) -> None:
+        """A number that cannot be represented, or a text with parentheses."""
+        if isinstance(node.value, str):
+            self._parentheses(frame, node)
+            return
+        shown = node.text if len(node.text) <= 30 else node.text[:27] + "..."
         help = "put it in quotes if it is not meant as a number"
-        self.sink.error("E0019", f"the number `{shown}` is out of range", span, help)
+        self.sink.error("E0019", f"the number `{shown}` is out of range", node.span, help)
 
     def _too_deep(self, start: int) -> None:
         span = Span(self.file, start, min(start + 1, len(self.file.text)))

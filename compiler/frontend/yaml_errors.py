@@ -80,9 +80,7 @@ def explain_syntax_error(error: yaml.YAMLError, file: SourceFile, sink: Sink) ->
         quote = file.text[start.start : start.end]
         report("E0021", f"this {quote} is not closed", start, f"end the string with {quote}")
     elif "quoted scalar" in context:
-        help = (
-            r"write \\ for a backslash, or use single quotes, in which \ is an ordinary character"
-        )
+        help = r"write \\ for a backslash, or use single quotes, in which \ is an ordinary character"
         escape = Span(file, at, min(at + 2, size))
         report("E0025", f"unknown escape `{file.text[at : at + 2]}`", escape, help)
     elif problem.startswith(("did not find expected ',' or", "expected ',' or")):

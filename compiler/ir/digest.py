@@ -201,9 +201,7 @@ def bind(template: Template, rows: Rows, index: int) -> Kernel:
             1,
             {formal: (names[index],) for formal, names in rows.arrays.items()},
             {
-                column: values[index : index + 1]
-                if isinstance(values, np.ndarray)
-                else (values[index],)
+                column: values[index : index + 1] if isinstance(values, np.ndarray) else (values[index],)
                 for column, values in rows.scalars.items()
             },
             rows.paths[index : index + 1],

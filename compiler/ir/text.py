@@ -57,12 +57,8 @@ MODULES: Final = (
 WIDTH: Final = 110
 
 _EXPRESSIONS: Final = (Num, Bool, Quantity, Ref, Unary, Binary, Cond, Call)
-_STATEMENTS: Final[Mapping[str, type[Any]]] = types.MappingProxyType(
-    {":=": Assign, "+=": Add, "<-": Set}
-)
-_ARROWS: Final[Mapping[type[Any], str]] = types.MappingProxyType(
-    {cls: arrow for arrow, cls in _STATEMENTS.items()}
-)
+_STATEMENTS: Final[Mapping[str, type[Any]]] = types.MappingProxyType({":=": Assign, "+=": Add, "<-": Set})
+_ARROWS: Final[Mapping[type[Any], str]] = types.MappingProxyType({cls: arrow for arrow, cls in _STATEMENTS.items()})
 _WORD: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 _RESERVED: Final = frozenset({"true", "false", "none", "inf", "nan"})
 
@@ -234,13 +230,9 @@ class _Printer:
             line = f"{name}({', '.join(text[0] for text in flat)})"
             if len(line) + indent <= WIDTH:
                 return [line]
-        return self.group(
-            f"{name}(", [_after(f"{f.name}=", text) for f, text in shown], ")", indent, fill=False
-        )
+        return self.group(f"{name}(", [_after(f"{f.name}=", text) for f, text in shown], ")", indent, fill=False)
 
-    def group(
-        self, opening: str, items: list[Lines], closing: str, indent: int, fill: bool = True
-    ) -> Lines:
+    def group(self, opening: str, items: list[Lines], closing: str, indent: int, fill: bool = True) -> Lines:
         """Items between brackets: on one line where they fit, short ones filled, else one below
         the other."""
         if all(len(i) == 1 for i in items):
@@ -324,7 +316,7 @@ _TOKEN: Final = re.compile(
       | (?P<number>-?(?:(?:inf|nan)(?![\w.])|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?))
       | (?P<word>[A-Za-z_]\w*(?:\.\w+)*)
       | (?P<array>\#[a-z]+\d+)
-      | (?P<mark>:=|\+=|<-|[-+*/:;,=<>@()\[\]{}])
+      | (?P<mark>:=|\+=|<-(?=\s)|[-+*/:;,=<>@()\[\]{}])
       | (?P<end>\Z)
     )""",
     re.VERBOSE | re.ASCII,
@@ -365,9 +357,7 @@ class _Parser:
 
     def expect(self, mark: str) -> None:
         if self.token != mark or self.kind not in ("mark", "end"):
-            raise self.error(
-                f"`{mark or 'the end'}` is expected here, not `{self.token or 'the end'}`"
-            )
+            raise self.error(f"`{mark or 'the end'}` is expected here, not `{self.token or 'the end'}`")
         if mark:
             self.advance()
 
@@ -444,9 +434,7 @@ class _Parser:
         if self.accept("("):
             shape = tuple(self.integer() for _ in self.items(")"))
         self.expect("[")
-        values = [
-            self.value(Any) if kind != "b8" else self.name() == "True" for _ in self.items("]")
-        ]
+        values = [self.value(Any) if kind != "b8" else self.name() == "True" for _ in self.items("]")]
         return np.array(values, dtype) if shape is None else np.array(values, dtype).reshape(shape)
 
     def string_or_statement(self, text: str, hint: Any) -> Any:
@@ -475,7 +463,12 @@ class _Parser:
     def constructor(self, name: str) -> Any:
         cls: Any = _classes()[0].get(name)
         if cls is None:
-            raise self.error(f"there is no node `{name}`")
+            longer = [n for n in _classes()[0] if n.endswith(f".{name}")]
+            raise self.error(
+                " or ".join([f"there is no node `{name}`: write {longer[0]}", *longer[1:]])
+                if longer
+                else f"there is no node `{name}`"
+            )
         fields = _fields(cls)
         by_name = {f.name: f for f in fields}
         given: dict[str, Any] = {}

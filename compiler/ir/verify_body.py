@@ -97,21 +97,17 @@ def code_violations(code: Kernel | Template) -> Iterator[str]:
             yield from check.connect(rule, stage)
         case RecordEvents():
             yield from check.found(
-                _RING
-                | {"buffer": DType.I32, "used": DType.I64, "capacity": DType.I64, "n": DType.I64}
+                _RING | {"buffer": DType.I32, "used": DType.I64, "capacity": DType.I64, "n": DType.I64}
             )
         case RecordTrace(value):
             yield from check.found(
-                {"members": DType.I32, "buffer": None, "used": DType.I64}
-                | {"m": DType.I64, "capacity": DType.I64}
+                {"members": DType.I32, "buffer": None, "used": DType.I64} | {"m": DType.I64, "capacity": DType.I64}
             )
             check.dims["i"] = DimKind.PAR
             yield from check.expression(value, "its value")
         case EmitScheduled():
             yield from check.found(
-                _RING
-                | {"steps": DType.I32, "ids": DType.I32, "cursor": DType.I64}
-                | {"m": DType.I64}
+                _RING | {"steps": DType.I32, "ids": DType.I32, "cursor": DType.I64} | {"m": DType.I64}
             )
 
 

@@ -66,15 +66,11 @@ def graph_violations(graph: TensorGraph, *, gather_only: bool = False) -> list[s
             known[out.name] = out
             if isinstance(node, Weight | Variable):
                 kept.add(out.name)
-    found += (
-        f"{graph.phase}: output `{o}` is not defined" for o in graph.outputs if o not in known
-    )
+    found += (f"{graph.phase}: output `{o}` is not defined" for o in graph.outputs if o not in known)
     return found
 
 
-def _node(
-    node: Node, known: Mapping[str, Tensor], kept: set[str], gather_only: bool
-) -> Iterator[str]:
+def _node(node: Node, known: Mapping[str, Tensor], kept: set[str], gather_only: bool) -> Iterator[str]:
     for name in _operands(node):
         if name not in known:
             yield f"`{name}` is used before it is defined"
@@ -170,9 +166,7 @@ def _plain(m: Affine) -> bool:
     return len(m.terms) == 1 and m.terms[0][1] == 1 and m.const == 0 and m.div == 1
 
 
-def _affine_maps(
-    name: str, shape: tuple[int, ...], axes: tuple[Affine, ...], dims: Mapping[str, int]
-) -> Iterator[str]:
+def _affine_maps(name: str, shape: tuple[int, ...], axes: tuple[Affine, ...], dims: Mapping[str, int]) -> Iterator[str]:
     if len(axes) != len(shape):
         yield f"`{name}` has {len(shape)} axes and a map of {len(axes)}"
     for m in axes:
@@ -195,9 +189,7 @@ def _update(node: Update, known: Mapping[str, Tensor], kept: set[str]) -> Iterat
     yield from _statements(node.statements, {*names}, fixed={"gradient", "step", *params})
 
 
-def _statements(
-    statements: Iterable[Set], known: set[str], fixed: Iterable[str] = ()
-) -> Iterator[str]:
+def _statements(statements: Iterable[Set], known: set[str], fixed: Iterable[str] = ()) -> Iterator[str]:
     """Straight-line code: `known` grows by what is assigned; `fixed` cannot be assigned to."""
     unchanging = set(fixed)
     for s in statements:

@@ -55,9 +55,7 @@ def model_violations(model: Model) -> list[str]:
         found += (f"population {p.name}: {v}" for v in _population(p))
     populations = {p.name: p for p in model.populations}
     for projection in model.projections:
-        found += (
-            f"projection {projection.name}: {v}" for v in _projection(projection, populations)
-        )
+        found += (f"projection {projection.name}: {v}" for v in _projection(projection, populations))
     found += _records(model, populations)
     if model.populations and model.simulate is None:
         found.append("there are populations, but nothing says how to simulate them")
@@ -162,8 +160,7 @@ def _projection(projection: Projection, populations: dict[str, Population]) -> I
             if not 0 <= member.pairs < len(projection.pair_lists):
                 yield f"{where} has no list of pairs"
             elif any(
-                not (0 <= a < source.size and 0 <= b < target.size)
-                for a, b in projection.pair_lists[member.pairs]
+                not (0 <= a < source.size and 0 <= b < target.size) for a, b in projection.pair_lists[member.pairs]
             ):
                 yield f"{where} has a pair outside its populations"
 

@@ -164,17 +164,13 @@ def _array_violations(program: Program | Merged, arrays: Mapping[str, Array]) ->
 # --------------------------------------------------------------------------------------------- rows
 
 
-def _row_violations(
-    code: Code, rows: Rows, arrays: Mapping[str, Array], precision: DType
-) -> Iterator[str]:
+def _row_violations(code: Code, rows: Rows, arrays: Mapping[str, Array], precision: DType) -> Iterator[str]:
     formals = {f.name for f in code.formals}
     for extra in sorted((rows.arrays.keys() | rows.scalars.keys()) - formals):
         yield f"there is a column `{extra}`, but no such formal"
     if rows.paths and len(rows.paths) != rows.count:
         yield f"{len(rows.paths)} paths stand for {rows.count} rows"
-    sizes = {a.size_from for a in arrays.values()} | {
-        a.name for a in arrays.values() if a.size_from
-    }
+    sizes = {a.size_from for a in arrays.values()} | {a.name for a in arrays.values() if a.size_from}
     for formal in code.formals:
         if formal.dtype.is_real and formal.dtype not in (precision, DType.F64):
             yield f"`{formal.name}` is {formal.dtype.value} in a program of {precision.value}"
@@ -195,9 +191,7 @@ def _row_violations(
         yield from _column_violations(formal.name, formal.dtype, values, sizes)
 
 
-def _column_violations(
-    name: str, dtype: DType, values: Any, sizes: set[str | None]
-) -> Iterator[str]:
+def _column_violations(name: str, dtype: DType, values: Any, sizes: set[str | None]) -> Iterator[str]:
     if isinstance(values, np.ndarray):
         if values.dtype != (np.float64 if dtype.is_real else np.int64) or values.ndim != 1:
             yield f"column `{name}` ({dtype.value}) is an array {values.shape} of {values.dtype}"
@@ -254,8 +248,7 @@ def _bound_violations(code: Code, rows: Rows, arrays: Mapping[str, Array]) -> It
         bad = ~(empty | never) & (size >= 0) & ((low < 0) | (high >= size))
         for r in np.flatnonzero(bad)[:_SHOWN].tolist():
             yield (
-                f"row {r} reaches elements {low[r]} to {high[r]} of `{names[r]}` ({formal.name}), "
-                f"which has {size[r]}"
+                f"row {r} reaches elements {low[r]} to {high[r]} of `{names[r]}` ({formal.name}), which has {size[r]}"
             )
 
 
@@ -358,9 +351,7 @@ def _differences(merged: Merged, program: Program) -> Iterator[str]:
             yield f"phase `{phase.name}` does not launch as many rows as the unmerged program"
 
 
-def _row_differences(
-    template: Template, table: Rows, a: int, kernel: Kernel, b: int, n: int
-) -> Iterator[str]:
+def _row_differences(template: Template, table: Rows, a: int, kernel: Kernel, b: int, n: int) -> Iterator[str]:
     """Rows [a, a + n) of a table against rows [b, b + n) of a kernel, formal by formal."""
     for f, g in zip(template.formals, kernel.formals, strict=True):
         if isinstance(f, ArrayFormal):

@@ -64,6 +64,12 @@ def _ints(layer: Layer, name: str) -> tuple[int, ...]:
     return value
 
 
+def _number(layer: Layer, name: str) -> float:
+    value = layer.attr(name)
+    assert isinstance(value, (int, float))
+    return float(value)
+
+
 def _weight(c: _Context, name: str, shape: tuple[int, ...], init: str, args: tuple[float, ...], layer: Layer) -> Tensor:
     return c.graph.add(Weight(Tensor(name, shape), init, args, layer.span))
 

@@ -95,16 +95,11 @@ def lif_kernel(names: Sequence[str], sizes: Sequence[int], real: DType, slots: i
         "v_thresh": 10.0,
         "v_reset": 0.0,
     }
-    scalars: dict[str, object] = {
-        c: np.array([x * (1 + 1e-3 * i) for i in range(n)]) for c, x in values.items()
-    }
+    scalars: dict[str, object] = {c: np.array([x * (1 + 1e-3 * i) for i in range(n)]) for c, x in values.items()}
     scalars["n"] = np.array(sizes, np.int64)
     scalars["slots"] = np.full(n, slots, np.int64)
     scalars["refractory_steps"] = np.arange(n, dtype=np.int64) % 7 + 20
-    arrays = {
-        f: tuple(f"{name}.{f}" for name in names)
-        for f in ("v", "ge", "held", "spikes", "spike_count")
-    }
+    arrays = {f: tuple(f"{name}.{f}" for name in names) for f in ("v", "ge", "held", "spikes", "spike_count")}
     return Kernel(
         f"{names[0]}: neuron update",
         Kind.MAP,
@@ -150,9 +145,7 @@ def network(
             Array(f"{name}.col", I32, (-1,), Role.SYNAPSE, size_from=f"{name}.row"),
         ]
         if per_synapse:
-            arrays.append(
-                Array(f"{name}.weight", real, (-1,), Role.SYNAPSE, size_from=f"{name}.row")
-            )
+            arrays.append(Array(f"{name}.weight", real, (-1,), Role.SYNAPSE, size_from=f"{name}.row"))
     common: dict[str, object] = {
         "n_pre": np.array([sizes[a] for a, _ in pairs], np.int64),
         "n_post": np.array([sizes[b] for _, b in pairs], np.int64),
@@ -198,11 +191,7 @@ def network(
             Rows(count, {**bound, "col": col_names}, common),  # type: ignore[arg-type]
         )
     )
-    weight: Formal = (
-        ArrayFormal("weight", real, Mode.READ, At("syn"))
-        if per_synapse
-        else ScalarFormal("weight", real)
-    )
+    weight: Formal = ArrayFormal("weight", real, Mode.READ, At("syn")) if per_synapse else ScalarFormal("weight", real)
     prop_arrays = {
         "spikes": tuple(f"{names[a]}.spikes" for a, _ in pairs),
         "spike_count": tuple(f"{names[a]}.spike_count" for a, _ in pairs),
@@ -232,9 +221,7 @@ def network(
                 ScalarFormal("delay", I64),
                 ScalarFormal("n_pre", I64),
             ),
-            Propagate(
-                "spikes", "spike_count", "slots", "delay", "row", "col", (Add("ge", expr("weight")),)
-            ),
+            Propagate("spikes", "spike_count", "slots", "delay", "row", "col", (Add("ge", expr("weight")),)),
             Rows(count, prop_arrays, prop_scalars, tuple(synapses)),  # type: ignore[arg-type]
         )
     )
@@ -336,6 +323,4 @@ def network(
     if init:
         phases.append(Phase("init", tuple(init)))
     phases.append(Phase("step", tuple(steps)))
-    return Program(
-        "ring", real, order, tuple(arrays), tuple(kernels), tuple(phases), constants
-    )
+    return Program("ring", real, order, tuple(arrays), tuple(kernels), tuple(phases), constants)

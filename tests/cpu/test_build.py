@@ -73,9 +73,7 @@ def test_a_refused_text_names_the_model_line(cc: list[str]) -> None:
     program = network(2)
     kernel = program.kernels[0]
     assert isinstance(kernel.body, Nest)
-    body = replace(
-        kernel.body, prologue=(Assign("x", expr("decay_v * 2"), span), *kernel.body.prologue)
-    )
+    body = replace(kernel.body, prologue=(Assign("x", expr("decay_v * 2"), span), *kernel.body.prologue))
     program = replace(program, kernels=(replace(kernel, body=body), *program.kernels[1:]))
     emitted = emit(merge(program))
     broken = replace(emitted, text=emitted.text.replace("decay_v * 2.0f", "decay_v ** oops"))
@@ -100,9 +98,7 @@ def test_the_folder_runs_without_python(tmp_path: Path, cc: list[str], per_synap
     backend = CpuBackend()
     program = merge(network(3, per_synapse=per_synapse))
     artifact = backend.build(program, tmp_path, {"seed": "5"})
-    subprocess.run(
-        ["make", "-s", f"CC={' '.join(cc)}", "ring", "libring.so"], cwd=tmp_path, check=True
-    )
+    subprocess.run(["make", "-s", f"CC={' '.join(cc)}", "ring", "libring.so"], cwd=tmp_path, check=True)
     said = subprocess.run(["./ring", "500"], cwd=tmp_path, check=True, capture_output=True, text=True)
     counts = {m[1]: int(m[2]) for m in re.finditer(r"(\w+): (\d+) events", said.stdout)}
     instance = backend.load(artifact, program, 5)

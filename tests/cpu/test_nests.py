@@ -58,8 +58,7 @@ def single(
 ) -> Program:
     """A program of one kernel with one row; every array formal is bound to the array of its name."""
     formals: list[Formal] = [
-        ArrayFormal(n, TYPES[str(arrays[n].dtype)], mode, access)
-        for n, (mode, access) in accesses.items()
+        ArrayFormal(n, TYPES[str(arrays[n].dtype)], mode, access) for n, (mode, access) in accesses.items()
     ]
     formals += [ScalarFormal(n, real if isinstance(v, float) else I64) for n, v in columns.items()]
     kernel = Kernel(
@@ -445,3 +444,90 @@ def test_integer_sum(tmp_path: Path) -> None:
         {"n": 100},
     )
     assert check(program, tmp_path, "y")[0] == (x % 7 == 3).sum()
+
+
+@pytest.mark.parametrize("order", [Order.REPRODUCIBLE, Order.BITWISE])
+def test_lanes_that_gather_inside_a_sum(tmp_path: Path, order: Order) -> None:
+    """Each lane reads its own row (a batch in shuffled order); -1 stands for an idle lane."""
+    ids = np.array([*range(10, 22), -1, -1, 3, -1], np.int32)
+    table, w = data(30, 9), data(9, 4, seed=4)
+    nest = Nest(
+        (Dim("o", "outs"), Dim("l", 16, LANE), Dim("k", "m", RED)),
+        (assign("at", "id"), assign("seen", "0 if at < 0 else 1")),
+        "add",
+        expr("x * w"),
+        epilogue=(assign("y", "acc * seen + scale"), Add("total", expr("acc"))),
+    )
+    program = single(
+        nest,
+        {
+            "id": (READ, Strided((axis(("l", 1)),))),
+            "x": (READ, Strided((axis(("at", 1), extent=30, stride="m"), axis(("k", 1))))),
+            "w": (READ, Strided((axis(("k", 1), stride="outs"), axis(("o", 1))))),
+            "y": (WRITE, Strided((axis(("o", 1), stride=16), axis(("l", 1))))),
+            "total": (ACC, Strided(())),
+        },
+        {
+            "id": ids,
+            "x": table,
+            "w": w,
+            "y": np.zeros((4, 16), np.float32),
+            "total": np.zeros(1, np.float64),
+        },
+        {"outs": 4, "m": 9, "scale": 0.25},
+        order,
+    )
+    got = check(program, tmp_path, "y", "total").reshape(4, 16)
+    rows = np.where(ids[:, None] >= 0, table[ids], 0)
+    assert np.allclose(got, (rows @ w).T + 0.25, atol=1e-5)
+
+
+TOY = """
+{% set helpers %}
+static {{ real }} {{ id }}_square({{ real }} x) { return x * x; }
+{% endset %}
+/* {{ lit.tile }} lanes of {{ bytes }} bytes, {{ order }} */
+for (nl_i64 bb = 0; bb < {{ extent("b") }}; bb++)
+    for (nl_i64 oo = 0; oo < {{ f.outs }}; oo++)
+        for (nl_i64 yy = 0; yy < {{ extent("y") }}; yy++)
+            for (nl_i64 l = 0; l < {{ lanes }}; l++) {
+                {{ prologue(4, b="bb", o="oo", y="yy") }}
+                {{ real }} sum = {{ identity }};
+                for (nl_i64 c = 0; c < {{ f.ins }}; c++)
+                    for (nl_i64 k = 0; k < 3; k++)
+                        {{ combine("sum", term(b="bb", o="oo", y="yy")) }}
+                sum = {{ id }}_square(sum);
+                {{ epilogue("sum", 4, b="bb", o="oo", y="yy") }}
+            }
+"""
+
+
+def test_a_contraction_is_rendered_from_its_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A strategy's file sees literals, columns, elements, the term and the epilogue."""
+    from dataclasses import replace
+
+    from jinja2 import ChoiceLoader, DictLoader
+
+    from backends.cpu.skeletons import environment
+    from backends.protocol import BackendError
+    from compiler.ir.program import Contract
+
+    plain = lanes_conv(Order.REPRODUCIBLE, "add", 0.0)
+    kernel = plain.kernels[0]
+    assert isinstance(kernel.body, Nest)
+    nest = replace(kernel.body, prologue=(), epilogue=(assign("z", "max(acc + bias, 0) + z"),))
+    squared = replace(nest, epilogue=(assign("z", "max(acc * acc + bias, 0) + z"),))
+    toy = replace(kernel, kind=Kind.CONTRACT, body=Contract(nest, "toy", (("tile", 16),)))
+    program = replace(plain, kernels=(toy,))
+    with pytest.raises(BackendError, match="no strategy `toy`"):
+        CpuBackend().emit(merge(program))
+    env = environment()
+    monkeypatch.setattr(env, "loader", ChoiceLoader([DictLoader({"strategy_toy.c.j2": TOY}), env.loader]))
+    merged = merge(program)
+    backend = CpuBackend()
+    assert "toy" in backend.capabilities.strategies
+    here = backend.load(backend.build(merged, tmp_path, {}), merged, 1)
+    there = ReferenceInstance(merge(replace(plain, kernels=(replace(kernel, body=squared),))), 1)
+    here.run("step", 1, 1)
+    there.run("step", 1, 1)
+    assert np.allclose(here.read("z"), there.read("z"), rtol=1e-4, atol=1e-4)

@@ -60,9 +60,7 @@ def test_merged_rows_give_the_bits_of_single_rows(tmp_path: Path) -> None:
     def split(phase: MergedPhase) -> MergedPhase:
         return replace(
             phase,
-            launches=tuple(
-                replace(x, lo=i, hi=i + 1) for x in phase.launches for i in range(x.lo, x.hi)
-            ),
+            launches=tuple(replace(x, lo=i, hi=i + 1) for x in phase.launches for i in range(x.lo, x.hi)),
         )
 
     apart = replace(together, phases=tuple(split(p) for p in together.phases))

@@ -40,9 +40,7 @@ def program(
     order: str = "reproducible",
 ) -> Program:
     """A verified program from the texts of its parts."""
-    made = parse_ir(
-        f"Program(test, {precision}, {order}, arrays=[{arrays}], kernels=[{kernels}], phases=[{phases}])"
-    )
+    made = parse_ir(f"Program(test, {precision}, {order}, arrays=[{arrays}], kernels=[{kernels}], phases=[{phases}])")
     assert isinstance(made, Program)
     made.constants.update(constants or {})  # type: ignore[attr-defined]
     verify_program(made)
@@ -103,13 +101,19 @@ def test_rows_bind_one_at_a_time_and_merge_to_the_same() -> None:
     made = program(
         "Array(p.v, f64, [4], state), Array(q.v, f64, [7], state), Array(r.v, f64, [3], state)",
         kernel(
-            "v", "n", "first", "decay",
+            "v",
+            "n",
+            "first",
+            "decay",
             "Rows(2, {v: [p.v, q.v]}, {n: #i64[4, 7], key: [StreamKey(p), StreamKey(q)],"
             " decay: #f64[0.5, 0.25]}, [p, q])",
         )
         + ","
         + kernel(
-            "u", "m", "second", "rate",
+            "u",
+            "m",
+            "second",
+            "rate",
             "Rows(1, {u: [r.v]}, {m: #i64[3], key: [StreamKey(r)], rate: #f64[0.125]}, [r])",
         ),
         "Phase(step, [KernelLaunch(0, 0, 2), KernelLaunch(1, 0, 1)])",
@@ -182,7 +186,7 @@ def test_convolution_with_padding_and_stride() -> None:
              ArrayFormal(w, f64, r, @[<o>*27, <c>*9, <ky>*3, <kx>]), ArrayFormal(b, f64, r, @[<o>]),
              ArrayFormal(y, f64, w, @[<n>*48, <o>*12, <oy>*3, <ox>]),
              ScalarFormal(h, i64), ScalarFormal(batch, i64)],
-           Contract(Nest([Dim(n, batch), Dim(o, 4), Dim(oy, 4), Dim(ox, 3), Dim(c, 3, kind=red),
+           program.Contract(Nest([Dim(n, batch), Dim(o, 4), Dim(oy, 4), Dim(ox, 3), Dim(c, 3, kind=red),
              Dim(ky, 3, kind=red), Dim(kx, 3, kind=red)], combine=add, term=`x * w`,
              epilogue=[y := `max(acc + b, 0)`]), direct),
            Rows(1, {x: [x], w: [w], b: [b], y: [y]}, {h: #i64[7], batch: #i64[2]}))""",
@@ -234,15 +238,12 @@ def test_max_pooling_fills_with_minus_infinity() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 10, 10**6])
-def test_gather_through_a_local_and_guarded_writes(
-    limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gather_through_a_local_and_guarded_writes(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of rows chosen by an order array; rows that do not exist are zero; lanes are padded."""
     monkeypatch.setattr(nest_module, "LIMIT", limit)
     data = np.arange(20, dtype=np.float32).reshape(5, 4)
     made = program(
-        "Array(data, f32, [5, 4], data), Array(order, i64, [5], data),"
-        "Array(x, f32, [3, 4], work, layout=Lanes(2))",
+        "Array(data, f32, [5, 4], data), Array(order, i64, [5], data),Array(x, f32, [3, 4], work, layout=Lanes(2))",
         """Kernel("feed", map, [ArrayFormal(data, f32, r, @[<at>:5*4, <j>]),
              ArrayFormal(order, i64, r, @[<2*b + l; first>:5]),
              ArrayFormal(x, f32, w, @[<b>*8, <j>*2, <l>]), ScalarFormal(blocks, i64), ScalarFormal(first, i64)],
@@ -549,9 +550,7 @@ def drawn_by_hand(p: float, n_pre: int, n_post: int, loops: bool, key: int) -> l
 
 @pytest.mark.parametrize(("p", "n_post"), [(0.3, 40), (0.004, 3000), (2e-5, 300_000), (1.0, 9)])
 @pytest.mark.parametrize("loops", [True, False])
-def test_fixed_probability_draws_what_its_specification_says(
-    p: float, n_post: int, loops: bool
-) -> None:
+def test_fixed_probability_draws_what_its_specification_says(p: float, n_post: int, loops: bool) -> None:
     columns = f"autapses: #i64[{int(loops)}], same: #i64[1]"
     source, target = relation(connecting("fixed_probability", 8, n_post, columns, p), 4)
     want = drawn_by_hand(p, 8, n_post, loops, stream_key(4, "r"))
@@ -605,9 +604,7 @@ def test_fixed_total_draws_ends_independently_and_uniformly() -> None:
         expected = number / n
         assert 1e-3 < chi2.sf((((counts - expected) ** 2) / expected).sum(), n - 1) < 1 - 1e-3
     words = philox.words(stream_key(3, "r"), np.arange(number), 0, 0).astype(object)
-    by_hand = sorted(
-        ((a * n_pre) >> 32, (b * n_post) >> 32) for a, b in zip(words[0], words[1], strict=True)
-    )
+    by_hand = sorted(((a * n_pre) >> 32, (b * n_post) >> 32) for a, b in zip(words[0], words[1], strict=True))
     assert by_hand == list(zip(source.tolist(), target.tolist(), strict=True))
 
 

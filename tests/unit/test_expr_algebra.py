@@ -44,7 +44,7 @@ def tree_of(text: str) -> Expr:
         ("x - x", "x - x", "0"),
         ("x ** 1", "x", "x"),
         ("x ** 2", "x ** 2", "x ** 2"),
-        ("x ** 0", "1", "1"),
+        ("x ** 0", "x ** 0", "1"),
         ("--x", "x", "x"),
         ("-1 * x", "-1 * x", "-x"),
         ("x - -y", "x - -y", "x + y"),
@@ -76,7 +76,8 @@ def test_simplify(text: str, default: str, finite: str) -> None:
 
 
 FLOATS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -3.7, 1e300, -1e-300, math.inf, math.nan])
-CONSTANTS = st.sampled_from([0, 1, -1, 2, 0.0, -0.0, 1.0, 0.5, -2.5, 1e200])
+CONSTANTS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e200])
+INTEGERS = st.sampled_from([0, 1, -1, 2, 3])
 NUMERIC = st.one_of(CONSTANTS.map(Num), st.sampled_from(["x", "y"]).map(Ref))
 
 
@@ -90,8 +91,11 @@ def _test(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
 def _grown(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     return st.one_of(
         st.builds(Unary, st.just("-"), inner),
-        st.builds(Binary, st.sampled_from(["+", "-", "*", "/", "**", "%"]), inner, inner),
+        st.builds(Binary, st.sampled_from(["+", "-", "*", "/", "%"]), inner, inner),
         st.builds(Cond, _test(inner), inner, inner),
+        # whole powers only: numpy takes some others by sqrt, whose -0.0 is not pow's 0.0;
+        # integers beside something real: a zero of integers alone has no sign
+        st.builds(Binary, st.sampled_from(["+", "-", "*", "/", "**"]), inner, INTEGERS.map(Num)),
         st.builds(lambda e: Call("exp", (e,)), inner),
         # squared, because which zero `max(0.0, -0.0)` returns is left open
         st.builds(lambda a, b: Binary("**", Call("max", (a, b)), Num(2)), inner, inner),

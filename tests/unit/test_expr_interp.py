@@ -28,6 +28,7 @@ def tree_of(text: str) -> Expr:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
+        ("isnan(max(0.0, inf - inf)) and isnan(relu(inf - inf))", True),
         ("2 * width", 32),
         ("round(20683 * scale)", 2068),
         ("round(2.5) + round(3.5)", 6),

@@ -98,9 +98,7 @@ def test_nothing_renders_as_nothing() -> None:
 
 def test_without_a_place() -> None:
     found = error("there is no file `x.yaml`", None)
-    assert render([found], "human") == (
-        "error[E0101]: there is no file `x.yaml`\n\nerror: 1 error\n"
-    )
+    assert render([found], "human") == ("error[E0101]: there is no file `x.yaml`\n\nerror: 1 error\n")
     assert render([found], "short") == "error[E0101]: there is no file `x.yaml`\n"
     assert json.loads(render([found], "json"))["line"] is None
 

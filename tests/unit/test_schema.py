@@ -28,8 +28,8 @@ from compiler.frontend.language.kinds import (
     OneOf,
     Reference,
 )
-from compiler.frontend.language.spiking import LIBRARY_NEURONS
-from compiler.frontend.language.tensors import OPTIMIZER_CHOICE
+from compiler.frontend.language.populations import LIBRARY_NEURONS
+from compiler.frontend.language.training import OPTIMIZER_CHOICE
 from compiler.frontend.tree import Mapping, from_plain, to_plain
 from compiler.frontend.validate import validate, validate_kind
 from compiler.frontend.yaml12 import load_file, load_text

@@ -301,6 +301,14 @@ def test_required_keys_may_come_from_elsewhere(key: str) -> None:
     assert findings(f"language: 1\npopulations: {{p: {{{key}}}}}") == []
 
 
+def test_after_expansion_nothing_comes_from_elsewhere() -> None:
+    sink = Sink()
+    node = load_text(SourceFile("m.yaml", "language: 1\npopulations: {p: {classes: [c]}}"), sink)
+    assert node is not None
+    validate(node, sink, expanded=True)
+    assert [d.message for d in sink.items] == ["population `p` lacks `neuron` and `size` or `shape`"]
+
+
 def test_names_may_hold_loop_variables() -> None:
     text = "language: 1\npopulations: {'p{i}': {for: {i: 0..9}, neuron: lif, size: 3}}"
     assert findings(text) == []

@@ -51,10 +51,7 @@ def findings(text: str) -> list[tuple[str, str, str]]:
     """(code, marked text, help) of all diagnostics."""
     sink = Sink()
     load_text(SourceFile("m.yaml", text), sink)
-    return [
-        (d.code, d.span.file.text[d.span.start : d.span.end] if d.span else "", d.help or "")
-        for d in sink.items
-    ]
+    return [(d.code, d.span.file.text[d.span.start : d.span.end] if d.span else "", d.help or "") for d in sink.items]
 
 
 def codes(text: str) -> list[str]:
@@ -152,9 +149,7 @@ def test_language_forms() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "path", sorted((REPOSITORY / "models").rglob("*.yaml")), ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "models").rglob("*.yaml")), ids=lambda p: p.stem)
 def test_models_load_as_a_yaml_parser_reads_them(path: Path) -> None:
     """Against PyYAML itself, with all scalars as strings."""
     sink = Sink()
@@ -373,9 +368,7 @@ def test_python_parser_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(st.binary(max_size=200))
-def test_random_bytes_end_in_diagnostics(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes
-) -> None:
+def test_random_bytes_end_in_diagnostics(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.yaml"
     node, sink = load_bytes(path, data)
     assert node is not None or sink.items
@@ -417,8 +410,7 @@ plain_values = st.recursive(
     | st.floats(allow_nan=False)
     | st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Z")), max_size=8),
     lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.text("abc_", min_size=1, max_size=4), inner, max_size=4)
+        st.lists(inner, max_size=4) | st.dictionaries(st.text("abc_", min_size=1, max_size=4), inner, max_size=4)
     ),
     max_leaves=12,
 )
@@ -480,9 +472,7 @@ def large_model(entries: int, bytes_per_entry: int) -> str:
     """A model text of `entries` populations; to measure load_text, large_model(65_000, 150)."""
     lines = ["language: 1", "populations:"]
     for i in range(entries):
-        head = (
-            f"  p{i}: {{neuron: lif, size: {i % 7 + 1}, params: {{tau: {10 + i * 1e-3:.3f} ms}}}}"
-        )
+        head = f"  p{i}: {{neuron: lif, size: {i % 7 + 1}, params: {{tau: {10 + i * 1e-3:.3f} ms}}}}"
         lines.append(head + " #" + "x" * max(0, bytes_per_entry - len(head) - 3))
     return "\n".join(lines) + "\n"
 

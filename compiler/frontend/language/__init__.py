@@ -1,8 +1,8 @@
 """The definition of the language, in one place: validator, JSON Schema and reference are made from
 it.
 
-kinds.py is the vocabulary, values.py what all parts share, spiking.py, tensors.py and run.py the
-parts, root.py the whole.
+kinds.py is the vocabulary, values.py what all parts share; neurons.py, populations.py, connections.py,
+layers.py, training.py and run.py are the parts, root.py the whole.
 """
 
 from compiler.frontend.language.root import ROOT

@@ -7,6 +7,7 @@ Does not: say anything that is not about the top level.
 
 from __future__ import annotations
 
+from compiler.frontend.language.connections import INPUTS_MAP, PROJECTIONS_MAP
 from compiler.frontend.language.kinds import (
     Block,
     Choice,
@@ -19,16 +20,11 @@ from compiler.frontend.language.kinds import (
     Option,
     Text,
 )
+from compiler.frontend.language.layers import NETWORK
+from compiler.frontend.language.neurons import NEURONS, SYNAPSES
+from compiler.frontend.language.populations import CLASSES, POPULATIONS_MAP
 from compiler.frontend.language.run import EXPECT, NUMERICS, PLOTS, RECORD, SIMULATE, SWEEP
-from compiler.frontend.language.spiking import (
-    CLASSES,
-    INPUTS_MAP,
-    NEURONS,
-    POPULATIONS_MAP,
-    PROJECTIONS_MAP,
-    SYNAPSES,
-)
-from compiler.frontend.language.tensors import FUNCTIONS, NETWORK, OPTIMIZERS, TRAIN
+from compiler.frontend.language.training import FUNCTIONS, OPTIMIZERS, TRAIN
 from compiler.frontend.language.values import QUANTITY
 
 PARAMETER = Block(

@@ -82,7 +82,7 @@ SIMULATE = Block(
     example="{dt: 0.1 ms, duration: 1 s}",
 )
 
-_FROM = Field("from", POPULATIONS, "The populations that are recorded.", required=True, example=("from: exc"))
+_FROM = Field("from", POPULATIONS, "The populations that are recorded.", required=True, example="from: exc")
 _EVERY = Field(
     "every",
     POSITIVE_TIME,
@@ -261,7 +261,7 @@ PLOTS = ListOf(
                             required=True,
                             example="variable: w",
                         ),
-                        Field("bins", POSITIVE, "The number of bars.", default=20, example=("bins: 20")),
+                        Field("bins", POSITIVE, "The number of bars.", default=20, example="bins: 20"),
                     ),
                     title="plot_histogram",
                     example="{from: plastic, variable: w}",

@@ -2,7 +2,7 @@
 
 Assumes: kinds.py.
 Guarantees: one definition per notion, with the wording that messages and hover texts show.
-Does not: describe a block of the file (see spiking.py, tensors.py, run.py, root.py).
+Does not: describe a block of the file (see the modules beside this one).
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ FILE_ARRAY = Block(
             "sha256",
             Pattern("a SHA-256 sum (64 hexadecimal digits)", r"^[0-9a-f]{64}$", "9f86d0...(64 digits)"),
             "The file's SHA-256 sum; the model is refused when the file has another one.",
+            supported=False,
         ),
     ),
     doc="An array that stands in a file; big arrays never stand in YAML.",
@@ -146,7 +147,7 @@ def _distribution(title: str, quantity: Value, *, rounding: bool, supported: boo
     )
     relative = Field(
         "relative_std",
-        Value("a number from 0", "0.1", low=0),
+        Value("a number", "0.1", low=0),
         "The standard deviation as a part of the size of the mean. Give this or `std`.",
         example="relative_std: 0.1",
     )
@@ -277,7 +278,7 @@ DELAY: Kind = OneOf(
 
 POPULATION_REFERENCE = Reference("population", "exc", TEMPLATE_KEY, ("all",))
 
-POPULATIONS: Kind = OneOf((POPULATION_REFERENCE, ListOf(POPULATION_REFERENCE, low=1, example=("[exc, inh]"))))
+POPULATIONS: Kind = OneOf((POPULATION_REFERENCE, ListOf(POPULATION_REFERENCE, low=1, example="[exc, inh]")))
 """One population, several, `all`, or the members of a class."""
 
 NAMES: Kind = ListOf(Name("v"), low=1, example="[v, ge]")

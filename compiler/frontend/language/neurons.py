@@ -1,0 +1,339 @@
+"""What has dynamics of its own in a spiking network: neurons and synapses.
+
+Assumes: kinds.py, values.py.
+Guarantees: every key of these blocks, with its hover text, default and example.
+Does not: check names, dimensions or expressions.
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.kinds import (
+    Block,
+    Choice,
+    Expression,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    Name,
+    OneOf,
+    Option,
+    Statement,
+    Text,
+)
+from compiler.frontend.language.values import (
+    DESCRIPTION,
+    FOR,
+    INITIAL,
+    PARAMETER,
+    QUANTITY,
+    ROUND,
+    TEMPLATE_KEY,
+    TIME,
+    USE,
+    values_map,
+)
+
+PARAMS: Kind = MapOf("parameter", OneOf((QUANTITY, PARAMETER)), example="{tau_m: 20 ms}")
+"""Parameters of a definition, with their defaults."""
+
+SETTINGS: Kind = MapOf("parameter", INITIAL, example="{tau_m: 10 ms}")
+"""Values for the parameters of a definition."""
+
+STATE = values_map("state variable", INITIAL, "{v: v_rest}")
+STATEMENTS = ListOf(Statement(), example="[v = v_reset]")
+
+DYNAMICS = MapOf(
+    "differential equation",
+    Expression("(v_rest - v) / tau_m"),
+    key=r"^d[A-Za-z][A-Za-z0-9_]*/dt$",
+    key_example="dv/dt",
+    low=1,
+    example="{dv/dt: (v_rest - v) / tau_m}",
+)
+
+LET = Field(
+    "let",
+    MapOf("named expression", Expression("0.32 * (v + 54 mV)"), example="{alpha: 0.32 * (v + 54 mV)}"),
+    "Names for subexpressions, in order; each may use those before it. They are put in where they "
+    "are used and cost no state.",
+    example="let: {i_total: g_l * (e_l - v) + i_syn}",
+)
+
+_METHOD = Choice(
+    "integration method",
+    (
+        Option(
+            "auto",
+            "`exact` where the equations are linear, `exponential_euler` where each is in its own "
+            "variable, `rk4` otherwise.",
+        ),
+        Option("exact", "The solution itself; for linear equations, coupled ones too."),
+        Option("exponential_euler", "Exact in a variable's own linear part, others held over the step."),
+        Option("euler", "Forward Euler, first order."),
+        Option("rk2", "The midpoint rule, second order."),
+        Option("rk4", "The classical Runge-Kutta rule, fourth order."),
+    ),
+)
+
+INPUT = Block(
+    "input",
+    (
+        Field(
+            "unit",
+            Text("a unit", "mV"),
+            "The unit of the accumulated value; without it the input is a bare number.",
+            example="unit: mV",
+        ),
+        Field(
+            "decay",
+            TIME,
+            "The time constant with which the input decays by itself, exactly. Without it, the "
+            "input holds what arrived in the last step and starts from zero again in each.",
+            example="decay: tau_e",
+        ),
+        DESCRIPTION,
+    ),
+    doc="What projections deliver into; several may deliver into one input, and their contributions add up.",
+    title="neuron_input",
+    elsewhere={"tau": "`decay`", "time_constant": "`decay`", "units": "`unit`"},
+    example="{unit: mV, decay: tau_e}",
+)
+
+_REFRACTORY: Kind = OneOf(
+    (
+        TIME,
+        Block(
+            "refractory period",
+            (
+                Field(
+                    "time",
+                    TIME,
+                    "How long the period lasts; a whole number of steps.",
+                    required=True,
+                    example="time: 2 ms",
+                ),
+                Field(
+                    "hold",
+                    ListOf(Name("v"), low=1, example="[v]"),
+                    "The state variables that keep their value during the period. Without it, "
+                    "those in the condition `when`.",
+                    example="hold: [v]",
+                ),
+                ROUND,
+            ),
+            title="refractory",
+            example="{time: 2 ms, hold: [v]}",
+        ),
+    )
+)
+
+SPIKE = Block(
+    "spike",
+    (
+        Field(
+            "when",
+            Expression("v > v_thresh"),
+            "The condition for a spike, tested at the end of each step.",
+            required=True,
+            example="when: v > v_thresh",
+        ),
+        Field(
+            "reset",
+            STATEMENTS,
+            "Assignments that run at a spike, in order.",
+            example="reset: [v = v_reset]",
+        ),
+        Field(
+            "refractory",
+            _REFRACTORY,
+            "For this long after a spike the held state does not change and no spike is emitted; "
+            "inputs keep decaying. A time, or `{time: ..., hold: [...]}` to say which variables "
+            "are held.",
+            default="0 ms",
+            example="refractory: 2 ms",
+        ),
+    ),
+    doc="When a neuron spikes and what happens then.",
+    title="spike",
+    elsewhere={
+        "threshold": "`when`",
+        "condition": "`when`",
+        "if": "`when`",
+        "t_ref": "`refractory`",
+    },
+    example="{when: v > v_thresh, reset: [v = v_reset]}",
+)
+
+_EQUATIONS_ELSEWHERE = {
+    "equations": "`dynamics: {dv/dt: ...}`",
+    "eqs": "`dynamics: {dv/dt: ...}`",
+    "model": "`dynamics: {dv/dt: ...}`",
+    "ode": "`dynamics: {dv/dt: ...}`",
+    "derivatives": "`dynamics: {dv/dt: ...}`",
+    "threshold": "`spike: {when: ...}`",
+    "reset": "`spike: {reset: [...]}`",
+    "refractory": "`spike: {refractory: ...}`",
+    "parameters": "`params`",
+    "variables": "`state`",
+    "vars": "`state`",
+    "sim_code": "`update: [...]`",
+    "step": "`update: [...]`",
+    "integrator": "`method`",
+}
+
+NEURON = Block(
+    "neuron",
+    (
+        USE,
+        FOR,
+        DESCRIPTION,
+        Field(
+            "params",
+            PARAMS,
+            "Parameters with their default values; a population may give others. They do not change during a run.",
+            example="params: {tau_m: 20 ms, v_rest: -65 mV}",
+        ),
+        Field(
+            "state",
+            STATE,
+            "State variables, one of each per neuron, with their initial values; a population's "
+            "`init` may give others. A value with a unit also says which dimension the variable "
+            "has.",
+            example="state: {v: v_rest}",
+        ),
+        Field(
+            "inputs",
+            MapOf("input", INPUT, example="{ge: {unit: mV, decay: 5 ms}}"),
+            "Named accumulators that projections deliver into.",
+            example="inputs: {ge: {unit: mV, decay: 5 ms}}",
+        ),
+        LET,
+        Field(
+            "dynamics",
+            DYNAMICS,
+            "Ordinary differential equations, one for each variable that changes by itself. They "
+            "are integrated over a step by `method`, before `update` runs.",
+            example="dynamics: {dv/dt: (v_rest - v + ge) / tau_m}",
+        ),
+        Field(
+            "update",
+            STATEMENTS,
+            "Assignments that run once per step, in order, each reading the newest values.",
+            example="update: [v = v + dt * (v_rest - v) / tau_m]",
+        ),
+        Field(
+            "spike",
+            SPIKE,
+            "When the neuron spikes, and what happens then.",
+            example="spike: {when: v > 30 mV}",
+        ),
+        Field(
+            "source",
+            Choice(
+                "source",
+                (
+                    Option(
+                        "spike_times",
+                        "Spikes at given times; the parameters are `times` and `indices`.",
+                    ),
+                ),
+            ),
+            "For neurons that have no equations: where their spikes come from.",
+            example="source: spike_times",
+        ),
+        Field(
+            "method",
+            _METHOD,
+            "How `dynamics` are integrated. The method that is taken is reported.",
+            default="auto",
+            example="method: rk4",
+        ),
+    ),
+    doc="A neuron model: the state of one neuron, how it changes, and when it spikes.",
+    title="neuron",
+    elsewhere=_EQUATIONS_ELSEWHERE,
+    open_with=("use",),
+    example="{state: {v: -65 mV}, dynamics: {dv/dt: ...}}",
+)
+
+_TRACE = Block(
+    "trace",
+    (
+        Field(
+            "state",
+            STATE,
+            "Variables, one of each per neuron.",
+            required=True,
+            example="state: {x: 0}",
+        ),
+        Field("dynamics", DYNAMICS, "Their equations.", example="dynamics: {dx/dt: -x / tau_pre}"),
+        Field(
+            "on_spike",
+            STATEMENTS,
+            "Runs when that neuron spikes.",
+            example="on_spike: [x = x + a_pre]",
+        ),
+    ),
+    doc="Variables that are held once per neuron and shared by all of its synapses.",
+    title="synapse_trace",
+    example="{state: {x: 0}, dynamics: {dx/dt: -x / tau}}",
+)
+
+SYNAPSE = Block(
+    "synapse",
+    (
+        USE,
+        FOR,
+        DESCRIPTION,
+        Field(
+            "params",
+            PARAMS,
+            "Parameters with their default values.",
+            example="params: {tau_pre: 20 ms}",
+        ),
+        Field(
+            "state",
+            STATE,
+            "Variables, one of each per synapse, with their initial values.",
+            example="state: {w: 0.5}",
+        ),
+        Field(
+            "pre",
+            _TRACE,
+            "Variables of the presynaptic neuron, read as `pre.x`.",
+            example="pre: {state: {x: 0}, dynamics: {dx/dt: -x / tau_pre}, on_spike: [x = x + 1]}",
+        ),
+        Field(
+            "post",
+            _TRACE,
+            "Variables of the postsynaptic neuron, read as `post.y`.",
+            example="post: {state: {y: 0}, dynamics: {dy/dt: -y / tau_post}, on_spike: [y = y + 1]}",
+        ),
+        Field(
+            "on_pre",
+            STATEMENTS,
+            "Runs when a presynaptic spike arrives; `deliver(w)` adds to the target's input.",
+            example="on_pre: [deliver(w), w = w + post.y]",
+        ),
+        Field(
+            "on_post",
+            STATEMENTS,
+            "Runs when the postsynaptic neuron spikes.",
+            example="on_post: [w = w + pre.x]",
+        ),
+    ),
+    doc="A synapse model with state of its own, such as a plasticity rule.",
+    title="synapse",
+    elsewhere={
+        "pre_code": "`on_pre`",
+        "post_code": "`on_post`",
+        "model": "`state` and `pre`/`post`",
+    },
+    open_with=("use",),
+    example="{state: {w: 0.5}, on_pre: [deliver(w)]}",
+)
+
+
+NEURONS = MapOf("neuron", NEURON, TEMPLATE_KEY, "lif", example="{lif: {state: {v: -65 mV}, ...}}")
+SYNAPSES = MapOf("synapse", SYNAPSE, TEMPLATE_KEY, "stdp")

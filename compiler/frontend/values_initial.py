@@ -1,0 +1,171 @@
+"""Values per element: one number, a distribution, an array in a file, a list.
+
+Assumes: a validated node of the language's `initial value`, `weight` or `setting`.
+Guarantees: a Value of level 0 in canonical units; distributions have the numbers that the model
+promises (a relative standard deviation is resolved, the moments of a lognormal are those of its
+logarithm).
+Does not: read the arrays of files beyond their headers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from compiler.expr.units import DIMENSIONLESS, Dimension
+from compiler.frontend import tree
+from compiler.frontend.data_files import check_array
+from compiler.frontend.tree import Node, Scalar, Sequence
+from compiler.frontend.values import Context, Names, bounded, mapping, number, number_and_dimension, text_of
+from compiler.ir.model import Const, Distribution, FromFile, Listed, Value
+
+_Found = tuple[Value | None, Dimension | None]
+_NUMBERS = ("low", "high", "mean", "std", "min", "max")
+
+
+def initial_value(
+    node: Node,
+    c: Context,
+    what: str,
+    dimension: Dimension | None,
+    names: Names | None = None,
+    count: int | None = None,
+) -> _Found:
+    """The value and its dimension; (None, ...) after an error.
+
+    `dimension` None: any (then an array of a file has no unit). `count`: how many elements a list
+    or an array must have, where that is known.
+    """
+    match node:
+        case Scalar():
+            if dimension is None:
+                found = number_and_dimension(node, c, what, None, names)
+                if found is None:
+                    return None, None
+                return Const(found[0], node.span), found[1] or DIMENSIONLESS
+            value = number(node, c, what, dimension, names)
+            return (None if value is None else Const(value, node.span)), dimension
+        case Sequence(items=items):
+            return _listed(items, node, c, what, dimension, names, count)
+        case tree.Mapping():
+            if node.get("file") is not None:
+                return from_file(node, c, what, count), dimension or DIMENSIONLESS
+            return _distribution(node, c, what, dimension, names)
+
+
+def _listed(
+    items: tuple[Node, ...],
+    node: Node,
+    c: Context,
+    what: str,
+    dimension: Dimension | None,
+    names: Names | None,
+    count: int | None,
+) -> _Found:
+    values: list[float] = []
+    wrong = False
+    for item in items:
+        found = number_and_dimension(item, c, f"each number of {what}", dimension, names)
+        if found is None:
+            wrong = True
+            continue
+        dimension = dimension if dimension is not None else found[1]
+        values.append(float(found[0]))
+    if wrong:
+        return None, dimension
+    if count is not None and len(values) != count:
+        message = f"{what} needs {count:,} numbers; the list has {len(values):,}"
+        c.sink.error("E0703", message, node.span)
+        return None, dimension
+    return Listed(tuple(values), node.span), dimension or DIMENSIONLESS
+
+
+def from_file(node: tree.Mapping, c: Context, what: str, count: int | None = None) -> FromFile | None:
+    """The array that `{file: ..., array: ...}` names, after a look at the file."""
+    file, array = node.get("file"), node.get("array")
+    if not isinstance(file, Scalar):
+        return None
+    found = check_array(file, array, node.get("sha256"), c)
+    if found is None:
+        return None
+    path, name, header = found
+    if count is not None and header is not None and header.size != count:
+        message = f"{what} needs {count:,} numbers; the array has the shape {list(header.shape)}"
+        c.sink.error("E0703", message, (array or file).span)
+        return None
+    return FromFile(str(path), name, 1.0, node.span)
+
+
+def _distribution(
+    node: tree.Mapping, c: Context, what: str, dimension: Dimension | None, names: Names | None
+) -> _Found:
+    if len(node.entries) != 1:
+        return None, dimension
+    kind, block = node.entries[0].name, mapping(node.entries[0].value)
+    if block is None:
+        return None, dimension
+    at = node.entries[0].key.span
+    args: dict[str, float] = {}
+    wrong = False
+    for name in _NUMBERS:
+        item = block.get(name)
+        if item is None:
+            continue
+        found = number_and_dimension(item, c, f"`{name}` of {what}", dimension, names)
+        if found is None:
+            wrong = True
+            continue
+        if dimension is None and found[1] is not None:
+            dimension = found[1]
+        args[name] = float(found[0])
+        bad = not math.isfinite(args[name])
+        if bad or (name == "std" and args[name] < 0):
+            word = "finite" if bad else "at least 0"
+            c.sink.error("E0106", f"`{name}` of {what} must be {word}; it is {args[name]:g}", item.span)
+            wrong = True
+    relative = block.get("relative_std")
+    if relative is not None:
+        share = bounded(relative, c, "`relative_std`", DIMENSIONLESS, 0.0, names=names)
+        if share is None:
+            wrong = True
+        elif "mean" in args:
+            args["std"] = share * abs(args["mean"])
+    keep = block.get("keep_sign")
+    if isinstance(keep, Scalar) and keep.value is True:
+        args["keep_sign"] = 1.0
+    if wrong or not _complete(kind, args, block, what, c):
+        return None, dimension
+    if kind == "lognormal":
+        args = _of_logarithm(args)
+    return Distribution(kind, tuple(args.items()), at), dimension or DIMENSIONLESS
+
+
+def _complete(kind: str, args: Mapping[str, float], block: tree.Mapping, what: str, c: Context) -> bool:
+    """Whether the numbers make a distribution of this kind."""
+
+    def fail(name: str, message: str, code: str = "E0106") -> bool:
+        entry = block.entry(name)
+        c.sink.error(code, message, block.span if entry is None else entry.value.span)
+        return False
+
+    if kind == "uniform" and args["low"] > args["high"]:
+        return fail("high", f"`high` of {what} is below `low`")
+    if args.get("min", -math.inf) > args.get("max", math.inf):
+        return fail("max", f"`max` of {what} is below `min`")
+    if kind in ("exponential", "lognormal"):
+        for name in ("min", "max"):
+            if name in args:
+                message = f"`{name}` of {'an' if kind[0] == 'e' else 'a'} {kind} distribution is not supported yet"
+                return fail(name, message, "E0801")
+    if kind == "lognormal" and args["mean"] <= 0:
+        return fail("mean", f"`mean` of {what} must be above 0 in a lognormal distribution")
+    return True
+
+
+def _of_logarithm(args: Mapping[str, float]) -> dict[str, float]:
+    """Mean and standard deviation of the logarithm of a lognormal value with the given moments."""
+    variance = math.log1p((args["std"] / args["mean"]) ** 2)
+    return {"mean": math.log(args["mean"]) - variance / 2, "std": math.sqrt(variance)}
+
+
+__all__ = ["from_file", "initial_value", "text_of"]

@@ -1,0 +1,113 @@
+"""Checkpoints: everything that determines how a run goes on, in one file.
+
+Assumes: connections are drawn from the seed, so that they need no place in the file.
+Guarantees: written to a temporary name and renamed; arrays are stored by name in logical shape, so that another target
+may resume; a checkpoint that does not fit the program is refused with the name of the first array that differs.
+Does not: hold records (they are drained before).
+
+The file is safetensors; its metadata says `kind` (spiking | training), `step`, `epoch`, `seed`, `model` (hash).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from backends.protocol import Instance
+from compiler.ir.program import Merged
+from compiler.runner.arrays import persistent_arrays, read_logical, to_physical
+from compiler.runner.errors import RunError
+
+FORMAT = "netloom checkpoint 1"
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run stands: steps done (of the simulation, or training steps); for training also the epochs that are
+    complete and the batches done of the next one."""
+
+    kind: str
+    step: int
+    seed: int
+    model: str
+    epoch: int = 0
+    batch: int = 0
+
+
+def save_checkpoint(path: Path, instance: Instance, program: Merged, position: Position) -> None:
+    """Write the state at `position` to `path`, atomically."""
+    from safetensors.numpy import save_file
+
+    arrays = {a.name: read_logical(instance, a) for a in persistent_arrays(program)}
+    metadata = {"format": FORMAT} | {k: str(v) for k, v in asdict(position).items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    save_file({n: np.ascontiguousarray(v) for n, v in arrays.items()}, scratch, metadata)
+    os.replace(scratch, path)
+
+
+def latest_checkpoint(place: Path) -> Path:
+    """The checkpoint to resume from: `place` itself, or the newest of a run directory. Raises RunError (E0909)."""
+    if place.is_file():
+        return place
+    if not place.is_dir():
+        raise RunError("E0909", f"there is no run directory or checkpoint `{place}`", exit_code=2)
+    found = sorted((place / "checkpoints").glob("*.safetensors"))
+    if not found:
+        raise RunError("E0909", f"`{place}` holds no checkpoints", exit_code=2)
+    return max(found, key=lambda p: (read_position(p).step, p.name))
+
+
+def read_position(path: Path) -> Position:
+    """What the checkpoint says of itself. Raises RunError (E0909) when it is not one."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "np") as file:
+            metadata = file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise RunError("E0909", f"`{path}` cannot be read: {error}", exit_code=2) from None
+    if metadata.get("format") != FORMAT:
+        raise RunError("E0909", f"`{path}` is not a checkpoint", exit_code=2)
+    return Position(
+        metadata["kind"],
+        int(metadata["step"]),
+        int(metadata["seed"]),
+        metadata["model"],
+        int(metadata["epoch"]),
+        int(metadata["batch"]),
+    )
+
+
+def restore_checkpoint(path: Path, instance: Instance, program: Merged) -> None:
+    """Put the arrays of a checkpoint into an instance. Raises RunError (E0909) when they do not fit."""
+    from safetensors.numpy import load_file
+
+    stored = load_file(path)
+    wanted = persistent_arrays(program)
+    for array in wanted:
+        values = stored.pop(array.name, None)
+        if values is None:
+            raise _misfit(path, f"it has no `{array.name}`")
+        if values.dtype != np.dtype(array.dtype.numpy):
+            raise _misfit(path, f"`{array.name}` is {values.dtype}, not {array.dtype.numpy}")
+        if array.size_from is None and values.shape != array.shape:
+            raise _misfit(path, f"`{array.name}` is shaped {values.shape}, not {array.shape}")
+        try:
+            instance.write(array.name, to_physical(array, values))
+        except ValueError as error:
+            raise _misfit(path, str(error)) from None
+    if stored:
+        raise _misfit(path, f"it holds `{next(iter(stored))}`, which the model does not have")
+
+
+def _misfit(path: Path, reason: str) -> RunError:
+    return RunError(
+        "E0909",
+        f"the checkpoint `{path}` does not fit this model: {reason}",
+        "resume with the model, the settings and the precision of the run that wrote it",
+        exit_code=2,
+    )

@@ -1,0 +1,85 @@
+"""Two digests: of a model (what it is) and of a merged program (what a build folder was made from).
+
+Assumes: frozen dataclasses; spans are outside of equality.
+Guarantees: equal models hash equal, wherever they stand in their files; `simulate`, `train`, `record`, `plots` and
+`expect` are outside of the model's hash, its parameters' values are inside. The program's digest covers all that a
+build folder shows, comments that name model lines included.
+Does not: hash data files (their arrays are constants of the program).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+
+from compiler.ir.model import Model
+from compiler.ir.program import Merged, Template
+
+OUTSIDE = frozenset({"description", "simulate", "train", "spikes", "traces", "plots", "expect"})
+"""Fields of a model that do not say what the model is."""
+
+
+@cache
+def _fields(cls: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls) if f.compare)
+
+
+def _digest(value: object, done: dict[int, bytes]) -> bytes:
+    """Bytes that are equal for equal values; a shared subtree is visited once (`done`, by identity)."""
+    if isinstance(value, tuple):
+        return b"(" + b",".join([_digest(v, done) for v in value]) + b")"
+    if dataclasses.is_dataclass(value):
+        found = done.get(id(value))
+        if found is None:
+            cls = type(value)
+            parts = [_digest(getattr(value, name), done) for name in _fields(cls)]
+            text = cls.__name__.encode() + b"\0" + b"\0".join(parts)
+            found = done[id(value)] = hashlib.blake2b(text, digest_size=20).digest()
+        return found
+    return repr(value).encode()
+
+
+def model_hash(model: Model) -> str:
+    """Hexadecimal digest of what defines the model."""
+    done: dict[int, bytes] = {}
+    h = hashlib.sha256()
+    for name in _fields(Model):
+        if name not in OUTSIDE:
+            h.update(name.encode() + b"=" + _digest(getattr(model, name), done) + b"\n")
+    if model.simulate is not None:
+        h.update(repr(model.simulate.dt).encode())
+    return h.hexdigest()
+
+
+def program_digest(program: Merged, options: Mapping[str, str]) -> str:
+    """Hexadecimal digest of a merged program and of what else decides how it is built."""
+    h = hashlib.blake2b(digest_size=20)
+
+    def add(text: str) -> None:
+        h.update(text.encode() + b"\0")
+
+    add(repr((program.name, program.precision.value, program.order.value, sorted(options.items()))))
+    for template in program.templates:
+        add(f"{template.digest} {template.name} {_place(template)}")
+    for rows in program.tables:
+        for formal, names in rows.arrays.items():
+            add(formal + "=" + "\n".join(names))
+        for column, values in rows.scalars.items():
+            h.update(column.encode())
+            h.update(values.tobytes() if isinstance(values, np.ndarray) else repr(values).encode())
+        add("\n".join(rows.paths))
+    add(repr(program.phases))
+    for a in program.arrays:
+        add(f"{a.name} {a.dtype.value} {a.shape} {a.role.value} {a.layout} {a.size_from} {a.unit}")
+    for name, constant in program.constants.items():
+        add(name)
+        h.update(np.ascontiguousarray(constant).tobytes())
+    return h.hexdigest()
+
+
+def _place(template: Template) -> str:
+    return str(template.span) if template.span.file.text else ""

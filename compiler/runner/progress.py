@@ -1,0 +1,94 @@
+"""Progress of a run: bars on a terminal, a line every few seconds elsewhere, or nothing.
+
+Assumes: `update` is called a few times per second.
+Guarantees: everything goes to standard error; rich is imported only for a terminal.
+Does not: slow a run down (an update costs microseconds unless something is shown).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Protocol
+
+EVERY = 5.0  # seconds between two lines where there is no terminal
+
+
+class Progress(Protocol):
+    def start(self, label: str, total: float) -> None: ...
+
+    def update(self, done: float, text: str) -> None:
+        """`done` of `total`; `text` says what there is to say ("1.2 s of 10 s, 3.4 x real time")."""
+        ...
+
+    def finish(self) -> None: ...
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def start(self, label: str, total: float) -> None:
+        pass
+
+    def update(self, done: float, text: str) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+
+class Lines:
+    """One line every few seconds, for logs."""
+
+    def __init__(self) -> None:
+        self._label, self._total, self._next = "", 1.0, 0.0
+
+    def start(self, label: str, total: float) -> None:
+        self._label, self._total = label, max(total, 1e-12)
+        self._next = time.perf_counter() + EVERY
+
+    def update(self, done: float, text: str) -> None:
+        now = time.perf_counter()
+        if now >= self._next:
+            self._next = now + EVERY
+            print(f"{self._label}: {100 * done / self._total:.0f} %, {text}", file=sys.stderr, flush=True)
+
+    def finish(self) -> None:
+        pass
+
+
+class Bars:
+    """A bar with the time that is left."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self._bars = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[text]}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bars.add_task("", text="")
+
+    def start(self, label: str, total: float) -> None:
+        self._bars.reset(self._task, total=total, description=label, text="")
+        self._bars.start()
+
+    def update(self, done: float, text: str) -> None:
+        self._bars.update(self._task, completed=done, text=text)
+
+    def finish(self) -> None:
+        self._bars.stop()
+
+
+def progress(quiet: bool) -> Progress:
+    """The progress that fits standard error."""
+    if quiet:
+        return Quiet()
+    return Bars() if sys.stderr.isatty() else Lines()

@@ -1,0 +1,48 @@
+"""Stopwatches: how long each part of a run took, in CPU and in wall seconds.
+
+Assumes: one thread.
+Guarantees: CPU seconds include children that were waited for (the C compiler).
+Does not: print.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process and of the children that it waited for."""
+    t = os.times()
+    return t.user + t.system + t.children_user + t.children_system
+
+
+@dataclass
+class Times:
+    """Seconds by part: `times.parts["load"] == {"cpu_seconds": ..., "wall_seconds": ...}`."""
+
+    parts: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Adds the time inside of the `with` block to part `name`."""
+        cpu, wall = cpu_seconds(), time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(name, cpu_seconds() - cpu, time.perf_counter() - wall)
+
+    def add(self, name: str, cpu: float, wall: float) -> None:
+        part = self.parts.setdefault(name, {"cpu_seconds": 0.0, "wall_seconds": 0.0})
+        part["cpu_seconds"] += cpu
+        part["wall_seconds"] += wall
+
+    def cpu(self, name: str) -> float:
+        return self.parts.get(name, {}).get("cpu_seconds", 0.0)
+
+    def rounded(self) -> dict[str, dict[str, float]]:
+        """The parts with microseconds, for writing."""
+        return {n: {k: round(v, 6) for k, v in p.items()} for n, p in self.parts.items()}

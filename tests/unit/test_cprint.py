@@ -1,0 +1,223 @@
+"""The printer that C and CUDA share: types, precedence, literals, statements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from backends.cprint import (
+    Body,
+    Dialect,
+    Element,
+    Namer,
+    Printer,
+    PrintError,
+    Symbol,
+    c_name,
+    infer_locals,
+    join,
+    literal,
+    type_of,
+)
+from compiler.diagnostics import Sink
+from compiler.expr.ast import Expr
+from compiler.expr.parse import parse_expr
+from compiler.ir.program import Add, Assign, Mode
+from compiler.ir.space import DType
+from compiler.source import NOWHERE
+
+F32, F64, I32, I64, U64, U8 = (
+    DType.F32,
+    DType.F64,
+    DType.I32,
+    DType.I64,
+    DType.U64,
+    DType.U8,
+)
+SCOPE = {
+    "x": Symbol("x", F32),
+    "y": Symbol("y", F32),
+    "wide": Symbol("wide", F64),
+    "k": Symbol("k", I32),
+    "n": Symbol("n", I64),
+    "on": Symbol("on", "bool"),
+    "key": Symbol("key", U64),
+}
+
+
+def expr(text: str) -> Expr:
+    sink = Sink()
+    tree = parse_expr(text, NOWHERE, sink, units=False, exact=False)
+    sink.check()
+    assert tree is not None
+    return tree
+
+
+def shown(text: str, to: DType | None = None, precision: DType = F32) -> str:
+    return Printer(Dialect(precision)).expr(expr(text), SCOPE, to)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("x + y * 2", "x + y * 2.0f"),
+        ("(x + y) * 2", "(x + y) * 2.0f"),
+        ("x - (y - 1)", "x - (y - 1.0f)"),
+        ("x / (y * x)", "x / (y * x)"),
+        ("-(-x)", "-(-x)"),
+        ("x - -1", "x - -1.0f"),
+        ("k / n", "(real)k / (real)n"),
+        ("k // 2 + n", "nl_floordiv_i32(k, 2) + n"),
+        ("n % 3", "nl_mod_i64(n, 3LL)"),
+        ("x * k", "x * (real)k"),
+        ("k + 1", "k + 1"),
+        ("x ** 3", "x * x * x"),
+        ("y / x ** 2", "y / (x * x)"),
+        ("(x + 1) ** -2", "1.0f / ((x + 1.0f) * (x + 1.0f))"),
+        ("x ** 0.5", "nl_sqrt_f32(x)"),
+        ("x ** y", "nl_pow_f32(x, y)"),
+        ("k ** 2", "k * k"),
+        ("x if x > 0 else 0", "x > 0.0f ? x : 0.0f"),
+        ("(x if on else y) + 1", "(on ? x : y) + 1.0f"),
+        ("x > 0 and not y > k", "(x > 0.0f) & !(y > (real)k)"),
+        ("where(on, 1, x)", "on ? 1.0f : x"),
+        ("min(x, y, 0)", "nl_min_f32(nl_min_f32(x, y), 0.0f)"),
+        ("max(k, 2)", "nl_max_i32(k, 2)"),
+        ("exp(k)", "nl_exp_f32((real)k)"),
+        ("exp(wide)", "nl_exp_f64(wide)"),
+        ("wide * 0.1", "wide * 0.1"),
+        ("x * wide", "(double)x * wide"),
+        ("heaviside(x)", "(x >= 0.0f)"),
+        ("int(x)", "((nl_i64)x)"),
+        ("float(k)", "((real)k)"),
+        ("relu(x)", "nl_max_f32(x, 0.0f)"),
+        ("abs(k)", "nl_abs_i32(k)"),
+        ("isnan(x)", "x != x"),
+        ("on + 1", "on + 1"),
+        ("uniform(key, k, 2)", "nl_uniform_f32(key, (nl_u64)k, (nl_u64)step, 2u)"),
+        ("pi * x", "3.1415927f * x"),
+    ],
+)
+def test_expressions(text: str, want: str) -> None:
+    assert shown(text) == want
+
+
+def test_negation_and_logic_have_their_parentheses() -> None:
+    assert shown("x > 0 and not y > 1 or on") == "((x > 0.0f) & !(y > 1.0f)) | on"
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 1e-38, 1.0, -65.5, 3.4e38, 16777217.0, 5e-324])
+def test_literals_carry_the_bits_of_numpy(value: float) -> None:
+    for t, kind in ((F32, np.float32), (F64, np.float64)):
+        text = literal(value, t)
+        assert text.endswith("f") == (t == F32)
+        assert kind(text.rstrip("f")) == kind(value)
+
+
+def test_literals_without_a_number() -> None:
+    assert literal(float("inf"), F32) == "NL_INF_F32"
+    assert literal(float("-inf"), F64) == "-NL_INF_F64"
+    assert literal(1e39, F32) == "NL_INF_F32"
+    assert literal(float("nan"), F64) == "NL_NAN_F64"
+    assert literal(-(2**63), I64) == "(-9223372036854775807LL - 1)"
+
+
+def test_conversion_reaches_the_arms_of_a_conditional() -> None:
+    assert shown("n if on else 0", I32) == "on ? (nl_i32)n : 0"
+    assert shown("x if on else 0", F64) == "on ? (double)x : 0.0"
+
+
+def test_types() -> None:
+    def of(text: str) -> object:
+        return type_of(expr(text), SCOPE, F32)
+
+    assert of("k + n") == I64
+    assert of("k / k") == F32
+    assert of("k < 2") == "bool"
+    assert of("k if on else x") == F32
+    assert of("floor(x)") == F32 and of("floor(k)") == I32
+    assert of("int(x)") == I64
+    assert of("3000000000") == I64
+    assert join(I32, F32) == F32 and join("bool", I32) == I32 and join(F32, F64) == F64
+
+
+def test_what_has_no_meaning_is_refused() -> None:
+    for text in ("missing + 1", "random()", "x + unknown(1)"):
+        with pytest.raises(PrintError):
+            shown(text)
+
+
+def test_names() -> None:
+    assert c_name("post.y") == "post_y"
+    assert c_name("int") == "int_" and c_name("nl_run") == "nl_run_" and c_name("3x") == "x3x"
+    namer = Namer()
+    assert [namer("a.b"), namer("a_b"), namer("a.b")] == ["a_b", "a_b_2", "a_b"]
+
+
+def body(**elements: Element) -> Body:
+    namer = Namer()
+    return Body(Printer(Dialect(F32)), dict(SCOPE), elements, namer)
+
+
+def lines(b: Body, *statements: Assign | Add) -> list[str]:
+    return [x.text for x in [*b.run(statements), *b.stores()]]
+
+
+def test_a_body_loads_once_reads_the_newest_and_stores_last() -> None:
+    b = body(
+        v=Element("v_[i]", F32, Mode.UPDATE),
+        w=Element("w_[i]", F32, Mode.READ),
+        out=Element("out_[i]", F32, Mode.WRITE),
+    )
+    assert lines(
+        b,
+        Assign("v", expr("v + w")),
+        Assign("out", expr("v * v")),
+        Assign("spiked", expr("v > 1")),
+        Assign("v", expr("0 if spiked else v")),
+    ) == [
+        "real v = v_[i];",
+        "const real w = w_[i];",
+        "v = v + w;",
+        "real out = v * v;",
+        "int spiked = v > 1.0f;",
+        "v = spiked ? 0.0f : v;",
+        "v_[i] = v;",
+        "out_[i] = out;",
+    ]
+
+
+def test_guards_read_the_fill_and_leave_out_stores() -> None:
+    b = body(
+        a=Element("a_[i]", F32, Mode.READ, "a_in", 2.5),
+        z=Element("z_[i]", F32, Mode.WRITE, "z_in"),
+    )
+    assert lines(b, Assign("z", expr("a"))) == [
+        "const real a = a_in ? a_[i] : 2.5f;",
+        "real z = a;",
+        "if (z_in) z_[i] = z;",
+    ]
+
+
+def test_additions_go_to_memory_or_to_the_local() -> None:
+    b = body(g=Element("g_[post]", F32, Mode.ACCUMULATE), u=Element("u_[i]", F32, Mode.UPDATE))
+    assert lines(b, Add("g", expr("x")), Add("u", expr("x * 2"))) == [
+        "g_[post] += x;",
+        "real u = u_[i];",
+        "u += x * 2.0f;",
+        "u_[i] = u;",
+    ]
+
+
+def test_narrow_elements_are_computed_as_integers() -> None:
+    b = body(flag=Element("flag_[i]", U8, Mode.UPDATE))
+    assert lines(b, Assign("flag", expr("flag == 0"))) == [
+        "nl_i32 flag = flag_[i];",
+        "flag = flag == 0;",
+        "flag_[i] = (nl_u8)flag;",
+    ]
+
+
+def test_a_local_takes_the_widest_type_assigned_to_it() -> None:
+    statements = (Assign("a", expr("1")), Assign("b", expr("a")), Assign("a", expr("x")))
+    assert infer_locals(statements, SCOPE, (), F32) == {"a": F32, "b": F32}
