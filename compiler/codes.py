@@ -345,6 +345,14 @@ _REFERENCES: Final = (
         "from: p{k}",
         "from: p{i}",
     ),
+    _code(
+        "E0212",
+        "one name for two things",
+        "Within a definition, parameters, state variables, inputs and named expressions share one set of names, "
+        "and none of them may be called like something that the language gives.",
+        "neurons: {cell: {params: {v: 1 mV}, state: {v: 0 mV}}}",
+        "neurons: {cell: {params: {v_rest: 1 mV}, state: {v: 0 mV}}}",
+    ),
 )
 
 _EXPRESSIONS: Final = (
@@ -413,6 +421,14 @@ _EXPRESSIONS: Final = (
         "`update`, not in equations that an integrator evaluates several times.",
         "dynamics: {dv/dt: (random() - v) / tau_m}",
         "update: [v = v + random()]",
+    ),
+    _code(
+        "E0310",
+        "an assignment to what cannot be assigned",
+        "Statements assign to state variables, to inputs where that is allowed, and to new names of their own; "
+        "parameters, named expressions and what the language gives keep their values.",
+        "reset: [v_rest = v]",
+        "reset: [v = v_rest]",
     ),
 )
 
@@ -493,6 +509,11 @@ _DATA: Final = (
         "an array of the wrong shape or type",
         "The array in the file has not the shape or the type of number that is needed here.",
     ),
+    _code(
+        "E0704",
+        "a data file is not the one that was meant",
+        "The model names the SHA-256 sum of the file, and the file on the disk has another one.",
+    ),
 )
 
 _UNSUPPORTED: Final = (
@@ -560,6 +581,11 @@ _TOOLS: Final = (
         "There is none, it cannot be read, or it was written by a run of another model, other settings or another "
         "precision.",
     ),
+    _code(
+        "E0911",
+        "a folder is in the way",
+        "The build folder holds files that `netloom build` did not make; it is not overwritten.",
+    ),
 )
 
 _WARNINGS: Final = (
@@ -567,6 +593,11 @@ _WARNINGS: Final = (
         "W0001",
         "the file begins with a byte order mark",
         "The mark is skipped. UTF-8 needs none; some editors write it, and some tools stumble over it.",
+    ),
+    _code(
+        "W0002",
+        "a parameter that nothing reads",
+        "It can be set and has no effect. Often its name is misspelt where it should be used.",
     ),
 )
 

@@ -204,7 +204,9 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
         else:
             t = C_TYPES[f.dtype] if f.dtype != k.dialect.precision else k.dialect.real
             const = "const " if f.mode is Mode.READ else ""
-            pointer = f"{const}{t} *restrict const {k.pointers[f.name]}"
+            # both ends of a projection may be one array: no promise about what At-accesses point to
+            alone = "" if isinstance(f.access, At) else "restrict "
+            pointer = f"{const}{t} *{alone}const {k.pointers[f.name]}"
             lines.append(Line(f"{pointer} = nl_at(ctx, {source});"))
     return lines
 

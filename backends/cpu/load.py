@@ -9,7 +9,6 @@ Does not: drain record buffers.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.protocol import AnyArray, Artifact, BackendError
-from compiler.ir.program import Array, ArrayFormal, Contract, Merged
+from compiler.ir.program import Contract, Merged
 from compiler.ir.space import Role
 from compiler.passes.plan_memory import Placement, place
 from compiler.passes.write_tables import write_tables
@@ -125,7 +124,12 @@ class CpuInstance:
         }
         self.placement: Placement = place(self.program, self.sizes)
         for number, role in enumerate(Role):
-            self.arenas[role] = aligned_zeros(self.placement.arena_bytes.get(role, 0) + 64)
+            size = self.placement.arena_bytes.get(role, 0)
+            try:
+                self.arenas[role] = aligned_zeros(size + 64)
+            except MemoryError:
+                bill = ", ".join(f"{r} {b / 2**20:.0f} MB" for r, b in self.placement.arena_bytes.items() if b)
+                raise BackendError("E0905", f"out of memory: {bill}", exit_code=5) from None
             self._lib.nl_set_arena(self._ctx, number, self.arenas[role].ctypes.data)
         self.tables = write_tables(self.program, self.placement, seed, self.sizes)
         for number, table in enumerate(self.tables):
@@ -183,15 +187,3 @@ class CpuInstance:
 def load(artifact: Artifact, program: Merged, seed: int) -> CpuInstance:
     """Allocate, connect and initialize."""
     return CpuInstance(artifact.binary, program, seed)
-
-
-def array_sizes(program: Merged, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Elements of every array once connected."""
-    return {a.name: a.physical_size if a.size_from is None else sizes[a.name] for a in program.arrays}
-
-
-def bound_arrays(program: Merged, template: int, formal: str) -> tuple[Array, ...]:
-    """The arrays that one formal is bound to, row by row."""
-    assert any(isinstance(f, ArrayFormal) and f.name == formal for f in program.templates[template].formals)
-    by_name = {a.name: a for a in program.arrays}
-    return tuple(by_name[n] for n in program.tables[template].arrays[formal])

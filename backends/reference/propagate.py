@@ -88,7 +88,7 @@ def run_propagate(row: Row, body: Propagate, step: int) -> None:
     pointers, targets = row.arrays[body.row], row.arrays[body.col]
     slots = row.size(body.slots)
     slot = (step - row.size(body.delay)) % slots
-    room = len(events) // slots
+    room = row.size("n_pre")
     always, shared = _conflicts(row, body)
     for source in events[slot * room : slot * room + int(counts[slot])].tolist():
         syn = np.arange(pointers[source], pointers[source + 1], dtype=np.int64)

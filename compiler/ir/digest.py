@@ -73,10 +73,9 @@ def canonical(kernel: Kernel | Template) -> str:
     """The kernel's text with formals f0, f1, ..., dims d0, d1, ... and locals t0, t1, ...; other
     names get a `$`."""
     names: Names = {}
-    fixed = isinstance(kernel.body, Connect | RecordEvents | RecordTrace | EmitScheduled)
+    fixed = _FIXED.get(type(kernel.body), frozenset())
     for i, formal in enumerate(kernel.formals):
-        keeps = fixed and formal.name in FIXED_FORMALS
-        names[formal.name] = f"${formal.name}" if keeps else f"f{i}"
+        names[formal.name] = f"${formal.name}" if formal.name in fixed else f"f{i}"
     body = _body(kernel.body, names)  # first: names dims and locals, which accesses may use
     formals = ";".join([_formal(f, names) for f in kernel.formals])
     return f"{kernel.kind.value} {kernel.order.value}({formals}){body}"

@@ -287,7 +287,7 @@ class _Code:
                 yield f"the relation or the events need the whole array `{name}`"
             elif formal.dtype is not dtype or formal.mode is not Mode.READ:
                 yield f"`{name}` is {formal.mode.value} {formal.dtype.value}, not r {dtype.value}"
-        for column in (body.slots, body.delay):
+        for column in (body.slots, body.delay, "n_pre"):
             yield from self.column(column, "the propagation")
         for formal in self.arrays.values():
             if isinstance(formal.access, At) and formal.access.end not in ENDS:

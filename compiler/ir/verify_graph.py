@@ -4,9 +4,9 @@ Assumes: nothing.
 Guarantees: every breach is named.
   tensors    each name is defined once, before its use; shapes are positive
   maps       one index map per operand and axis; the followed axes have the operand's extent,
-             others extent 1; the body reads only its operands
+             others extent 1; the body reads only its operands and scalars
   contracts  distinct dims of positive extent; index maps have one entry per axis over these dims;
-             the body reads operands and dims; the combine is known; with gather_only, the result's
+             the body reads operands, dims and scalars; the combine is known; with gather_only, the result's
              axes are distinct dims
   effects    a store's target is a variable or a weight of the value's shape; an update's gradient
              has the weight's shape, its statements read `param`, `gradient`, `step`, their params,
@@ -121,6 +121,12 @@ def _reads(body: Expr, allowed: Iterable[str], where: str) -> Iterator[str]:
         yield f"{where} reads `{name}`, which is not known there"
 
 
+def _scalars(scalars: tuple[tuple[str, float], ...], taken: Iterable[str]) -> Iterator[str]:
+    names = [name for name, _ in scalars]
+    for name in sorted({n for n in names if names.count(n) > 1 or n in set(taken)}):
+        yield f"scalar `{name}` has a name that is taken"
+
+
 def _map(node: Map, known: Mapping[str, Tensor]) -> Iterator[str]:
     if len(node.maps) != len(node.ins):
         yield f"{len(node.ins)} operands have {len(node.maps)} maps"
@@ -136,7 +142,9 @@ def _map(node: Map, known: Mapping[str, Tensor]) -> Iterator[str]:
                     yield f"axis {a} of `{name}` follows nothing, but has extent {extent}"
             elif not 0 <= axis < len(node.out.shape) or node.out.shape[axis] != extent:
                 yield f"axis {a} of {_shown(known, name)} follows axis {axis} of {node.out.shape}"
-    yield from _reads(node.body, (f"x{k}" for k in range(len(node.ins))), "the body")
+    operands = [f"x{k}" for k in range(len(node.ins))]
+    yield from _scalars(node.scalars, operands)
+    yield from _reads(node.body, (*operands, *dict(node.scalars)), "the body")
 
 
 def _contract(node: Contract, known: Mapping[str, Tensor], gather_only: bool) -> Iterator[str]:
@@ -152,7 +160,8 @@ def _contract(node: Contract, known: Mapping[str, Tensor], gather_only: bool) ->
     for name, axes in zip(node.ins, node.in_maps, strict=True):
         yield from _affine_maps(name, known[name].shape, axes, dims)
     operands = [f"x{k}" for k in range(len(node.ins))]
-    yield from _reads(node.body, (*operands, *dims), "the body")
+    yield from _scalars(node.scalars, (*operands, *dims))
+    yield from _reads(node.body, (*operands, *dims, *dict(node.scalars)), "the body")
     if gather_only:
         used = [m.terms[0][0] if _plain(m) else None for m in node.out_map]
         if None in used or len(set(used)) != len(used):

@@ -1,0 +1,224 @@
+"""Plots of a run, as PNG and SVG: raster with rates, traces, training curves.
+
+Assumes: spikes.h5, traces.h5 and metrics.jsonl in the run's folder, as record.py and train.py write them.
+Guarantees: without matplotlib nothing fails: `draw_plots` says so in its result; no window opens; the same data give
+the same SVG.
+Does not: run anything.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from compiler.ir.model import Model, Plot
+from compiler.runner.record import trace_groups
+
+MISSING: Final = "no plots were made: matplotlib is not installed (pip install 'netloom[plot]')"
+COLORS: Final = ("#3465a4", "#cc3b3b", "#3c8d40", "#b8860b", "#75507b", "#2e8b8b", "#8b5a2b", "#555753")
+MOST_DOTS: Final = 200_000  # spikes that a raster shows; of more, an even selection of neurons
+MOST_LINES: Final = 12
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Plotted:
+    """`files`: what was written, relative to the run's folder; `warning`: why something is not there."""
+
+    files: tuple[str, ...]
+    warning: str | None = None
+
+
+def wanted_plots(model: Model) -> tuple[Plot, ...]:
+    """The model's plots; training always has its curves."""
+    plots = model.plots
+    if model.train is not None and not any(p.kind == "training" for p in plots):
+        plots = (*plots, Plot("training", ()))
+    return plots
+
+
+def draw_plots(folder: Path, model: Model) -> Plotted:
+    """Draw what the model asks for into `folder/plots`."""
+    plots = wanted_plots(model)
+    if not plots:
+        return Plotted(())
+    if importlib.util.find_spec("matplotlib") is None:
+        return Plotted((), MISSING)
+    import matplotlib
+
+    files: list[str] = []
+    style = {
+        "svg.hashsalt": "netloom",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlesize": "medium",
+        "font.size": 9,
+        "legend.frameon": False,
+        "axes.prop_cycle": matplotlib.rcsetup.cycler(color=COLORS),
+    }
+    with matplotlib.rc_context(style):
+        for number, plot in enumerate(plots):
+            match plot.kind:
+                case "raster":
+                    figure = _raster(folder, model, plot)
+                case "trace":
+                    figure = _trace(folder, model, plot)
+                case "training":
+                    figure = _training(folder)
+                case _:
+                    raise AssertionError(f"plot kind {plot.kind} passed the frontend")
+            if figure is None:
+                continue
+            (folder / "plots").mkdir(exist_ok=True)
+            same = [p for p in plots[:number] if p.kind == plot.kind]
+            name = plot.kind if not same else f"{plot.kind}_{len(same) + 1}"
+            for suffix in ("png", "svg"):
+                file = f"plots/{name}.{suffix}"
+                metadata = {"Date": None} if suffix == "svg" else None
+                figure.savefig(folder / file, dpi=150, metadata=metadata)
+                files.append(file)
+    return Plotted(tuple(files))
+
+
+def _figure(width: float, height: float) -> Any:
+    """A figure without a window: pyplot, which would choose one, is never imported."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _names(plot: Plot) -> tuple[str, ...]:
+    value = dict(plot.args)["from"]
+    return value if isinstance(value, tuple) else (str(value),)
+
+
+def _span(model: Model) -> tuple[float, float]:
+    """The recorded time in ms, and what to divide by so that numbers stay short: (end, 1 or 1000)."""
+    assert model.simulate is not None
+    end = model.simulate.steps * model.simulate.dt
+    return end, 1000.0 if end > 5000 else 1.0
+
+
+def _raster(folder: Path, model: Model, plot: Plot) -> Any:
+    """Dots (time, neuron), a band per population; below it the populations' rates over time."""
+    names = _names(plot)
+    sizes = {p.name: p.size for p in model.populations}
+    end, scale = _span(model)
+    unit = "s" if scale > 1 else "ms"
+    figure = _figure(8, 5.5)
+    dots, rates = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    bin_width = max(end / 200, 1e-9)
+    edges = np.arange(0, end + bin_width / 2, bin_width)
+    total = sum(sizes[n] for n in names)
+    ticks: list[float] = []
+    base = 0
+    with h5py.File(folder / "spikes.h5") as file:
+        events = sum(file[f"spikes/{n}/timestamps"].shape[0] for n in names)
+        every = max(1, -(-events // MOST_DOTS))
+        for number, name in enumerate(names):
+            color = COLORS[number % len(COLORS)]
+            times = file[f"spikes/{name}/timestamps"][:]
+            ids = file[f"spikes/{name}/node_ids"][:].astype(np.int64)
+            shown = ids % every == 0
+            size = float(np.clip(25.0 * 300 / max(total, 1), 0.4, 12))
+            dots.scatter(
+                times[shown] / scale,
+                ids[shown] + base,
+                s=size,
+                marker="o" if total < 500 else ".",
+                linewidths=0,
+                color=color,
+                rasterized=True,
+            )
+            counts, _ = np.histogram(times, edges)
+            rate = 1000 * counts / (bin_width * sizes[name])
+            mean = 1000 * len(times) / (sizes[name] * end) if end else 0.0
+            rates.stairs(rate, edges / scale, color=color, label=f"{name}: {mean:.3g} Hz")
+            ticks.append(base + sizes[name] / 2)
+            base += sizes[name]
+            if number + 1 < len(names):
+                dots.axhline(base - 0.5, color="#babdb6", linewidth=0.6)
+    dots.set_ylim(-0.5, max(base - 0.5, 0.5))
+    dots.set_xlim(0, end / scale)
+    dots.set_yticks(ticks, names)
+    dots.set_ylabel("neuron")
+    dots.set_title(model.name if every == 1 else f"{model.name} (one neuron in {every} is shown)")
+    rates.set_ylabel("rate (Hz)")
+    rates.set_ylim(bottom=0)
+    rates.set_xlabel(f"time ({unit})")
+    rates.legend(loc="upper right", ncols=min(4, len(names)), fontsize="small")
+    return figure
+
+
+def _trace(folder: Path, model: Model, plot: Plot) -> Any:
+    """A line per recorded neuron, one axes per population."""
+    names, variable = _names(plot), str(dict(plot.args)["variable"])
+    end, scale = _span(model)
+    figure = _figure(8, 1.2 + 2.4 * len(names))
+    axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+    groups = trace_groups(model)
+    with h5py.File(folder / "traces.h5") as file:
+        for at, name in zip(axes, names, strict=True):
+            group = next(
+                g for g, r in groups if r.population == name and variable in r.variables
+            )
+            time = file[f"{group}/time"][:] / scale
+            data = file[f"{group}/{variable}"]
+            members = file[f"{group}/members"][:]
+            shown = min(len(members), MOST_LINES)
+            for k in range(shown):
+                at.plot(time, data[:, k], linewidth=0.8, color=COLORS[k % len(COLORS)], label=str(members[k]))
+            unit = data.attrs["unit"]
+            at.set_ylabel(f"{variable} ({unit})" if unit not in ("1", "") else variable)
+            left = f" (the first {shown} of {len(members)})" if shown < len(members) else ""
+            at.set_title(f"{name}.{variable}{left}")
+            if 1 < shown:
+                at.legend(title="neuron", loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
+    axes[-1].set_xlim(0, end / scale)
+    axes[-1].set_xlabel(f"time ({'s' if scale > 1 else 'ms'})")
+    return figure
+
+
+def read_metrics(folder: Path) -> list[dict[str, float]]:
+    """The lines of metrics.jsonl."""
+    path = folder / "metrics.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def _training(folder: Path) -> Any:
+    """Loss and metrics over epochs, training and validation in one axes each. None before the first epoch."""
+    rows = read_metrics(folder)
+    if not rows:
+        return None
+    names = [k for k in rows[0] if k not in ("epoch", "seconds") and not k.startswith("validation_")]
+    epochs = [r["epoch"] for r in rows]
+    figure = _figure(4.2 * len(names), 3.2)
+    for at, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        for key, label, color in (
+            (name, "training", COLORS[0]),
+            (f"validation_{name}", "validation", COLORS[1]),
+        ):
+            if key in rows[0]:
+                _curve(at, epochs, [r.get(key, np.nan) for r in rows], label, color)
+        at.set_title(name)
+        at.set_xlabel("epoch")
+        at.xaxis.get_major_locator().set_params(integer=True)
+        if name == "loss":
+            at.set_ylim(bottom=0)
+        at.legend(fontsize="small")
+    return figure
+
+
+def _curve(at: Any, epochs: Sequence[float], values: Sequence[float], label: str, color: str) -> None:
+    marker = "o" if len(epochs) < 40 else None
+    at.plot(epochs, values, label=label, color=color, marker=marker, markersize=2.5, linewidth=1.1)

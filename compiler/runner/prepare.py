@@ -1,0 +1,123 @@
+"""From a model file and a caller's options to a lowered program, with the time that each part took.
+
+Assumes: compiler.frontend.load reads and checks the file.
+Guarantees: options are applied to the checked model, so that the file is never rewritten; a model that has nothing
+to run is refused here.
+Does not: compile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from backends.protocol import Backend
+from backends.registry import backend as backend_of
+from compiler.diagnostics import Diagnostic, Sink
+from compiler.ir.model import Model
+from compiler.passes.pipeline import Lowered, lower
+from compiler.runner.errors import RunError
+from compiler.runner.expectations import refuse_unrecorded
+from compiler.runner.options import Options
+from compiler.runner.timing import Times
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model as it will run. `warnings`: diagnostics that did not stop it."""
+
+    path: Path
+    model: Model
+    lowered: Lowered
+    backend: Backend
+    seed: int
+    warnings: tuple[Diagnostic, ...]
+
+
+def load_checked(path: Path, options: Options, times: Times) -> tuple[Model, tuple[Diagnostic, ...]]:
+    """The model of a file with the options applied, and warnings. Raises ModelError."""
+    with times.part("load"):
+        from compiler.frontend.load import load_model
+
+        sink = Sink()
+        model = with_options(load_model(path, options.settings, sink=sink), options)
+        refuse_unrecorded(model, sink)
+        sink.check()
+    return model, tuple(sink.items)
+
+
+def prepare(path: Path, options: Options, times: Times) -> Prepared:
+    """Load, check and lower. Raises ModelError, BackendError, RunError."""
+    model, warnings = load_checked(path, options, times)
+    refuse_nothing_to_run(model)
+    with times.part("lower"):
+        chosen = backend_of(options.target)
+        lowered = lower(model, chosen.capabilities, options.verify)
+    return Prepared(path, model, lowered, chosen, seed_of(model), warnings)
+
+
+def seed_of(model: Model) -> int:
+    """The seed of all random streams of a run."""
+    if model.simulate is not None:
+        return model.simulate.seed
+    return model.train.seed if model.train is not None else 0
+
+
+def refuse_nothing_to_run(model: Model) -> None:
+    """A file that only defines things can be checked, not run. Raises ModelError."""
+    sink = Sink()
+    if model.simulate is not None and model.train is not None:
+        sink.error(
+            "E0802",
+            "a model with both `simulate` and `train` cannot be run yet",
+            model.train.span,
+            "put the network of layers into a file of its own",
+        )
+    elif model.simulate is None and model.train is None:
+        missing = "train" if model.network is not None else "simulate"
+        sink.error("E0103", f"there is nothing to run: `{missing}` is missing", model.span)
+    elif model.simulate is not None and not model.populations:
+        sink.error("E0103", "there is nothing to simulate: `populations` is missing", model.span)
+    sink.check()
+
+
+def with_options(model: Model, options: Options) -> Model:
+    """`model` with precision, order, seed, duration and epochs of the options. Raises RunError (E0912, exit 2)."""
+    numerics = model.numerics
+    if options.precision is not None:
+        numerics = replace(numerics, precision=options.precision)
+    if options.order is not None:
+        numerics = replace(numerics, order=options.order)
+    simulate, train = model.simulate, model.train
+    if options.seed is not None:
+        simulate = replace(simulate, seed=options.seed) if simulate is not None else None
+        train = replace(train, seed=options.seed) if train is not None else None
+    if options.duration is not None:
+        if simulate is None:
+            raise RunError("E0912", "--duration is for models with `simulate`", exit_code=2)
+        simulate = replace(simulate, steps=_steps(options.duration, simulate.dt))
+    if options.epochs is not None:
+        if train is None:
+            raise RunError("E0912", "--epochs is for models with `train`", exit_code=2)
+        if options.epochs < 1:
+            raise RunError("E0912", "--epochs is at least 1", exit_code=2)
+        train = replace(train, epochs=options.epochs)
+    return replace(model, numerics=numerics, simulate=simulate, train=train)
+
+
+def _steps(duration: str, dt: float) -> int:
+    """A duration such as "2 s" in whole steps. Raises RunError (E0912)."""
+    from compiler.frontend.quantities import milliseconds
+
+    time = milliseconds(duration)
+    if time is None or time < 0:
+        raise RunError("E0912", f"`{duration}` is not a duration", "write it as `--duration '2 s'`", 2)
+    steps = round(time / dt)
+    if abs(steps * dt - time) > 1e-9 * max(time, dt):
+        raise RunError(
+            "E0912",
+            f"{duration} is not a whole number of steps of {dt:g} ms",
+            f"the nearest are {steps * dt:g} ms and {(steps + (1 if steps * dt < time else -1)) * dt:g} ms",
+            exit_code=2,
+        )
+    return steps

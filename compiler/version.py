@@ -1,0 +1,7 @@
+"""The version of Netloom, in one place that costs nothing to read (pyproject.toml repeats it)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+VERSION: Final = "0.1.0"
