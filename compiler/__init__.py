@@ -1,1 +1,33 @@
+"""Netloom: compiles neural networks that are described in YAML.
 
+    from compiler import check, build, run
+
+Assumes: nothing. Guarantees: importing this package imports nothing else until a name is used.
+Does not: hold code (compiler/runner/api.py is the Python API).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from compiler.runner.api import build, check, run
+    from compiler.runner.results import BuildResult, RunResult
+
+__all__ = ["BuildResult", "RunResult", "build", "check", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("build", "check", "run"):
+        from compiler.runner import api
+
+        return getattr(api, name)
+    if name in ("BuildResult", "RunResult"):
+        from compiler.runner import results
+
+        return getattr(results, name)
+    if name == "__version__":
+        from compiler.version import VERSION
+
+        return VERSION
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,6 +10,7 @@ Does not: collapse, tile or reorder dims (lowering and strategies do).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -51,9 +52,11 @@ IDENTITY = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 
 @dataclass(frozen=True)
 class Guard:
-    """A guard test that becomes known inside the loop over dim `level` (-1: outside all loops)."""
+    """A guard test that becomes known inside the loop over dim `level` (-1: outside all loops).
+    `names`: what its lines declare."""
 
     level: int
+    names: frozenset[str]
     lines: tuple[Line, ...]
 
 
@@ -134,16 +137,19 @@ class NestPrinter:
             tests = [test for at, _, test in known if at == level and test]
             flag = self.k.namer.fresh(f"{f.name}_in")
             lines.append(Line(f"const int {flag} = {' & '.join([before, *tests] if before else tests)};"))
-            self.pieces.append(Guard(level, tuple(lines)))
+            names = frozenset(re.findall(r"(\w+) =", "\n".join(x.text for x in lines)))
+            self.pieces.append(Guard(level, names, tuple(lines)))
             before = flag
         tests = [t for t in (before, *late) if t]
         text = " + ".join(p for p in parts if p != "0") or "0"
         place = f"{self.k.pointers[f.name]}[{text.replace('+ -', '- ')}]"
         return Element(place, f.dtype, f.mode, " & ".join(tests) or None, self.nest.fill)
 
-    def hoisted(self, level: int) -> list[Line]:
-        """Index and guard computations that become known inside loop `level`."""
-        return [x for g in self.pieces if g.level == level for x in g.lines]
+    def hoisted(self, level: int, inner: Sequence[Line]) -> list[Line]:
+        """Index and guard computations that become known inside loop `level`, as far as `inner` uses them."""
+        words = set(re.findall(r"\w+", "\n".join(x.text for x in inner)))
+        kept = [g for g in self.pieces if g.level == level and g.names & words]
+        return [x for g in kept for x in g.lines]
 
     # ---------------------------------------------------------------------------------------- loops
 
@@ -153,7 +159,8 @@ class NestPrinter:
         start = [Line("#pragma GCC ivdep")] if pragma else []
         if isinstance(dim.extent, int) and dim is self.lane:
             start.append(KEEP)
-        return [*start, Line(head), *indent([*self.hoisted(self.level[dim.name]), *inner]), Line("}")]
+        before = self.hoisted(self.level[dim.name], inner)
+        return [*start, Line(head), *indent([*before, *inner]), Line("}")]
 
     def body(self, scope: dict[str, Symbol]) -> Body:
         return Body(self.k.printer, scope, self.elements, self.k.namer)
@@ -167,7 +174,8 @@ class NestPrinter:
         n = self.nest
         emits = [s for s in n.prologue if isinstance(s, Emit)]
         if emits:
-            return [*self.hoisted(-1), *self._emitting(emits)]
+            inner = self._emitting(emits)
+            return [*self.hoisted(-1, inner), *inner]
         if self.lane is not None:
             inner = self._lane_point()
         elif n.combine is not None:
@@ -178,7 +186,7 @@ class NestPrinter:
         for number, dim in enumerate(reversed(self.par)):
             vector = number == 0 and self.lane is None and n.combine is None and self.independent()
             inner = self.loop(dim, inner, vector)
-        return [*self.hoisted(-1), *inner]
+        return [*self.hoisted(-1, inner), *inner]
 
     # --------------------------------------------------------------------------------------- events
 
@@ -199,7 +207,8 @@ class NestPrinter:
             return [Line(f"{flags[id(s)]}[{v} - {base}] = (nl_u8)({test});", span=s.span)]
 
         body = Body(self.k.printer, dict(self.scope), self.elements, namer, flag)
-        inner = [*self.hoisted(0), *body.run(n.prologue), *body.stores()]
+        point = [*body.run(n.prologue), *body.stores()]
+        inner = [*self.hoisted(0, point), *point]
         head: list[Line] = []
         tail: list[Line] = []
         last: list[Line] = []
@@ -304,7 +313,8 @@ class NestPrinter:
         kind = k.dialect.type_name(t)
         part, at, first = k.namer.fresh("part"), k.namer.fresh("u"), k.namer.fresh("first")
         v, extent = self.vars[last.name], k.extent(last.extent)
-        term = [*self.hoisted(self.level[last.name]), *self._term(scope, f"{part}[{at}]", t)]
+        one = self._term(scope, f"{part}[{at}]", t)
+        term = [*self.hoisted(self.level[last.name], one), *one]
 
         def run(count: str) -> list[Line]:
             return [

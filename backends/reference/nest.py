@@ -34,7 +34,7 @@ from compiler.ir.program import (
     Strided,
 )
 
-LIMIT: Final = 20_000_000
+LIMIT: Final = 4_000_000
 """Elements of the largest grid that is evaluated at once."""
 
 _INT64: Final = np.iinfo(np.int64)
@@ -174,9 +174,9 @@ class Points:
         acc: Any = None
         for start in range(0, total, size):
             stop = min(start + size, total)
-            index = np.unravel_index(np.arange(start, stop), tuple(extents))
+            index = np.unravel_index(np.arange(start, stop), tuple(extents) or (1,))
             lead = (-1,) + (1,) * len(self.shape)
-            self.block = {d.name: at.astype(np.int64).reshape(lead) for d, at in zip(dims, index, strict=True)}
+            self.block = {d.name: at.astype(np.int64).reshape(lead) for d, at in zip(dims, index, strict=False)}
             value = self.evaluate(term)
             dtype = self.evaluate.joined(value)
             block = np.broadcast_to(cast(value, dtype), (stop - start, *self.shape))

@@ -10,8 +10,9 @@ Does not: reorder statements or formals; take part in names, rows, spans or mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -39,32 +40,18 @@ from compiler.ir.program import (
     Template,
 )
 
-FIXED_FORMALS: Final = frozenset(
-    [
-        "row",
-        "col",
-        "n_pre",
-        "n_post",
-        "key",
-        "table",
-        "autapses",
-        "same",
-        "number",
-        "list",
-        "count",
-        "slots",
-        "buffer",
-        "used",
-        "capacity",
-        "n",
-        "m",
-        "members",
-        "steps",
-        "ids",
-        "cursor",
-    ]
+_FIXED: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
+    {
+        Propagate: frozenset({"n_pre"}),
+        Connect: frozenset({"row", "col", "n_pre", "n_post", "key", "table", "autapses", "same", "number"}),
+        RecordEvents: frozenset({"list", "count", "slots", "buffer", "used", "capacity", "n"}),
+        RecordTrace: frozenset({"members", "m", "buffer", "used", "capacity"}),
+        EmitScheduled: frozenset({"steps", "ids", "m", "cursor", "list", "count", "slots", "n"}),
+    }
 )
-"""Formals that Connect, RecordEvents, RecordTrace and EmitScheduled find by name."""
+"""Formals that a body finds by name."""
+
+_NONE: Final[frozenset[str]] = frozenset()
 
 Names = dict[str, str]
 
@@ -73,7 +60,7 @@ def canonical(kernel: Kernel | Template) -> str:
     """The kernel's text with formals f0, f1, ..., dims d0, d1, ... and locals t0, t1, ...; other
     names get a `$`."""
     names: Names = {}
-    fixed = _FIXED.get(type(kernel.body), frozenset())
+    fixed = _FIXED.get(type(kernel.body), _NONE)
     for i, formal in enumerate(kernel.formals):
         names[formal.name] = f"${formal.name}" if formal.name in fixed else f"f{i}"
     body = _body(kernel.body, names)  # first: names dims and locals, which accesses may use

@@ -29,6 +29,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import math
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -402,6 +403,8 @@ class _Parser:
 
     def number(self) -> int | float:
         text = self.advance()
+        if text == "nan":
+            return math.nan  # this object, which is equal to itself within tuples and nodes
         return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
 
     def integer(self) -> int:

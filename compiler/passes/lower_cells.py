@@ -259,7 +259,8 @@ def _scheduled(builder: ProgramBuilder, instance: Instance, dt: float) -> None:
     m = max(len(order), 1)
     name = instance.name
     pairs = {"steps": steps[order], "ids": ids[order]}
-    bound = add_ring(builder, instance)
+    ring = add_ring(builder, instance)
+    bound = {"list": ring["spikes"], "count": ring["spike_count"]}
     for key, values in pairs.items():
         stored = np.zeros(m, np.int32)
         stored[: len(order)] = values
@@ -269,7 +270,9 @@ def _scheduled(builder: ProgramBuilder, instance: Instance, dt: float) -> None:
         ArrayFormal("steps", DType.I32, Mode.READ, Whole()),
         ArrayFormal("ids", DType.I32, Mode.READ, Whole()),
         ArrayFormal("cursor", DType.I64, Mode.UPDATE, Whole()),
-        *ring_formals(),
+        ArrayFormal("list", DType.I32, Mode.WRITE, Whole()),
+        ArrayFormal("count", DType.I32, Mode.WRITE, Whole()),
+        ScalarFormal("slots", DType.I64),
         N,
         ScalarFormal("m", DType.I64),
     )

@@ -103,7 +103,7 @@ def lower(model: Model, capabilities: Capabilities, verify: bool = False) -> Low
     if model.network is not None:
         from compiler.passes.tensors import lower_network_to_program
 
-        tensors, program, made = lower_network_to_program(model, precision, order, capabilities, verify)
+        tensors, program, made = lower_network_to_program(model, precision, order, capabilities)
         programs.append(program)
         decisions += made
     whole = programs[0] if len(programs) == 1 else _join(programs[0], programs[1])

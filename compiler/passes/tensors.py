@@ -12,12 +12,15 @@ from compiler.ir.model import Model
 from compiler.ir.program import Order, Program
 from compiler.ir.space import DType
 from compiler.ir.target import Capabilities
+from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.decompose import decompose
 from compiler.passes.differentiate import differentiate
 from compiler.passes.expand_updates import expand_updates
+from compiler.passes.load_data import load_data
 from compiler.passes.lower_loss import add_loss
 from compiler.passes.lower_network import lower_network
+from compiler.passes.lower_tensors import lower_tensors
 from compiler.passes.simplify_graph import simplify_graph
 
 
@@ -39,11 +42,12 @@ def tensor_graphs(model: Model) -> tuple[TensorGraph, ...]:
 
 
 def lower_network_to_program(
-    model: Model, precision: DType, order: Order, capabilities: Capabilities, verify: bool
+    model: Model, precision: DType, order: Order, capabilities: Capabilities
 ) -> tuple[tuple[TensorGraph, ...], Program, list[Decision]]:
     """Both phases as one program."""
-    from compiler.passes.lower_tensors import lower_tensors
-
+    assert model.network is not None and model.train is not None
     graphs = tensor_graphs(model)
-    program, decisions = lower_tensors(model.name, graphs, precision, order, capabilities)
-    return graphs, program, decisions
+    builder = ProgramBuilder(model.name, precision, order)
+    data = load_data(model.network, model.train)
+    decisions = lower_tensors(builder, graphs, data, capabilities)
+    return graphs, builder.finish(), decisions

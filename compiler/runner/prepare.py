@@ -8,12 +8,14 @@ Does not: compile.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backends.protocol import Backend
 from backends.registry import backend as backend_of
 from compiler.diagnostics import Diagnostic, Sink
+from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.ir.model import Model
 from compiler.passes.pipeline import Lowered, lower
 from compiler.runner.errors import RunError
@@ -107,9 +109,7 @@ def with_options(model: Model, options: Options) -> Model:
 
 def _steps(duration: str, dt: float) -> int:
     """A duration such as "2 s" in whole steps. Raises RunError (E0912)."""
-    from compiler.frontend.quantities import milliseconds
-
-    time = milliseconds(duration)
+    time = _milliseconds(duration)
     if time is None or time < 0:
         raise RunError("E0912", f"`{duration}` is not a duration", "write it as `--duration '2 s'`", 2)
     steps = round(time / dt)
@@ -121,3 +121,17 @@ def _steps(duration: str, dt: float) -> int:
             exit_code=2,
         )
     return steps
+
+
+def _milliseconds(text: str) -> float | None:
+    """A number and a unit of time ("2 s") in ms; None when it is not that."""
+    found = re.fullmatch(r"\s*([-+0-9.eE]+)\s*([A-Za-zµ]+)\s*", text)
+    if found is None:
+        return None
+    unit = parse_unit(found[2])
+    if unit is None or unit[0] != TIME:
+        return None
+    try:
+        return to_canonical(float(found[1]), found[2])
+    except ValueError:
+        return None

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from backends.protocol import Instance
 from compiler.ir.model import Model, RecordTraces
 from compiler.ir.program import Merged
+from compiler.runner.errors import RunError
 
 SONATA_MAGIC: Final = np.uint32(0x0A7A)
 HELD: Final = 1 << 18  # events that are held in memory before they are written
@@ -74,15 +75,15 @@ class _Held:
 
 
 class SpikeWriter:
-    """spikes.h5 of one run. `counts`: spikes of each population since the end of the warm-up."""
+    """spikes.h5 of one run; a file that is there is continued. `counts`: spikes of each population in the file."""
 
-    def __init__(self, path: Path, model: Model, resume: bool = False) -> None:
+    def __init__(self, path: Path, model: Model) -> None:
         assert model.simulate is not None
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
         self.counts: dict[str, int] = {}
         self._held: dict[str, _Held] = {}
         self._waiting = 0
-        self._file = h5py.File(path, "a" if resume else "w")
+        self._file = h5py.File(path, "a")
         self._file.attrs["magic"] = SONATA_MAGIC
         self._file.attrs["version"] = np.array([0, 1], np.uint32)
         for name in recorded_populations(model):
@@ -132,21 +133,23 @@ class SpikeWriter:
 
 
 class TraceWriter:
-    """traces.h5 of one run."""
+    """traces.h5 of one run; a file that is there is continued. `start`: the step before the first one."""
 
-    def __init__(self, path: Path, model: Model, program: Merged, resume: bool = False) -> None:
+    def __init__(self, path: Path, model: Model, program: Merged, start: int = 0) -> None:
         assert model.simulate is not None
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
-        self._file = h5py.File(path, "a" if resume else "w")
+        self._file = h5py.File(path, "a")
+        start = max(start, self._warmup)
         arrays = {a.name: a for a in program.arrays}
-        # One entry per buffer: its name, members, the dataset, and (for the first of a group) the times.
-        self._buffers: list[tuple[str, int, Any]] = []
-        self._times: list[tuple[Any, Any, int]] = []
+        self._buffers: list[tuple[str, int, Any]] = []  # buffer, members, dataset
+        self._times: list[tuple[Any, Any, int, int]] = []  # times, values, every, number of row 0
         done: set[str] = set()
         for number, (name, record) in enumerate(trace_groups(model)):
             group = self._file.require_group(name)
             group.attrs["population"] = record.population
             m = len(record.members)
+            if "members" in group and tuple(group["members"][:]) != record.members:
+                raise RunError("E0909", f"{path.name} has other members of `{name}`", exit_code=2)
             if "members" not in group:
                 group.create_dataset("members", data=np.array(record.members, np.uint64))
                 times = group.create_dataset("time", (0,), np.float64, maxshape=(None,), chunks=(4096,))
@@ -162,7 +165,8 @@ class TraceWriter:
                 self._buffers.append((array.name, m, group[variable]))
             if name not in done:
                 done.add(name)
-                self._times.append((group["time"], group[record.variables[0]], record.every))
+                first = start // record.every + 1 - group["time"].shape[0]
+                self._times.append((group["time"], group[record.variables[0]], record.every, first))
 
     def drain(self, instance: Instance, keep: bool = True) -> None:
         """Append what the buffers hold and empty them; with keep=False it is dropped (the warm-up)."""
@@ -172,11 +176,11 @@ class TraceWriter:
                 _extend(data, instance.read(name)[: used * m].reshape(used, m))
             if used:
                 instance.write(f"{name}.used", ZERO)
-        for times, data, every in self._times:
+        for times, data, every, first in self._times:
             have, want = times.shape[0], data.shape[0]
             if want > have:
-                first = (self._warmup // every + 1) * every - self._warmup
-                _extend(times, (first + np.arange(have, want, dtype=np.int64) * every) * self._dt)
+                steps = (first + np.arange(have, want, dtype=np.int64)) * every
+                _extend(times, (steps - self._warmup) * self._dt)
 
     def flush(self) -> None:
         self._file.flush()

@@ -531,3 +531,34 @@ def test_a_contraction_is_rendered_from_its_strategy(tmp_path: Path, monkeypatch
     here.run("step", 1, 1)
     there.run("step", 1, 1)
     assert np.allclose(here.read("z"), there.read("z"), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("combine", [None, "add"])
+def test_guards_of_one_section_stay_out_of_the_others(tmp_path: Path, combine: str | None) -> None:
+    """Idle lanes of the last block, a padded sum, and an epilogue with a guard of its own."""
+    batch = axis(("b", 16), ("l", 1), extent="n", stride="m")
+    x, y = data(21, 8), np.zeros(21, np.float32)
+    dims = (Dim("b", "blocks"), Dim("l", 16, LANE))
+    whole = Strided((axis(("b", 16), ("l", 1), extent="n"),))
+    nest = (
+        Nest(dims, (assign("y", "x + y"),), fill=3.0)
+        if combine is None
+        else Nest(
+            (*dims, Dim("k", 5, RED)),
+            (assign("start", "y + 1"),),
+            combine,
+            expr("x * x"),
+            epilogue=(assign("y", "acc + start"),),
+            fill=0.5,
+        )
+    )
+    inner = axis(("k", 1), const=-2, extent=8) if combine else axis(const=4)
+    program = single(
+        nest,
+        {"x": (READ, Strided((batch, inner))), "y": (UPDATE, whole)},
+        {"x": x, "y": y},
+        {"blocks": 2, "n": 21, "m": 8},
+    )
+    got = check(program, tmp_path, "y")
+    want = 0.5 + (x[:, :3] ** 2).sum(1) + 1 if combine else x[:, 4]
+    assert np.allclose(got, 2 * want, rtol=1e-5)

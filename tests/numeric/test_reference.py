@@ -172,6 +172,17 @@ def test_reductions_add_in_the_declared_order(limit: int, monkeypatch: pytest.Mo
     np.testing.assert_array_equal(once(made).read("y"), want)
 
 
+def test_a_combine_without_reduced_dims_takes_one_term() -> None:
+    made = program(
+        "Array(y, f64, [3], work)",
+        """Kernel("a", reduce, [ArrayFormal(y, f64, w, @[<i>])],
+           Nest([Dim(i, 3)], combine=max, term=`i - 1.5`, epilogue=[y := `acc`]), Rows(1, {y: [y]}, {}))""",
+        "Phase(step, [KernelLaunch(0, 0, 1)])",
+        precision="f64",
+    )
+    assert once(made).read("y").tolist() == [-1.5, -0.5, 0.5]
+
+
 # ------------------------------------------------------------------------------------ contractions
 
 
@@ -327,10 +338,10 @@ GIVEN_CONSTANTS = {
 def propagation(statements: str, formals: str, bound: str, columns: str = "") -> str:
     return (
         f"""Kernel("deliver", propagate, [{RING.format(mode="r")}, ArrayFormal(row, i64, r, @whole),
-          ArrayFormal(col, i32, r, @whole), ScalarFormal(delay, i64), {formals}],
+          ArrayFormal(col, i32, r, @whole), ScalarFormal(delay, i64), ScalarFormal(n_pre, i64), {formals}],
         Propagate(list, count, slots, delay, row, col, [{statements}]),"""
         f"""Rows(1, {{list: [list], count: [count], row: [row], col: [col], {bound}}},
-          {{slots: #i64[3], delay: #i64[1], {columns}}}))"""
+          {{slots: #i64[3], delay: #i64[1], n_pre: #i64[4], {columns}}}))"""
     )
 
 

@@ -179,7 +179,9 @@ def test_enumerations_and_numbers_come_back_as_what_they_were() -> None:
     assert type(again.formals[0].dtype) is DType and type(again.formals[0].mode) is Mode
     assert again.rows.scalars["n"].dtype == np.int64
     assert again.rows.scalars["decay"].tobytes() == LIF.rows.scalars["decay"].tobytes()  # type: ignore[union-attr]
-    for value in (1, 1.0, True, -0.0, 5e-324, 1e22):
+    fill = Nest((), fill=math.nan)
+    assert parse_ir(print_ir(fill)) == fill
+    for value in (1, 1.0, True, -0.0, 5e-324, 1e22, math.inf):
         made = parse_ir(print_ir(model.Const(value)))
         assert type(made.value) is type(value) and repr(made.value) == repr(value)
 

@@ -1,0 +1,369 @@
+"""The commands of `netloom`.
+
+Assumes: typer. Heavy imports stand inside of the commands, so that each loads only what it needs.
+Guarantees: results go to standard output, everything else to standard error; exit codes as cli_guard.py lists them.
+Does not: do anything itself: a command reads its options, calls the runner and shows what comes back.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from compiler.cli_guard import EXPECTATION, Format, guarded, show
+
+if TYPE_CHECKING:
+    from compiler.runner.options import Options
+
+app = typer.Typer(
+    name="netloom",
+    help="Compiles neural networks that are described in YAML: `netloom run models/cuba.yaml`.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+MODEL = Annotated[Path, typer.Argument(help="The model file.", show_default=False)]
+TARGET = Annotated[str, typer.Option("--target", "-t", help="cpu, reference or cuda.")]
+SET = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", help="Another value of a parameter: name=value. Repeatable.", show_default=False),
+]
+PRECISION = Annotated[str | None, typer.Option(help="float32 or float64, instead of the model's.", show_default=False)]
+ORDER = Annotated[
+    str | None, typer.Option(help="fast, reproducible or bitwise, instead of the model's.", show_default=False)
+]
+SEED = Annotated[int | None, typer.Option(help="Instead of the model's seed.", show_default=False)]
+FORMAT = Annotated[Format, typer.Option(help="How messages are shown.")]
+VERIFY = Annotated[bool, typer.Option("--verify", help="Check every level of the IR after each pass.")]
+PORTABLE = Annotated[bool, typer.Option("--portable", help="Code that runs on other machines of this kind, too.")]
+QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
+BUILD_DIR = Annotated[Path, typer.Option(help="Where build folders are made.")]
+RUNS_DIR = Annotated[Path, typer.Option(help="Where run directories are made.")]
+OUT = Annotated[Path | None, typer.Option(help="The run directory itself.", show_default=False)]
+RESUME = Annotated[
+    Path | None,
+    typer.Option(help="A run directory or checkpoint to go on from, bit for bit.", show_default=False),
+]
+DURATION = Annotated[
+    str | None, typer.Option(help="Simulated time instead of the model's, such as '2 s'.", show_default=False)
+]
+EPOCHS = Annotated[int | None, typer.Option(help="Epochs instead of the model's.", show_default=False)]
+
+
+def settings(given: list[str] | None) -> dict[str, str]:
+    """`--set name=value` as a mapping. Exits with a usage error for anything else."""
+    found: dict[str, str] = {}
+    for item in given or ():
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"`{item}` is not name=value", param_hint="--set")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _choice(value: str | None, allowed: tuple[str, ...], option: str) -> str | None:
+    if value is not None and value not in allowed:
+        raise typer.BadParameter(f"`{value}` is not one of {', '.join(allowed)}", param_hint=option)
+    return value
+
+
+def _options(
+    target: str = "cpu",
+    set: list[str] | None = None,
+    precision: str | None = None,
+    order: str | None = None,
+    seed: int | None = None,
+    **more: object,
+) -> Options:
+    from compiler.runner.options import Options
+
+    return Options(
+        target,
+        settings(set),
+        _choice(precision, ("float32", "float64"), "--precision"),
+        _choice(order, ("fast", "reproducible", "bitwise"), "--order"),
+        seed,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from compiler.version import VERSION
+
+        typer.echo(f"netloom {VERSION}")
+        raise typer.Exit()
+
+
+@app.callback()
+def netloom(
+    version: Annotated[
+        bool, typer.Option("--version", "-V", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Compiles neural networks that are described in YAML."""
+
+
+@app.command()
+def check(
+    models: Annotated[list[Path], typer.Argument(help="Model files.", show_default=False)],
+    set: SET = None,
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="Lower for this target, too.", show_default=False)
+    ] = None,
+    verify: VERIFY = False,
+    format: FORMAT = Format.human,
+    quiet: QUIET = False,
+) -> None:
+    """Say whether models are right; errors point at the line."""
+    from compiler.diagnostics import ModelError
+    from compiler.runner.prepare import load_checked, prepare
+    from compiler.runner.timing import Times
+
+    failed = False
+    for path in models:
+        with guarded(format):
+            options = _options(target or "cpu", set, verify=verify)
+            try:
+                model, warnings = load_checked(path, options, Times())
+                if target is not None or verify:
+                    prepare(path, options, Times())
+            except ModelError as error:
+                failed = True
+                show(error.diagnostics, format, out=True)
+                continue
+            show(warnings, format, out=True)
+            if not quiet and format is Format.human:
+                typer.echo(f"{path}: ok ({model.name})")
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def build(
+    model: MODEL,
+    target: TARGET = "cpu",
+    set: SET = None,
+    precision: PRECISION = None,
+    order: ORDER = None,
+    seed: SEED = None,
+    portable: PORTABLE = False,
+    verify: VERIFY = False,
+    build_dir: BUILD_DIR = Path("build"),
+    format: FORMAT = Format.human,
+    quiet: QUIET = False,
+) -> None:
+    """Emit code and compile it into build/<name>/."""
+    with guarded(format):
+        from compiler.cli_show import report_build
+        from compiler.runner.execute import build_model
+
+        options = _options(
+            target, set, precision, order, seed, portable=portable, verify=verify, build_dir=build_dir
+        )
+        result, prepared = build_model(model, options)
+        show(prepared.warnings, format)
+        if not quiet:
+            report_build(result, format)
+
+
+@app.command()
+def run(
+    model: MODEL,
+    target: TARGET = "cpu",
+    set: SET = None,
+    precision: PRECISION = None,
+    order: ORDER = None,
+    seed: SEED = None,
+    duration: DURATION = None,
+    epochs: EPOCHS = None,
+    resume: RESUME = None,
+    out: OUT = None,
+    portable: PORTABLE = False,
+    verify: VERIFY = False,
+    build_dir: BUILD_DIR = Path("build"),
+    runs_dir: RUNS_DIR = Path("runs"),
+    format: FORMAT = Format.human,
+    quiet: QUIET = False,
+) -> None:
+    """Run a model and write runs/<name>-<stamp>/."""
+    with guarded(format):
+        from compiler.cli_show import report_run
+        from compiler.runner.execute import run_model
+        from compiler.runner.progress import progress
+
+        options = _options(
+            target,
+            set,
+            precision,
+            order,
+            seed,
+            duration=duration,
+            epochs=epochs,
+            resume=resume,
+            out=out,
+            portable=portable,
+            verify=verify,
+            build_dir=build_dir,
+            runs_dir=runs_dir,
+        )
+        result = run_model(model, options, progress(quiet or format is Format.json))
+        if not quiet:
+            report_run(result, format)
+        if result.signal is not None:
+            raise typer.Exit(128 + result.signal)
+
+
+@app.command()
+def test(
+    models: Annotated[list[Path], typer.Argument(help="Model files with `expect`.", show_default=False)],
+    target: TARGET = "cpu",
+    set: SET = None,
+    precision: PRECISION = None,
+    order: ORDER = None,
+    seed: SEED = None,
+    build_dir: BUILD_DIR = Path("build"),
+    runs_dir: RUNS_DIR = Path("runs"),
+    format: FORMAT = Format.human,
+    quiet: QUIET = False,
+) -> None:
+    """Run models and check what they `expect`; exit 6 when something is not met."""
+    with guarded(format):
+        from compiler.cli_show import report_checks
+        from compiler.runner.errors import RunError
+        from compiler.runner.execute import run_model
+        from compiler.runner.progress import progress
+
+        options = _options(
+            target, set, precision, order, seed, build_dir=build_dir, runs_dir=runs_dir
+        )
+        failed = False
+        for path in models:
+            result = run_model(path, options, progress(quiet or format is Format.json))
+            if result.signal is not None:
+                raise typer.Exit(128 + result.signal)
+            if not result.checks:
+                raise RunError(
+                    "E0914", f"`{path}` expects nothing", "add `expect` to the model", exit_code=1
+                )
+            failed |= not all(c.met for c in result.checks)
+            if not quiet:
+                report_checks(result, format)
+        raise typer.Exit(EXPECTATION if failed else 0)
+
+
+@app.command(name="show")
+def show_model(
+    model: MODEL,
+    expanded: Annotated[bool, typer.Option("--expanded", help="The file with everything expanded.")] = False,
+    stage: Annotated[
+        str | None, typer.Option(help="The IR as text: model, graph or program.", show_default=False)
+    ] = None,
+    code: Annotated[bool, typer.Option("--code", help="The generated code.")] = False,
+    target: TARGET = "cpu",
+    set: SET = None,
+    precision: PRECISION = None,
+    order: ORDER = None,
+    format: FORMAT = Format.human,
+) -> None:
+    """Show what a model is: sizes, shapes, bytes; or its expansion, IR or code."""
+    with guarded(format):
+        from compiler import cli_show
+
+        options = _options(target, set, precision, order)
+        _choice(stage, ("model", "graph", "program"), "--stage")
+        if sum((expanded, code, stage is not None)) > 1:
+            raise typer.BadParameter("--expanded, --stage and --code exclude each other")
+        if expanded:
+            cli_show.show_expanded(model, options)
+        elif stage is not None:
+            cli_show.show_stage(model, options, stage)
+        elif code:
+            cli_show.show_code(model, options)
+        else:
+            cli_show.show_summary(model, options, format)
+
+
+@app.command()
+def explain(
+    what: Annotated[str, typer.Argument(help="A code such as E0123, or a model file.", show_default=False)],
+    target: TARGET = "cpu",
+    set: SET = None,
+    format: FORMAT = Format.human,
+) -> None:
+    """Tell more about a message's code, or what the passes decided about a model."""
+    with guarded(format):
+        from compiler import cli_show
+
+        if not Path(what).exists() and cli_show.is_code(what):
+            cli_show.explain_code(what)
+        else:
+            cli_show.explain_model(Path(what), _options(target, set))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the language, for editors."""
+    with guarded():
+        from compiler.frontend.schema_json import render
+
+        typer.echo(render(), nl=False)
+
+
+@app.command()
+def targets() -> None:
+    """List the targets and whether they can be used here."""
+    with guarded():
+        from backends.registry import TARGETS
+
+        for target in TARGETS.values():
+            missing = target.missing()
+            state = "ready" if missing is None else f"not here: {missing}"
+            typer.echo(f"{target.name:<10} {target.title}; {state}")
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is installed: Python, compilers, targets, packages, folders."""
+    with guarded():
+        from compiler.cli_doctor import examine
+
+        raise typer.Exit(examine())
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("model.yaml"),
+    kind: Annotated[str, typer.Option(help="spiking or network.")] = "spiking",
+) -> None:
+    """Write a small commented model to begin with."""
+    with guarded():
+        from compiler.cli_init import write_model
+
+        _choice(kind, ("spiking", "network"), "--kind")
+        write_model(file, kind)
+
+
+@app.command()
+def clean(
+    build_dir: BUILD_DIR = Path("build"),
+    cache: Annotated[bool, typer.Option("--cache", help="Empty the cache of compiled code, too.")] = False,
+) -> None:
+    """Remove build folders (runs are never touched)."""
+    with guarded():
+        from compiler.cli_doctor import remove_builds
+
+        remove_builds(build_dir, cache)
+
+
+def run_app() -> int:
+    """Run the command in sys.argv; returns the exit code."""
+    try:
+        app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    return 0

@@ -1,0 +1,107 @@
+"""From exceptions to exit codes and messages: the one place where a command ends badly.
+
+Exit codes: 0 ok, 1 invalid model, 2 usage, 3 tool or target missing, 4 code generation or compiler failed, 5 run
+failed numerically, 6 expectation not met, 70 internal, 130 and 143 signals.
+
+Assumes: commands raise ModelError, BackendError and RunError for what a user can cause.
+Guarantees: no traceback reaches a user, unless NETLOOM_DEBUG=1 asks for the one of an internal error.
+Does not: import what raises them before it is raised.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+import typer
+
+from compiler.diagnostics import Diagnostic, ModelError
+from compiler.render import render
+
+INVALID, USAGE, INTERNAL, INTERRUPTED = 1, 2, 70, 130
+EXPECTATION = 6
+REPORT = "please report it with the model and the command, at the project's issue tracker"
+
+
+class Format(StrEnum):
+    """How diagnostics are shown."""
+
+    human = "human"
+    short = "short"
+    json = "json"
+
+
+def colored(stream: object) -> bool:
+    """Whether a stream shows colours: a terminal, unless NO_COLOR is set."""
+    isatty = getattr(stream, "isatty", None)
+    return bool(isatty and isatty()) and not os.environ.get("NO_COLOR")
+
+
+def show(diagnostics: Iterable[Diagnostic], format: Format = Format.human, out: bool = False) -> None:
+    """Print diagnostics to standard error, or to standard output where they are what was asked for."""
+    stream = sys.stdout if out else sys.stderr
+    stream.write(render(diagnostics, format.value, colored(stream)))
+    stream.flush()
+
+
+def complain(code: str, message: str, help: str | None, format: Format = Format.human) -> None:
+    """Print an error that has no place in a file. Its message may have several lines (a compiler's output)."""
+    first, _, rest = message.partition("\n")
+    show([Diagnostic(code, first, None, help)], format)
+    if rest and format is Format.human:
+        print("\n".join(f"  | {line}" for line in rest.split("\n")), file=sys.stderr)
+
+
+@contextmanager
+def guarded(format: Format = Format.human) -> Iterator[None]:
+    """Turns what a command raises into a message and typer.Exit."""
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except (typer.BadParameter, typer.Abort):
+        raise
+    except ModelError as error:
+        show(error.diagnostics, format)
+        raise typer.Exit(INVALID) from None
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise typer.Exit(141) from None
+    except Exception as error:
+        known = _known(error)
+        if known is not None:
+            code, message, help, exit_code = known
+            complain(code, message, help, format)
+            raise typer.Exit(exit_code) from None
+        if os.environ.get("NETLOOM_DEBUG") == "1":
+            traceback.print_exc()
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        print(
+            f"internal error: {type(error).__name__}: {error} "
+            f"({os.path.basename(where.filename)}:{where.lineno})\n"
+            f"This is a fault of netloom, not of the model; {REPORT}.\n"
+            "NETLOOM_DEBUG=1 shows where it happened.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(INTERNAL) from None
+
+
+def _known(error: Exception) -> tuple[str, str, str | None, int] | None:
+    """(code, message, help, exit code) of an error that carries them."""
+    from backends.protocol import BackendError
+    from compiler.runner.errors import RunError
+
+    if isinstance(error, BackendError | RunError):
+        return error.code, error.message, error.help, error.exit_code
+    if isinstance(error, MemoryError):
+        return "E0905", "out of memory", "a smaller model, or fewer recorded members", 5
+    if isinstance(error, OSError) and error.filename is not None:
+        return "E0913", f"{error.strerror}: `{error.filename}`", None, USAGE
+    return None

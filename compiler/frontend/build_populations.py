@@ -1,0 +1,406 @@
+"""Populations: from resolved blocks of `populations` to Populations with a value for everything.
+
+Assumes: classes have been applied.
+Guarantees: one NeuronDef object per distinct definition, whatever the number of populations; params
+and initial values are in canonical units, with the dimensions that the neuron declares; time
+constants are positive and refractory periods whole steps for every population.
+Does not: connect or record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from compiler.diagnostics import Related, did_you_mean
+from compiler.expr.ast import Expr, Ref, refs
+from compiler.expr.interp import ExprError, evaluate
+from compiler.expr.types import Kind
+from compiler.expr.units import TIME
+from compiler.frontend import tree
+from compiler.frontend.build_neurons import BuiltNeuron, build_neuron
+from compiler.frontend.data_files import arrays_of, locate, pick, read_array
+from compiler.frontend.definitions import Definitions
+from compiler.frontend.tree import Scalar, Sequence
+from compiler.frontend.values import Context, Names, Step, mapping, steps_of, whole, whole_steps
+from compiler.frontend.values_initial import initial_value
+from compiler.frontend.wording import allowed
+from compiler.ir.model import Const, Distribution, Formula, FromFile, Listed, Population, Value
+from compiler.source import Span
+
+MAX_SIZE = (1 << 31) - 1
+"""Neurons are numbered by 32-bit integers."""
+
+
+@dataclass
+class Populations:
+    """The populations built so far, by name, and the neurons behind them."""
+
+    c: Context
+    neurons: Definitions
+    step: Step | None
+    built: dict[str, Population] = field(default_factory=dict)
+    neuron_of: dict[str, BuiltNeuron] = field(default_factory=dict)
+    places: dict[str, Span] = field(default_factory=dict)
+    classes: dict[str, list[str]] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    _blocks: dict[int, tuple[tree.Mapping, BuiltNeuron]] = field(default_factory=dict)
+    _checked: set[tuple[Any, ...]] = field(default_factory=set)
+
+    def neuron(self, name: str, block: tree.Mapping) -> BuiltNeuron:
+        """What is built of a definition, once per block."""
+        known = self._blocks.get(id(block))
+        if known is None:
+            known = (block, build_neuron(name, block, self.c))
+            self._blocks[id(block)] = known
+        return known[1]
+
+
+def build_populations(root: tree.Mapping, c: Context, neurons: Definitions, step: Step | None) -> Populations:
+    """All populations of the file; those with mistakes are known by name but not built."""
+    out = Populations(c, neurons, step)
+    for entry in neurons.own():
+        block = mapping(entry.value)
+        if block is not None:
+            out.neuron(entry.name, block)
+    blocks = mapping(root.get("populations"))
+    for entry in blocks.entries if blocks is not None else ():
+        block = mapping(entry.value)
+        if block is None:
+            continue
+        if entry.name == "all":
+            c.sink.error("E0107", "`all` means every population and cannot name one", entry.key.span)
+            continue
+        out.names.append(entry.name)
+        out.places[entry.name] = entry.key.span
+        classes = tuple(i.text for i in _list(block, "classes") if isinstance(i, Scalar))
+        for name in classes:
+            out.classes.setdefault(name, []).append(entry.name)
+        _population(entry.name, block, classes, entry.key.span, out)
+    return out
+
+
+def _list(block: tree.Mapping, name: str) -> tuple[tree.Node, ...]:
+    node = block.get(name)
+    return node.items if isinstance(node, Sequence) else ()
+
+
+def _population(
+    name: str, block: tree.Mapping, classes: tuple[str, ...], at: Span, out: Populations
+) -> None:
+    c = out.c
+    size_node = block.get("size")
+    size = None if size_node is None else whole(size_node, c, f"`size` of `{name}`", 1, MAX_SIZE)
+    reference = block.get("neuron")
+    if not isinstance(reference, Scalar):
+        return
+    definition = out.neurons.find(reference)
+    if definition is None:
+        return
+    neuron = out.neuron(out.neurons.name_of(reference), definition)
+    out.neuron_of[name] = neuron
+    before = len(c.sink.items)
+    own_params, own_init = mapping(block.get("params")), mapping(block.get("init"))
+    params = _params(name, own_params, neuron, size, at, out)
+    if neuron.definition is None:
+        return
+    init = _init(name, own_init, neuron, params, size, at, out)
+    if len(c.sink.items) > before or size is None:
+        return
+    if neuron.source == "spike_times":
+        _check_spike_times(name, params, size, own_params or block, out)
+    else:
+        _check_times(name, own_params, neuron, params, out)
+    if len(c.sink.items) > before:
+        return
+    out.built[name] = Population(
+        name, neuron.definition, size, tuple(params.items()), tuple(init.items()), classes, at
+    )
+
+
+def _params(
+    name: str,
+    given: tree.Mapping | None,
+    neuron: BuiltNeuron,
+    size: int | None,
+    at: Span,
+    out: Populations,
+) -> dict[str, Value]:
+    """A value for every parameter that the neuron declares."""
+    c = out.c
+    values: dict[str, Value] = {}
+    if given is not None:
+        if neuron.source == "spike_times" and "file" in given:
+            values = _spikes_of_file(given, neuron, c)
+            given = None
+        else:
+            _refuse_unknown(given, neuron.params, "parameter", neuron, c)
+    missing: list[str] = []
+    declared = neuron.definition.params if neuron.definition is not None else ()
+    for decl in declared:
+        entry = None if given is None else given.entry(decl.name)
+        if entry is not None:
+            what = f"parameter `{decl.name}` of `{name}`"
+            count = size if neuron.source == "equations" else None
+            value, _ = initial_value(entry.value, c, what, neuron.params[decl.name], None, count)
+            if value is not None:
+                values[decl.name] = value
+        elif decl.name in values:
+            continue
+        elif decl.default is None:
+            missing.append(decl.name)
+        elif isinstance(decl.default, Formula):
+            value = _evaluated(decl.default, values, f"parameter `{decl.name}` of `{name}`", at, c)
+            if value is not None:
+                values[decl.name] = value
+        else:
+            values[decl.name] = decl.default
+    if missing and not (neuron.source == "spike_times" and len(values) + len(missing) > len(declared)):
+        names = ", ".join(f"`{m}`" for m in missing)
+        plural = "s" if len(missing) > 1 else ""
+        related = tuple(Related("declared here", neuron.places[m]) for m in missing[:2])
+        message = f"`{name}` gives no value for the parameter{plural} {names} of `{neuron.name}`"
+        c.sink.error("E0103", message, at, f"write `params: {{{missing[0]}: ...}}`", related)
+    return values
+
+
+def _refuse_unknown(
+    given: tree.Mapping, known: Mapping[str, object], noun: str, neuron: BuiltNeuron, c: Context
+) -> None:
+    for entry in given.entries:
+        if entry.name in known:
+            continue
+        help = did_you_mean(entry.name, known)
+        if help is None:
+            place = "params" if entry.name in neuron.params else "init" if entry.name in neuron.states else None
+            if place is not None:
+                help = f"it stands under `{place}`"
+            elif known:
+                help = allowed(f"it has the {noun}s" if len(known) > 1 else f"it has the {noun}", known)
+            else:
+                help = f"it has no {noun}s"
+        related = (Related("the neuron is declared here", neuron.span),) if neuron.span.via is None else ()
+        message = f"neuron `{neuron.name}` has no {noun} `{entry.name}`"
+        c.sink.error("E0201", message, entry.key.span, help, related)
+
+
+def _numbers(values: Mapping[str, Value], c: Context) -> dict[str, Any]:
+    """The parameters of a population that are one number, over those of the model."""
+    env = dict(c.names.numbers)
+    for name, value in values.items():
+        if isinstance(value, Const):
+            env[name] = value.value
+        else:
+            env.pop(name, None)
+    return env
+
+
+def _evaluated(formula: Formula, values: Mapping[str, Value], what: str, at: Span, c: Context) -> Const | None:
+    """A formula over parameters of a population as a number."""
+    expr = formula.expr
+    if isinstance(expr, Ref) and isinstance(values.get(expr.name), Const):
+        found = values[expr.name]
+        assert isinstance(found, Const)
+        return Const(found.value, formula.span)
+    several = [n for n in sorted(refs(expr)) if n in values and not isinstance(values[n], Const)]
+    if several:
+        message = f"{what} follows from `{several[0]}`, which differs from neuron to neuron"
+        related = (Related("by this formula", formula.span),)
+        c.sink.error("E0802", message, at, "give it a value or a distribution of its own", related)
+        return None
+    if any(n not in values and n not in c.names.numbers for n in refs(expr) - {"pi", "e", "inf"}):
+        return None  # that parameter has a mistake of its own
+    try:
+        return Const(evaluate(expr, _numbers(values, c)), formula.span)
+    except ExprError as error:
+        related = (Related("by this formula", formula.span),)
+        c.sink.error("E0308", f"{what} has no value: {error.message}", at, None, related)
+        return None
+
+
+def _init(
+    name: str,
+    given: tree.Mapping | None,
+    neuron: BuiltNeuron,
+    params: Mapping[str, Value],
+    size: int | None,
+    at: Span,
+    out: Populations,
+) -> dict[str, Value]:
+    """An initial value for every state."""
+    c = out.c
+    values: dict[str, Value] = {}
+    assert neuron.definition is not None
+    names: Names | None = None
+    if given is not None:
+        _refuse_unknown(given, neuron.states, "state variable", neuron, c)
+        scope = c.names.scope.extended(
+            dict.fromkeys(neuron.params, Kind.REAL), neuron.params, neuron.places
+        )
+        # A parameter that differs from neuron to neuron has no number here.
+        names = Names(scope, _numbers(params, c))
+    for decl in neuron.definition.state:
+        entry = None if given is None else given.entry(decl.name)
+        what = f"the initial value of `{decl.name}`"
+        value: Value | None
+        if entry is not None:
+            value, _ = initial_value(entry.value, c, what, neuron.states[decl.name], names, size)
+        elif isinstance(decl.init, Formula):
+            value = _evaluated(decl.init, params, f"{what} of `{name}`", at, c)
+        else:
+            value = decl.init
+            if isinstance(value, Listed) and size is not None and len(value.values) != size:
+                message = f"{what} of `{name}` needs {size:,} numbers; the list has {len(value.values):,}"
+                c.sink.error("E0703", message, decl.span)
+        if value is not None:
+            values[decl.name] = value
+    return values
+
+
+# ------------------------------------------------------------------------------ checks of values
+
+
+def _check_times(
+    name: str,
+    given: tree.Mapping | None,
+    neuron: BuiltNeuron,
+    params: Mapping[str, Value],
+    out: Populations,
+) -> None:
+    """Decays must be positive and refractory periods whole steps, with this population's values."""
+    definition = neuron.definition
+    assert definition is not None
+    expressions: list[tuple[str, Expr, Span | None]] = [
+        (f"`decay` of the input `{i.name}`", i.decay, neuron.origins.get(f"{i.name}.decay"))
+        for i in definition.inputs
+        if i.decay is not None
+    ]
+    spike = definition.spike
+    if spike is not None and spike.refractory is not None:
+        expressions.append(("the refractory period", spike.refractory, neuron.refractory))
+    for what, expr, place in expressions:
+        used = refs(expr)
+        several = [n for n in sorted(used) if isinstance(params.get(n), Distribution | Listed | FromFile)]
+        blame, related = _blame(used, given, neuron, place)
+        if several:
+            message = f"{what} of `{name}` follows from `{several[0]}`, which differs from neuron to neuron"
+            out.c.sink.error("E0802", message, blame, "give one number per population", related)
+            continue
+        values = tuple(getattr(params[n], "value", None) for n in sorted(used) if n in params)
+        key = (id(expr), values, blame.start, id(blame.file))
+        if key in out._checked:
+            continue
+        out._checked.add(key)
+        try:
+            time = evaluate(expr, _numbers(params, out.c))
+        except ExprError as error:
+            out.c.sink.error("E0308", f"{what} has no value: {error.message}", blame, None, related)
+            continue
+        if what.startswith("`decay`"):
+            if not 0 < time < float("inf"):
+                message = f"{what} must be a positive time; it is {time:g} ms"
+                out.c.sink.error("E0106", message, blame, None, related)
+        elif out.step is not None:
+            steps_of(
+                time, blame, out.c.sink, what, out.step, nearest=neuron.nearest, related=related
+            )
+
+
+def _blame(
+    used: set[str], given: tree.Mapping | None, neuron: BuiltNeuron, place: Span | None
+) -> tuple[Span, tuple[Related, ...]]:
+    """Where the number comes from that an expression has: a population's setting, a default, or the
+    expression itself."""
+    related = (Related("which is used here", place),) if place is not None else ()
+    for name in sorted(used):
+        entry = given.entry(name) if given is not None else None
+        if entry is not None:
+            return entry.value.span, related
+    for name in sorted(used):
+        if name in neuron.origins:
+            return neuron.origins[name], related
+    return place or neuron.span, ()
+
+
+def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dict[str, Value]:
+    """`{file: spikes.npz, times: t, indices: i}`: the two arrays of one file."""
+    out: dict[str, Value] = {}
+    file = given.get("file")
+    for entry in given.entries:
+        if entry.name not in ("file", "times", "indices"):
+            help = "with `file`, the other keys are `times` and `indices`, names of its arrays"
+            message = f"neuron `{neuron.name}` has no parameter `{entry.name}`"
+            c.sink.error("E0201", message, entry.key.span, help)
+    if not isinstance(file, Scalar):
+        return out
+    path = locate(file, c)
+    if path is None:
+        return out
+    if path.suffix != ".npz":
+        c.sink.error("E0703", f"`{file.text}` must be an .npz file with two arrays", file.span)
+        return out
+    found = arrays_of(path, file, c)
+    if found is None:
+        return out
+    for name in ("times", "indices"):
+        node = given.get(name)
+        array = node.text if isinstance(node, Scalar) else name
+        at = node.span if node is not None else file.span
+        if pick(found, array, at, file, c) is not None:
+            out[name] = FromFile(str(path), array, 1.0, at)
+    return out
+
+
+def _check_spike_times(
+    name: str, params: Mapping[str, Value], size: int, node: tree.Mapping, out: Populations
+) -> None:
+    """E0603/E0703: times are whole steps from one step on, indices those of neurons."""
+    c, columns, places = out.c, {}, {}
+    for key in ("times", "indices"):
+        value = params.get(key)
+        if value is None:
+            return
+        places[key] = value.span
+        match value:
+            case FromFile(path, array):
+                try:
+                    from pathlib import Path
+
+                    columns[key] = np.asarray(read_array(Path(path), array), np.float64).ravel()
+                except (OSError, ValueError, TypeError) as error:
+                    c.sink.error("E0703", f"the array cannot be read: {error}", value.span)
+                    return
+            case Listed(values):
+                columns[key] = np.array(values, np.float64)
+            case Const(number):
+                columns[key] = np.array([number], np.float64)
+            case _:
+                c.sink.error("E0102", f"`{key}` must be a list or an array in a file", value.span)
+                return
+    times, indices = columns["times"], columns["indices"]
+    if len(times) != len(indices):
+        message = f"`{name}` has {len(times):,} spike times, but {len(indices):,} indices"
+        c.sink.error("E0703", message, places["indices"], "each spike has one time and one index")
+        return
+    for k, index in enumerate(indices.tolist()):
+        if not (0 <= index < size and index == int(index)):
+            message = f"spike {k} of `{name}` is of neuron {index:g}; there are {size:,}, counted from 0"
+            c.sink.error("E0603", message, places["indices"])
+            return
+    if out.step is None:
+        return
+    dt = out.step.dt
+    for k, time in enumerate(times.tolist()):
+        count = whole_steps(time, dt) if np.isfinite(time) else None
+        if count is None or count < 1:
+            message = f"spike {k} of `{name}` is at {time:g} ms, which is not the end of a step"
+            help = f"times are whole multiples of `dt`, {dt:g} ms, from {dt:g} ms on"
+            related = (Related("the step is given here", out.step.span),)
+            c.sink.error("E0603", message, places["times"], help, related)
+            return
+
+
+__all__ = ["Populations", "TIME", "build_populations"]

@@ -1,0 +1,112 @@
+"""The Python API: check, build and run a model file, as the command line does.
+
+    from compiler import check, build, run
+    result = run("models/cuba.yaml", set={"n_exc": 1600})
+    times, neurons = result.spikes("exc")
+
+Assumes: paths as strings or Paths.
+Guarantees: a mistake in the model raises ModelError (check returns it as diagnostics); a missing tool or a failed
+compiler raises BackendError; a run that fails raises RunError. Nothing is printed unless quiet=False.
+Does not: change the working directory or global state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+
+from compiler.diagnostics import Diagnostic, ModelError
+from compiler.runner.options import Options
+from compiler.runner.results import BuildResult, RunResult
+
+Settings = Mapping[str, str | int | float | bool]
+
+
+def _texts(settings: Settings | None) -> dict[str, str]:
+    """Settings as `--set` takes them."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in (settings or {}).items()
+    }
+
+
+def check(path: str | PathLike[str], set: Settings | None = None) -> list[Diagnostic]:
+    """Everything there is to say about a model file; empty when it is right."""
+    from compiler.runner.prepare import load_checked
+    from compiler.runner.timing import Times
+
+    try:
+        _, warnings = load_checked(Path(path), Options(settings=_texts(set)), Times())
+    except ModelError as error:
+        return list(error.diagnostics)
+    return list(warnings)
+
+
+def build(
+    path: str | PathLike[str],
+    target: str = "cpu",
+    set: Settings | None = None,
+    *,
+    precision: str | None = None,
+    order: str | None = None,
+    build_dir: str | PathLike[str] = "build",
+    portable: bool = False,
+    verify: bool = False,
+) -> BuildResult:
+    """Build `build_dir/<name>/` when it is stale. Raises ModelError, BackendError."""
+    from compiler.runner.execute import build_model
+
+    options = Options(
+        target,
+        _texts(set),
+        precision,
+        order,
+        portable=portable,
+        verify=verify,
+        build_dir=Path(build_dir),
+    )
+    return build_model(Path(path), options)[0]
+
+
+def run(
+    path: str | PathLike[str],
+    target: str = "cpu",
+    set: Settings | None = None,
+    *,
+    precision: str | None = None,
+    order: str | None = None,
+    seed: int | None = None,
+    duration: str | None = None,
+    epochs: int | None = None,
+    out: str | PathLike[str] | None = None,
+    resume: str | PathLike[str] | None = None,
+    build_dir: str | PathLike[str] = "build",
+    runs_dir: str | PathLike[str] = "runs",
+    portable: bool = False,
+    verify: bool = False,
+    quiet: bool = True,
+) -> RunResult:
+    """Run a model and write `runs_dir/<name>-<stamp>/`, or `out`. Raises ModelError, BackendError, RunError.
+
+    Ctrl-C ends the run between two steps: the result's status is "interrupted".
+    """
+    from compiler.runner.execute import run_model
+    from compiler.runner.progress import progress
+
+    options = Options(
+        target,
+        _texts(set),
+        precision,
+        order,
+        seed,
+        duration,
+        epochs,
+        portable,
+        verify,
+        Path(build_dir),
+        Path(runs_dir),
+        None if out is None else Path(out),
+        None if resume is None else Path(resume),
+    )
+    return run_model(Path(path), options, progress(quiet))

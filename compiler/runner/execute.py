@@ -1,0 +1,231 @@
+"""Runs a model from its file to a finished run directory.
+
+Assumes: the parts beside this module.
+Guarantees: whatever happens after the folder is open, run.json says how the run ended; a failure keeps what was
+recorded and raises; a signal ends the run between two steps, with a checkpoint to resume from.
+Does not: print (the caller shows the result and the progress).
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from backends.protocol import Artifact, BackendError
+from compiler.diagnostics import Diagnostic, Severity
+from compiler.render import render
+from compiler.runner.build_folder import Built, build_into
+from compiler.runner.checkpoint import Position, latest_checkpoint, read_position, restore_checkpoint
+from compiler.runner.errors import RunError
+from compiler.runner.expectations import check_expectations
+from compiler.runner.hashes import model_hash
+from compiler.runner.options import Options
+from compiler.runner.plots import draw_plots
+from compiler.runner.prepare import Prepared, prepare
+from compiler.runner.progress import Progress
+from compiler.runner.results import BuildResult, RunResult
+from compiler.runner.run_folder import RunFolder, open_run_folder, utc_now
+from compiler.runner.run_spiking import run_spiking
+from compiler.runner.run_training import run_training
+from compiler.runner.session import Session
+from compiler.runner.signals import stop_on_signals
+from compiler.runner.timing import Times
+from compiler.version import VERSION
+
+
+def build_model(path: Path, options: Options) -> tuple[BuildResult, Prepared]:
+    """Lower and build into `build/<name>`. Raises ModelError, BackendError, RunError."""
+    times = Times()
+    prepared = prepare(path, options, times)
+    built = _build(prepared, options, times)
+    seconds = {name: part["cpu_seconds"] for name, part in times.parts.items()}
+    artifact = built.artifact
+    return BuildResult(built.folder, artifact.binary, artifact.compiled, seconds), prepared
+
+
+def _build(prepared: Prepared, options: Options, times: Times) -> Built:
+    """Build when stale; the C compiler's share of the time is part "compile", the rest "emit"."""
+    inner = Times()
+    with inner.part("build"):
+        chosen = {**options.backend_options(), "seed": str(prepared.seed)}
+        built = build_into(options.build_dir, prepared.lowered.merged, prepared.backend, chosen)
+    compiler = built.artifact.compile_seconds
+    whole = inner.parts["build"]
+    times.add("emit", max(whole["cpu_seconds"] - compiler, 0.0), max(whole["wall_seconds"] - compiler, 0.0))
+    times.add("compile", compiler, min(compiler, whole["wall_seconds"]))
+    return built
+
+
+def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
+    """Build when stale, run, and write the run directory. Raises ModelError, BackendError, RunError."""
+    times = Times()
+    started = utc_now()
+    prepared = prepare(path, options, times)
+    resumed = _resumed(prepared, options)
+    built = _build(prepared, options, times)
+    folder = open_run_folder(prepared.model.name, options.runs_dir, options.out)
+    folder.record |= _head(prepared, options, built.artifact, started)
+    folder.record["warnings"] = list(_texts(prepared.warnings))
+    try:
+        return _run(prepared, options, progress, times, resumed, built, folder)
+    except (RunError, BackendError) as error:
+        _fail(folder, times, f"{error.code}: {error.message}")
+        raise
+    except KeyboardInterrupt:
+        folder.record["times"] = _times(times, {})
+        folder.finish("interrupted", "interrupted before the first step")
+        raise
+    except Exception as error:
+        _fail(folder, times, f"internal error: {type(error).__name__}: {error}")
+        raise
+
+
+def _fail(folder: RunFolder, times: Times, message: str) -> None:
+    folder.record["times"] = _times(times, {})
+    folder.finish("failed", message)
+
+
+def _run(
+    prepared: Prepared,
+    options: Options,
+    progress: Progress,
+    times: Times,
+    resumed: tuple[Position, Path] | None,
+    built: Built,
+    folder: RunFolder,
+) -> RunResult:
+    model = prepared.model
+    folder.record["status"] = "running"
+    folder.write_record()
+    _write_model(prepared, options, folder.path)
+    with times.part("init"):
+        instance = prepared.backend.load(built.artifact, prepared.lowered.merged, prepared.seed)
+    try:
+        if resumed is not None:
+            with times.part("init"):
+                restore_checkpoint(resumed[1], instance, prepared.lowered.merged)
+        with stop_on_signals() as stop:
+            session = Session(
+                prepared, instance, folder.path, folder.record["model"]["hash"], stop, progress, resumed
+            )
+            if model.simulate is not None:
+                outcome = run_spiking(session)
+            else:
+                outcome = run_training(session)
+    finally:
+        instance.close()
+    times.add("run", *outcome.seconds)
+    warnings = list(folder.record["warnings"])
+    with times.part("plots"):
+        plotted = draw_plots(folder.path, model)
+    if plotted.warning:
+        warnings.append(plotted.warning)
+    checks = check_expectations(model, outcome.rates, outcome.counts, outcome.metrics)
+    folder.record |= {
+        "times": _times(times, outcome.extra),
+        "summary": {
+            "rates_hz": outcome.rates,
+            "spikes": outcome.counts,
+            "metrics": outcome.metrics,
+        },
+        "expectations": [c.as_json() for c in checks],
+        "plots": list(plotted.files),
+        "warnings": warnings,
+    }
+    status = "ok" if outcome.interrupted is None else "interrupted"
+    message = None if outcome.interrupted is None else f"signal {outcome.interrupted}"
+    final = folder.finish(status, message)
+    return RunResult(
+        final,
+        status,
+        outcome.rates,
+        outcome.counts,
+        outcome.metrics,
+        checks,
+        tuple(warnings),
+        outcome.interrupted,
+        folder.record,
+    )
+
+
+def _resumed(prepared: Prepared, options: Options) -> tuple[Position, Path] | None:
+    """Where to resume, checked against the model. Raises RunError (E0909)."""
+    if options.resume is None:
+        return None
+    path = latest_checkpoint(options.resume)
+    position = read_position(path)
+    kind = "spiking" if prepared.model.simulate is not None else "training"
+    if position.kind != kind:
+        raise RunError("E0909", f"`{path}` is of a {position.kind} run, not of a {kind} one", exit_code=2)
+    if position.seed != prepared.seed:
+        raise RunError(
+            "E0909",
+            f"`{path}` was written with seed {position.seed}, not {prepared.seed}",
+            f"resume with `--seed {position.seed}`",
+            exit_code=2,
+        )
+    if position.model != model_hash(prepared.model):
+        raise RunError(
+            "E0909",
+            f"`{path}` was written by another model",
+            "resume with the model, the settings and the precision of the run that wrote it",
+            exit_code=2,
+        )
+    return position, path
+
+
+def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str) -> dict[str, Any]:
+    """What run.json says before anything ran."""
+    model = prepared.model
+    return {
+        "status": "running",
+        "netloom": VERSION,
+        "started": started,
+        "name": model.name,
+        "model": {"file": str(prepared.path), "hash": model_hash(model)},
+        "settings": dict(options.settings),
+        "params": {p.name: p.value for p in model.params},
+        "numerics": {"precision": model.numerics.precision, "order": model.numerics.order},
+        "seed": prepared.seed,
+        "resumed_from": None if options.resume is None else str(options.resume),
+        "target": options.target,
+        "device": _device(),
+        "compiler": artifact.compiler,
+        "flags": list(artifact.flags),
+        "key": artifact.key,
+        "compiled": artifact.compiled,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    }
+
+
+def _device() -> str:
+    """The processor's name."""
+    if sys.platform == "linux":
+        try:
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+        except OSError:
+            pass
+    return platform.processor() or platform.machine()
+
+
+def _times(times: Times, extra: Mapping[str, float]) -> dict[str, Any]:
+    return times.rounded() | {k: round(v, 6) for k, v in extra.items()}
+
+
+def _texts(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
+    shown = [d for d in diagnostics if d.severity is not Severity.ERROR]
+    return tuple(render(shown, "short").splitlines())
+
+
+def _write_model(prepared: Prepared, options: Options, folder: Path) -> None:
+    """model.yaml: the model with everything that it uses expanded."""
+    from compiler.runner.expanded import expanded_yaml
+
+    text = expanded_yaml(prepared.path, options.settings)
+    (folder / "model.yaml").write_text(text, encoding="utf-8")

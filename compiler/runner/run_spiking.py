@@ -1,0 +1,85 @@
+"""A spiking run in its folder: records, loop, checkpoint, rates.
+
+Assumes: a session whose model has `simulate`.
+Guarantees: the folder of a resumed run begins with the records of the run that it continues, so it ends as the
+folder of an unbroken one.
+Does not: build or plot.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from compiler.runner.checkpoint import Position, save_checkpoint
+from compiler.runner.errors import RunError
+from compiler.runner.health import Health
+from compiler.runner.record import SpikeWriter, TraceWriter, cut_records, mean_rates
+from compiler.runner.session import Outcome, Session
+from compiler.runner.simulate import simulate
+
+
+def run_spiking(session: Session) -> Outcome:
+    """Simulate to the end, or to a signal; rates are over all that is recorded in the folder."""
+    model, program = session.prepared.model, session.prepared.lowered.merged
+    assert model.simulate is not None
+    warmup, dt = model.simulate.warmup, model.simulate.dt
+    last = warmup + model.simulate.steps
+    done, recorded_from = 0, 0
+    if session.resumed is not None:
+        position, path = session.resumed
+        done = position.step
+        if done >= last:
+            raise RunError(
+                "E0909",
+                f"`{path}` stands at {(done - warmup) * dt:g} ms, where the simulation ends",
+                "give a longer `--duration`",
+                exit_code=2,
+            )
+        if not _copy_records(session, path, done):
+            recorded_from = max(done - warmup, 0)
+    spikes = SpikeWriter(session.folder / "spikes.h5", model) if model.spikes else None
+    traces = None
+    if model.traces:
+        traces = TraceWriter(session.folder / "traces.h5", model, program, start=done)
+    health = Health(program)
+    try:
+        result = simulate(
+            session.instance, model, spikes, traces, health, session.stop, session.progress, done
+        )
+    finally:
+        for writer in (spikes, traces):
+            if writer is not None:
+                writer.close()
+    position = Position("spiking", result.step, session.prepared.seed, session.hash)
+    name = f"step-{result.step:010d}.safetensors"
+    save_checkpoint(session.folder / "checkpoints" / name, session.instance, program, position)
+    counts = dict(spikes.counts) if spikes is not None else {}
+    recorded = max(result.step - warmup, 0) - recorded_from
+    cpu = result.cpu_seconds
+    return Outcome(
+        mean_rates(model, counts, recorded),
+        counts,
+        {},
+        result.interrupted,
+        (cpu, result.wall_seconds),
+        {
+            "simulation_cpu_seconds": cpu,
+            "simulated_ms": result.simulated_ms,
+            "real_time_factor": result.simulated_ms / 1000 / max(result.wall_seconds, 1e-9),
+        },
+    )
+
+
+def _copy_records(session: Session, checkpoint: Path, step: int) -> bool:
+    """Begin with the records of the run that `checkpoint` belongs to; False when it belongs to none."""
+    source = checkpoint.parent.parent
+    if not (source / "run.json").exists():
+        return False
+    found = False
+    for name in ("spikes.h5", "traces.h5"):
+        if (source / name).exists():
+            shutil.copyfile(source / name, session.folder / name)
+            found = True
+    cut_records(session.folder, session.prepared.model, step)
+    return found
