@@ -11,7 +11,7 @@ Does not: know what an expression is for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -29,7 +29,7 @@ from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.wording import found
 from compiler.source import NOWHERE, Span
 
-_NO_FUNCTIONS: Final[Mapping[str, Definition]] = MappingProxyType({})
+_NO_PLACES: Final[Mapping[str, Span]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class Scope:
 
     kinds: Mapping[str, Kind]
     dimensions: Mapping[str, Dimension | None]
-    functions: Mapping[str, Definition] = _NO_FUNCTIONS
-    arities: Mapping[str, int] = MappingProxyType({})
+    functions: Mapping[str, Definition] = field(default_factory=dict)
+    arities: Mapping[str, int] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
-    places: Mapping[str, Span] = MappingProxyType({})
+    places: Mapping[str, Span] = field(default_factory=dict)
 
     def extended(
         self,
         kinds: Mapping[str, Kind],
         dimensions: Mapping[str, Dimension | None],
-        places: Mapping[str, Span] = MappingProxyType({}),
+        places: Mapping[str, Span] = _NO_PLACES,
     ) -> Scope:
         """This scope with more names, which hide those of the same name."""
         return replace(

@@ -16,7 +16,6 @@ from compiler.ir.model import Method, Ode, Set, Value
 from compiler.ir.space import Affine
 from compiler.source import NOWHERE, Span
 
-
 # ------------------------------------------------------------------------------------------ spiking cells
 
 

@@ -15,7 +15,6 @@ from enum import StrEnum
 from compiler.expr.ast import Expr
 from compiler.source import NOWHERE, Span
 
-
 # ---------------------------------------------------------------------------------------------- values
 
 

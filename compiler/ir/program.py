@@ -402,9 +402,7 @@ class Program:
     arrays: tuple[Array, ...]
     kernels: tuple[Kernel, ...]
     phases: tuple[Phase, ...]
-    constants: Mapping[str, npt.NDArray[np.generic]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    constants: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict, compare=False, repr=False)
     """Initial contents given by the host, by array name, in physical layout; other arrays start as zero."""
 
 
@@ -453,6 +451,4 @@ class Merged:
     templates: tuple[Template, ...]
     tables: tuple[Rows, ...]
     phases: tuple[MergedPhase, ...]
-    constants: Mapping[str, npt.NDArray[np.generic]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    constants: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict, compare=False, repr=False)

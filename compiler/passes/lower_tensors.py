@@ -127,9 +127,7 @@ def _map(p: _Phase, node: Map, target: str | None) -> None:
     out = node.out
     walks = [Walk("y", out, _axes_of(out))]
     for k, (name, axes) in enumerate(zip(node.ins, node.maps, strict=True)):
-        walks.append(
-            Walk(f"x{k}", p.tensors[name], tuple(Affine() if a is None else along(f"d{a}") for a in axes))
-        )
+        walks.append(Walk(f"x{k}", p.tensors[name], tuple(Affine() if a is None else along(f"d{a}") for a in axes)))
     dims = [(f"d{a}", extent) for a, extent in enumerate(out.shape)]
     loops = build_loops(walks, dims, [d for d, _ in dims], frozenset(), p.lanes)
     array = p.arrays[target] if target is not None else p.temporary(out, node.span)
@@ -150,9 +148,7 @@ def _map(p: _Phase, node: Map, target: str | None) -> None:
     columns = {c: v for c, v in loops.columns.items() if not c.startswith("x") or c.split("_")[0] in used}
     nest = Nest(loops.dims, (Assign("y", body, node.span),))
     p.arrays[out.name] = array
-    _emit(
-        p, Kind.MAP, f"{out.name}: elementwise", formals, bound, columns, node.scalars, nest, out.name, node.span
-    )
+    _emit(p, Kind.MAP, f"{out.name}: elementwise", formals, bound, columns, node.scalars, nest, out.name, node.span)
 
 
 def _plain_reduction(node: Contract, p: _Phase) -> bool:
@@ -228,9 +224,7 @@ def _contract(p: _Phase, node: Contract, epilogue: Epilogue | None) -> None:
     if len(node.ins) == 2 and node.combine == "add" and not separate:
         kind = Kind.CONTRACT
         p.decisions.append(
-            Decision(
-                "choose_strategies", f"{p.graph.phase}: {out.name}", choice.strategy if choice else "nest", reason
-            )
+            Decision("choose_strategies", f"{p.graph.phase}: {out.name}", choice.strategy if choice else "nest", reason)
         )
     if choice is not None:
         columns.update(dict(choice.columns))
@@ -499,9 +493,7 @@ def _store(p: _Phase, node: Store) -> None:
     ]
     bound = {"y": p.arrays[node.target], "x0": p.arrays[node.value]}
     nest = Nest(loops.dims, (Assign("y", Ref("x0"), node.span),))
-    _emit(
-        p, Kind.MAP, f"{target.name}: store", formals, bound, loops.columns, (), nest, target.name, node.span
-    )
+    _emit(p, Kind.MAP, f"{target.name}: store", formals, bound, loops.columns, (), nest, target.name, node.span)
 
 
 def lower_tensors(
@@ -518,4 +510,3 @@ def lower_tensors(
         _lower_phase(p, data)
         decisions += p.decisions
     return decisions
-

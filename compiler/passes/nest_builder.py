@@ -106,9 +106,7 @@ def build_loops(
     The batch dim, when walks have lanes, is the dim that indexes their axis 0.
     """
     extents = dict(dims)
-    batch = next(
-        (w.axes[0].terms[0][0] for w in walks if lanes and w.tensor.batched and w.axes[0].terms), None
-    )
+    batch = next((w.axes[0].terms[0][0] for w in walks if lanes and w.tensor.batched and w.axes[0].terms), None)
     loops: list[_Physical] = []
     for name, extent in dims:
         kind = DimKind.PAR if name in parallel else DimKind.RED
@@ -153,9 +151,7 @@ def build_loops(
         else:
             columns[f"n_{x.name}"] = x.extent
             final.append(Dim(x.name, f"n_{x.name}", x.kind))
-    return Loops(
-        tuple(final), _accesses(walks, ordered, strides, extents, lanes, columns), columns
-    )
+    return Loops(tuple(final), _accesses(walks, ordered, strides, extents, lanes, columns), columns)
 
 
 def _flattens(inner: _Physical, lane: _Physical, tied: set[str]) -> bool:

@@ -17,6 +17,7 @@ from compiler.passes.decisions import Decision
 from compiler.passes.decompose import decompose
 from compiler.passes.differentiate import differentiate
 from compiler.passes.expand_updates import expand_updates
+from compiler.passes.fuse_maps import fuse_maps
 from compiler.passes.load_data import load_data
 from compiler.passes.lower_loss import add_loss
 from compiler.passes.lower_network import lower_network
@@ -24,11 +25,12 @@ from compiler.passes.lower_tensors import lower_tensors
 from compiler.passes.simplify_graph import simplify_graph
 
 
-def tensor_graphs(model: Model) -> tuple[TensorGraph, ...]:
-    """The graphs of the "train" and "eval" phases, in gather form, simplified. Outputs: the loss (train),
+def tensor_graphs(model: Model) -> tuple[tuple[TensorGraph, ...], list[Decision]]:
+    """The graphs of the "train" and "eval" phases, in gather form, simplified and fused, and what was decided. Outputs: the loss (train),
     nothing else (eval): sums go to the metric variables."""
     assert model.network is not None and model.train is not None
     graphs: list[TensorGraph] = []
+    decisions: list[Decision] = []
     for phase in ("train", "eval"):
         context, named = lower_network(model.network, model.train, phase)
         g = context.graph
@@ -37,8 +39,10 @@ def tensor_graphs(model: Model) -> tuple[TensorGraph, ...]:
             gradients = differentiate(g, loss, constants)
             expand_updates(g, model.train.optimizer, gradients)
         outputs = (loss.name,)
-        graphs.append(TensorGraph(phase, simplify_graph(decompose(tuple(g.nodes)), outputs), outputs))
-    return tuple(graphs)
+        nodes, made = fuse_maps(simplify_graph(decompose(tuple(g.nodes)), outputs), outputs)
+        decisions += made
+        graphs.append(TensorGraph(phase, nodes, outputs))
+    return tuple(graphs), decisions
 
 
 def lower_network_to_program(
@@ -46,8 +50,8 @@ def lower_network_to_program(
 ) -> tuple[tuple[TensorGraph, ...], Program, list[Decision]]:
     """Both phases as one program."""
     assert model.network is not None and model.train is not None
-    graphs = tensor_graphs(model)
+    graphs, decisions = tensor_graphs(model)
     builder = ProgramBuilder(model.name, precision, order)
     data = load_data(model.network, model.train)
-    decisions = lower_tensors(builder, graphs, data, capabilities)
+    decisions += lower_tensors(builder, graphs, data, capabilities)
     return graphs, builder.finish(), decisions

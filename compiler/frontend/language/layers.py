@@ -51,11 +51,10 @@ _PADDING: Kind = OneOf(
 _SHAPE = ListOf(POSITIVE, example="[16, 5, 5]")
 
 LAYER_REFERENCE = Reference("layer or network input", "conv1", TEMPLATE_KEY)
-_FUNCTION = Reference(
-    "activation or one of the file's `functions`",
-    "relu",
-    known=("relu", "leaky_relu", "elu", "gelu", "silu", "sigmoid", "tanh", "softplus"),
-)
+ACTIVATIONS = ("relu", "leaky_relu", "elu", "gelu", "silu", "sigmoid", "tanh", "softplus")
+"""The activations that compiler/passes/lower_network.py knows; a test compares the two."""
+
+_FUNCTION = Reference("activation or one of the file's `functions`", "relu", known=ACTIVATIONS)
 
 _NAME = Field(
     "name",

@@ -1,0 +1,135 @@
+"""From the resolved tree to the level-0 model.
+
+Assumes: a validated, resolved tree; the values of the parameters.
+Guarantees: the Model of compiler/ir/model.py with everything that its header promises, or None with
+all mistakes in the sink; a mistake in one block does not hide those of others.
+Does not: read the YAML file or expand anything (load.py, resolve.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from compiler.diagnostics import Severity, Sink
+from compiler.expr.types import Kind
+from compiler.expr.units import canonical_name
+from compiler.frontend import tree
+from compiler.frontend.build_functions import build_functions
+from compiler.frontend.build_network import Built, build_network
+from compiler.frontend.build_optimizer import check_others
+from compiler.frontend.build_populations import Populations, build_populations
+from compiler.frontend.build_projections import build_projections
+from compiler.frontend.build_run import (
+    build_expectations,
+    build_numerics,
+    build_plots,
+    build_records,
+    build_simulate,
+    read_step,
+)
+from compiler.frontend.build_train import build_train
+from compiler.frontend.definitions import Definitions
+from compiler.frontend.language.neurons import NEURON
+from compiler.frontend.language.training import OPTIMIZER
+from compiler.frontend.resolve import LibraryFinder, ParamValue, Resolved
+from compiler.frontend.resolve_values import kind_of_value
+from compiler.frontend.scope import Scope
+from compiler.frontend.values import Context, Names, mapping, text_of
+from compiler.ir.model import FunctionDef, Model, ModelParam, Train
+
+_OF_SPIKING = ("projections", "record", "classes", "inputs")
+
+
+def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFinder, sink: Sink) -> Model | None:
+    """The model of a resolved file; `name` is used when the file gives none. None after an error."""
+    root = resolved.root
+    c = Context(sink, _names(resolved.params), folder)
+    functions = build_functions(root.get("functions"), c)
+    simulate_block = mapping(root.get("simulate"))
+    step = read_step(simulate_block, c)
+    neurons = Definitions("neurons", "neuron", NEURON, root, folder, library, sink, True)
+    optimizers = Definitions("optimizers", "optimizer", OPTIMIZER, root, folder, library, sink, True)
+    populations = build_populations(root, c, neurons, step)
+    projections = build_projections(root, c, populations)
+    simulate = None if simulate_block is None else build_simulate(simulate_block, step, c)
+    recorded = build_records(root.get("record"), populations, c)
+    numerics = build_numerics(mapping(root.get("numerics")))
+    network_block, train_block = mapping(root.get("network")), mapping(root.get("train"))
+    built = Built()
+    train: Train | None = None
+    if network_block is not None:
+        built = build_network(network_block, c, functions, numerics.precision)
+    if train_block is not None and network_block is not None:
+        train = build_train(train_block, built, c, optimizers)
+    else:
+        check_others(c, optimizers)
+    plots = build_plots(root.get("plots"), populations, recorded, train_block is not None, c)
+    expect = build_expectations(
+        root.get("expect"), populations, recorded, train, train_block is not None, c
+    )
+    _check_parts(root, populations, sink)
+    if any(d.severity is Severity.ERROR for d in sink.items):
+        return None
+    known: list[FunctionDef] = [f for f in functions.known.values() if f is not None]
+    return Model(
+        text_of(root.get("name")) or name,
+        text_of(root.get("description")).strip(),
+        tuple(_param(p) for p in resolved.params.values()),
+        tuple(known),
+        tuple(populations.built[n] for n in populations.names),
+        projections,
+        simulate,
+        tuple(recorded.spikes),
+        tuple(recorded.traces),
+        built.network,
+        train,
+        plots,
+        expect,
+        numerics,
+        root.span,
+    )
+
+
+def _names(params: dict[str, ParamValue]) -> Names:
+    """The parameters of the model as the outermost scope."""
+    usable = {n: p for n, p in params.items() if not isinstance(p.value, str)}
+    kinds: dict[str, Kind] = {n: kind_of_value(p.value) for n, p in usable.items()}
+    for n, p in usable.items():
+        if p.kind == "float":
+            kinds[n] = Kind.REAL
+    scope = Scope(
+        kinds,
+        {n: p.dimension for n, p in usable.items()},
+        places={n: p.span for n, p in usable.items()},
+    )
+    return Names(scope, {n: p.value for n, p in usable.items()})
+
+
+def _param(p: ParamValue) -> ModelParam:
+    return ModelParam(p.name, p.kind, p.value, canonical_name(p.dimension), p.doc.strip(), p.span)
+
+
+def _check_parts(root: tree.Mapping, populations: Populations, sink: Sink) -> None:
+    """Blocks that need others."""
+    spiking = bool(populations.names)
+    if spiking and root.entry("simulate") is None:
+        at = root.entry("populations")
+        help = "for example `simulate: {dt: 0.1 ms, duration: 1 s}`"
+        sink.error("E0103", "`populations` need a `simulate` block", at.key.span if at else root.span, help)
+    for key in ("simulate", *_OF_SPIKING):
+        entry = root.entry(key)
+        if entry is not None and not spiking and key != "classes":
+            sink.error("E0103", f"`{key}` needs `populations`", entry.key.span)
+    network, train = root.entry("network"), root.entry("train")
+    if train is not None and network is None:
+        sink.error("E0103", "`train` needs a `network`", train.key.span)
+    if network is not None and train is None:
+        help = "add `train: {data: ..., loss: ..., optimizer: ..., epochs: ...}`"
+        sink.error("E0801", "a network that is not trained is not supported yet", network.key.span, help)
+    if not spiking and network is None and train is None:
+        others = [k for k in ("simulate", *_OF_SPIKING) if root.entry(k) is not None]
+        if not others:
+            at_span = root.entries[0].key.span if root.entries else root.span
+            help = "a file of definitions is taken over by others: `use: this_file.yaml#name`"
+            sink.error("E0103", "the file has neither `populations` nor a `network`", at_span, help)
+

@@ -1,0 +1,167 @@
+"""The file's own functions: `swish(x): x / (1 + exp(-x))`.
+
+Assumes: the `functions` block has been validated.
+Guarantees: bodies are typed and have no mistake that does not depend on where they are called;
+dimensions are checked again wherever a function is put in.
+Does not: differentiate.
+"""
+
+from __future__ import annotations
+
+import keyword
+from dataclasses import dataclass, field, replace
+
+from compiler.diagnostics import Related, Sink
+from compiler.expr.ast import Bool, Call, Expr, Num, children, refs, substitute
+from compiler.expr.check import erase
+from compiler.expr.functions import FUNCTIONS
+from compiler.expr.inline import Definition, inline
+from compiler.expr.parse import parse_signature
+from compiler.expr.types import Kind
+from compiler.frontend import tree
+from compiler.frontend.resolve_values import exact_span, expression_of
+from compiler.frontend.scope import Scope, Wanted, check_tree
+from compiler.frontend.tree import Node
+from compiler.frontend.values import Context, Names, mapping
+from compiler.ir.model import FunctionDef
+from compiler.source import Span
+
+
+@dataclass
+class Functions:
+    """Functions by name; None: it has a mistake, which was reported."""
+
+    c: Context
+    known: dict[str, FunctionDef | None] = field(default_factory=dict)
+    _constant: dict[str, FunctionDef] = field(default_factory=dict)
+
+    def activation(self, name: str) -> FunctionDef | None:
+        """The function with parameters of the model as numbers: a layer knows its input only."""
+        found = self.known[name]
+        if found is None:
+            return None
+        if name not in self._constant:
+            numbers: dict[str, Expr] = {
+                n: Bool(v) if isinstance(v, bool) else Num(v)
+                for n, v in self.c.names.numbers.items()
+                if n not in found.args and n in refs(found.body)
+            }
+            body = substitute(found.body, numbers) if numbers else found.body
+            self._constant[name] = FunctionDef(found.name, found.args, body, found.span)
+        return self._constant[name]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    name: str
+    args: tuple[str, ...]
+    body: Expr
+    node: Node
+    span: Span
+
+
+def build_functions(node: Node | None, c: Context) -> Functions:
+    """All functions of the file, and the context's scope with them in it."""
+    block = mapping(node)
+    out = Functions(c)
+    drafts: dict[str, _Draft] = {}
+    places: dict[str, Span] = {}
+    for entry in block.entries if block is not None else ():
+        span, exact = exact_span(entry.key)
+        signature = parse_signature(entry.key.text, span, c.sink, exact=exact)
+        if signature is None:
+            continue
+        name, args = signature
+        if name in places:
+            related = (Related("the other one is here", places[name]),)
+            c.sink.error("E0212", f"two functions are called `{name}`", entry.key.span, None, related)
+            continue
+        places[name] = entry.key.span
+        out.known[name] = None
+        if name in FUNCTIONS:
+            message = f"`{name}` is a built-in function and cannot be declared anew"
+            c.sink.error("E0107", message, entry.key.span, "choose another name")
+            continue
+        reserved = [a for a in args if keyword.iskeyword(a)]
+        if reserved:
+            message = f"`{reserved[0]}` is a word of the expression language and cannot name an argument"
+            c.sink.error("E0107", message, entry.key.span)
+            continue
+        if not isinstance(entry.value, tree.Scalar):
+            continue
+        body = expression_of(entry.value, c.sink, (*args, *c.names.scope.kinds))
+        if body is not None:
+            drafts[name] = _Draft(name, args, body, entry.value, entry.key.span)
+    _check(drafts, out, c)
+    return out
+
+
+def _check(drafts: dict[str, _Draft], out: Functions, c: Context) -> None:
+    definitions = {d.name: Definition(d.name, d.args, d.body) for d in drafts.values()}
+    arities = {d.name: len(d.args) for d in drafts.values()}
+    broken = {n for n in out.known if n not in drafts}
+    arities.update(dict.fromkeys(broken, -1))
+    base = replace(c.names.scope, functions=definitions, arities=arities)
+    for d in drafts.values():
+        if _reaches(d.name, definitions, broken):
+            broken.add(d.name)
+            continue
+        if (cycle := _cycle(d.name, definitions)) is not None:
+            path = " -> ".join(cycle)
+            help = "a function cannot call itself; a recurrence belongs into `update`"
+            c.sink.error("E0307", f"the function `{d.name}` calls itself ({path})", d.node.span, help)
+            broken.add(d.name)
+            continue
+        scope = base.extended(dict.fromkeys(d.args, Kind.REAL), dict.fromkeys(d.args))
+        why = "random numbers cannot be drawn in a function; draw them in `update`"
+        checked = check_tree(d.body, d.node.span, scope, Wanted(f"`{d.name}`", random=why), c.sink)
+        if checked is None:
+            broken.add(d.name)
+            continue
+        body = inline(d.body, definitions, Sink())
+        assert body is not None
+        out.known[d.name] = FunctionDef(d.name, d.args, erase(body), d.span)
+    c.names = Names(replace(base, broken=frozenset(broken)), c.names.numbers)
+
+
+def _called(e: Expr) -> set[str]:
+    out = {e.func} if isinstance(e, Call) else set()
+    for kid in children(e):
+        out |= _called(kid)
+    return out
+
+
+def _reaches(name: str, definitions: dict[str, Definition], broken: set[str]) -> bool:
+    """Whether `name` calls a function that has a mistake, directly or not."""
+    seen: set[str] = set()
+    stack = [name]
+    while stack:
+        current = stack.pop()
+        if current in broken:
+            return True
+        if current in seen or current not in definitions:
+            continue
+        seen.add(current)
+        stack.extend(_called(definitions[current].body))
+    return False
+
+
+def _cycle(name: str, definitions: dict[str, Definition]) -> list[str] | None:
+    """The calls by which `name` comes back to itself."""
+    before: dict[str, str] = {}
+    stack = [name]
+    while stack:
+        current = stack.pop()
+        for called in sorted(_called(definitions[current].body) & definitions.keys()):
+            if called == name:
+                path = [name, current] if current != name else [name]
+                while path[-1] != name:
+                    path.append(before[path[-1]])
+                return [name, *path[1:-1][::-1], name] if len(path) > 1 else [name, name]
+            if called not in before:
+                before[called] = current
+                stack.append(called)
+    return None
+
+
+__all__ = ["Functions", "Scope", "build_functions"]

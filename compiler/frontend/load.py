@@ -1,0 +1,69 @@
+"""From a model file to the level-0 model: the frontend as one function.
+
+Assumes: nothing of the file.
+Guarantees: a legal Model, or ModelError with every mistake that could be found; nothing else is
+raised for a user's mistake. Files that a model names are looked for from its own folder.
+Does not: lower, build or run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from compiler.diagnostics import ModelError, Severity, Sink
+from compiler.frontend import tree
+from compiler.frontend.build import build_model
+from compiler.frontend.resolve import LibraryFinder, resolve
+from compiler.frontend.validate import validate
+from compiler.frontend.wording import found
+from compiler.frontend.yaml12 import load_file
+from compiler.ir.model import Model
+
+_NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def load_model(
+    path: Path, settings: Mapping[str, str] = _NO_SETTINGS, *, sink: Sink | None = None, shown: str | None = None
+) -> Model:
+    """The model of the file at `path`, with `settings` (the values of `--set`) for its parameters.
+
+    Warnings are added to `sink`. Messages call the file `shown` (default: as `path` was given).
+    Raises ModelError with everything that was found.
+    """
+    sink = Sink() if sink is None else sink
+    root = load_file(path, sink, shown)
+    if root is not None and not isinstance(root, tree.Mapping):
+        help = "a model file begins with `language: 1`"
+        sink.error("E0102", f"a model file is a map of keys, not {found(root)}", root.span, help)
+        root = None
+    model: Model | None = None
+    if isinstance(root, tree.Mapping):
+        model = _model(root, path, settings, sink)
+    sink.check()
+    if model is None:
+        raise ModelError(sink.items)
+    return model
+
+
+def _model(root: tree.Mapping, path: Path, settings: Mapping[str, str], sink: Sink) -> Model | None:
+    validate(root, sink)
+    if _errors(sink):
+        # What the language does not allow is in the way of everything else; settings are not.
+        return None
+    library = LibraryFinder()
+    folder = path.resolve().parent
+    resolved = resolve(root, settings, sink, folder, library)
+    if _errors(sink):
+        return None
+    validate(resolved.root, sink)
+    if _errors(sink):
+        return None
+    return build_model(resolved, path.stem, folder, library, sink)
+
+
+def _errors(sink: Sink) -> bool:
+    return any(d.severity is Severity.ERROR for d in sink.items)
+

@@ -1,0 +1,211 @@
+"""A training run in its folder: epochs, validation, metrics, checkpoints, weights.
+
+Assumes: phases "train" and "eval" as compiler/passes/lower_tensors.py makes them: step k takes batch (k - 1) mod batches
+of `<phase>.order`; sums over an epoch stand in `metric.*`.
+Guarantees: what epoch e does depends on the weights before it and on (seed, e); metrics.jsonl has a flushed line per
+epoch; a run that is resumed, in the middle of an epoch too, ends with the bits of an unbroken one.
+Does not: build or plot.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from backends.protocol import Instance
+from compiler.ir.graph import Variable, Weight
+from compiler.ir.model import Train
+from compiler.ir.program import Merged
+from compiler.passes.pipeline import Lowered
+from compiler.runner.arrays import read_logical
+from compiler.runner.checkpoint import Position, save_checkpoint
+from compiler.runner.data import Indices, as_batches, epoch_order, split
+from compiler.runner.errors import RunError
+from compiler.runner.health import Health
+from compiler.runner.plots import read_metrics
+from compiler.runner.session import Outcome, Session
+
+BLOCK_SECONDS = 0.1  # wall time that a block of batches is meant to take: how long a signal may have to wait
+
+
+@dataclass
+class _Loop:
+    """What one training run works with."""
+
+    session: Session
+    train: Train
+    program: Merged
+    instance: Instance
+    samples: Indices
+    validation: Indices
+    batches: int
+    block: int = 1
+
+    @property
+    def stopped(self) -> bool:
+        return self.session.stop.number is not None
+
+
+def run_training(session: Session) -> Outcome:
+    """Train to the last epoch, or to a signal."""
+    loop = _open(session)
+    train, epoch, batch = loop.train, 1, 0
+    if session.resumed is not None:
+        position, path = session.resumed
+        epoch, batch = position.epoch + 1, position.batch
+        if epoch > train.epochs:
+            raise RunError(
+                "E0909",
+                f"`{path}` stands after epoch {position.epoch}, where the training ends",
+                "give more `--epochs`",
+                exit_code=2,
+            )
+        _copy_metrics(path, session.folder, position.epoch)
+    health = Health(loop.program)
+    cpu, wall = time.process_time(), time.perf_counter()
+    session.progress.start(session.prepared.model.name, train.epochs)
+    saved = 0
+    try:
+        with (session.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            while epoch <= train.epochs and not loop.stopped:
+                batch = _epoch(loop, epoch, batch, file)
+                if batch < loop.batches:
+                    break
+                health.look(loop.instance, f"after epoch {epoch}", force=True)
+                if train.checkpoint_every and epoch % train.checkpoint_every == 0:
+                    _save(loop, epoch, 0)
+                    saved = epoch
+                epoch, batch = epoch + 1, 0
+    finally:
+        session.progress.finish()
+    if saved != epoch - 1 or batch:
+        _save(loop, epoch - 1, batch)
+    save_weights(session.folder / "weights.safetensors", loop.instance, session.prepared.lowered)
+    seconds = time.process_time() - cpu
+    rows = read_metrics(session.folder)
+    return Outcome(
+        {},
+        {},
+        {k: v for k, v in rows[-1].items() if k not in ("epoch", "seconds")} if rows else {},
+        session.stop.number if epoch <= train.epochs else None,
+        (seconds, time.perf_counter() - wall),
+        {"simulation_cpu_seconds": seconds, "training_cpu_seconds": seconds},
+    )
+
+
+def _open(session: Session) -> _Loop:
+    model, program = session.prepared.model, session.prepared.lowered.merged
+    train = model.train
+    assert train is not None
+    shapes = {a.name: a.shape for a in program.arrays}
+    count = shapes[f"data.{train.data.arrays[0][1]}"][0]
+    samples, validation = split(count, train.data.validation, train.seed)
+    if len(samples) == 0:
+        raise RunError("E0910", "no samples are left to train on", "make `split` smaller", exit_code=1)
+    batches = shapes["train.order"][0]
+    return _Loop(session, train, program, session.instance, samples, validation, batches)
+
+
+def _epoch(loop: _Loop, epoch: int, batch: int, file: IO[str]) -> int:
+    """Train the batches of an epoch from `batch` on and write its metrics; returns the batches that are done."""
+    train, instance = loop.train, loop.instance
+    begin = time.perf_counter()
+    order = epoch_order(loop.samples, train.seed, epoch, train.data.shuffle)
+    _feed(loop, "train", order)
+    done = _batches(loop, "train", (epoch - 1) * loop.batches, batch, loop.batches, epoch)
+    if done < loop.batches:
+        return done
+    row: dict[str, float] = {"epoch": epoch}
+    row |= take_metrics(instance, loop.program)
+    if not math.isfinite(row["loss"]):
+        Health(loop.program).look(instance, f"in epoch {epoch}", force=True)
+        raise RunError(
+            "E0908", f"the loss is {row['loss']} in epoch {epoch}", "a smaller learning rate may help"
+        )
+    if len(loop.validation):
+        _feed(loop, "eval", loop.validation)
+        whole = -(-len(loop.validation) // train.batch)
+        _batches(loop, "eval", 0, 0, whole, None)
+        row |= {f"validation_{k}": v for k, v in take_metrics(instance, loop.program).items()}
+    row["seconds"] = round(time.perf_counter() - begin, 6)
+    file.write(json.dumps(row) + "\n")
+    file.flush()
+    shown = ", ".join(f"{k} {v:.4g}" for k, v in row.items() if k not in ("epoch", "seconds"))
+    loop.session.progress.update(epoch, f"epoch {epoch} of {train.epochs}, {shown}")
+    return done
+
+
+def _feed(loop: _Loop, phase: str, order: Indices) -> None:
+    name = f"{phase}.order"
+    shape = next(a.shape for a in loop.program.arrays if a.name == name)
+    loop.instance.write(name, as_batches(order, loop.train.batch, shape).reshape(-1))
+
+
+def _batches(loop: _Loop, phase: str, before: int, first: int, count: int, epoch: int | None) -> int:
+    """Run batches [first, count) of a phase, whose step numbers follow `before`. Only training (with `epoch`)
+    stops at a signal; validation takes a moment and is finished."""
+    done = first
+    while done < count and not (epoch is not None and loop.stopped):
+        wanted = min(loop.block, count - done)
+        begin = time.perf_counter()
+        ran = loop.instance.run(phase, before + done + 1, wanted)
+        if ran <= 0:
+            raise RunError("E0906", "the training does not advance", exit_code=70)
+        done += ran
+        seconds = time.perf_counter() - begin
+        if seconds < BLOCK_SECONDS / 2:
+            loop.block = min(2 * loop.block, 1 << 20)
+        elif seconds > 2 * BLOCK_SECONDS:
+            loop.block = max(1, loop.block // 2)
+        if epoch is not None:
+            loop.session.progress.update(epoch - 1 + done / count, f"epoch {epoch} of {loop.train.epochs}")
+    return done
+
+
+def take_metrics(instance: Instance, program: Merged) -> dict[str, float]:
+    """Means over the rows since the last call: loss first, then metrics in the program's order; sums become zero."""
+    sums: dict[str, float] = {}
+    for array in program.arrays:
+        if array.name.startswith("metric."):
+            sums[array.name.removeprefix("metric.")] = float(np.sum(instance.read(array.name)))
+            instance.write(array.name, np.zeros(array.physical_size, array.dtype.numpy))
+    count = sums.pop("count")
+    loss = sums.pop("loss")
+    return {"loss": loss / count} | {name: total / count for name, total in sums.items()}
+
+
+def _save(loop: _Loop, epoch: int, batch: int) -> None:
+    """A checkpoint after `epoch` whole epochs and `batch` batches."""
+    step = epoch * loop.batches + batch
+    position = Position(
+        "training", step, loop.session.prepared.seed, loop.session.hash, epoch, batch
+    )
+    name = f"epoch-{epoch:06d}.safetensors" if not batch else f"epoch-{epoch:06d}-{batch:06d}.safetensors"
+    save_checkpoint(loop.session.folder / "checkpoints" / name, loop.instance, loop.program, position)
+
+
+def save_weights(path: Path, instance: Instance, lowered: Lowered) -> None:
+    """Trained values and running statistics by name, in logical shape."""
+    from safetensors.numpy import save_file
+
+    names = {
+        node.out.name
+        for graph in lowered.tensors
+        for node in graph.nodes
+        if isinstance(node, Weight | Variable) and not node.out.name.startswith("metric.")
+    }
+    arrays = {a.name: a for a in lowered.merged.arrays}
+    save_file({n: np.ascontiguousarray(read_logical(instance, arrays[n])) for n in sorted(names)}, path)
+
+
+def _copy_metrics(checkpoint: Path, folder: Path, epochs: int) -> None:
+    """Begin with the metrics of the run that `checkpoint` belongs to, up to `epochs`."""
+    rows = [r for r in read_metrics(checkpoint.parent.parent) if r["epoch"] <= epochs]
+    text = "".join(json.dumps(r) + "\n" for r in rows)
+    (folder / "metrics.jsonl").write_text(text, encoding="utf-8")
