@@ -45,6 +45,7 @@ class _Collected:
     arrays: dict[str, list[str]]
     scalars: dict[str, list[ColumnValue]]
     paths: list[str] = field(default_factory=list)
+    rank: int = 0
 
 
 @dataclass
@@ -77,8 +78,13 @@ class ProgramBuilder:
         scalars: Mapping[str, ColumnValue],
         path: str,
         span: Span = NOWHERE,
+        rank: int = 0,
     ) -> int:
-        """Adds one row to the kernel `key`; returns its row number."""
+        """Adds one row to the kernel `key`; returns its row number.
+
+        The kernel is called after its row of lowest `rank`: the first in the order of the model, not in
+        the order of execution, so that a deeper network (whose gradients begin at the far end) has the same text.
+        """
         entry = self._kernels.get(key)
         if entry is None:
             entry = self._kernels[key] = _Collected(
@@ -89,7 +95,10 @@ class ProgramBuilder:
                 span,
                 {f.name: [] for f in formals if isinstance(f, ArrayFormal)},
                 {f.name: [] for f in formals if isinstance(f, ScalarFormal)},
+                rank=rank,
             )
+        if rank < entry.rank:
+            entry.name, entry.span, entry.rank = name, span, rank
         for formal, bound in entry.arrays.items():
             bound.append(arrays[formal])
         for formal, values in entry.scalars.items():

@@ -20,7 +20,7 @@ from compiler.source import Span
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """`arrays`: name -> (examples, features); `rows`: phase -> number of examples; `members`: phase -> their indices."""
+    """`arrays`: name -> (examples, features); per phase `rows`: number of examples, `members`: their indices."""
 
     arrays: Mapping[str, npt.NDArray[np.generic]]
     rows: Mapping[str, int]

@@ -74,6 +74,11 @@ class _Phase:
     arrays: dict[str, str] = field(default_factory=dict)  # tensor -> array that holds it
     wide: set[str] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
+    ranks: dict[str, int] = field(default_factory=dict)  # layer -> its place in the model
+
+    def rank(self, path: str) -> int:
+        """The place of a tensor's layer in the model: forward nodes come first in a graph."""
+        return self.ranks.setdefault(path.split(".")[0], len(self.ranks))
 
     def dtype(self, tensor: Tensor) -> DType:
         return self.builder.arrays[self.arrays[tensor.name]].dtype
@@ -118,7 +123,7 @@ def _emit(
     )
     values: dict[str, ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
     key = (kind, formals, body)
-    row = p.builder.row(key, label, kind, formals, body, bound, values, path, span)
+    row = p.builder.row(key, label, kind, formals, body, bound, values, path, span, p.rank(path))
     p.builder.launch(p.graph.phase, key, row, row + 1)
 
 
@@ -457,6 +462,7 @@ def _lower_phase(p: _Phase, data: DataSet) -> None:
         out = getattr(node, "out", None)
         if isinstance(out, Tensor):
             p.tensors[out.name] = out
+            p.rank(out.name)
     for node in nodes:
         match node:
             case Feed() | BatchMask():

@@ -26,8 +26,10 @@ from compiler.passes.simplify_graph import simplify_graph
 
 
 def tensor_graphs(model: Model) -> tuple[tuple[TensorGraph, ...], list[Decision]]:
-    """The graphs of the "train" and "eval" phases, in gather form, simplified and fused, and what was decided. Outputs: the loss (train),
-    nothing else (eval): sums go to the metric variables."""
+    """The graphs of the "train" and "eval" phases, in gather form, simplified and fused; and what was decided.
+
+    Their only output is the loss of the last batch: sums over an epoch are in the metric variables.
+    """
     assert model.network is not None and model.train is not None
     graphs: list[TensorGraph] = []
     decisions: list[Decision] = []
