@@ -49,11 +49,13 @@ class PrintError(Exception):
 
 @dataclass(frozen=True)
 class Dialect:
-    """`precision`: what REAL is (F32 or F64); `real` its name in the text; `restrict` the keyword."""
+    """`precision`: what REAL is (F32 or F64); `real` its name in the text; `restrict` the keyword. `add`: the
+    function that adds to an element that several threads share ("": one thread, plain `+=`)."""
 
     precision: DType
     real: str = "real"
     restrict: str = "restrict"
+    add: str = ""
 
     def type_name(self, scalar: Scalar) -> str:
         return self.real if scalar == self.precision else C_TYPES[scalar]
@@ -568,6 +570,8 @@ class Body:
             return [*lines, Line(f"{self.scope[target].text} += {text};", span=span)]
         guard = f"if ({element.inside}) " if element.inside else ""
         text = self.printer.expr(value, self.scope, element.type)
+        if add := self.printer.dialect.add:
+            return [Line(f"{guard}{add}(&{element.place}, {text});", span=span)]
         return [Line(f"{guard}{element.place} += {text};", span=span)]
 
     def mark(self, names: Iterable[str]) -> None:

@@ -71,9 +71,7 @@ def backend(name: str) -> Backend:
         hint = did_you_mean(name, TARGETS) or f"the targets are {known}"
         raise BackendError("E0907", f"there is no target `{name}`", hint, exit_code=2)
     if (missing := target.missing()) is not None:
-        hint = f"pip install 'netloom[{target.extra}]'" if target.extra else None
-        raise BackendError(
-            "E0907", f"the target `{name}` cannot be used: {missing}", hint, exit_code=3
-        )
+        install = f"pip install 'netloom[{target.extra}]'" if target.requires else None
+        raise BackendError("E0907", f"the target `{name}` cannot be used: {missing}", install, exit_code=3)
     module = importlib.import_module(target.module)
     return cast(Backend, getattr(module, target.cls)())

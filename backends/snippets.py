@@ -4,7 +4,8 @@ Assumes: the layout of backends/device/*.h: one C branch under `#else` for what 
 begin with `NL_FN` in the first column and end with a `}` in the first column or on the same line, comments before
 the definition they speak of.
 Guarantees: `select(names)` is closed under calls and keeps the order of the headers; equal names give equal text.
-Does not: know CUDA's branch (a CUDA text pastes the headers whole).
+With `cuda`, the definitions are those of the branch that CUDA compiles.
+Does not: define NL_FN or the integer types (the texts that it is pasted into do).
 """
 
 from __future__ import annotations
@@ -28,29 +29,32 @@ class Snippet:
     calls: frozenset[str]
 
 
-def _c_branch(text: str) -> str:
-    """The text without preprocessor lines and without the branch that CUDA compiles."""
+def _branch(text: str, cuda: bool) -> str:
+    """The text without preprocessor lines and without the branch that the other compiler takes."""
     kept: list[str] = []
-    cuda = False
+    skipping = False
+    in_branches = False
     for line in text.split("\n"):
         if line.startswith("#if defined(__CUDACC__)"):
-            cuda = True
-        elif line.startswith(("#else", "#endif")):
-            cuda = False
-        elif not cuda and not line.startswith("#"):
+            in_branches, skipping = True, not cuda
+        elif line.startswith("#else") and in_branches:
+            skipping = cuda
+        elif line.startswith("#endif"):
+            in_branches = skipping = False
+        elif not skipping and not line.startswith("#"):
             kept.append(line)
     return "\n".join(kept)
 
 
 @cache
-def snippets() -> tuple[Snippet, ...]:
+def snippets(cuda: bool = False) -> tuple[Snippet, ...]:
     """All functions of math.h, then of philox.h."""
     found: list[Snippet] = []
     for text in (source("math"), source("philox")):
         comment: list[str] = []
         body: list[str] = []
         in_comment = False
-        for line in _c_branch(text).split("\n"):
+        for line in _branch(text, cuda).split("\n"):
             if body:
                 body.append(line)
             elif in_comment or line.startswith("/*"):
@@ -74,14 +78,14 @@ def snippets() -> tuple[Snippet, ...]:
 
 
 @cache
-def known() -> frozenset[str]:
+def known(cuda: bool = False) -> frozenset[str]:
     """The names that `select` takes."""
-    return frozenset(s.name for s in snippets())
+    return frozenset(s.name for s in snippets(cuda))
 
 
-def select(names: Iterable[str]) -> str:
+def select(names: Iterable[str], cuda: bool = False) -> str:
     """The definitions of `names` and of everything that they call. Raises KeyError for an unknown name."""
-    by_name = {s.name: s for s in snippets()}
+    by_name = {s.name: s for s in snippets(cuda)}
     wanted: set[str] = set()
     stack = list(names)
     while stack:
@@ -92,4 +96,4 @@ def select(names: Iterable[str]) -> str:
             raise KeyError(f"backends/device has no function {name}")
         wanted.add(name)
         stack.extend(by_name[name].calls)
-    return "\n".join(s.text for s in snippets() if s.name in wanted)
+    return "\n".join(s.text for s in snippets(cuda) if s.name in wanted)

@@ -7,6 +7,7 @@ Does not: define commands (compiler/cli_app.py).
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -17,6 +18,8 @@ def main() -> None:
 
         print(f"netloom {VERSION}")
         return
+    # Everything here runs in one thread; idle threads of a BLAS would only spin. Set before numpy is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from compiler.cli_app import run_app
 
     sys.exit(run_app())

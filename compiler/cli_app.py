@@ -162,9 +162,7 @@ def build(
         from compiler.cli_show import report_build
         from compiler.runner.execute import build_model
 
-        options = _options(
-            target, set, precision, order, seed, portable=portable, verify=verify, build_dir=build_dir
-        )
+        options = _options(target, set, precision, order, seed, portable=portable, verify=verify, build_dir=build_dir)
         result, prepared = build_model(model, options)
         show(prepared.warnings, format)
         if not quiet:
@@ -238,18 +236,14 @@ def test(
         from compiler.runner.execute import run_model
         from compiler.runner.progress import progress
 
-        options = _options(
-            target, set, precision, order, seed, build_dir=build_dir, runs_dir=runs_dir
-        )
+        options = _options(target, set, precision, order, seed, build_dir=build_dir, runs_dir=runs_dir)
         failed = False
         for path in models:
             result = run_model(path, options, progress(quiet or format is Format.json))
             if result.signal is not None:
                 raise typer.Exit(128 + result.signal)
             if not result.checks:
-                raise RunError(
-                    "E0914", f"`{path}` expects nothing", "add `expect` to the model", exit_code=1
-                )
+                raise RunError("E0914", f"`{path}` expects nothing", "add `expect` to the model", exit_code=1)
             failed |= not all(c.met for c in result.checks)
             if not quiet:
                 report_checks(result, format)

@@ -353,6 +353,14 @@ _REFERENCES: Final = (
         "neurons: {cell: {params: {v: 1 mV}, state: {v: 0 mV}}}",
         "neurons: {cell: {params: {v_rest: 1 mV}, state: {v: 0 mV}}}",
     ),
+    _code(
+        "E0213",
+        "a plot or an expectation of what is not recorded",
+        "Plots and expectations read what a run has written: spikes and traces that stand under `record`, and the "
+        "loss and the metrics of `train`.",
+        "plots: [{raster: {from: inh}}]",
+        "record: [{spikes: {from: inh}}]\nplots: [{raster: {from: inh}}]",
+    ),
 )
 
 _EXPRESSIONS: Final = (
@@ -490,6 +498,13 @@ _SPIKING: Final = (
         "E0603",
         "spike times that cannot be emitted",
         "The times of a spike source are whole steps of `dt` after 0, and its indices count its neurons from 0.",
+    ),
+    _code(
+        "E0604",
+        "populations that cannot be connected or recorded so",
+        "`one_to_one` needs two populations of one size, and spikes come only from neurons that have a `spike` block.",
+        "connect: {one_to_one: {}}   # from 10 neurons to 20",
+        "connect: {all_to_all: {}}",
     ),
 )
 

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from backends.cache import cache_folder as cache_folder
+from backends.cache import without_comments as without_comments
 from backends.cpu.emit import Emitted
 from backends.protocol import Artifact, BackendError
 from compiler.source import Span
@@ -85,21 +87,6 @@ def flags(fixed_order: bool, portable: bool) -> tuple[str, ...]:
     native = () if portable else ("-march=native",)
     wide = () if portable or platform.machine() not in ("x86_64", "AMD64") else ("-mprefer-vector-width=512",)
     return (*FLAGS, *native, *wide, f"-ffp-contract={'off' if fixed_order else 'fast'}")
-
-
-def cache_folder() -> Path:
-    """$NETLOOM_CACHE, or the platform's folder for caches."""
-    if given := os.environ.get("NETLOOM_CACHE"):
-        return Path(given)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "netloom"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "netloom"
-
-
-def without_comments(text: str) -> str:
-    """The text that matters to a compiler: model lines in comments may move without compiling again."""
-    return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
 
 
 def _native_key(options: tuple[str, ...]) -> str:

@@ -9,19 +9,17 @@ Does not: hold results or checkpoints.
 
 from __future__ import annotations
 
-import json
 import shutil
 import struct
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import numpy as np
 
-from backends.cprint import Dialect
 from backends.cpu.emit import Emitted
-from backends.cpu.kernel import open_kernel
 from backends.cpu.load import Words, launch_lists, scratch_bytes
 from backends.cpu.skeletons import render
+from backends.manifest import manifest
 from backends.protocol import Artifact
 from compiler.ir.program import (
     Array,
@@ -32,7 +30,6 @@ from compiler.ir.program import (
     Nest,
     RecordEvents,
     RecordTrace,
-    ScalarFormal,
     SizeOf,
     Template,
 )
@@ -61,8 +58,8 @@ def write_folder(folder: Path, program: Merged, emitted: Emitted, artifact: Arti
     (folder / "Makefile").write_text(render("Makefile.j2", name=name, flags=flags))
     with (folder / f"{name}.bin").open("wb") as file:
         _write_data(file, program, placement, tables)
-    manifest = _manifest(program, placement, artifact, seed)
-    (folder / "manifest.json").write_text(manifest)
+    text = manifest(program, placement, artifact, seed, "cpu")
+    (folder / "manifest.json").write_text(text)
     shutil.copyfile(artifact.binary, folder / f"lib{name}.so")
 
 
@@ -183,68 +180,3 @@ def _write_results(file: BinaryIO, program: Merged, placement: Placement, arrays
     for a in results:
         _words(file, _word(a, placement), PRINTED[a.dtype], a.physical_size)
         _text(file, a.name)
-
-
-# ------------------------------------------------------------------------------------------ manifest
-
-
-def _array(array: Array, placement: Placement) -> dict[str, Any]:
-    return {
-        "name": array.name,
-        "role": str(array.role),
-        "offset": placement.offsets.get(array.name),
-        "dtype": array.dtype.numpy,
-        "shape": list(array.shape),
-        "layout": None if array.layout is None else {"lanes": array.layout.lanes},
-        "unit": array.unit,
-        "size_from": array.size_from,
-    }
-
-
-def _kernel(template: Template, rows: int, dialect: Dialect) -> dict[str, Any]:
-    k = open_kernel(template, dialect, set())
-    return {
-        "index": template.index,
-        "name": template.name,
-        "function": k.function,
-        "digest": template.digest,
-        "rows": rows,
-        "columns": [
-            {
-                "name": f.name,
-                "field": k.fields[f.name],
-                "kind": "scalar" if isinstance(f, ScalarFormal) else "array",
-                "dtype": f.dtype.numpy,
-            }
-            for f in template.formals
-        ],
-    }
-
-
-def _manifest(program: Merged, placement: Placement, artifact: Artifact, seed: int) -> str:
-    """The JSON text: one line per array, so that a long list stays readable."""
-    dialect = Dialect(program.precision)
-    head: dict[str, Any] = {
-        "format": 1,
-        "name": program.name,
-        "target": "cpu",
-        "precision": str(program.precision),
-        "order": str(program.order),
-        "seed": seed,
-        "key": artifact.key,
-        "compiler": artifact.compiler,
-        "flags": list(artifact.flags),
-        "roles": [str(r) for r in Role],
-        "arena_bytes": {str(r): placement.arena_bytes.get(r, 0) for r in Role},
-        "phases": [
-            {
-                "name": p.name,
-                "launches": [[x.template, x.lo, x.hi, x.every, x.offset] for x in p.launches],
-            }
-            for p in program.phases
-        ],
-        "kernels": [_kernel(t, rows.count, dialect) for t, rows in zip(program.templates, program.tables, strict=True)],
-    }
-    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    arrays = ",\n".join("    " + json.dumps(_array(a, placement)) for a in program.arrays)
-    return "{\n" + ",\n".join([*lines, f'  "arrays": [\n{arrays}\n  ]']) + "\n}\n"

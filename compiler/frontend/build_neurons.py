@@ -113,8 +113,9 @@ class _Draft:
         return found
 
 
-def build_neuron(name: str, node: tree.Mapping, c: Context) -> BuiltNeuron:
-    """The neuron definition `node`; with `definition` None when it has mistakes (reported)."""
+def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNeuron:
+    """The neuron definition `node`, declared at `at`; with `definition` None when it has mistakes
+    (reported)."""
     before = len(c.sink.items)
     d = _Draft(name, node, c)
     source = text_of(node.get("source")) or "equations"
@@ -134,7 +135,7 @@ def build_neuron(name: str, node: tree.Mapping, c: Context) -> BuiltNeuron:
     if not any(i.severity == "error" for i in c.sink.items[before:]):
         method = Method(text_of(node.get("method")) or "auto")
         definition = _finished(
-            d, NeuronDef(name, params, state, inputs, lets, dynamics, update, spike, method, source, (), node.span)
+            d, NeuronDef(name, params, state, inputs, lets, dynamics, update, spike, method, source, (), at)
         )
         _unused(d, params, definition)
     refractory = spike_node.get("refractory") if spike_node is not None else None
@@ -145,7 +146,7 @@ def build_neuron(name: str, node: tree.Mapping, c: Context) -> BuiltNeuron:
         d.states,
         d.inputs,
         d.places,
-        d.node.span,
+        at,
         spike_node is not None or source != "equations",
         source,
         None if refractory is None else refractory.span,
@@ -192,7 +193,7 @@ def _params(d: _Draft) -> tuple[ParamDecl, ...]:
 
 def _constant_or_formula(e: Expr, node: Node, d: _Draft) -> Value | None:
     """A number where the expression reads parameters of the model only, else a formula."""
-    if refs(e) & d.params.keys():
+    if refs(e) & (d.params.keys() | d.states.keys()):
         return Formula(e, node.span)
     try:
         return Const(evaluate(e, d.c.names.numbers), node.span)
@@ -203,12 +204,12 @@ def _constant_or_formula(e: Expr, node: Node, d: _Draft) -> Value | None:
 
 def _states(d: _Draft) -> tuple[StateDecl, ...]:
     out: list[StateDecl] = []
-    scope = d.scope(d.params)
     for entry in _entries(d.node, "state"):
         name = entry.name
         if not d.declare(entry.key, "a state variable"):
             continue
         if isinstance(entry.value, Scalar):
+            scope = d.scope(d.params, d.states)  # the initial values of states before it
             found = d.check(entry.value, scope, Wanted(f"the initial value of `{name}`"))
             dimension = None if found is None else found.dimension or DIMENSIONLESS
             value = None if found is None else _constant_or_formula(found.expr, entry.value, d)

@@ -23,7 +23,7 @@ from compiler.expr.units import TIME
 from compiler.frontend import tree
 from compiler.frontend.build_neurons import BuiltNeuron, build_neuron
 from compiler.frontend.data_files import arrays_of, locate, pick, read_array
-from compiler.frontend.definitions import Definitions
+from compiler.frontend.definitions import Definitions, place_of
 from compiler.frontend.tree import Scalar, Sequence
 from compiler.frontend.values import Context, Names, Step, mapping, steps_of, whole, whole_steps
 from compiler.frontend.values_initial import initial_value
@@ -50,11 +50,11 @@ class Populations:
     _blocks: dict[int, tuple[tree.Mapping, BuiltNeuron]] = field(default_factory=dict)
     _checked: set[tuple[Any, ...]] = field(default_factory=set)
 
-    def neuron(self, name: str, block: tree.Mapping) -> BuiltNeuron:
+    def neuron(self, name: str, block: tree.Mapping, at: Span) -> BuiltNeuron:
         """What is built of a definition, once per block."""
         known = self._blocks.get(id(block))
         if known is None:
-            known = (block, build_neuron(name, block, self.c))
+            known = (block, build_neuron(name, block, at, self.c))
             self._blocks[id(block)] = known
         return known[1]
 
@@ -65,7 +65,7 @@ def build_populations(root: tree.Mapping, c: Context, neurons: Definitions, step
     for entry in neurons.own():
         block = mapping(entry.value)
         if block is not None:
-            out.neuron(entry.name, block)
+            out.neuron(entry.name, block, entry.key.span)
     blocks = mapping(root.get("populations"))
     for entry in blocks.entries if blocks is not None else ():
         block = mapping(entry.value)
@@ -100,7 +100,8 @@ def _population(
     definition = out.neurons.find(reference)
     if definition is None:
         return
-    neuron = out.neuron(out.neurons.name_of(reference), definition)
+    called = out.neurons.name_of(reference)
+    neuron = out.neuron(called, definition, place_of(called, definition))
     out.neuron_of[name] = neuron
     before = len(c.sink.items)
     own_params, own_init = mapping(block.get("params")), mapping(block.get("init"))
@@ -238,9 +239,11 @@ def _init(
     if given is not None:
         _refuse_unknown(given, neuron.states, "state variable", neuron, c)
         scope = c.names.scope.extended(
-            dict.fromkeys(neuron.params, Kind.REAL), neuron.params, neuron.places
+            dict.fromkeys((*neuron.params, *neuron.states), Kind.REAL),
+            {**neuron.params, **neuron.states},
+            neuron.places,
         )
-        # A parameter that differs from neuron to neuron has no number here.
+        # What differs from neuron to neuron has no number here.
         names = Names(scope, _numbers(params, c))
     for decl in neuron.definition.state:
         entry = None if given is None else given.entry(decl.name)
@@ -248,8 +251,10 @@ def _init(
         value: Value | None
         if entry is not None:
             value, _ = initial_value(entry.value, c, what, neuron.states[decl.name], names, size)
+            if names is not None and isinstance(value, Const):
+                names = Names(names.scope, {**names.numbers, decl.name: value.value})
         elif isinstance(decl.init, Formula):
-            value = _evaluated(decl.init, params, f"{what} of `{name}`", at, c)
+            value = _evaluated(decl.init, {**params, **values}, f"{what} of `{name}`", at, c)
         else:
             value = decl.init
             if isinstance(value, Listed) and size is not None and len(value.values) != size:

@@ -8,6 +8,7 @@ Does not: build.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,14 @@ from compiler.frontend.tree import Entry, Scalar
 from compiler.frontend.validate import validate_kind
 from compiler.frontend.wording import allowed
 from compiler.frontend.language.kinds import Kind
+from compiler.source import Span
+
+
+def place_of(name: str, block: tree.Mapping) -> Span:
+    """Where the definition `name` of another file is declared: its key, as far as it can be found."""
+    file = block.span.file
+    key = re.search(rf"^[ ]+({re.escape(name)})[ ]*:", file.text, re.MULTILINE)
+    return block.span if key is None else Span(file, key.start(1), key.end(1), block.span.via)
 
 
 @dataclass

@@ -26,8 +26,7 @@ Settings = Mapping[str, str | int | float | bool]
 def _texts(settings: Settings | None) -> dict[str, str]:
     """Settings as `--set` takes them."""
     return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in (settings or {}).items()
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()
     }
 
 

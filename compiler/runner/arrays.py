@@ -34,9 +34,7 @@ def to_physical(array: Array, values: AnyArray) -> AnyArray:
     blocks = -(-n // lanes)
     padded = np.zeros((blocks * lanes, *rest), values.dtype)
     padded[:n] = values.reshape(array.shape)
-    return np.ascontiguousarray(
-        np.moveaxis(padded.reshape(blocks, lanes, *rest), 1, -1)
-    ).reshape(-1)
+    return np.ascontiguousarray(np.moveaxis(padded.reshape(blocks, lanes, *rest), 1, -1)).reshape(-1)
 
 
 def read_logical(instance: Instance, array: Array) -> AnyArray:

@@ -34,9 +34,7 @@ class Built:
     made: bool
 
 
-def build_into(
-    parent: Path, program: Merged, backend: Backend, options: Mapping[str, str]
-) -> Built:
+def build_into(parent: Path, program: Merged, backend: Backend, options: Mapping[str, str]) -> Built:
     """Build `program` into `parent/<name>`. Raises BackendError, RunError (E0911)."""
     folder = parent / program.name
     digest = program_digest(program, {**options, **_surroundings(backend)})

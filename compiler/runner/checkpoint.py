@@ -11,12 +11,13 @@ The file is safetensors; its metadata says `kind` (spiking | training), `step`, 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from backends.protocol import Instance
+from backends.protocol import AnyArray, Instance
 from compiler.ir.program import Merged
 from compiler.runner.arrays import persistent_arrays, read_logical, to_physical
 from compiler.runner.errors import RunError
@@ -39,13 +40,18 @@ class Position:
 
 def save_checkpoint(path: Path, instance: Instance, program: Merged, position: Position) -> None:
     """Write the state at `position` to `path`, atomically."""
-    from safetensors.numpy import save_file
-
     arrays = {a.name: read_logical(instance, a) for a in persistent_arrays(program)}
     metadata = {"format": FORMAT} | {k: str(v) for k, v in asdict(position).items()}
     path.parent.mkdir(parents=True, exist_ok=True)
+    write_tensors(path, arrays, metadata)
+
+
+def write_tensors(path: Path, arrays: Mapping[str, AnyArray], metadata: dict[str, str] | None = None) -> None:
+    """A safetensors file, atomically, with the permissions of any other new file."""
+    from safetensors.numpy import save
+
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    save_file({n: np.ascontiguousarray(v) for n, v in arrays.items()}, scratch, metadata)
+    scratch.write_bytes(save({n: np.ascontiguousarray(v) for n, v in arrays.items()}, metadata))
     os.replace(scratch, path)
 
 

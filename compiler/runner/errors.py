@@ -11,9 +11,7 @@ from __future__ import annotations
 class RunError(Exception):
     """A run cannot go on. exit_code 5: it failed numerically; 2: what was asked for does not fit."""
 
-    def __init__(
-        self, code: str, message: str, help: str | None = None, exit_code: int = 5
-    ) -> None:
+    def __init__(self, code: str, message: str, help: str | None = None, exit_code: int = 5) -> None:
         super().__init__(message)
         self.code, self.message, self.help, self.exit_code = code, message, help, exit_code
 

@@ -108,13 +108,8 @@ def _run(
             with times.part("init"):
                 restore_checkpoint(resumed[1], instance, prepared.lowered.merged)
         with stop_on_signals() as stop:
-            session = Session(
-                prepared, instance, folder.path, folder.record["model"]["hash"], stop, progress, resumed
-            )
-            if model.simulate is not None:
-                outcome = run_spiking(session)
-            else:
-                outcome = run_training(session)
+            session = Session(prepared, instance, folder.path, folder.record["model"]["hash"], stop, progress, resumed)
+            outcome = run_spiking(session) if model.simulate is not None else run_training(session)
     finally:
         instance.close()
     times.add("run", *outcome.seconds)

@@ -49,14 +49,9 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(str(v) for v in value) if isinstance(value, tuple) else (str(value),)
 
 
-def _check(
-    subject: str, value: float | None, low: float | None, high: float | None, unit: str = ""
-) -> Check:
+def _check(subject: str, value: float | None, low: float | None, high: float | None, unit: str = "") -> Check:
     met = (
-        value is not None
-        and math.isfinite(value)
-        and (low is None or value >= low)
-        and (high is None or value <= high)
+        value is not None and math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)
     )
     return Check(subject, value, low, high, unit, met)
 

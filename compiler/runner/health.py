@@ -24,9 +24,7 @@ class Health:
     """Looks at drain points; `look` raises RunError (E0908) when something is not finite."""
 
     def __init__(self, program: Merged) -> None:
-        self._arrays = tuple(
-            a for a in program.arrays if a.dtype.is_real and a.role in (Role.STATE, Role.WEIGHT)
-        )
+        self._arrays = tuple(a for a in program.arrays if a.dtype.is_real and a.role in (Role.STATE, Role.WEIGHT))
         self._pause = 0.0
         self._last = time.perf_counter()
 

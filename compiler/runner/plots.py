@@ -25,7 +25,7 @@ from compiler.runner.record import trace_groups
 MISSING: Final = "no plots were made: matplotlib is not installed (pip install 'netloom[plot]')"
 COLORS: Final = ("#3465a4", "#cc3b3b", "#3c8d40", "#b8860b", "#75507b", "#2e8b8b", "#8b5a2b", "#555753")
 MOST_DOTS: Final = 200_000  # spikes that a raster shows; of more, an even selection of neurons
-MOST_LINES: Final = 12
+MOST_LINES: Final = 12  # neurons of a population that a trace shows
 Floats = npt.NDArray[np.float64]
 
 
@@ -53,16 +53,17 @@ def draw_plots(folder: Path, model: Model) -> Plotted:
     if importlib.util.find_spec("matplotlib") is None:
         return Plotted((), MISSING)
     import matplotlib
+    from cycler import cycler
 
     files: list[str] = []
-    style = {
+    style: Any = {
         "svg.hashsalt": "netloom",
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.titlesize": "medium",
         "font.size": 9,
         "legend.frameon": False,
-        "axes.prop_cycle": matplotlib.rcsetup.cycler(color=COLORS),
+        "axes.prop_cycle": cycler(color=COLORS),
     }
     with matplotlib.rc_context(style):
         for number, plot in enumerate(plots):
@@ -141,7 +142,7 @@ def _raster(folder: Path, model: Model, plot: Plot) -> Any:
             counts, _ = np.histogram(times, edges)
             rate = 1000 * counts / (bin_width * sizes[name])
             mean = 1000 * len(times) / (sizes[name] * end) if end else 0.0
-            rates.stairs(rate, edges / scale, color=color, label=f"{name}: {mean:.3g} Hz")
+            rates.stairs(rate, edges / scale, baseline=None, color=color, label=f"{name}: {mean:.3g} Hz")
             ticks.append(base + sizes[name] / 2)
             base += sizes[name]
             if number + 1 < len(names):
@@ -159,31 +160,38 @@ def _raster(folder: Path, model: Model, plot: Plot) -> Any:
 
 
 def _trace(folder: Path, model: Model, plot: Plot) -> Any:
-    """A line per recorded neuron, one axes per population."""
+    """A row per recorded neuron, all on one scale, population after population."""
     names, variable = _names(plot), str(dict(plot.args)["variable"])
     end, scale = _span(model)
-    figure = _figure(8, 1.2 + 2.4 * len(names))
-    axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
     groups = trace_groups(model)
     with h5py.File(folder / "traces.h5") as file:
-        for at, name in zip(axes, names, strict=True):
-            group = next(
-                g for g, r in groups if r.population == name and variable in r.variables
-            )
-            time = file[f"{group}/time"][:] / scale
-            data = file[f"{group}/{variable}"]
-            members = file[f"{group}/members"][:]
-            shown = min(len(members), MOST_LINES)
-            for k in range(shown):
-                at.plot(time, data[:, k], linewidth=0.8, color=COLORS[k % len(COLORS)], label=str(members[k]))
-            unit = data.attrs["unit"]
-            at.set_ylabel(f"{variable} ({unit})" if unit not in ("1", "") else variable)
-            left = f" (the first {shown} of {len(members)})" if shown < len(members) else ""
-            at.set_title(f"{name}.{variable}{left}")
-            if 1 < shown:
-                at.legend(title="neuron", loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
-    axes[-1].set_xlim(0, end / scale)
-    axes[-1].set_xlabel(f"time ({'s' if scale > 1 else 'ms'})")
+        found = {
+            name: file[next(g for g, r in groups if r.population == name and variable in r.variables)] for name in names
+        }
+        counts = {name: min(len(group["members"]), MOST_LINES) for name, group in found.items()}
+        figure = _figure(8, 1.0 + max(0.6 * sum(counts.values()), 1.6))
+        axes = iter(figure.subplots(sum(counts.values()), 1, sharex=True, sharey=True, squeeze=False)[:, 0])
+        for number, (name, group) in enumerate(found.items()):
+            unit = group[variable].attrs["unit"]
+            for k in range(counts[name]):
+                at = next(axes)
+                at.plot(
+                    group["time"][:] / scale,
+                    group[variable][:, k],
+                    linewidth=0.8,
+                    color=COLORS[number % len(COLORS)],
+                )
+                at.set_ylabel(f"{name} {group['members'][k]}", rotation=0, ha="right", va="center", fontsize="small")
+                at.tick_params(labelsize="x-small")
+                at.spines["bottom"].set_visible(False)
+                at.tick_params(axis="x", length=0)
+        first = figure.axes[0]
+        first.set_title(f"{model.name}: {variable}" + (f" ({unit})" if unit not in ("1", "") else ""))
+        last = figure.axes[-1]
+        last.spines["bottom"].set_visible(True)
+        last.tick_params(axis="x", length=3, labelsize="small")
+        last.set_xlim(0, end / scale)
+        last.set_xlabel(f"time ({'s' if scale > 1 else 'ms'})")
     return figure
 
 

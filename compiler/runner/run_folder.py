@@ -55,7 +55,7 @@ def utc_now() -> str:
 
 
 def open_run_folder(name: str, runs: Path, out: Path | None) -> RunFolder:
-    """A new folder: `runs/<name>-<UTC stamp>`, or `out`, which must not exist (or be empty). Raises RunError (E0911)."""
+    """A new folder: `runs/<name>-<UTC stamp>`, or `out`, which must not exist or be empty. Raises RunError (E0911)."""
     if out is not None:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise RunError(

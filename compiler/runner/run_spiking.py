@@ -44,9 +44,7 @@ def run_spiking(session: Session) -> Outcome:
         traces = TraceWriter(session.folder / "traces.h5", model, program, start=done)
     health = Health(program)
     try:
-        result = simulate(
-            session.instance, model, spikes, traces, health, session.stop, session.progress, done
-        )
+        result = simulate(session.instance, model, spikes, traces, health, session.stop, session.progress, done)
     finally:
         for writer in (spikes, traces):
             if writer is not None:

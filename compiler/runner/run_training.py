@@ -1,7 +1,7 @@
 """A training run in its folder: epochs, validation, metrics, checkpoints, weights.
 
-Assumes: phases "train" and "eval" as compiler/passes/lower_tensors.py makes them: step k takes batch (k - 1) mod batches
-of `<phase>.order`; sums over an epoch stand in `metric.*`.
+Assumes: phases "train" and "eval" as compiler/passes/lower_tensors.py makes them: step k takes batch
+(k - 1) mod batches of `<phase>.order`; sums over an epoch stand in `metric.*`.
 Guarantees: what epoch e does depends on the weights before it and on (seed, e); metrics.jsonl has a flushed line per
 epoch; a run that is resumed, in the middle of an epoch too, ends with the bits of an unbroken one.
 Does not: build or plot.
@@ -24,7 +24,7 @@ from compiler.ir.model import Train
 from compiler.ir.program import Merged
 from compiler.passes.pipeline import Lowered
 from compiler.runner.arrays import read_logical
-from compiler.runner.checkpoint import Position, save_checkpoint
+from compiler.runner.checkpoint import Position, save_checkpoint, write_tensors
 from compiler.runner.data import Indices, as_batches, epoch_order, split
 from compiler.runner.errors import RunError
 from compiler.runner.health import Health
@@ -125,9 +125,7 @@ def _epoch(loop: _Loop, epoch: int, batch: int, file: IO[str]) -> int:
     row |= take_metrics(instance, loop.program)
     if not math.isfinite(row["loss"]):
         Health(loop.program).look(instance, f"in epoch {epoch}", force=True)
-        raise RunError(
-            "E0908", f"the loss is {row['loss']} in epoch {epoch}", "a smaller learning rate may help"
-        )
+        raise RunError("E0908", f"the loss is {row['loss']} in epoch {epoch}", "a smaller learning rate may help")
     if len(loop.validation):
         _feed(loop, "eval", loop.validation)
         whole = -(-len(loop.validation) // train.batch)
@@ -183,17 +181,13 @@ def take_metrics(instance: Instance, program: Merged) -> dict[str, float]:
 def _save(loop: _Loop, epoch: int, batch: int) -> None:
     """A checkpoint after `epoch` whole epochs and `batch` batches."""
     step = epoch * loop.batches + batch
-    position = Position(
-        "training", step, loop.session.prepared.seed, loop.session.hash, epoch, batch
-    )
+    position = Position("training", step, loop.session.prepared.seed, loop.session.hash, epoch, batch)
     name = f"epoch-{epoch:06d}.safetensors" if not batch else f"epoch-{epoch:06d}-{batch:06d}.safetensors"
     save_checkpoint(loop.session.folder / "checkpoints" / name, loop.instance, loop.program, position)
 
 
 def save_weights(path: Path, instance: Instance, lowered: Lowered) -> None:
     """Trained values and running statistics by name, in logical shape."""
-    from safetensors.numpy import save_file
-
     names = {
         node.out.name
         for graph in lowered.tensors
@@ -201,7 +195,7 @@ def save_weights(path: Path, instance: Instance, lowered: Lowered) -> None:
         if isinstance(node, Weight | Variable) and not node.out.name.startswith("metric.")
     }
     arrays = {a.name: a for a in lowered.merged.arrays}
-    save_file({n: np.ascontiguousarray(read_logical(instance, arrays[n])) for n in sorted(names)}, path)
+    write_tensors(path, {n: read_logical(instance, arrays[n]) for n in sorted(names)})
 
 
 def _copy_metrics(checkpoint: Path, folder: Path, epochs: int) -> None:

@@ -102,7 +102,6 @@ FILE_ARRAY = Block(
             "sha256",
             Pattern("a SHA-256 sum (64 hexadecimal digits)", r"^[0-9a-f]{64}$", "9f86d0...(64 digits)"),
             "The file's SHA-256 sum; the model is refused when the file has another one.",
-            supported=False,
         ),
     ),
     doc="An array that stands in a file; big arrays never stand in YAML.",

@@ -1,0 +1,80 @@
+"""manifest.json: every array, kernel, table and phase of a built program, by name.
+
+Assumes: a placement of the program.
+Guarantees: the same form for every target, so that other tools find arrays and columns in what `build` wrote.
+Does not: hold tables or contents.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from backends.access import open_kernel
+from backends.cprint import Dialect
+from backends.protocol import Artifact
+from compiler.ir.program import Array, Merged, ScalarFormal, Template
+from compiler.ir.space import Role
+from compiler.passes.plan_memory import Placement
+
+
+def _array(array: Array, placement: Placement) -> dict[str, Any]:
+    return {
+        "name": array.name,
+        "role": str(array.role),
+        "offset": placement.offsets.get(array.name),
+        "dtype": array.dtype.numpy,
+        "shape": list(array.shape),
+        "layout": None if array.layout is None else {"lanes": array.layout.lanes},
+        "unit": array.unit,
+        "size_from": array.size_from,
+    }
+
+
+def _kernel(template: Template, rows: int, dialect: Dialect) -> dict[str, Any]:
+    k = open_kernel(template, dialect, set())
+    return {
+        "index": template.index,
+        "name": template.name,
+        "function": k.function,
+        "digest": template.digest,
+        "rows": rows,
+        "columns": [
+            {
+                "name": f.name,
+                "field": k.fields[f.name],
+                "kind": "scalar" if isinstance(f, ScalarFormal) else "array",
+                "dtype": f.dtype.numpy,
+            }
+            for f in template.formals
+        ],
+    }
+
+
+def manifest(program: Merged, placement: Placement, artifact: Artifact, seed: int, target: str) -> str:
+    """The JSON text: one line per array, so that a long list stays readable."""
+    dialect = Dialect(program.precision)
+    head: dict[str, Any] = {
+        "format": 1,
+        "name": program.name,
+        "target": target,
+        "precision": str(program.precision),
+        "order": str(program.order),
+        "seed": seed,
+        "key": artifact.key,
+        "compiler": artifact.compiler,
+        "flags": list(artifact.flags),
+        "roles": [str(r) for r in Role],
+        "arena_bytes": {str(r): placement.arena_bytes.get(r, 0) for r in Role},
+        "phases": [
+            {
+                "name": p.name,
+                "launches": [[x.template, x.lo, x.hi, x.every, x.offset] for x in p.launches],
+            }
+            for p in program.phases
+        ],
+        "kernels": [_kernel(t, rows.count, dialect) for t, rows in zip(program.templates, program.tables, strict=True)],
+    }
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+    arrays = ",\n".join("    " + json.dumps(_array(a, placement)) for a in program.arrays)
+    return "{\n" + ",\n".join([*lines, f'  "arrays": [\n{arrays}\n  ]']) + "\n}\n"

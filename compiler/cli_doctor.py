@@ -1,0 +1,120 @@
+"""`netloom doctor` and `netloom clean`: what is installed, and removing what was built.
+
+Assumes: nothing is installed beyond what starting takes.
+Guarantees: looking changes nothing; removing touches only folders that netloom made.
+Does not: repair.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import typer
+
+from backends.registry import TARGETS
+from compiler.version import VERSION
+
+NEEDED = ("numpy", "scipy", "PyYAML", "jinja2", "jsonschema", "pint", "h5py", "safetensors", "typer", "rich")
+OPTIONAL = {
+    "matplotlib": "plots (extra `plot`)",
+    "pycuda": "the target cuda (extra `cuda`)",
+    "nvidia-cuda-nvrtc": "compiling CUDA (extra `cuda`)",
+    "onnx": "ONNX files (extra `onnx`)",
+    "nir": "NIR files (extra `nir`)",
+    "ziglang": "a C compiler from the package index",
+}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _said(command: str) -> str:
+    """The first line of `command --version`."""
+    try:
+        done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"does not start: {error}"
+    return (done.stdout or done.stderr).strip().split("\n")[0]
+
+
+def examine() -> int:
+    """Print what there is; the exit code is 3 when something that is needed is missing."""
+    from backends.cpu.build import cache_folder, find_compiler
+    from backends.protocol import BackendError
+
+    good = True
+    _line("netloom", VERSION)
+    _line("python", f"{platform.python_version()} ({sys.executable})")
+    _line("system", f"{platform.platform()}, {os.cpu_count()} cores")
+    typer.echo("\nC compilers")
+    for name in ("cc", "gcc", "clang"):
+        path = shutil.which(name)
+        _line(name, f"{_said(path)} ({path})" if path else "not found")
+    if os.environ.get("CC"):
+        _line("$CC", os.environ["CC"])
+    try:
+        _line("used", str(find_compiler()))
+    except BackendError as error:
+        good = False
+        _line("used", f"NONE: {error.message}" + (f"; {error.help}" if error.help else ""))
+    typer.echo("\ntargets")
+    for target in TARGETS.values():
+        missing = target.missing()
+        _line(target.name, "ready" if missing is None else missing)
+    typer.echo("\npackages")
+    for package in NEEDED:
+        version = _version(package)
+        good &= version is not None
+        _line(package, version or "MISSING")
+    for package, use in OPTIONAL.items():
+        _line(package, _version(package) or f"not installed; for {use}")
+    typer.echo("\nfolders")
+    cache = cache_folder()
+    size = sum(p.stat().st_size for p in cache.rglob("*") if p.is_file()) if cache.is_dir() else 0
+    _line("cache", f"{cache} ({size / 1e6:.1f} MB)")
+    if not _writable(cache):
+        good = False
+        _line("", "the cache CANNOT be written: set NETLOOM_CACHE to another folder")
+    typer.echo("\n" + ("everything that is needed is there" if good else "something that is needed is missing"))
+    return 0 if good else 3
+
+
+def _line(name: str, text: str) -> None:
+    typer.echo(f"  {name:<18} {text}")
+
+
+def _writable(folder: Path) -> bool:
+    """Whether `folder` can be written, or made."""
+    while not folder.exists():
+        folder = folder.parent
+    return os.access(folder, os.W_OK)
+
+
+def remove_builds(build_dir: Path, cache: bool) -> None:
+    """Remove the build folders in `build_dir`, and the cache of compiled code when asked to."""
+    from backends.cpu.build import cache_folder
+    from compiler.runner.build_folder import is_build_folder
+
+    removed = 0
+    for folder in sorted(build_dir.iterdir()) if build_dir.is_dir() else ():
+        if folder.is_dir() and is_build_folder(folder):
+            shutil.rmtree(folder)
+            removed += 1
+    if removed and not any(build_dir.iterdir()):
+        build_dir.rmdir()
+    typer.echo(f"{build_dir}: {removed} build folder{'' if removed == 1 else 's'} removed")
+    if cache:
+        place = cache_folder() / "cpu"
+        count = sum(1 for _ in place.rglob("*.so")) if place.is_dir() else 0
+        shutil.rmtree(place, ignore_errors=True)
+        typer.echo(f"{place}: {count} compiled modules removed")
