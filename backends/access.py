@@ -152,7 +152,7 @@ def inside(access: Strided, name: NameText) -> str | None:
 # ------------------------------------------------------------------------------------------- function
 
 
-def _describe(k: Kernel, f: ArrayFormal | ScalarFormal) -> str:
+def describe(k: Kernel, f: ArrayFormal | ScalarFormal) -> str:
     """The comment of a row's field: what stands behind the number."""
     kind = k.dialect.type_name(f.dtype)
     if isinstance(f, ScalarFormal):
@@ -178,7 +178,7 @@ def row_struct(k: Kernel) -> list[Line]:
     lines = [Line("typedef struct {")]
     for f in k.template.formals:
         if isinstance(f, ArrayFormal):
-            lines.append(Line(f"nl_u64 {k.fields[f.name]}; /* {_describe(k, f)} */", 1))
+            lines.append(Line(f"nl_u64 {k.fields[f.name]}; /* {describe(k, f)} */", 1))
         else:
             t = "double" if f.dtype.is_real else "nl_u64" if f.dtype == DType.U64 else "nl_i64"
             lines.append(Line(f"{t} {k.fields[f.name]};", 1))

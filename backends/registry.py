@@ -18,6 +18,10 @@ from backends.protocol import Backend, BackendError
 from compiler.diagnostics import did_you_mean
 
 
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
 @dataclass(frozen=True)
 class Target:
     """A backend that can be asked for. `requires`: modules that must be installed, with their extra."""
@@ -31,9 +35,9 @@ class Target:
 
     def missing(self) -> str | None:
         """Why this target cannot be used here, or None."""
-        if importlib.util.find_spec(self.module) is None:
+        if not _installed(self.module):
             return "it is not part of this version"
-        absent = [m for m in self.requires if importlib.util.find_spec(m) is None]
+        absent = [m for m in self.requires if not _installed(m)]
         if absent:
             return f"the Python package `{absent[0]}` is not installed (extra `{self.extra}`)"
         return None
@@ -71,7 +75,7 @@ def backend(name: str) -> Backend:
         hint = did_you_mean(name, TARGETS) or f"the targets are {known}"
         raise BackendError("E0907", f"there is no target `{name}`", hint, exit_code=2)
     if (missing := target.missing()) is not None:
-        install = f"pip install 'netloom[{target.extra}]'" if target.requires else None
+        install = f"pip install 'netloom[{target.extra}]'" if target.requires and _installed(target.module) else None
         raise BackendError("E0907", f"the target `{name}` cannot be used: {missing}", install, exit_code=3)
     module = importlib.import_module(target.module)
     return cast(Backend, getattr(module, target.cls)())

@@ -229,7 +229,10 @@ def test(
     format: FORMAT = Format.human,
     quiet: QUIET = False,
 ) -> None:
-    """Run models and check what they `expect`; exit 6 when something is not met."""
+    """Run models and check what they `expect`.
+
+    The exit code is 6 when something is not met.
+    """
     with guarded(format):
         from compiler.cli_show import report_checks
         from compiler.runner.errors import RunError
@@ -264,7 +267,10 @@ def show_model(
     order: ORDER = None,
     format: FORMAT = Format.human,
 ) -> None:
-    """Show what a model is: sizes, shapes, bytes; or its expansion, IR or code."""
+    """Show sizes, shapes and memory of a model.
+
+    Or its expansion, its IR, or its code.
+    """
     with guarded(format):
         from compiler import cli_show
 
@@ -289,7 +295,10 @@ def explain(
     set: SET = None,
     format: FORMAT = Format.human,
 ) -> None:
-    """Tell more about a message's code, or what the passes decided about a model."""
+    """Tell more about a code, or a model.
+
+    Of a code such as E0101, what it means; of a model, what the passes decided.
+    """
     with guarded(format):
         from compiler import cli_show
 
@@ -322,7 +331,7 @@ def targets() -> None:
 
 @app.command()
 def doctor() -> None:
-    """Say what is installed: Python, compilers, targets, packages, folders."""
+    """Say what is installed and what is missing."""
     with guarded():
         from compiler.cli_doctor import examine
 
@@ -357,7 +366,7 @@ def clean(
 def run_app() -> int:
     """Run the command in sys.argv; returns the exit code."""
     try:
-        app()
+        app(prog_name="netloom")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     return 0

@@ -51,7 +51,10 @@ def show(diagnostics: Iterable[Diagnostic], format: Format = Format.human, out: 
 def complain(code: str, message: str, help: str | None, format: Format = Format.human) -> None:
     """Print an error that has no place in a file. Its message may have several lines (a compiler's output)."""
     first, _, rest = message.partition("\n")
-    show([Diagnostic(code, first, None, help)], format)
+    text = render([Diagnostic(code, first, None, help)], format.value, colored(sys.stderr))
+    if format is Format.human:
+        text = text.rpartition("\n\n")[0] + "\n"  # a single error needs no summary
+    sys.stderr.write(text)
     if rest and format is Format.human:
         print("\n".join(f"  | {line}" for line in rest.split("\n")), file=sys.stderr)
 

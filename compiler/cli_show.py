@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import typer
 from compiler.cli_guard import Format, colored
 from compiler.codes import explain
 from compiler.ir.graph import Weight
-from compiler.ir.model import Model
+from compiler.ir.model import Member, Model, Projection
 from compiler.runner.errors import RunError
 from compiler.runner.expectations import Check
 from compiler.runner.options import Options
@@ -88,14 +89,7 @@ def show_summary(path: Path, options: Options, format: Format) -> None:
     if model.projections:
         sizes = {p.name: p.size for p in model.populations}
         rows = [
-            [
-                f.name,
-                f"{m.source} -> {m.target}",
-                f.rule,
-                f.into,
-                f"{_synapses(f.rule, dict(m.args), sizes[m.source], sizes[m.target], len(f.pair_lists[m.pairs]) if m.pairs is not None else 0):,.0f}",
-                str(m.delay),
-            ]
+            [f.name, f"{m.source} -> {m.target}", f.rule, f.into, f"{_synapses(sizes, f, m):,.0f}", str(m.delay)]
             for f in model.projections
             for m in f.members
         ]
@@ -135,9 +129,11 @@ def _section(title: str, text: str) -> None:
     typer.echo(f"\n{title}\n{text}")
 
 
-def _synapses(rule: str, args: dict[str, float], n_from: int, n_to: int, pairs: int) -> float:
+def _synapses(sizes: Mapping[str, int], family: Projection, member: Member) -> float:
     """The number of synapses of a member, expected where it is random."""
-    match rule:
+    n_from, n_to = sizes[member.source], sizes[member.target]
+    args = dict(member.args)
+    match family.rule:
         case "all_to_all":
             return n_from * n_to
         case "one_to_one":
@@ -146,7 +142,7 @@ def _synapses(rule: str, args: dict[str, float], n_from: int, n_to: int, pairs: 
             return args["p"] * n_from * n_to
         case "fixed_total":
             return args["number"]
-    return pairs
+    return len(family.pair_lists[member.pairs]) if member.pairs is not None else 0
 
 
 def _parameters(prepared: Prepared | None) -> dict[str, int]:
@@ -308,6 +304,6 @@ def _print_checks(checks: Sequence[Check], err: bool) -> None:
     marks = {True: "met", False: "NOT MET"}
     rows = [[c.subject, c.shown, c.bounds, marks[c.met]] for c in checks]
     text = table(["expected", "value", "good", ""], rows, left=4)
-    if colored(__import__("sys").stdout):
+    if colored(sys.stdout):
         text = text.replace("NOT MET", "\x1b[1;31mNOT MET\x1b[0m")
     typer.echo(text, err=err)

@@ -597,9 +597,38 @@ _TOOLS: Final = (
         "precision.",
     ),
     _code(
+        "E0910",
+        "no samples are left to train on",
+        "`split` keeps all samples of the data file for validation, or the file holds none.",
+    ),
+    _code(
         "E0911",
-        "a folder is in the way",
-        "The build folder holds files that `netloom build` did not make; it is not overwritten.",
+        "a file or folder is in the way",
+        "A build folder is only replaced when `netloom build` made it; run directories and models are never written "
+        "over.",
+    ),
+    _code(
+        "E0912",
+        "an option that does not fit the model",
+        "`--duration` is a time with a unit, a whole number of steps, for models with `simulate`; `--epochs` is a "
+        "number for models with `train`.",
+    ),
+    _code(
+        "E0913",
+        "a file cannot be read or written",
+        "The operating system refused it: the disk may be full, or permissions do not allow it.",
+    ),
+    _code(
+        "E0914",
+        "a model that expects nothing is tested",
+        "`netloom test` checks what stands under `expect`.",
+        "simulate: {dt: 0.1 ms, duration: 1 s}",
+        "expect:\n  - rate: {of: exc, between: [3 Hz, 12 Hz]}",
+    ),
+    _code(
+        "E0915",
+        "a code that does not exist",
+        "`netloom explain` takes the code of a message, such as E0101, or a model file.",
     ),
 )
 

@@ -48,7 +48,7 @@ class Populations:
     classes: dict[str, list[str]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     _blocks: dict[int, tuple[tree.Mapping, BuiltNeuron]] = field(default_factory=dict)
-    _checked: set[tuple[Any, ...]] = field(default_factory=set)
+    _good: set[tuple[int, float | int]] = field(default_factory=set)  # (expression, value) that fit
 
     def neuron(self, name: str, block: tree.Mapping, at: Span) -> BuiltNeuron:
         """What is built of a definition, once per block."""
@@ -287,6 +287,9 @@ def _check_times(
     if spike is not None and spike.refractory is not None:
         expressions.append(("the refractory period", spike.refractory, neuron.refractory))
     for what, expr, place in expressions:
+        value = params.get(expr.name) if isinstance(expr, Ref) else None
+        if isinstance(value, Const) and (id(expr), value.value) in out._good:
+            continue
         used = refs(expr)
         several = [n for n in sorted(used) if isinstance(params.get(n), Distribution | Listed | FromFile)]
         blame, related = _blame(used, given, neuron, place)
@@ -294,24 +297,22 @@ def _check_times(
             message = f"{what} of `{name}` follows from `{several[0]}`, which differs from neuron to neuron"
             out.c.sink.error("E0802", message, blame, "give one number per population", related)
             continue
-        values = tuple(getattr(params[n], "value", None) for n in sorted(used) if n in params)
-        key = (id(expr), values, blame.start, id(blame.file))
-        if key in out._checked:
-            continue
-        out._checked.add(key)
         try:
-            time = evaluate(expr, _numbers(params, out.c))
+            time = value.value if isinstance(value, Const) else evaluate(expr, _numbers(params, out.c))
         except ExprError as error:
             out.c.sink.error("E0308", f"{what} has no value: {error.message}", blame, None, related)
             continue
         if what.startswith("`decay`"):
-            if not 0 < time < float("inf"):
+            good = 0 < time < float("inf")
+            if not good:
                 message = f"{what} must be a positive time; it is {time:g} ms"
                 out.c.sink.error("E0106", message, blame, None, related)
-        elif out.step is not None:
-            steps_of(
+        else:
+            good = out.step is None or None is not steps_of(
                 time, blame, out.c.sink, what, out.step, nearest=neuron.nearest, related=related
             )
+        if good and isinstance(value, Const):
+            out._good.add((id(expr), value.value))
 
 
 def _blame(

@@ -8,7 +8,9 @@ Does not: lower, build or run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -41,7 +43,8 @@ def load_model(
         root = None
     model: Model | None = None
     if isinstance(root, tree.Mapping):
-        model = _model(root, path, settings, sink)
+        with _no_garbage_collection():
+            model = _model(root, path, settings, sink)
     sink.check()
     if model is None:
         raise ModelError(sink.items)
@@ -56,12 +59,34 @@ def _model(root: tree.Mapping, path: Path, settings: Mapping[str, str], sink: Si
     library = LibraryFinder()
     folder = path.resolve().parent
     resolved = resolve(root, settings, sink, folder, library)
-    if _errors(sink):
-        return None
-    validate(resolved.root, sink)
+    if not _errors(sink) and _taken_over(root):
+        validate(resolved.root, sink)  # now that keys which come from elsewhere must be there
     if _errors(sink):
         return None
     return build_model(resolved, path.stem, folder, library, sink)
+
+
+def _taken_over(root: tree.Mapping) -> bool:
+    """Whether some block takes keys over from others, so that its own need not be complete."""
+    return any(
+        isinstance(block, tree.Mapping) and ("use" in block or "classes" in block)
+        for collection in root.entries
+        if isinstance(collection.value, tree.Mapping)
+        for block in (e.value for e in collection.value.entries)
+    )
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Without the collector: a large model is a million objects, none of them garbage, which it
+    would visit again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _errors(sink: Sink) -> bool:

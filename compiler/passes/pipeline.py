@@ -15,7 +15,7 @@ from compiler.ir.model import Model
 from compiler.ir.program import Merged, Order, Phase, Program
 from compiler.ir.space import DType
 from compiler.ir.target import Capabilities
-from compiler.ir.verify import verify_merged, verify_program
+from compiler.ir.verify import verify_cell, verify_merged, verify_model, verify_program
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.integrate_odes import integrate_odes
@@ -60,7 +60,8 @@ def _spiking(
             f"order: {order.value} on {capabilities.name}",
         )
     )
-    units = {(p.name, d.name): d.unit for p in model.populations for d in (*p.neuron.state, *p.neuron.inputs)}
+    units = {(p.name, s.name): s.unit for p in model.populations for s in p.neuron.state}
+    units |= {(p.name, i.name): i.unit for p in model.populations for i in p.neuron.inputs}
     quanta = input_quanta(model) if fixed_point else {}
     builder = ProgramBuilder(model.name, precision, order)
     lower_cells(builder, graph, model.simulate.dt, units, fixed_point, quanta)
@@ -92,18 +93,23 @@ def lower(model: Model, capabilities: Capabilities, verify: bool = False) -> Low
     """All levels of `model` for a target."""
     precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
     order = Order(model.numerics.order)
+    if verify:
+        verify_model(model)
     programs: list[Program] = []
     decisions: list[Decision] = []
     spiking: SpikingGraph | None = None
     tensors: tuple[TensorGraph, ...] = ()
     if model.populations:
         spiking, program, made = _spiking(model, precision, order, capabilities)
+        if verify:
+            for cell in spiking.cells:
+                verify_cell(cell)
         programs.append(program)
         decisions += made
     if model.network is not None:
         from compiler.passes.tensors import lower_network_to_program
 
-        tensors, program, made = lower_network_to_program(model, precision, order, capabilities)
+        tensors, program, made = lower_network_to_program(model, precision, order, capabilities, verify)
         programs.append(program)
         decisions += made
     whole = programs[0] if len(programs) == 1 else _join(programs[0], programs[1])

@@ -7,11 +7,12 @@ Does not: merge.
 
 from __future__ import annotations
 
-from compiler.ir.graph import TensorGraph
+from compiler.ir.graph import Node, TensorGraph
 from compiler.ir.model import Model
 from compiler.ir.program import Order, Program
 from compiler.ir.space import DType
 from compiler.ir.target import Capabilities
+from compiler.ir.verify import verify_graph
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.decompose import decompose
@@ -25,7 +26,7 @@ from compiler.passes.lower_tensors import lower_tensors
 from compiler.passes.simplify_graph import simplify_graph
 
 
-def tensor_graphs(model: Model) -> tuple[tuple[TensorGraph, ...], list[Decision]]:
+def tensor_graphs(model: Model, verify: bool = False) -> tuple[tuple[TensorGraph, ...], list[Decision]]:
     """The graphs of the "train" and "eval" phases, in gather form, simplified and fused; and what was decided.
 
     Their only output is the loss of the last batch: sums over an epoch are in the metric variables.
@@ -41,18 +42,30 @@ def tensor_graphs(model: Model) -> tuple[tuple[TensorGraph, ...], list[Decision]
             gradients = differentiate(g, loss, constants)
             expand_updates(g, model.train.optimizer, gradients)
         outputs = (loss.name,)
-        nodes, made = fuse_maps(simplify_graph(decompose(tuple(g.nodes)), outputs), outputs)
+        nodes: tuple[Node, ...] = tuple(g.nodes)
+
+        def checked(
+            nodes: tuple[Node, ...], gathered: bool, phase: str = phase, kept: str = loss.name
+        ) -> tuple[Node, ...]:
+            if verify:
+                verify_graph(TensorGraph(phase, nodes, (kept,)), gather_only=gathered)
+            return nodes
+
+        nodes = checked(decompose(checked(nodes, False)), True)
+        nodes = checked(simplify_graph(nodes, outputs), True)
+        nodes, made = fuse_maps(nodes, outputs)
+        checked(nodes, True)
         decisions += made
         graphs.append(TensorGraph(phase, nodes, outputs))
     return tuple(graphs), decisions
 
 
 def lower_network_to_program(
-    model: Model, precision: DType, order: Order, capabilities: Capabilities
+    model: Model, precision: DType, order: Order, capabilities: Capabilities, verify: bool
 ) -> tuple[tuple[TensorGraph, ...], Program, list[Decision]]:
     """Both phases as one program."""
     assert model.network is not None and model.train is not None
-    graphs, decisions = tensor_graphs(model)
+    graphs, decisions = tensor_graphs(model, verify)
     builder = ProgramBuilder(model.name, precision, order)
     data = load_data(model.network, model.train)
     decisions += lower_tensors(builder, graphs, data, capabilities)

@@ -25,7 +25,7 @@ OUTSIDE = frozenset({"description", "simulate", "train", "spikes", "traces", "pl
 
 
 @cache
-def _fields(cls: type[Any]) -> tuple[str, ...]:
+def _fields(cls: Any) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(cls) if f.compare)
 
 
@@ -36,7 +36,7 @@ def _digest(value: object, done: dict[int, bytes]) -> bytes:
     if dataclasses.is_dataclass(value):
         found = done.get(id(value))
         if found is None:
-            cls: type[Any] = type(value)
+            cls: Any = type(value)
             parts = [_digest(getattr(value, name), done) for name in _fields(cls)]
             text = cls.__name__.encode() + b"\0" + b"\0".join(parts)
             found = done[id(value)] = hashlib.blake2b(text, digest_size=20).digest()

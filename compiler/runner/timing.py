@@ -7,7 +7,7 @@ Does not: print.
 
 from __future__ import annotations
 
-import os
+import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 def cpu_seconds() -> float:
     """CPU seconds of this process and of the children that it waited for."""
-    t = os.times()
-    return t.user + t.system + t.children_user + t.children_system
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 @dataclass

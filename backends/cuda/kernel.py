@@ -1,0 +1,113 @@
+"""The CUDA function of one template: its row, the loads of its columns, and its share of a launch.
+
+Assumes: a kernel that backends/access.py has opened; blocks of at most BLOCK threads.
+Guarantees: a row holds device addresses and numbers in the types that they are used in (the host converts the words
+of the table when it uploads them); a column is loaded where its name is used, and only there; work is counted in
+64 bits. Every function has the same arguments (NL_ARGUMENTS in templates/module.cu.j2).
+Does not: print bodies (nest.py, events.py) or files (emit.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from backends.access import Kernel, describe, mentioned
+from backends.cprint import C_TYPES, Line, indent
+from compiler.ir.program import ArrayFormal, At, Mode, ScalarFormal
+from compiler.ir.space import DType
+
+BLOCK: Final = 256
+"""Threads of a block; a warp is 32 of them."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """One __global__ function of a template. `suffix` tells the functions of one template apart."""
+
+    suffix: str
+    body: tuple[Line, ...]
+    early: tuple[Line, ...] = ()
+
+
+def _array_type(k: Kernel, f: ArrayFormal) -> str:
+    t = C_TYPES[f.dtype] if f.dtype != k.dialect.precision else k.dialect.real
+    return f"const {t}" if f.mode is Mode.READ else t
+
+
+def _scalar_type(k: Kernel, f: ScalarFormal) -> str:
+    """The type in the row: reals of the program's precision, integers of 64 bits."""
+    if f.dtype.is_real:
+        return k.dialect.type_name(f.dtype)
+    return "nl_u64" if f.dtype == DType.U64 else "nl_i64"
+
+
+def row_struct(k: Kernel) -> list[Line]:
+    """The structure of one row, in the order of the formals, 8 bytes each."""
+    lines = [Line(f"struct {k.row_type} {{")]
+    for f in k.template.formals:
+        if isinstance(f, ArrayFormal):
+            lines.append(Line(f"{_array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */", 1))
+        else:
+            t = _scalar_type(k, f)
+            narrow = "alignas(8) " if f.dtype == DType.F32 else ""
+            lines.append(Line(f"{narrow}{t} {k.fields[f.name]};", 1))
+    if not k.template.formals:
+        lines.append(Line("nl_u64 unused;", 1))
+    lines.append(Line("};"))
+    return lines
+
+
+def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
+    """Loads of the columns `names` (formals) of the row into constants, in the order of the formals."""
+    wanted = set(names)
+    lines = []
+    for f in k.template.formals:
+        if f.name not in wanted:
+            continue
+        source = f"self->{k.fields[f.name]}"
+        if isinstance(f, ScalarFormal):
+            t, stored = k.dialect.type_name(f.dtype), _scalar_type(k, f)
+            cast = "" if t == stored else f"({t})"
+            lines.append(Line(f"const {t} {k.scope[f.name].text} = {cast}{source};"))
+        else:
+            # both ends of a projection may be one array: no promise about what At-accesses point to
+            alone = "" if isinstance(f.access, At) and f.mode is not Mode.READ else f"{k.dialect.restrict} "
+            lines.append(Line(f"{_array_type(k, f)} *{alone}const {k.pointers[f.name]} = {source};"))
+    return lines
+
+
+def function(k: Kernel, made: Function) -> list[Line]:
+    """The text of a function. `early` runs first, with its own columns, and may return."""
+    first = mentioned(k, made.early)
+    rest = mentioned(k, made.body) - first
+    step = [Line("const nl_i64 step = *nl_run.step + nl_ahead;")] if _uses(made, "step") else []
+    me = [Line("const nl_job nl_me = nl_my_job(nl_jobs);")]
+    row = [Line(f"const {k.row_type} *const self = (const {k.row_type} *)nl_rows + nl_me.row;")]
+    if not (first or rest):
+        row = []
+    inner = [*me, *row, *step, *columns(k, first), *made.early, *columns(k, rest), *made.body]
+    return [
+        Line(f'extern "C" __global__ void NL_BLOCK {k.function}{made.suffix}(NL_ARGUMENTS)'),
+        Line("{"),
+        *indent(inner),
+        Line("}"),
+    ]
+
+
+def _uses(made: Function, word: str) -> bool:
+    import re
+
+    pattern = re.compile(rf"\b{word}\b")
+    return any(pattern.search(x.text) for x in (*made.early, *made.body))
+
+
+def each_element(index: str, count: str, inner: Sequence[Line], stride: str = "blockDim.x") -> list[Line]:
+    """A loop over this block's part of `count` elements: neighbouring threads take neighbouring elements."""
+    return [
+        Line(f"const nl_i64 nl_end = nl_least({count}, (nl_me.part + 1ll) * nl_chunk);"),
+        Line(f"for (nl_i64 {index} = nl_me.part * nl_chunk + threadIdx.x; {index} < nl_end; {index} += {stride}) {{"),
+        *indent(inner),
+        Line("}"),
+    ]

@@ -1,0 +1,232 @@
+"""Loop nests in CUDA: maps, reductions and plain contractions.
+
+Assumes: a legal Nest without LANE dims (this target stores tensors row-major): PAR iterations are independent.
+Guarantees: one thread per point of the PAR dims, the last of them along neighbouring threads; RED dims run inside the
+thread, in order. A reduction has a second function in which a warp or a block shares one point: thread t takes the
+terms t, t + group, ... and partial sums are joined by a fixed tree, so the bits depend on the extents alone, never on
+the launch. work.py chooses between the two; `bitwise` always takes the first.
+Does not: tile or reorder dims (strategies do).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from backends.access import Kernel, inside, offset
+from backends.cprint import (
+    Body,
+    Element,
+    EmitPrinter,
+    Line,
+    PrintError,
+    Scalar,
+    Scope,
+    Symbol,
+    indent,
+    infer_locals,
+    is_real,
+    literal,
+    refuse_emit,
+    type_of,
+)
+from backends.cuda.kernel import Function, each_element
+from compiler.expr.ast import refs
+from compiler.ir.program import Add, ArrayFormal, Dim, DimKind, Emit, Mode, Nest, Order, Strided
+from compiler.ir.space import DType
+
+IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
+SHARED: Final = "_shared"
+"""Suffix of the function in which several threads share a point."""
+
+
+class NestPrinter:
+    """Prints one nest of one kernel."""
+
+    def __init__(self, k: Kernel, nest: Nest) -> None:
+        self.k, self.nest = k, nest
+        if any(d.kind is DimKind.LANE for d in nest.dims):
+            raise PrintError("this target has no lanes", k.template.span)
+        self.par = [d for d in nest.dims if d.kind is DimKind.PAR]
+        self.red = [d for d in nest.dims if d.kind is DimKind.RED]
+        self.vars = {d.name: k.namer(d.name) for d in nest.dims}
+        self.scope: dict[str, Symbol] = dict(k.scope)
+        self.scope |= {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
+        self.elements = {
+            f.name: self._element(f, f.access)
+            for f in k.template.formals
+            if isinstance(f, ArrayFormal) and isinstance(f.access, Strided)
+        }
+
+    def _name(self, name: str) -> str:
+        """The text of a dim, a column or a local of the prologue inside an index."""
+        return self.scope[name].text if name in self.scope else self.k.namer(name)
+
+    def _element(self, f: ArrayFormal, access: Strided) -> Element:
+        place = f"{self.k.pointers[f.name]}[{offset(access, self._name)}]"
+        return Element(place, f.dtype, f.mode, inside(access, self._name), self.nest.fill)
+
+    def _body(self, emit: EmitPrinter = refuse_emit) -> Body:
+        return Body(self.k.printer, dict(self.scope), self.elements, self.k.namer, emit)
+
+    def _check_order(self) -> None:
+        """Concurrent additions of reals have no order."""
+        for s in (*self.nest.prologue, *self.nest.epilogue):
+            if not isinstance(s, Add) or not self.elements[s.target].direct:
+                continue
+            if is_real(self.elements[s.target].type) and self.k.template.order is not Order.FAST:
+                raise PrintError(f"sums into `{s.target}` from many threads have no fixed order here", s.span)
+
+    def extent(self, dims: Sequence[Dim]) -> str:
+        """The product of extents, as a 64-bit expression."""
+        parts = [self.k.extent(d.extent) for d in dims]
+        if not parts:
+            return "1ll"
+        return " * ".join([f"(nl_i64){parts[0]}" if parts[0].isdigit() else parts[0], *parts[1:]])
+
+    def _split(self, index: str, dims: Sequence[Dim]) -> list[Line]:
+        """The dims of a flat index; the last one varies fastest."""
+        if not dims:
+            return []
+        if len(dims) == 1:
+            return [Line(f"const nl_i64 {self.vars[dims[0].name]} = {index};")]
+        rest = self.k.namer.fresh("rest")
+        lines = [Line(f"nl_u64 {rest} = {index};")]
+        for d in reversed(dims[1:]):
+            lines.append(Line(f"const nl_i64 {self.vars[d.name]} = nl_take({rest}, {self.k.extent(d.extent)});"))
+        return [*lines, Line(f"const nl_i64 {self.vars[dims[0].name]} = {rest};")]
+
+    def functions(self) -> list[Function]:
+        self._check_order()
+        emits = [s for s in self.nest.prologue if isinstance(s, Emit)]
+        if self.nest.combine is None:
+            return [self._map(emits)]
+        if emits:
+            raise PrintError("events can only be emitted by a map", emits[0].span)
+        if self.k.template.order is Order.BITWISE:
+            return [self._sequential()]
+        return [self._sequential(), self._shared()]
+
+    # ----------------------------------------------------------------------------------------- maps
+
+    def _map(self, emits: Sequence[Emit]) -> Function:
+        n, namer = self.nest, self.k.namer
+        if emits and len(self.par) != 1:
+            raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
+        before: list[Line] = []
+        slots = {id(s): namer.fresh("slot") for s in emits}
+        for s in emits:
+            number, count = self.k.scope[s.slots].text, self.k.pointers[s.count]
+            before += [
+                Line(f"const nl_i64 {slots[id(s)]} = step % {number};"),
+                Line(f"if (nl_me.part == 0 && threadIdx.x == 0) {count}[(step + 1) % {number}] = 0;"),
+            ]
+
+        def emit(s: Emit, scope: Scope) -> list[Line]:
+            test = self.k.printer.test(s.when, scope)
+            extent = self.k.extent(self.par[0].extent)
+            index = self.vars[self.par[0].name]
+            place = f"{self.k.pointers[s.list]} + {slots[id(s)]} * {extent}"
+            counter = f"{self.k.pointers[s.count]} + {slots[id(s)]}"
+            return [Line(f"nl_append({place}, {counter}, {test}, (nl_i32){index});", span=s.span)]
+
+        body = self._body(emit)
+        e = self.vars[self.par[0].name] if len(self.par) == 1 else namer.fresh("e")
+        split = self._split(e, self.par) if len(self.par) != 1 else []
+        inner = [*split, *body.run((*n.prologue, *n.epilogue)), *body.stores()]
+        return Function("", tuple([*before, *each_element(e, self.extent(self.par), inner)]))
+
+    # ----------------------------------------------------------------------------------- reductions
+
+    def _acc_type(self) -> DType:
+        assert self.nest.term is not None
+        virtual: dict[str, Symbol] = {n: Symbol(n, e.type) for n, e in self.elements.items()}
+        known = {**virtual, **self.scope}
+        real = self.k.dialect.precision
+        types = infer_locals(self.nest.prologue, known, self.elements, real)
+        t: Scalar = type_of(self.nest.term, {**known, **{n: Symbol(n, t) for n, t in types.items()}}, real)
+        if t == "bool" or t == DType.U8:
+            return DType.I32
+        if not is_real(t) and self.nest.combine != "add":
+            raise PrintError("only sums may run over integers", self.k.template.span)
+        return t
+
+    def _joined(self, a: str, b: str, t: DType) -> str:
+        """combine(a, b) as an expression."""
+        assert self.nest.combine is not None
+        return f"{a} + {b}" if self.nest.combine == "add" else self.k.printer.call(self.nest.combine, t, a, b)
+
+    def _term(self, scope: dict[str, Symbol], acc: str, t: DType) -> list[Line]:
+        """Loads and the combination of one term."""
+        assert self.nest.term is not None
+        body = Body(self.k.printer, dict(scope), self.elements, self.k.namer)
+        loads = body.load(refs(self.nest.term))
+        text = self.k.printer.expr(self.nest.term, body.scope, t)
+        line = f"{acc} += {text};" if self.nest.combine == "add" else f"{acc} = {self._joined(acc, text, t)};"
+        return [*loads, Line(line, span=self.k.template.span)]
+
+    def _start(self, body: Body) -> tuple[list[Line], DType, str]:
+        """The prologue and the accumulator's declaration."""
+        lines = body.run(self.nest.prologue)
+        t = self._acc_type()
+        acc = self.k.namer(self.nest.acc)
+        assert self.nest.combine is not None
+        first = literal(IDENTITY[self.nest.combine], t)
+        return [*lines, Line(f"{self.k.dialect.type_name(t)} {acc} = {first};")], t, acc
+
+    def _sequential(self) -> Function:
+        body = self._body()
+        start, t, acc = self._start(body)
+        loop = self._term(body.scope, acc, t)
+        for d in reversed(self.red):
+            v = self.vars[d.name]
+            head = Line(f"for (nl_i64 {v} = 0; {v} < {self.k.extent(d.extent)}; {v}++) {{")
+            loop = [head, *indent(loop), Line("}")]
+        body.scope[self.nest.acc] = Symbol(acc, t)
+        e = self.k.namer.fresh("e")
+        inner = [*self._split(e, self.par), *start, *loop, *body.run(self.nest.epilogue), *body.stores()]
+        return Function("", tuple(each_element(e, self.extent(self.par), inner)))
+
+    def _shared(self) -> Function:
+        """nl_group threads share a point: 32 (a warp) or all of the block."""
+        body = self._body()
+        start, t, acc = self._start(body)
+        kind = self.k.dialect.type_name(t)
+        r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
+        loop = [
+            Line(f"const nl_i64 nl_terms = {self.extent(self.red)};"),
+            Line(f"for (nl_i64 {r} = threadIdx.x % nl_group; {r} < nl_terms; {r} += nl_group) {{"),
+            *indent([*self._split(r, self.red), *self._term(body.scope, acc, t)]),
+            Line("}"),
+            Line(f"{acc} = nl_together({acc}, nl_group, []({kind} a, {kind} b) {{ return {self._joined('a', 'b', t)}; }});"),
+        ]
+        body.scope[self.nest.acc] = Symbol(acc, t)
+        end = [*body.run(self.nest.epilogue), *body.stores()]
+        inner = [
+            *self._split(e, self.par),
+            *start,
+            *loop,
+            Line("if (threadIdx.x % nl_group == 0) {"),
+            *indent(end),
+            Line("}"),
+        ]
+        return Function(
+            SHARED,
+            (
+                Line(f"const nl_i64 nl_end = nl_least({self.extent(self.par)}, (nl_me.part + 1ll) * nl_chunk);"),
+                Line(f"for (nl_i64 {e} = nl_me.part * nl_chunk + threadIdx.x / nl_group; {e} < nl_end;"),
+                Line(f"{e} += blockDim.x / nl_group) {{", 2),
+                *indent(inner),
+                Line("}"),
+            ),
+        )
+
+
+def nest_functions(k: Kernel, nest: Nest) -> list[Function]:
+    """The functions of one nest."""
+    return NestPrinter(k, nest).functions()
+
+
+def unguarded_modes(mode: Mode) -> bool:
+    """Whether an element of this mode is stored."""
+    return mode in (Mode.WRITE, Mode.UPDATE)
