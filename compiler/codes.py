@@ -630,6 +630,30 @@ _TOOLS: Final = (
         "a code that does not exist",
         "`netloom explain` takes the code of a message, such as E0101, or a model file.",
     ),
+    _code(
+        "E0921",
+        "no CUDA compiler",
+        "The CUDA target needs NVRTC, from the extra `cuda` or a CUDA toolkit, or `nvcc`. No GPU is needed to compile. "
+        "`netloom doctor` shows what is found.",
+    ),
+    _code(
+        "E0922",
+        "an architecture that cannot be used",
+        "Code is compiled for one architecture of GPUs, such as sm_90; it runs on that one and, compiled again by the "
+        "driver, on later ones. The compiler or the device does not know the one that was asked for.",
+    ),
+    _code(
+        "E0923",
+        "no CUDA device",
+        "There is no NVIDIA driver, it does not start, or there is no device of that number. `netloom doctor` lists the "
+        "devices; `--target cpu` needs none.",
+    ),
+    _code(
+        "E0924",
+        "the device failed",
+        "A kernel has stopped with a fault, or a call of the driver has failed. With `--verify`, every kernel is waited "
+        "for, so that the message names the one that failed.",
+    ),
 )
 
 _WARNINGS: Final = (

@@ -12,6 +12,8 @@ row (the columns are loaded already) and may use:
   real          the name of the real type; `bytes` its size in bytes (4 or 8)
   lanes         the extent of the nest's LANE dim, 0 when there is none
   dims          (name, extent as C) of the nest's dims, in order; `extent(name)` one of them
+  par, lane     the names of its PAR dims (the axes of the output, in order) and of its LANE dim (none: "")
+  plain         whether the epilogue only stores the accumulator in `y`
   id            `k3`: a prefix for names at file scope
   at(formal, **dims)        the C lvalue of a formal's element, dims given as C texts (default: the dim's own name)
   address(formal, **dims)   the element offset alone
@@ -24,6 +26,7 @@ row (the columns are loaded already) and may use:
                             a `{ }` block, indented by `depth` levels
   order         "fast" | "reproducible" | "bitwise"
   scratch       the expression `(real *)ctx->scratch`; Contract.scratch bytes of it may be used
+Tiles that strategies share (nl_tiles, nl_dots, ...) stand in templates/tiles.c.j2, once in a program that uses them.
 A block between `{% set helpers %}` and `{% endset %}` is put at file scope before the kernel.
 """
 
@@ -40,9 +43,10 @@ from backends.cpu.nest import IDENTITY, nest_lines
 from backends.cpu.skeletons import environment, exists, render
 from backends.protocol import BackendError
 from backends.snippets import known, select
-from compiler.expr.ast import refs
+from compiler.expr.ast import Ref, refs
 from compiler.ir.program import (
     ArrayFormal,
+    Assign,
     Connect,
     Contract,
     DimKind,
@@ -59,6 +63,7 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import DType, Role
 from compiler.source import NOWHERE, Span
+from compiler.strategies.tiles import DOTS, TILES
 
 PHASES = 16
 _MARK = re.compile("\x01(\\d+)\x02")
@@ -106,6 +111,9 @@ def emit(program: Merged) -> Emitted:
         real=real,
         phases=PHASES,
         helpers=words,
+        bytes=program.precision.bytes,
+        tile_shapes=[(s.outs, s.vectors) for s in TILES],
+        dot_shapes=[(s.outs, s.vectors) for s in DOTS],
         device=device,
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,
@@ -289,6 +297,9 @@ def emit_contract(k: Kernel, contract: Contract) -> tuple[list[Line], list[Line]
                 "bytes": precision.bytes,
                 "lanes": lanes[0] if lanes else 0,
                 "dims": [(d.name, k.extent(d.extent)) for d in contract.nest.dims],
+                "par": [d.name for d in contract.nest.dims if d.kind is DimKind.PAR],
+                "lane": next((d.name for d in contract.nest.dims if d.kind is DimKind.LANE), ""),
+                "plain": contract.nest.epilogue == (Assign("y", Ref(contract.nest.acc)),),
                 "extent": lambda n: next(k.extent(d.extent) for d in contract.nest.dims if d.name == n),
                 "id": f"k{k.template.index}",
                 "at": names.at,

@@ -72,7 +72,12 @@ def propagate(k: Kernel, p: Propagate) -> tuple[list[Line], list[Line]]:
     elements: dict[str, Element] = {}
     for f in k.template.formals:
         if isinstance(f, ArrayFormal) and isinstance(f.access, At):
-            elements[f.name] = Element(f"{ptr[f.name]}[{at[f.access.end]}]", f.dtype, f.mode)
+            place = at[f.access.end]
+            if f.access.ring is not None:
+                late, mask, size = f.access.ring
+                steps = f"{ptr[late]}[{syn}]" if late in ptr else scope[late].text
+                place = f"((step + {steps}) & {scope[mask].text}) * {scope[size].text} + {place}"
+            elements[f.name] = Element(f"{ptr[f.name]}[{place}]", f.dtype, f.mode)
         elif isinstance(f, ArrayFormal) and isinstance(f.access, Strided):
             place = f"{ptr[f.name]}[{offset(f.access, lambda n: scope[n].text)}]"
             elements[f.name] = Element(place, f.dtype, f.mode)
@@ -124,6 +129,11 @@ def record_trace(k: Kernel, r: RecordTrace) -> list[Line]:
     names = _names(k)
     scope, i = dict(k.scope), k.namer("i")
     scope["i"] = Symbol(i, DType.I64)
+    early: list[Line] = []
+    if "ring_slots" in scope:
+        slot = k.namer.fresh("slot")
+        early.append(Line(f"const nl_i64 {slot} = step % {scope['ring_slots'].text};"))
+        scope["slot"] = Symbol(slot, DType.I64)
     elements = {
         f.name: Element(f"{k.pointers[f.name]}[{offset(f.access, lambda n: scope[n].text)}]", f.dtype, f.mode)
         for f in k.template.formals
@@ -135,6 +145,7 @@ def record_trace(k: Kernel, r: RecordTrace) -> list[Line]:
     j, sample = k.namer.fresh("j"), k.namer.fresh("sample")
     m, used, capacity = names["m"], names["used"], names["capacity"]
     return [
+        *early,
         Line(f"const nl_i64 {sample} = {used}[0];"),
         Line(f"if ({sample} >= {capacity}) {{"),
         Line("nl_overflow(ctx);", 1),

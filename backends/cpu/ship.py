@@ -171,10 +171,14 @@ def _write_results(file: BinaryIO, program: Merged, placement: Placement, arrays
         _text(file, label)
     _words(file, len(used))
     _words(file, *(_word(a, placement) for a in used))
+    counters = {a.name for a in used}
     results = [
         a
         for a in program.arrays
-        if a.role is Role.RECORD and 0 < a.physical_size <= MOST_PRINTED and a.dtype in PRINTED and a not in used
+        if a.role is Role.RECORD
+        and 0 < a.physical_size <= MOST_PRINTED
+        and a.dtype in PRINTED
+        and a.name not in counters
     ]
     _words(file, len(results))
     for a in results:

@@ -9,6 +9,7 @@ Does not: print bodies (nest.py, events.py) or files (emit.py).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -97,8 +98,6 @@ def function(k: Kernel, made: Function) -> list[Line]:
 
 
 def _uses(made: Function, word: str) -> bool:
-    import re
-
     pattern = re.compile(rf"\b{word}\b")
     return any(pattern.search(x.text) for x in (*made.early, *made.body))
 

@@ -32,7 +32,7 @@ from backends.cprint import (
 )
 from backends.cuda.kernel import Function, each_element
 from compiler.expr.ast import refs
-from compiler.ir.program import Add, ArrayFormal, Dim, DimKind, Emit, Mode, Nest, Order, Strided
+from compiler.ir.program import Add, ArrayFormal, Dim, DimKind, Emit, Nest, Order, Strided
 from compiler.ir.space import DType
 
 IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
@@ -225,8 +225,3 @@ class NestPrinter:
 def nest_functions(k: Kernel, nest: Nest) -> list[Function]:
     """The functions of one nest."""
     return NestPrinter(k, nest).functions()
-
-
-def unguarded_modes(mode: Mode) -> bool:
-    """Whether an element of this mode is stored."""
-    return mode in (Mode.WRITE, Mode.UPDATE)

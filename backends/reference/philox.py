@@ -97,9 +97,7 @@ def _shaped(index: ArrayLike) -> tuple[Array, tuple[int, ...]]:
     return at.reshape(-1).astype(np.uint64), at.shape
 
 
-def uniform(
-    key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64
-) -> Array:
+def uniform(key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64) -> Array:
     """Uniform in [0, 1), one per index: 24 bits (float32) or 53 bits (float64)."""
     at, shape = _shaped(index)
     w = words(key, at, step, draw)
@@ -108,9 +106,7 @@ def uniform(
     return np.asarray(_small(w[0], 8, np.float32) * np.float32(2.0**-24)).reshape(shape)
 
 
-def normal(
-    key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64
-) -> Array:
+def normal(key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64) -> Array:
     """Standard normal, one per index (Box and Muller 1958, the cosine branch)."""
     at, shape = _shaped(index)
     w = words(key, at, step, draw)
@@ -119,17 +115,13 @@ def normal(
     return np.asarray(radius * _cos_turn(a, b, dtype)).reshape(shape)
 
 
-def exponential(
-    key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64
-) -> Array:
+def exponential(key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64) -> Array:
     """Exponential with mean 1, one per index."""
     at, shape = _shaped(index)
     return np.asarray(0.0 - elementary.log(_open(words(key, at, step, draw), dtype))).reshape(shape)
 
 
-def below(
-    key: int, index: ArrayLike, step: int, draw: int, n: int, dtype: DTypeLike = np.uint32
-) -> Array:
+def below(key: int, index: ArrayLike, step: int, draw: int, n: int, dtype: DTypeLike = np.uint32) -> Array:
     """Whole numbers in [0, n), n > 0, as uint32 or uint64: the high part of (64 bits) * n."""
     at, shape = _shaped(index)
     w = words(key, at, step, draw).astype(np.uint64)

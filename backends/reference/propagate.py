@@ -34,7 +34,13 @@ class Synapses:
     def place(self, formal: ArrayFormal) -> Any:
         if not isinstance(formal.access, At):
             raise InterpretError(f"{self.row.label}: `{formal.name}` has no element at a synapse")
-        return self.row.checked(formal.name, self.at[formal.access.end])
+        place = self.at[formal.access.end]
+        if formal.access.ring is not None:
+            delay, mask, size = formal.access.ring
+            late = self.row.arrays[delay][self.at["syn"]].astype(np.int64) if delay in self.row.arrays else None
+            steps = self.row.size(delay) if late is None else late
+            place = ((self.locals["step"] + steps) & self.row.size(mask)) * self.row.size(size) + place
+        return self.row.checked(formal.name, place)
 
     def read(self, name: str) -> Value:
         if name in self.locals:

@@ -40,6 +40,8 @@ def run_record_trace(row: Row, body: RecordTrace, step: int) -> bool:
     dims = (Dim("i", "m"),)
     points = Points(row, Nest(dims), dims, (range(m),), step)
     points.values["i"] = row.arrays["members"].astype(np.int64)
+    if "ring_slots" in row.scalars:
+        points.values["slot"] = np.int64(step % row.size("ring_slots"))
     buffer = row.arrays["buffer"]
     buffer[start * m : (start + 1) * m] = cast(points.evaluate.typed(body.value), buffer.dtype)
     used[0] = start + 1

@@ -17,7 +17,7 @@ from compiler.frontend import tree
 from compiler.frontend.build_functions import build_functions
 from compiler.frontend.build_network import Built, build_network
 from compiler.frontend.build_optimizer import check_others
-from compiler.frontend.build_populations import Populations, build_populations
+from compiler.frontend.build_populations import build_populations
 from compiler.frontend.build_projections import build_projections
 from compiler.frontend.build_run import (
     build_expectations,
@@ -64,29 +64,27 @@ def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFin
     else:
         check_others(c, optimizers)
     plots = build_plots(root.get("plots"), populations, recorded, train_block is not None, c)
-    expect = build_expectations(
-        root.get("expect"), populations, recorded, train, train_block is not None, c
-    )
-    _check_parts(root, populations, sink)
+    expect = build_expectations(root.get("expect"), populations, recorded, train, train_block is not None, c)
+    _check_parts(root, sink)
     if any(d.severity is Severity.ERROR for d in sink.items):
         return None
     known: list[FunctionDef] = [f for f in functions.known.values() if f is not None]
     return Model(
-        text_of(root.get("name")) or name,
-        text_of(root.get("description")).strip(),
-        tuple(_param(p) for p in resolved.params.values()),
-        tuple(known),
-        tuple(populations.built[n] for n in populations.names),
-        projections,
-        simulate,
-        tuple(recorded.spikes),
-        tuple(recorded.traces),
-        built.network,
-        train,
-        plots,
-        expect,
-        numerics,
-        root.span,
+        name=text_of(root.get("name")) or name,
+        description=text_of(root.get("description")).strip(),
+        params=tuple(_param(p) for p in resolved.params.values()),
+        functions=tuple(known),
+        populations=tuple(populations.built[n] for n in populations.names),
+        projections=projections,
+        simulate=simulate,
+        spikes=tuple(recorded.spikes),
+        traces=tuple(recorded.traces),
+        network=built.network,
+        train=train,
+        plots=plots,
+        expect=expect,
+        numerics=numerics,
+        span=root.span,
     )
 
 
@@ -109,9 +107,10 @@ def _param(p: ParamValue) -> ModelParam:
     return ModelParam(p.name, p.kind, p.value, canonical_name(p.dimension), p.doc.strip(), p.span)
 
 
-def _check_parts(root: tree.Mapping, populations: Populations, sink: Sink) -> None:
+def _check_parts(root: tree.Mapping, sink: Sink) -> None:
     """Blocks that need others."""
-    spiking = bool(populations.names)
+    blocks = mapping(root.get("populations"))
+    spiking = blocks is not None and bool(blocks.entries)
     if spiking and root.entry("simulate") is None:
         at = root.entry("populations")
         help = "for example `simulate: {dt: 0.1 ms, duration: 1 s}`"
@@ -132,4 +131,3 @@ def _check_parts(root: tree.Mapping, populations: Populations, sink: Sink) -> No
             at_span = root.entries[0].key.span if root.entries else root.span
             help = "a file of definitions is taken over by others: `use: this_file.yaml#name`"
             sink.error("E0103", "the file has neither `populations` nor a `network`", at_span, help)
-

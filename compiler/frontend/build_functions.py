@@ -20,7 +20,7 @@ from compiler.expr.parse import parse_signature
 from compiler.expr.types import Kind
 from compiler.frontend import tree
 from compiler.frontend.resolve_values import exact_span, expression_of
-from compiler.frontend.scope import Scope, Wanted, check_tree
+from compiler.frontend.scope import Wanted, check_tree
 from compiler.frontend.tree import Node
 from compiler.frontend.values import Context, Names, mapping
 from compiler.ir.model import FunctionDef
@@ -162,6 +162,3 @@ def _cycle(name: str, definitions: dict[str, Definition]) -> list[str] | None:
                 before[called] = current
                 stack.append(called)
     return None
-
-
-__all__ = ["Functions", "Scope", "build_functions"]

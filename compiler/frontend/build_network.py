@@ -9,7 +9,6 @@ Does not: say how a layer is computed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -120,7 +119,8 @@ def _layer(r: _Reader, item: Node) -> None:
         noun = "an input" if name in r.out.inputs else "a layer"
         related = (Related("it is declared here", r.out.places[name]),)
         r.c.sink.error("E0207", f"{noun} of the network is called `{name}` already", place, None, related)
-        r.previous = name
+        r.previous = f"{name}'"  # a layer of unknown shape, for those that follow
+        r.out.shapes[r.previous] = None
         return
     sources = _sources(r, kind, settings, at)
     r.out.places[name] = place
@@ -196,7 +196,7 @@ def _reference(r: _Reader, item: Scalar) -> str | None:
         related = (Related("it stands here", r.named[name]),)
         c.sink.error("E0201", message, item.span, None, related)
         return None
-    help = did_you_mean(name, r.out.shapes) or allowed("before this one there are", r.out.shapes)
+    help = did_you_mean(name, r.out.places) or allowed("before this one there are", r.out.places)
     c.sink.error("E0201", f"there is no layer or network input `{name}`", item.span, help)
     return None
 
@@ -213,9 +213,7 @@ def _expected(r: _Reader, settings: tree.Mapping, name: str, shape: Shape) -> Sh
     return wanted
 
 
-def _activation(
-    r: _Reader, settings: tree.Mapping, kind: str
-) -> tuple[str | None, FunctionDef | None]:
+def _activation(r: _Reader, settings: tree.Mapping, kind: str) -> tuple[str | None, FunctionDef | None]:
     node = settings.get("function" if kind == "activation" else "activation")
     if not isinstance(node, Scalar):
         return None, None
@@ -294,10 +292,7 @@ def _image(p: _Place, shapes: list[Shape]) -> Shape | None:
     if not shapes:
         return None
     if len(shapes[0]) != 3:
-        message = (
-            f"a {p.kind} layer reads channels, height and width; "
-            f"`{p.source}` has the shape {shown(shapes[0])}"
-        )
+        message = f"a {p.kind} layer reads channels, height and width; `{p.source}` has the shape {shown(shapes[0])}"
         help = f"write its shape as [1, {', '.join(map(str, shapes[0]))}]" if len(shapes[0]) == 2 else None
         p.fail(message, help)
         return None
@@ -364,7 +359,8 @@ def _conv2d(p: _Place, shapes: list[Shape]) -> _Result:
     padding = _padding(p, "valid", image, kernel, stride, dilation)
     if padding is None or filters is None or groups is None:
         return None
-    for what, count in ((f"the {image[0]} channels of `{p.source}`", image[0]), (f"{filters} filters", filters)):
+    channels = f"{image[0]} channel{'' if image[0] == 1 else 's'}"
+    for what, count in ((f"`{p.source}` has {channels}, which", image[0]), (f"{filters} filters", filters)):
         if count % groups:
             p.fail(f"{what} cannot be split into {groups} groups of one size", None, "groups")
             return None
@@ -457,5 +453,3 @@ _LAYERS = {
     "dropout": _dropout,
     "activation": _elementwise,
 }
-
-__all__ = ["Built", "Mapping", "build_network", "shown"]

@@ -19,7 +19,7 @@ from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.parse import Assign, parse_derivative
 from compiler.expr.types import Kind
-from compiler.expr.units import DIMENSIONLESS, TIME, Dimension, canonical_name, describe, parse_unit
+from compiler.expr.units import DIMENSIONLESS, TIME, UNITS, Dimension, canonical_name, parse_unit
 from compiler.frontend import tree
 from compiler.frontend.resolve_values import exact_span
 from compiler.frontend.scope import Checked, Scope, Wanted, check_expression, check_tree, read_statement
@@ -246,14 +246,8 @@ def unit_dimension(node: Node, c: Context) -> Dimension | None:
     found = parse_unit(text_of(node))
     if found is None:
         text = text_of(node)
-        hint = {"s": "ms", "sec": "s", "msec": "ms", "volt": "V", "na": "nA", "mv": "mV", "pa": "pA", "ns": "nS"}
-        near = hint.get(text.lower())
-        c.sink.error(
-            "E0403",
-            f"`{text}` is not a known unit",
-            node.span,
-            f"did you mean `{near}`?" if near else "for example `mV`, `pA`, `nS` or `1/ms`",
-        )
+        help = did_you_mean(text, UNITS) or "for example `mV`, `pA`, `nS` or `1/ms`"
+        c.sink.error("E0403", f"`{text}` is not a known unit", node.span, help)
         return None
     return found[0]
 
@@ -454,9 +448,7 @@ def _finished(d: _Draft, n: NeuronDef) -> NeuronDef:
     own = d.places.keys() | d.locals.keys()
     numbers = d.c.names.numbers
     model_params = tuple(p for p in numbers if p in d.read and p not in own)
-    flags: dict[str, Expr] = {
-        p: Binary("!=", Ref(p), Num(0.0)) for p in model_params if isinstance(numbers[p], bool)
-    }
+    flags: dict[str, Expr] = {p: Binary("!=", Ref(p), Num(0.0)) for p in model_params if isinstance(numbers[p], bool)}
 
     def put(e: Expr) -> Expr:
         return substitute(e, flags) if flags else e
@@ -467,16 +459,12 @@ def _finished(d: _Draft, n: NeuronDef) -> NeuronDef:
     spike = n.spike
     if spike is not None:
         refractory = None if spike.refractory is None else put(spike.refractory)
-        spike = Spike(
-            put(spike.when), sets(spike.reset), refractory, spike.hold, spike.round_refractory, spike.span
-        )
+        spike = Spike(put(spike.when), sets(spike.reset), refractory, spike.hold, spike.round_refractory, spike.span)
     return NeuronDef(
         n.name,
         n.params,
         n.state,
-        tuple(
-            InputDecl(i.name, i.unit, None if i.decay is None else put(i.decay), i.span) for i in n.inputs
-        ),
+        tuple(InputDecl(i.name, i.unit, None if i.decay is None else put(i.decay), i.span) for i in n.inputs),
         sets(n.lets),
         tuple(Ode(o.state, put(o.rhs), o.span) for o in n.dynamics),
         sets(n.update),
@@ -501,13 +489,6 @@ def _unit(dimension: Dimension | None) -> str:
     return canonical_name(dimension or DIMENSIONLESS)
 
 
-def dimension_of(unit: str) -> Dimension:
-    """The dimension of a canonical unit's name."""
-    found = parse_unit(unit)
-    assert found is not None, unit
-    return found[0]
-
-
 def _entries(node: tree.Mapping, name: str) -> tuple[Entry, ...]:
     block = mapping(node.get(name))
     return () if block is None else block.entries
@@ -516,6 +497,3 @@ def _entries(node: tree.Mapping, name: str) -> tuple[Entry, ...]:
 def _items(node: tree.Mapping, name: str) -> tuple[Node, ...]:
     items = node.get(name)
     return items.items if isinstance(items, tree.Sequence) else ()
-
-
-__all__ = ["BuiltNeuron", "build_neuron", "describe", "dimension_of", "unit_dimension"]

@@ -50,9 +50,7 @@ def check_others(c: Context, known: Definitions, chosen: tree.Mapping | None = N
             _optimizer(own.name, block, None, own.key.span, c)
 
 
-def _optimizer(
-    name: str, block: tree.Mapping, given: tree.Mapping | None, at: Span, c: Context
-) -> OptimizerDef | None:
+def _optimizer(name: str, block: tree.Mapping, given: tree.Mapping | None, at: Span, c: Context) -> OptimizerDef | None:
     before = len(c.sink.items)
     places: dict[str, Span] = {}
     params = _params(block, given, places, name, at, c)
@@ -143,9 +141,7 @@ def _update(
 ) -> tuple[list[Set], set[str]]:
     """The statements, and every name that they read."""
     names = (*GIVEN, *params, *state)
-    scope: Scope = c.names.scope.extended(
-        dict.fromkeys(names, Kind.REAL), dict.fromkeys(names, DIMENSIONLESS), places
-    )
+    scope: Scope = c.names.scope.extended(dict.fromkeys(names, Kind.REAL), dict.fromkeys(names, DIMENSIONLESS), places)
     nodes = block.get("update")
     out: list[Set] = []
     read: set[str] = set()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.ast import Expr, Ref, refs
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.types import Kind
-from compiler.expr.units import TIME
 from compiler.frontend import tree
 from compiler.frontend.build_neurons import BuiltNeuron, build_neuron
 from compiler.frontend.data_files import arrays_of, locate, pick, read_array
@@ -88,9 +88,7 @@ def _list(block: tree.Mapping, name: str) -> tuple[tree.Node, ...]:
     return node.items if isinstance(node, Sequence) else ()
 
 
-def _population(
-    name: str, block: tree.Mapping, classes: tuple[str, ...], at: Span, out: Populations
-) -> None:
+def _population(name: str, block: tree.Mapping, classes: tuple[str, ...], at: Span, out: Populations) -> None:
     c = out.c
     size_node = block.get("size")
     size = None if size_node is None else whole(size_node, c, f"`size` of `{name}`", 1, MAX_SIZE)
@@ -117,9 +115,7 @@ def _population(
         _check_times(name, own_params, neuron, params, out)
     if len(c.sink.items) > before:
         return
-    out.built[name] = Population(
-        name, neuron.definition, size, tuple(params.items()), tuple(init.items()), classes, at
-    )
+    out.built[name] = Population(name, neuron.definition, size, tuple(params.items()), tuple(init.items()), classes, at)
 
 
 def _params(
@@ -360,9 +356,7 @@ def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dic
     return out
 
 
-def _check_spike_times(
-    name: str, params: Mapping[str, Value], size: int, node: tree.Mapping, out: Populations
-) -> None:
+def _check_spike_times(name: str, params: Mapping[str, Value], size: int, node: tree.Mapping, out: Populations) -> None:
     """E0603/E0703: times are whole steps from one step on, indices those of neurons."""
     c, columns, places = out.c, {}, {}
     for key in ("times", "indices"):
@@ -373,8 +367,6 @@ def _check_spike_times(
         match value:
             case FromFile(path, array):
                 try:
-                    from pathlib import Path
-
                     columns[key] = np.asarray(read_array(Path(path), array), np.float64).ravel()
                 except (OSError, ValueError, TypeError) as error:
                     c.sink.error("E0703", f"the array cannot be read: {error}", value.span)
@@ -407,6 +399,3 @@ def _check_spike_times(
             related = (Related("the step is given here", out.step.span),)
             c.sink.error("E0603", message, places["times"], help, related)
             return
-
-
-__all__ = ["Populations", "TIME", "build_populations"]

@@ -11,7 +11,7 @@ Does not: draw connections.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,6 @@ from compiler.source import NOWHERE, Span
 
 _SIZES = {"n_from": Kind.INT, "n_to": Kind.INT}
 _WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
-_FAILED = object()
 
 
 @dataclass
@@ -161,9 +160,7 @@ def _projection(
     pairs = read_pairs(settings, c) if rule.name == "pairs" else None
     weight = _weight(deliver, dimension, family, rule.name, None if pairs is None else len(pairs.pairs))
     delay = _delay(block.get("delay"), family)
-    if not fits or sources is None or targets is None or any(
-        p not in populations.built for p in (*sources, *targets)
-    ):
+    if not fits or sources is None or targets is None or any(p not in populations.built for p in (*sources, *targets)):
         return None
     members: list[Member] = []
     for source in sources:
@@ -188,9 +185,7 @@ def _projection(
     return Projection(name, rule.name, into.text, tuple(members), lists, at)
 
 
-def _check_sources(
-    node: Node | None, sources: tuple[str, ...] | None, populations: Populations, c: Context
-) -> None:
+def _check_sources(node: Node | None, sources: tuple[str, ...] | None, populations: Populations, c: Context) -> None:
     for source in sources or ():
         neuron = populations.neuron_of.get(source)
         if neuron is not None and not neuron.spikes and node is not None:
@@ -222,9 +217,7 @@ def _input(
         if found is None:
             return None, False
         if dimension is not None and found != dimension:
-            message = (
-                f"`{into.text}` is {describe(dimension)} in `{first}`, but {describe(found)} in `{target}`"
-            )
+            message = f"`{into.text}` is {describe(dimension)} in `{first}`, but {describe(found)} in `{target}`"
             c.sink.error("E0401", message, into.span, "write one entry for each of them")
             return None, False
         dimension, first = found, first or target
@@ -290,11 +283,11 @@ def _arguments(rule: str, settings: tree.Mapping, family: _Family) -> _Arguments
     return lambda env: ()
 
 
-def _inside(value: float, low: float, high: float, what: str, node: Node, c: Context) -> bool:
+def _inside(value: float, low: float, high: float, what: str, node: Node | None, c: Context) -> bool:
     problem = out_of_bounds(value, low, high)
     if problem is None:
         return True
-    c.sink.error("E0106", f"{what} must be {problem}; it is {value:g}", node.span)
+    c.sink.error("E0106", f"{what} must be {problem}; it is {value:g}", node.span if node else None)
     return False
 
 
@@ -356,9 +349,7 @@ def _delay(node: Node | None, family: _Family) -> Callable[[dict[str, Any]], int
         if value is None or step is None:
             return None
         if value not in known:
-            known[value] = steps_of(
-                value, at, c.sink, "`delay`", step, nearest=nearest, roundable=True
-            )
+            known[value] = steps_of(value, at, c.sink, "`delay`", step, nearest=nearest, roundable=True)
         return known[value]
 
     return steps
@@ -368,10 +359,5 @@ def _same_sizes(source: str, target: str, at: Span, populations: Populations, c:
     n, m = populations.built[source].size, populations.built[target].size
     if n != m:
         message = f"`one_to_one` needs populations of one size: `{source}` has {n:,}, `{target}` has {m:,}"
-        related = tuple(
-            Related("declared here", populations.places[p]) for p in dict.fromkeys((source, target))
-        )
+        related = tuple(Related("declared here", populations.places[p]) for p in dict.fromkeys((source, target)))
         c.sink.error("E0604", message, at, None, related)
-
-
-__all__ = ["Mapping", "build_projections"]

@@ -73,9 +73,7 @@ def build_numerics(block: tree.Mapping | None) -> Numerics:
     given = Numerics()
     if block is None:
         return given
-    return Numerics(
-        text_of(block.get("precision")) or given.precision, text_of(block.get("order")) or given.order
-    )
+    return Numerics(text_of(block.get("precision")) or given.precision, text_of(block.get("order")) or given.order)
 
 
 # ------------------------------------------------------------------------------------- recording
@@ -113,9 +111,7 @@ def build_records(node: Node | None, populations: Populations, c: Context) -> Re
     return out
 
 
-def _spikes(
-    names: tuple[str, ...], node: Node, at: Span, populations: Populations, out: Recorded, c: Context
-) -> None:
+def _spikes(names: tuple[str, ...], node: Node, at: Span, populations: Populations, out: Recorded, c: Context) -> None:
     for name in names:
         neuron = populations.neuron_of.get(name)
         if neuron is not None and not neuron.spikes:
@@ -197,9 +193,7 @@ def _clashes(record: RecordTraces, items: list[Scalar], at: Span, out: Recorded,
     return False
 
 
-def _members(
-    node: Node | None, name: str, size: int, populations: Populations, c: Context
-) -> tuple[int, ...] | None:
+def _members(node: Node | None, name: str, size: int, populations: Populations, c: Context) -> tuple[int, ...] | None:
     if node is None or text_of(node) == "all":
         return tuple(range(size))
     if isinstance(node, Sequence):
@@ -352,9 +346,7 @@ def _bounds(kind: str, block: tree.Mapping, c: Context) -> _Bounds | None:
     return tuple((k, found[k]) for k in ("at_least", "at_most") if k in found)
 
 
-def _metric(
-    block: tree.Mapping, at: Span, train: Train | None, has_train: bool, c: Context
-) -> Expectation | None:
+def _metric(block: tree.Mapping, at: Span, train: Train | None, has_train: bool, c: Context) -> Expectation | None:
     name, bounds = block.get("name"), _bounds("metric", block, c)
     if not isinstance(name, Scalar) or bounds is None:
         return None

@@ -161,8 +161,7 @@ def _fits(declared: TensorInput, shape: tuple[int, ...] | None, node: Scalar, he
         return False
     if shape is not None and header.shape[1:] != shape:
         message = (
-            f"`{name}` has samples of shape {shown(shape)}, "
-            f"but those of `{node.text}` have {shown(header.shape[1:])}"
+            f"`{name}` has samples of shape {shown(shape)}, but those of `{node.text}` have {shown(header.shape[1:])}"
         )
         c.sink.error("E0703", message, node.span, None, related)
         return False
@@ -227,8 +226,7 @@ def _loss(block: tree.Mapping | None, built: Built, c: Context) -> Loss | None:
             return None
         if shape != wanted:
             message = (
-                f"`{prediction.text}` has the shape {shown(shape)}, "
-                f"but its target `{target.text}` {shown(wanted)}"
+                f"`{prediction.text}` has the shape {shown(shape)}, but its target `{target.text}` {shown(wanted)}"
             )
             c.sink.error("E0501", message, prediction.span, None, related)
             return None

@@ -38,10 +38,8 @@ class Header:
 
 
 def _header(stream: IO[bytes]) -> Header:
-    version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
-    read: Any = (
-        np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    )
+    version = np.lib.format.read_magic(stream)
+    read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(stream)
     return Header(tuple(int(n) for n in shape), dtype.kind, str(dtype))
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from compiler.diagnostics import ModelError, Sink, did_you_mean
 from compiler.frontend import tree
+from compiler.frontend.language.kinds import Kind
 from compiler.frontend.resolve_use import File, LibraryFinder, Uses
 from compiler.frontend.tree import Entry, Scalar
 from compiler.frontend.validate import validate_kind
 from compiler.frontend.wording import allowed
-from compiler.frontend.language.kinds import Kind
 from compiler.source import Span
 
 

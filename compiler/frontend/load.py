@@ -24,6 +24,9 @@ from compiler.frontend.wording import found
 from compiler.frontend.yaml12 import load_file
 from compiler.ir.model import Model
 
+_TREE_IS_GOOD: Final = frozenset({"E0008"})
+"""Errors of the loader (duplicate keys) after which the rest of the file can still be looked at."""
+
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -52,15 +55,16 @@ def load_model(
 
 
 def _model(root: tree.Mapping, path: Path, settings: Mapping[str, str], sink: Sink) -> Model | None:
+    if any(d.severity is Severity.ERROR and d.code not in _TREE_IS_GOOD for d in sink.items):
+        return None
     validate(root, sink)
     if _errors(sink):
-        # What the language does not allow is in the way of everything else; settings are not.
         return None
     library = LibraryFinder()
     folder = path.resolve().parent
     resolved = resolve(root, settings, sink, folder, library)
     if not _errors(sink) and _taken_over(root):
-        validate(resolved.root, sink)  # now that keys which come from elsewhere must be there
+        validate(resolved.root, sink, expanded=True)  # keys that come from elsewhere are there now
     if _errors(sink):
         return None
     return build_model(resolved, path.stem, folder, library, sink)
@@ -91,4 +95,3 @@ def _no_garbage_collection() -> Iterator[None]:
 
 def _errors(sink: Sink) -> bool:
     return any(d.severity is Severity.ERROR for d in sink.items)
-

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from compiler.diagnostics import Related
-from compiler.expr.ast import Num
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
 from compiler.frontend import tree
 from compiler.frontend.build_populations import Populations
@@ -23,7 +23,6 @@ from compiler.frontend.tree import Entry, Node, Scalar
 from compiler.frontend.values import Context, mapping, number_and_dimension
 from compiler.frontend.values_initial import from_file
 from compiler.source import Span
-from pathlib import Path
 
 _Number = tuple[float | int, Dimension | None]
 
@@ -237,6 +236,3 @@ class _Reader:
             for source in chosen[0]:
                 for target in chosen[1]:
                     self.value.by_pair[source, target] = value
-
-
-__all__ = ["MemberValue", "Num", "member_values"]

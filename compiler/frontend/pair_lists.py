@@ -120,7 +120,7 @@ def _column(path: Path, name: str, at: Span, file: Scalar, c: Context) -> npt.ND
         c.sink.error("E0703", message, at)
         return None
     whole_numbers = data.astype(np.int64)
-    if data.dtype.kind == "f" and not np.array_equal(whole_numbers, data) or (whole_numbers < 0).any():
+    if (data.dtype.kind == "f" and not np.array_equal(whole_numbers, data)) or (whole_numbers < 0).any():
         c.sink.error("E0703", f"`{name}` must hold whole numbers from 0", at)
         return None
     return whole_numbers

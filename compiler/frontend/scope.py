@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
-from compiler.diagnostics import Diagnostic, Related, Sink, did_you_mean
-from compiler.expr.ast import Call, Expr, Ref, children
+from compiler.diagnostics import Diagnostic, Related, Sink
+from compiler.expr.ast import Call, Expr, Quantity, children
 from compiler.expr.check import check_assignable, erase, infer_dimension
-from compiler.expr.functions import CONSTANTS, FUNCTIONS
+from compiler.expr.functions import FUNCTIONS
 from compiler.expr.inline import Definition, inline
 from compiler.expr.parse import Assign, parse_statement
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
-from compiler.expr.units import Dimension
+from compiler.expr.units import Dimension, canonical_name
 from compiler.frontend.resolve_values import exact_span, expression_of
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.wording import found
@@ -95,17 +95,17 @@ def check_tree(tree: Expr, span: Span, scope: Scope, wanted: Wanted, sink: Sink)
     own = Sink()
     result = _check(tree, scope, wanted, own)
     for d in own.items:
-        sink.items.append(_placed(d, span, scope))
+        sink.items.append(_placed(d, span))
     return result
 
 
 def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
-    kind = check_types(tree, scope.kinds, sink, scope.arities)
-    if sink.items:
-        return None
     calls = _calls(tree)
     if calls & scope.broken:
         return None  # the mistake was reported where the function stands
+    kind = check_types(tree, scope.kinds, sink, scope.arities)
+    if sink.items:
+        return None
     if calls & scope.functions.keys():
         whole = inline(tree, scope.functions, sink)
         if whole is None:
@@ -122,6 +122,7 @@ def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | No
         sink.error("E0309", f"{wanted.what}: {wanted.random}", at)
         return None
     if not check_assignable(wanted.dimension, tree, scope.dimensions, sink, wanted.what):
+        _plainer_help(tree, wanted.dimension, sink)
         return None
     dimension = infer_dimension(tree, scope.dimensions, Sink())
     try:
@@ -131,15 +132,22 @@ def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | No
         return None
 
 
+def _plainer_help(tree: Expr, due: Dimension | None, sink: Sink) -> None:
+    """A quantity that is written out is not to be divided by something: it has another unit."""
+    last = sink.items[-1]
+    if isinstance(tree, Quantity) and due is not None and last.code == "E0401":
+        number = f"{tree.value:g}" if due.dimensionless else f"{tree.value:g} {canonical_name(due)}"
+        sink.items[-1] = replace(last, help=f"for example `{number}`")
+
+
 def _wrong_kind(tree: Expr, kind: Kind, wanted: Wanted, sink: Sink) -> None:
     needed = Kind.BOOL.value if wanted.condition else Kind.REAL.value
     help = "compare it with something, as in `v > v_thresh`" if wanted.condition else "write `1 if ... else 0`"
     sink.error("E0306", f"{wanted.what} must be {needed}; this is {kind.value}", tree.span, help)
 
 
-def _placed(d: Diagnostic, span: Span, scope: Scope) -> Diagnostic:
-    """A mistake in a function that only shows where it is called gets that place too; a unit error
-    about a declared name gets its declaration."""
+def _placed(d: Diagnostic, span: Span) -> Diagnostic:
+    """A mistake in a function that only shows where it is called gets that place too."""
     at = d.span
     if at is None or at is NOWHERE:
         return replace(d, span=span)
@@ -180,13 +188,3 @@ def read_statement(node: Node, scope: Scope, sink: Sink) -> Assign | None:
     message = f"a call of `{statement.call.func}` has no effect here"
     sink.error("E0301", message, statement.span, help)
     return None
-
-
-def unknown_name(name: str, scope: Scope) -> str | None:
-    """A help line for a name that nothing has."""
-    return did_you_mean(name, (*scope.kinds, *CONSTANTS))
-
-
-def reads(e: Expr, name: str) -> bool:
-    """Whether `e` reads `name`."""
-    return (isinstance(e, Ref) and e.name == name) or any(reads(k, name) for k in children(e))

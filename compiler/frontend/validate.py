@@ -123,7 +123,11 @@ def _check_presence(kind: Block, node: Mapping, place: Place, meant: set[str]) -
     needed = [(k, o) for k, others in kind.needs if k in there for o in others if o not in there]
     covered = {o for _, o in needed}
     missing = [f"`{k}`" for k in kind.required if k not in there]
-    missing += [quoted(g, "or") for g in kind.one_of if not (there | covered).intersection(g)]
+    missing += [
+        quoted((k for k in g if kind.by_name[k].supported), "or")
+        for g in kind.one_of
+        if not (there | covered).intersection(g)
+    ]
     some = kind.at_least_one
     if some and not there.intersection(some):
         missing.append(f"one of {quoted(some, 'and')}")

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from compiler.diagnostics import Related, Sink
-from compiler.expr.check import check_assignable
-from compiler.expr.ast import Num
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension, parse_unit, to_canonical
 from compiler.frontend import tree
@@ -39,11 +37,6 @@ class Names:
 
     scope: Scope
     numbers: Mapping[str, Any]
-
-    def extended(
-        self, numbers: Mapping[str, Any], scope: Scope
-    ) -> Names:
-        return Names(scope, {**self.numbers, **numbers})
 
 
 @dataclass
@@ -85,7 +78,7 @@ def number(
             plain = _quantity(value)
             if plain is not None and (dimension is None or plain[1] == dimension):
                 return plain[0]
-        elif not isinstance(value, bool) and isinstance(value, int | float):
+        elif not isinstance(value, bool) and isinstance(value, int | float):  # noqa: SIM102 (two questions)
             if dimension is None or dimension.dimensionless or value == 0:
                 return value
     quantity = number_and_dimension(node, c, what, dimension, names)
@@ -296,8 +289,3 @@ def pair_of(node: Node, c: Context, what: str, low: int) -> tuple[int, int] | No
 
 def mapping(node: Node | None) -> tree.Mapping | None:
     return node if isinstance(node, tree.Mapping) else None
-
-
-def convert(value: float, dimension: Dimension, expected: Dimension, c: Context, what: str, span: Span) -> bool:
-    """Whether a value of `dimension` may stand where `expected` is due; reports it if not."""
-    return check_assignable(expected, Num(value, span), {}, c.sink, what) if dimension != expected else True

@@ -16,7 +16,7 @@ from compiler.expr.units import DIMENSIONLESS, Dimension
 from compiler.frontend import tree
 from compiler.frontend.data_files import check_array
 from compiler.frontend.tree import Node, Scalar, Sequence
-from compiler.frontend.values import Context, Names, bounded, mapping, number, number_and_dimension, text_of
+from compiler.frontend.values import Context, Names, bounded, mapping, number, number_and_dimension
 from compiler.ir.model import Const, Distribution, FromFile, Listed, Value
 
 _Found = tuple[Value | None, Dimension | None]
@@ -166,6 +166,3 @@ def _of_logarithm(args: Mapping[str, float]) -> dict[str, float]:
     """Mean and standard deviation of the logarithm of a lognormal value with the given moments."""
     variance = math.log1p((args["std"] / args["mean"]) ** 2)
     return {"mean": math.log(args["mean"]) - variance / 2, "std": math.sqrt(variance)}
-
-
-__all__ = ["from_file", "initial_value", "text_of"]

@@ -90,6 +90,8 @@ def _formal(formal: Formal, names: Names) -> str:
         where = "[" + ",".join([_axis(a, names) for a in access.axes]) + "]"
     else:
         where = "@" + access.end if isinstance(access, At) else "@"
+        if isinstance(access, At) and access.ring is not None:
+            where += "(" + ",".join([_name(n, names) for n in access.ring]) + ")"
     return f"{name}:{dtype} {formal.mode.value}{where}"
 
 

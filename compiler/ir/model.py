@@ -187,7 +187,9 @@ class Member:
     """One projection of a family: from one population to one population.
 
     `args`: numbers of the connect rule (p, number, autapses 0/1); `weight` in the input's unit;
-    `delay` in whole steps; `pairs`: for rule "pairs" an index into Projection.pair_lists.
+    `delay` in whole steps, or (with `delays`) the largest of delays that differ from synapse to synapse:
+    `delays` is then their distribution in steps, before rounding to whole steps (min and max among its
+    args); `pairs`: for rule "pairs" an index into Projection.pair_lists.
     """
 
     source: str
@@ -196,6 +198,7 @@ class Member:
     weight: Value
     delay: int
     pairs: int | None = None
+    delays: Distribution | None = None
 
 
 @dataclass(frozen=True)
@@ -208,6 +211,19 @@ class Projection:
     into: str
     members: tuple[Member, ...]
     pair_lists: tuple[tuple[tuple[int, int], ...], ...] = ()  # (source, target) as the user ordered them
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class PoissonInput:
+    """Independent Poisson trains, one per neuron of a population, delivered at the end of each step: `rate` in
+    1/ms (mean number of events per ms), `weight` in the input's unit."""
+
+    name: str
+    population: str
+    into: str
+    rate: float
+    weight: float
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -384,4 +400,5 @@ class Model:
     plots: tuple[Plot, ...]
     expect: tuple[Expectation, ...]
     numerics: Numerics
+    poisson: tuple[PoissonInput, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)

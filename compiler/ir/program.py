@@ -113,9 +113,14 @@ class Strided:
 
 @dataclass(frozen=True)
 class At:
-    """Element access in a propagation: "pre" (the source neuron), "post" (the target), "syn" (the synapse)."""
+    """Element access in a propagation: "pre" (the source neuron), "post" (the target), "syn" (the synapse).
+
+    `ring`: (delay formal, mask column, size column): the array is a ring of mask + 1 slots (a power of two) of
+    `size` elements each, and the element is the one of slot (step + delay) & mask: what arrives in that step.
+    """
 
     end: str
+    ring: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -286,7 +291,7 @@ class RecordTrace:
     """Append one sample row: formals source (element read at members), members (i32 [m]), m,
     buffer (real [capacity][m]), used (i64 [1]), capacity. Asks the loop to return when the buffer is full.
     `value` may combine several arrays (element access "i" = the member's index): an input plus what was
-    delivered to it in this step."""
+    delivered to it in this step. With a column `ring_slots` accesses may use `slot` = step mod ring_slots."""
 
     value: Expr
 

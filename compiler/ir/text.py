@@ -207,7 +207,7 @@ class _Printer:
             return _after(f"{_string(x.target)} {_ARROWS[cls]} ", self.lines(x.value, indent))
         elif cls is Strided:
             return [f"@[{', '.join(_axis(a) for a in x.axes)}]"]
-        elif cls is At and x.end not in ("whole", *_RESERVED) and _WORD.fullmatch(x.end):
+        elif cls is At and x.ring is None and x.end not in ("whole", *_RESERVED) and _WORD.fullmatch(x.end):
             return [f"@{x.end}"]
         elif cls is Whole:
             return ["@whole"]

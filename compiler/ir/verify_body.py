@@ -104,6 +104,8 @@ def code_violations(code: Kernel | Template) -> Iterator[str]:
                 {"members": DType.I32, "buffer": None, "used": DType.I64} | {"m": DType.I64, "capacity": DType.I64}
             )
             check.dims["i"] = DimKind.PAR
+            if "ring_slots" in check.scalars:
+                check.dims["slot"] = DimKind.PAR
             yield from check.expression(value, "its value")
         case EmitScheduled():
             yield from check.found(
@@ -292,6 +294,12 @@ class _Code:
         for formal in self.arrays.values():
             if isinstance(formal.access, At) and formal.access.end not in ENDS:
                 yield f"`{formal.name}` is accessed at `{formal.access.end}`"
+            if isinstance(formal.access, At) and formal.access.ring is not None:
+                delay, mask, size = formal.access.ring
+                for column in (mask, size):
+                    yield from self.column(column, f"the ring of `{formal.name}`")
+                if delay not in self.arrays:
+                    yield from self.column(delay, f"the ring of `{formal.name}`")
         yield from self.statements(body.statements, "propagation")
 
     def connect(self, rule: str, stage: str) -> Iterator[str]:

@@ -1,40 +1,63 @@
-"""assign_layouts: where each tensor of a graph lives: dtype, role, layout.
+"""assign_layouts: which array every tensor lies in, and how.
 
-Assumes: tensors of both phases with one name are one array (weights, variables), all others are temporaries.
-Guarantees: with `lanes` > 0 batched tensors have the batch in their lanes; everything else is row-major.
-Does not: give offsets (plan_memory).
+Assumes: legal graphs; weights and variables of one name are the same in every phase.
+Guarantees: a Reindex is another shape of its source's array (features are row-major within a sample, so batched ones
+too). Batched arrays have the Lanes layout when the target has lanes, others are row-major. Weights are WEIGHT,
+variables STATE (float64 when wide), outputs RECORD (kept for the host), everything else WORK. Intermediate tensors
+of one name and shape share an array across phases; when their shapes differ, later phases get arrays of their own.
+Does not: place arrays in memory.
 """
 
 from __future__ import annotations
 
-from compiler.ir.graph import Tensor
+from dataclasses import replace
+
+from compiler.ir.graph import Node, Reindex, Store, Tensor, TensorGraph, Update, Variable, Weight
 from compiler.ir.program import Array, Lanes
 from compiler.ir.space import DType, Role
+from compiler.passes.blocks import Known
 from compiler.source import NOWHERE, Span
 
 
-def real_lanes(lanes: int, precision: DType) -> int:
-    """Lanes of the batch-in-lanes layout for a precision: a vector has the same bytes whatever it holds."""
-    return lanes * 4 // precision.bytes
+def _array(node: Node, tensor: Tensor, precision: DType, lanes: int, kept: bool) -> Array:
+    role = Role.RECORD if kept else Role.WORK
+    dtype = DType.I32 if tensor.dtype == "int" else precision
+    if isinstance(node, Weight):
+        role = Role.WEIGHT
+    elif isinstance(node, Variable):
+        role = Role.STATE
+        dtype = DType.F64 if node.wide else dtype
+    layout = Lanes(lanes) if tensor.batched and lanes else None
+    span: Span = getattr(node, "span", NOWHERE)
+    return Array(tensor.name, dtype, tensor.shape, role, layout, span=span)
 
 
-def layout_of(tensor: Tensor, lanes: int) -> Lanes | None:
-    return Lanes(lanes) if tensor.batched and lanes else None
-
-
-def array_of(
-    tensor: Tensor, name: str, precision: DType, lanes: int, role: Role, wide: bool = False, span: Span = NOWHERE
-) -> Array:
-    """The array of a tensor; scalars have one element."""
-    dtype = DType.I32 if tensor.dtype == "int" else DType.F64 if wide else precision
-    return Array(name, dtype, tensor.shape or (1,), role, layout_of(tensor, lanes), span=span)
-
-
-def strides_of(tensor: Tensor, lanes: int) -> tuple[int, ...]:
-    """Elements per step along each axis; with lanes, axis 0 counts blocks of `lanes` rows."""
-    step = lanes if tensor.batched and lanes else 1
-    strides = []
-    for extent in reversed(tensor.shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
+def assign_layouts(
+    graphs: tuple[TensorGraph, ...], precision: DType, lanes: int
+) -> tuple[tuple[Known, ...], dict[str, Array]]:
+    """Per phase what its tensors lie in, and all arrays by name."""
+    arrays: dict[str, Array] = {}
+    phases: list[Known] = []
+    for graph in graphs:
+        tensors: dict[str, Tensor] = {}
+        roots: dict[str, str] = {}
+        for node in graph.nodes:
+            if isinstance(node, (Store, Update)):
+                continue
+            tensor = node.out
+            tensors[tensor.name] = tensor
+            if isinstance(node, Reindex):
+                roots[tensor.name] = roots[node.source]
+                continue
+            array = _array(node, tensor, precision, lanes, tensor.name in graph.outputs)
+            if array.name in arrays and arrays[array.name] != array:
+                array = replace(array, name=f"{graph.phase}/{array.name}")
+            arrays.setdefault(array.name, array)
+            roots[tensor.name] = array.name
+        for name in graph.outputs:
+            root = arrays[roots[name]]
+            if root.role is Role.WORK:
+                arrays[root.name] = replace(root, role=Role.RECORD)
+        wide = frozenset(n for n, a in arrays.items() if a.dtype is DType.F64 and a.role is Role.STATE)
+        phases.append(Known(tensors, roots, wide))
+    return tuple(phases), arrays

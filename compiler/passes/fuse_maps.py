@@ -1,188 +1,134 @@
-"""fuse_maps: elementwise chains become one Map; an elementwise producer joins the reduction that reads it.
+"""fuse_maps: elementwise blocks join each other, and the reductions that alone read them.
 
-Assumes: a simplified graph in topological order.
-Guarantees: a Map is put into its reader when it is the only reader, visits every element of it exactly once (so no
-work is repeated), reads it unguarded, and is no matrix product or convolution (strategies match those as products).
-Refusals are Decisions with their reason.
-Does not: fuse siblings, or across outputs and Stores.
+Assumes: blocks in order (BlockList).
+Guarantees: (1) a map that only one reduction reads, each element once, becomes part of its term; (2) a map joins an
+earlier map over the same dims that writes or reads one of its operands, in one nest with several outputs, where the
+order of blocks allows. What nothing else reads becomes a local. Whether two blocks have the same dims follows from
+what they read element by element, never from equal sizes.
+Does not: recompute anything, join maps into products of two operands (strategies compute those), or touch updates.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.expr.ast import Binary, Expr, Ref, substitute
-from compiler.expr.simplify import has_random
-from compiler.ir.graph import Contract, Map, Node
+from compiler.expr.ast import Binary, Expr, Ref, refs, substitute
+from compiler.ir.program import Mode
 from compiler.ir.space import Affine
+from compiler.passes.block_list import BlockList, composed, joined_map
+from compiler.passes.blocks import ELEMENT_NUMBER, Block, Operand, is_identity, normal, plain, renamed
 from compiler.passes.decisions import Decision
-from compiler.passes.graph_builder import renumber, used_operands
-from compiler.passes.simplify_graph import operands
 
-LARGEST = 8
-"""Operands of a fused kernel; more would spill registers."""
+PASS = "fuse_maps"
 
 
-def _plain(axis: Affine) -> str | None:
-    if len(axis.terms) == 1 and axis.terms[0][1] == 1 and axis.const == 0 and axis.div == 1:
-        return axis.terms[0][0]
-    return None
+def is_product(block: Block) -> bool:
+    """Whether the term is a product of two operands: a contraction that a strategy may compute."""
+    term = block.term
+    return isinstance(term, Binary) and term.op == "*" and isinstance(term.left, Ref) and isinstance(term.right, Ref)
 
 
-def _visits_once(reader: Map | Contract, k: int) -> str | None:
-    """None when the reader reads each element of operand k exactly once, else why not."""
-    if isinstance(reader, Map):
-        whole = len(reader.out.shape)
-        if sorted(a for a in reader.maps[k] if a is not None) == list(range(whole)):
-            return None
-        return f"{reader.out.name} reads each element several times"
-    dims = [_plain(a) for a in reader.in_maps[k]]
-    if None in dims:
-        return f"{reader.out.name} reads it through windows"
-    if len(set(dims)) != len(reader.dims):
-        return f"{reader.out.name} reads each element several times"
-    return None
+def _reads_each_once(block: Block, operand: Operand) -> bool:
+    """Whether every point of the iteration space reads an element of its own."""
+    dims = [plain(a) for a in operand.index]
+    if None in dims or sorted(d for d in dims if d) != sorted(d.name for d in block.dims):
+        return False
+    return all(block.dim(d).extent == n for d, n in zip(dims, operand.shape, strict=True) if d)
 
 
-def _is_product(reader: Contract) -> bool:
-    """x0 * x1 summed over something: a matrix product, a convolution or one of their gradients."""
-    return reader.combine == "add" and _text_product(reader.body) and _both_vary(reader)
-
-
-def _text_product(body: Expr) -> bool:
-    return body in (Binary("*", Ref("x0"), Ref("x1")), Binary("*", Ref("x1"), Ref("x0")))
-
-
-def _both_vary(reader: Contract) -> bool:
-    """Neither operand covers the whole iteration space: elements of both are used several times."""
-    return all(len({d for a in m for d, _ in a.terms}) < len(reader.dims) for m in reader.in_maps)
-
-
-def _inlined(reader: Map | Contract, k: int, producer: Map) -> Map | Contract:
-    """The reader with operand k computed in place from the producer's operands."""
-    base = len(reader.ins)
-    shifted: dict[str, Expr] = {f"x{i}": Ref(f"x{base + i}") for i in range(len(producer.ins))}
-    names = {n for n, _ in reader.scalars}
-    scalars = list(reader.scalars)
-    for name, value in producer.scalars:
-        new = name
-        while new in names and (new, value) not in scalars:
-            new += "_"
-        if new != name:
-            shifted[name] = Ref(new)
-        if (new, value) not in scalars:
-            scalars.append((new, value))
-            names.add(new)
-    body = substitute(reader.body, {f"x{k}": substitute(producer.body, shifted)})
-    keep = used_operands(body)
-    ins = (*reader.ins, *producer.ins)
-    chosen = tuple(ins[i] for i in keep)
-    if isinstance(reader, Map):
-        through = reader.maps[k]
-        maps = (
-            *reader.maps,
-            *(tuple(None if a is None else through[a] for a in m) for m in producer.maps),
-        )
-        return _shared(
-            replace(
-                reader,
-                ins=chosen,
-                maps=tuple(maps[i] for i in keep),
-                body=renumber(body, keep),
-                scalars=tuple(scalars),
-            )
-        )
-    walk = reader.in_maps[k]
-    in_maps = (
-        *reader.in_maps,
-        *(tuple(Affine() if a is None else walk[a] for a in m) for m in producer.maps),
+def _into_term(producer: Block, consumer: Block, operand: Operand) -> Block:
+    """The consumer with the producer's expression in place of the operand."""
+    bindings: dict[str, Affine] = {d.name: a for d, a in zip(producer.dims, operand.index, strict=True)}
+    inner = renamed(
+        producer,
+        {**{o.name: f"b.{o.name}" for o in producer.operands}, **{s.name: f"b.{s.name}" for s in producer.scalars}},
     )
-    return _shared(
+    value: dict[str, Expr] = {operand.name: inner.prologue[0].value}
+    taken = tuple(replace(o, index=composed(o.index, bindings)) for o in inner.reads)
+    assert consumer.term is not None
+    return normal(
         replace(
-            reader,
-            ins=chosen,
-            in_maps=tuple(in_maps[i] for i in keep),
-            body=renumber(body, keep),
-            scalars=tuple(scalars),
+            consumer,
+            operands=(*(o for o in consumer.operands if o.name != operand.name), *taken),
+            term=substitute(consumer.term, value),
+            scalars=consumer.scalars + inner.scalars,
         )
     )
 
 
-def _shared(node: Map | Contract) -> Map | Contract:
-    """The same operand read in the same way twice becomes one."""
-    walks = node.maps if isinstance(node, Map) else node.in_maps
-    first: dict[object, int] = {}
-    bindings: dict[str, Expr] = {}
-    keep: list[int] = []
-    for i, pair in enumerate(zip(node.ins, walks, strict=True)):
-        if pair in first:
-            bindings[f"x{i}"] = Ref(f"x{first[pair]}")
-        else:
-            first[pair] = i
-            keep.append(i)
-    if not bindings:
-        return node
-    body = renumber(substitute(node.body, bindings), keep)
-    ins = tuple(node.ins[i] for i in keep)
-    if isinstance(node, Map):
-        return replace(node, ins=ins, maps=tuple(node.maps[i] for i in keep), body=body)
-    return replace(node, ins=ins, in_maps=tuple(node.in_maps[i] for i in keep), body=body)
+def _try_term(blocks: BlockList, slot: int, block: Block) -> Decision | None:
+    out = block.writes[0]
+    readers = blocks.others(out.tensor)
+    if out.tensor in blocks.pinned or len(readers) != 1 or len(block.prologue) != 1:
+        return None
+    (at,) = readers
+    consumer = blocks.slots[at]
+    assert consumer is not None
+    if consumer.combine is None or is_product(consumer):
+        return None
+    reads = [o for o in consumer.reads if o.tensor == out.tensor]
+    if len(reads) != 1 or not _reads_each_once(consumer, reads[0]) or ELEMENT_NUMBER in refs(block.prologue[0].value):
+        return None
+    if any(o.shape and not o.index[0].terms and o.batched for o in block.reads):
+        return None
+    blocks.put(at, _into_term(block, consumer, reads[0]))
+    blocks.put(slot, None)
+    return Decision(PASS, out.tensor, f"computed inside `{consumer.name}`", "nothing else reads it")
 
 
-def fuse_maps(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[tuple[Node, ...], list[Decision]]:
-    """The graph with elementwise producers inside their only readers, and what was decided about each."""
-    readers: dict[str, list[str]] = {}
-    for node in nodes:
-        for name in operands(node):
-            out = getattr(node, "out", None)
-            readers.setdefault(name, []).append(out.name if out is not None else "")
-    made: dict[str, Map] = {}
-    gone: set[str] = set()
-    result: list[Node] = []
+def _partners(blocks: BlockList, slot: int, block: Block) -> list[int]:
+    """Earlier maps that write or read, element by element, what this map reads element by element; writers first."""
+    writers: list[int] = []
+    siblings: set[int] = set()
+    for o in block.reads:
+        if not is_identity(o, block.dims):
+            continue
+        made = blocks.writer.get(o.tensor)
+        if made is not None and made < slot:
+            writers.append(made)
+        siblings |= {s for s in blocks.readers.get(o.tensor, ()) if s < slot}
+    order = [*dict.fromkeys(writers), *sorted(siblings - set(writers), reverse=True)]
+    return [s for s in order if (b := blocks.slots[s]) is not None and b.what == "map"]
+
+
+def _same_dims(a: Block, b: Block) -> bool:
+    """Whether two maps share an operand that both walk element by element, and a third never walks otherwise."""
+    if [d.extent for d in a.dims] != [d.extent for d in b.dims]:
+        return False
+    mine = {(o.tensor, o.shape) for o in a.operands if is_identity(o, a.dims)}
+    if not any((o.tensor, o.shape) in mine for o in b.reads if is_identity(o, b.dims)):
+        return False
+    made = {o.tensor for o in a.writes}
+    return all(is_identity(o, b.dims) and (o.tensor, o.shape) in mine for o in b.reads if o.tensor in made)
+
+
+def _try_map(blocks: BlockList, slot: int, block: Block) -> Decision | None:
+    for at in _partners(blocks, slot, block):
+        other = blocks.slots[at]
+        assert other is not None
+        if not _same_dims(other, block):
+            continue
+        place = blocks.place(at, slot)
+        if place is None:
+            continue
+        keep = {o.tensor for o in other.writes if o.tensor in blocks.pinned or blocks.others(o.tensor, slot)}
+        whole = joined_map(other, block, keep)
+        blocks.put(at, None)
+        blocks.put(slot, None)
+        blocks.put(place, whole)
+        dropped = [o.tensor for o in other.writes if o.tensor not in keep]
+        reason = "`" + "`, `".join(dropped) + "` is not read elsewhere" if dropped else "they walk the same elements"
+        return Decision(PASS, block.name, f"joined with `{other.name}`", reason)
+    return None
+
+
+def fuse_maps(blocks: BlockList) -> list[Decision]:
+    """Join maps in place; returns what was decided."""
     decisions: list[Decision] = []
-    for node in nodes:
-        if isinstance(node, (Map, Contract)):
-            current: Map | Contract = node
-            tried: set[str] = set()
-            while True:
-                k = next((k for k, n in enumerate(current.ins) if n in made and n not in tried), None)
-                if k is None:
-                    break
-                name = current.ins[k]
-                tried.add(name)
-                reason = _refusal(current, k, made[name], readers, outputs)
-                if reason is None:
-                    current = _inlined(current, k, made[name])
-                    gone.add(name)
-                    decisions.append(Decision("fuse_maps", name, "fused", f"into {node.out.name}"))
-                elif reason:
-                    decisions.append(Decision("fuse_maps", name, "not fused", reason))
-            node = current
-        if isinstance(node, Map):
-            made[node.out.name] = node
-        result.append(node)
-    kept = tuple(n for n in result if not (isinstance(n, Map) and n.out.name in gone))
-    return kept, decisions
-
-
-def _refusal(
-    reader: Map | Contract,
-    k: int,
-    producer: Map,
-    readers: dict[str, list[str]],
-    outputs: tuple[str, ...],
-) -> str | None:
-    """Why producer stays a kernel of its own; None when it can be fused."""
-    name = producer.out.name
-    if name in outputs:
-        return "it is kept for the host"
-    others = sorted({r or "an update or store" for r in readers[name]} - {reader.out.name})
-    if others:
-        return f"it is also read by {', '.join(others)}"
-    if isinstance(reader, Contract) and _is_product(reader):
-        return f"{reader.out.name} is a contraction of two operands"
-    if has_random(producer.body):
-        return "it draws random numbers"
-    if len(set(reader.ins) | set(producer.ins)) - 1 > LARGEST:
-        return "the kernel would have too many operands"
-    return _visits_once(reader, k)
+    for attempt in (_try_term, _try_map):
+        for slot, block in blocks.blocks():
+            if block.what == "map" and all(o.mode is not Mode.UPDATE for o in block.operands):
+                made = attempt(blocks, slot, block)
+                if made is not None:
+                    decisions.append(made)
+    return decisions

@@ -106,15 +106,18 @@ def initialise(
     unit: str,
     size: int | SizeOf | None = None,
     span: Span | None = None,
+    whole: DType | None = None,
 ) -> str:
-    """Makes sure array `name` exists and starts as `value`; returns its name."""
+    """Makes sure array `name` exists and starts as `value`; returns its name. With `whole` the elements are
+    whole numbers of that type, rounded to nearest."""
     real = builder.precision
+    stored = whole or real
     extent: int | SizeOf = size if size is not None else instance.size if instance is not None else 0
     where = span or (instance.span if instance is not None else value.span)
     if name not in builder.arrays:
         shape = (-1,) if isinstance(extent, SizeOf) else (extent,)
         size_from = extent.array if isinstance(extent, SizeOf) else None
-        builder.array(Array(name, real, shape, role, None, size_from, unit, where))
+        builder.array(Array(name, stored, shape, role, None, size_from, unit, where))
     if isinstance(value, Formula):
         numbers: dict[str, float | int] = {
             key: v.value for key, v in (instance.params if instance is not None else ()) if isinstance(v, Const)
@@ -132,13 +135,13 @@ def initialise(
                 ]
             )
         value = Const(float(evaluate(value.expr, dict(numbers))), value.span)
-    out = ArrayFormal("x", real, Mode.WRITE, ELEMENT)
+    out = ArrayFormal("x", stored, Mode.WRITE, ELEMENT)
     n = ScalarFormal("n", DType.I64)
     columns: dict[str, ColumnValue] = {"n": extent}
     formals: tuple[Formal, ...]
     match value:
         case Const(number):
-            key: object = "fill"
+            key: object = ("fill", stored)
             label = "constant"
             formals = (out, n, ScalarFormal("value", real))
             columns["value"] = float(number)
@@ -146,7 +149,9 @@ def initialise(
         case Distribution(kind, args):
             given = dict(args)
             body, used = _draw(kind, given)
-            key = ("draw", kind, *used, bool(given.get("keep_sign")))
+            key = ("draw", kind, stored, *used, bool(given.get("keep_sign")))
+            if whole is not None:
+                body = Call("int", (Call("round", (body,)),))
             label = kind
             formals = (
                 out,

@@ -4,8 +4,7 @@ Assumes: integrate_odes has run; dt in ms.
 Guarantees: one kernel per cell with one row per population; params that are one number are columns, params
 that differ from neuron to neuron are arrays; columns that derive from params (propagators by
 scipy.linalg.expm, decays) are computed here for all rows at once. Emission of spikes is part of the kernel.
-Deliveries: where accumulation order is fixed (`fixed_point` False) projections add into the input's own array;
-otherwise into `<population>.<input>.delivered` (i64, units of 1/scale) that the neuron kernel folds in first.
+Deliveries go into the input itself or into an array that the neuron kernel folds in first (see Deliveries).
 Does not: connect anything (lower_projections).
 """
 
@@ -13,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from compiler.ir.program import (
     Array,
     ArrayFormal,
     Assign,
+    Axis,
     ColumnValue,
     Dim,
     Emit,
@@ -39,6 +40,7 @@ from compiler.ir.program import (
     ScalarFormal,
     Statement,
     StreamKey,
+    Strided,
     Whole,
 )
 from compiler.ir.space import DType, Role
@@ -54,6 +56,22 @@ RANDOM = {
     "exponential": "exponential",
     "poisson": "poisson",
 }
+
+
+@dataclass(frozen=True)
+class Deliveries:
+    """How events reach inputs. Directly (added to the input itself), or through an array `<input>.delivered` that
+    the neuron kernel folds in at the start of the next step: in fixed point (`quanta`: value of one count), and as
+    a ring where synapses have delays of their own (`rings`: its slots)."""
+
+    fixed_point: bool
+    quanta: Mapping[tuple[str, str], float]
+    rings: Mapping[tuple[str, str], int]
+
+    def of(self, population: str, name: str) -> tuple[bool, int]:
+        """(through an array of its own, slots of its ring or 0)."""
+        slots = self.rings.get((population, name), 0)
+        return self.fixed_point or slots > 0, slots
 
 
 def array_name(population: str, variable: str) -> str:
@@ -144,6 +162,7 @@ def _formals(
     arrays: tuple[str, ...],
     real: DType,
     fixed_point: bool,
+    folds: Mapping[str, int],
     emits: bool,
 ) -> tuple[Formal, ...]:
     """Formals in a fixed order: states, inputs, deliveries, counters, arrays, ring, n, columns that are used."""
@@ -160,9 +179,9 @@ def _formals(
             formals.append(ArrayFormal(name, dtype, Mode.UPDATE, ELEMENT))
         elif name in used:
             formals.append(ArrayFormal(name, dtype, Mode.READ, ELEMENT))
-    if fixed_point:
-        for name, _ in cell.inputs:
-            formals.append(ArrayFormal(f"{name}_delivered", DType.I64, Mode.UPDATE, ELEMENT))
+    for name, slots in folds.items():
+        held = DType.I64 if fixed_point else real
+        formals.append(ArrayFormal(f"{name}_delivered", held, Mode.UPDATE, delivered_access(slots)))
     for name in arrays:
         if name in used:
             formals.append(ArrayFormal(name, real, Mode.READ, ELEMENT))
@@ -174,20 +193,33 @@ def _formals(
         if name in used:
             formals.append(ScalarFormal(name, DType.I64 if name == "refractory_steps" else real))
     if fixed_point:
-        formals += [ScalarFormal(f"{name}_quantum", real) for name, _ in cell.inputs]
+        formals += [ScalarFormal(f"{name}_quantum", real) for name in folds]
+    formals += [ScalarFormal("ring_slots", DType.I64)] if any(folds.values()) else []
     if "key" in used:
         formals.append(ScalarFormal("key", DType.U64))
     return tuple(formals)
 
 
-def _body(cell: Cell, fixed_point: bool) -> tuple[Set, ...]:
-    """The step with numbered random draws and, with fixed point, the deliveries folded in first."""
-    fold: list[Set] = []
-    if fixed_point:
-        for name, _ in cell.inputs:
-            part = Binary("*", Call("float", (Ref(f"{name}_delivered"),)), Ref(f"{name}_quantum"))
-            fold.append(Set(name, Binary("+", Ref(name), part)))
-            fold.append(Set(f"{name}_delivered", Num(0)))
+def delivered_access(slots: int) -> Strided:
+    """Element i of the deliveries of the step before: the one array, or its slot of the ring."""
+    if slots == 0:
+        return ELEMENT
+    return Strided((Axis((("slot", 1),), stride="n"), Axis((("i", 1),))))
+
+
+SLOT = Set("slot", Binary("%", Binary("-", Ref("step"), Num(1)), Ref("ring_slots")))
+"""The slot of the ring that filled up until the end of the last step."""
+
+
+def _body(cell: Cell, fixed_point: bool, folds: Mapping[str, int]) -> tuple[Set, ...]:
+    """The step with numbered random draws, deliveries folded in first."""
+    fold: list[Set] = [SLOT] if any(folds.values()) else []
+    for name in folds:
+        part: Expr = Ref(f"{name}_delivered")
+        if fixed_point:
+            part = Binary("*", Call("float", (part,)), Ref(f"{name}_quantum"))
+        fold.append(Set(name, Binary("+", Ref(name), part)))
+        fold.append(Set(f"{name}_delivered", Num(0)))
     count = [0]
     return (*fold, *(Set(s.target, _number_draws(s.value, count), s.span) for s in cell.step))
 
@@ -295,11 +327,9 @@ def lower_cells(
     graph: SpikingGraph,
     dt: float,
     units: Mapping[tuple[str, str], str],
-    fixed_point: bool,
-    quanta: Mapping[tuple[str, str], float],
+    deliveries: Deliveries,
 ) -> None:
-    """Arrays, initial values and neuron kernels of all populations. `units`: (population, variable) -> unit;
-    `quanta`: (population, input) -> value of one count of its fixed-point accumulator."""
+    """Arrays, initial values and neuron kernels of all populations. `units`: (population, variable) -> unit."""
     real = builder.precision
     for number, cell in enumerate(graph.cells):
         group = [g for g in graph.instances if g.cell == number]
@@ -309,8 +339,11 @@ def lower_cells(
             continue
         arrays = graph.array_params[number]
         emits = cell.when is not None
-        body = _body(cell, fixed_point)
-        formals = _formals(cell, body, arrays, real, fixed_point, emits)
+        fixed_point = deliveries.fixed_point
+        ways = {name: deliveries.of(group[0].name, name) for name, _ in cell.inputs}
+        folds = {name: slots for name, (through, slots) in ways.items() if through}
+        body = _body(cell, fixed_point, folds)
+        formals = _formals(cell, body, arrays, real, fixed_point, folds, emits)
         nest = Nest(FLAT, _statements(cell, body, emits))
         values = _column_values(cell, group, dt, arrays)
         variables = (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state)
@@ -329,9 +362,13 @@ def lower_cells(
                         span=instance.span,
                     )
                 )
-            for name, _ in cell.inputs if fixed_point else ():
+            most = max((deliveries.rings.get((instance.name, name), 0) for name in folds), default=0)
+            for name in folds:
+                # One slot count per population: inputs that need fewer slots share the larger ring size.
+                shape = (most, instance.size) if folds[name] else (instance.size,)
+                held = DType.I64 if fixed_point else real
                 bound[f"{name}_delivered"] = builder.array(
-                    Array(delivered_name(instance.name, name), DType.I64, (instance.size,), Role.STATE)
+                    Array(delivered_name(instance.name, name), held, shape, Role.STATE, span=instance.span)
                 )
             for name, value in instance.params:
                 if name in arrays:
@@ -349,8 +386,9 @@ def lower_cells(
             columns: dict[str, ColumnValue] = {"n": instance.size, "slots": instance.slots}
             for name, vector in values.items():
                 columns[name] = float(vector[at])
-            for name, _ in cell.inputs if fixed_point else ():
-                columns[f"{name}_quantum"] = quanta.get((instance.name, name), 1.0)
+            for name in folds if fixed_point else ():
+                columns[f"{name}_quantum"] = deliveries.quanta.get((instance.name, name), 1.0)
+            columns["ring_slots"] = most
             if "refractory_steps" in columns:
                 columns["refractory_steps"] = math.floor(float(values["refractory_steps"][at]) + 0.5)
             columns["key"] = StreamKey(f"{instance.name}/{cell.name}")

@@ -8,7 +8,8 @@ Does not: choose integrators (integrate_odes) or arrays and kernels (lower_cells
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from compiler.ir.graph import Cell, Instance
 from compiler.ir.model import Const, Model, NeuronDef, Population
@@ -23,6 +24,9 @@ class SpikingGraph:
     instances: tuple[Instance, ...]
     array_params: tuple[tuple[str, ...], ...]
     """Per cell: the params that differ from neuron to neuron."""
+    rings: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """(population, input) -> slots of its ring of deliveries, a power of two: inputs whose synapses have delays
+    of their own."""
 
 
 def _array_params(population: Population) -> tuple[str, ...]:
@@ -51,17 +55,23 @@ def _cell(neuron: NeuronDef) -> Cell:
 def lower_model(model: Model) -> SpikingGraph:
     """The spiking half of a model as cells and instances."""
     longest: dict[str, int] = {}
+    rings: dict[tuple[str, str], int] = {}
     for projection in model.projections:
         for member in projection.members:
+            if member.delays is not None:
+                key_in = (member.target, projection.into)
+                rings[key_in] = max(rings.get(key_in, 1), 1 << member.delay.bit_length())
+                continue
             longest[member.source] = max(longest.get(member.source, 0), member.delay)
     model_values = {p.name: Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
     cells: list[Cell] = []
     arrays: list[tuple[str, ...]] = []
-    known: dict[tuple[int, tuple[str, ...]], int] = {}
+    known: dict[tuple[int, tuple[str, ...], tuple[str, ...]], int] = {}
     instances: list[Instance] = []
     for population in model.populations:
         neuron = population.neuron
-        key = (id(neuron), _array_params(population))
+        ringed = tuple(i.name for i in neuron.inputs if (population.name, i.name) in rings)
+        key = (id(neuron), _array_params(population), ringed)
         if key not in known:
             known[key] = len(cells)
             cells.append(_cell(neuron))
@@ -80,4 +90,4 @@ def lower_model(model: Model) -> SpikingGraph:
                 population.span,
             )
         )
-    return SpikingGraph(tuple(cells), tuple(instances), tuple(arrays))
+    return SpikingGraph(tuple(cells), tuple(instances), tuple(arrays), rings)

@@ -16,8 +16,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, substitute
-from compiler.expr.simplify import simplify
+from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, Unary, substitute
 from compiler.ir.program import (
     ArrayFormal,
     Assign,
@@ -26,7 +25,6 @@ from compiler.ir.program import (
     Dim,
     DimKind,
     Formal,
-    Mode,
     Nest,
     Order,
     ScalarFormal,
@@ -293,14 +291,14 @@ def lower_nest(block: Block, machine: Machine, *, guard_always: bool = False, co
     if lanes and block.combine in ("max", "min") and term is not None and block.dim(block.batch or "").reduced:
         # Lanes beyond the last sample hold zeros, which a sum does not see but a maximum does.
         samples = writer.columns.column("samples", block.dim(block.batch or "").extent)
-        worst = math.inf if block.combine == "min" else -math.inf
-        term = Cond(Binary("<", bindings[block.batch or ""], Ref(samples)), term, Num(worst))
+        worst: Expr = Ref("inf") if block.combine == "min" else Unary("-", Ref("inf"))
+        term = Cond(Binary("<", bindings[block.batch or ""], Ref(samples)), term, worst)
     done = _formals(block, accesses, writer.columns, machine)
     nest = Nest(
         tuple(_ordered(dims, trailing)),
         tuple(Assign(s.target, substitute(s.value, bindings), s.span) for s in block.prologue),
         block.combine,
-        None if term is None else simplify(term),
+        term,
         ACCUMULATOR,
         tuple(Assign(s.target, substitute(s.value, bindings), s.span) for s in block.epilogue),
         block.fill if guarded else 0.0,

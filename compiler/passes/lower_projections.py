@@ -189,13 +189,40 @@ def _weight(builder: ProgramBuilder, projection: Projection, member: Member, nam
     return initialise(builder, weight, value, None, Role.SYNAPSE, "1", size=extent, span=projection.span)
 
 
+def ring_slots(rings: Mapping[tuple[str, str], int], population: str) -> int:
+    """The slots of a population's rings: the same for all its inputs that have one."""
+    return max(slots for (name, _), slots in rings.items() if name == population)
+
+
 def member_name(projection: Projection, member: Member) -> str:
     """Model path of one projection of a family."""
     return f"{projection.name}[{member.source}->{member.target}]"
 
 
+def _delays(builder: ProgramBuilder, projection: Projection, member: Member, name: str) -> str:
+    """The array of per-synapse delays in whole steps: one byte each where they fit."""
+    assert member.delays is not None
+    dtype = DType.U8 if member.delay < 256 else DType.I32
+    extent = len(projection.pair_lists[member.pairs or 0]) if projection.rule == "pairs" else SizeOf(f"{name}.row")
+    return initialise(
+        builder,
+        f"{name}.delay",
+        member.delays,
+        None,
+        Role.SYNAPSE,
+        "1",
+        size=extent,
+        span=projection.span,
+        whole=dtype,
+    )
+
+
 def lower_projections(
-    builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance], fixed_point: bool
+    builder: ProgramBuilder,
+    model: Model,
+    instances: Mapping[str, Instance],
+    fixed_point: bool,
+    rings: Mapping[tuple[str, str], int],
 ) -> None:
     """Relations, weights and propagation rows of every family."""
     real = builder.precision
@@ -223,7 +250,7 @@ def lower_projections(
             columns: dict[str, ColumnValue] = {
                 "n_pre": pre.size,
                 "slots": pre.slots,
-                "delay": member.delay,
+                "delay": member.delay if member.delays is None else 0,
             }
             formals: list[Formal] = [
                 ArrayFormal("spikes", DType.I32, Mode.READ, Whole()),
@@ -232,8 +259,16 @@ def lower_projections(
                 ArrayFormal("col", DType.I32, Mode.READ, Whole()),
             ]
             into = projection.into
+            ring = (post.name, into) in rings
+            at = At("post")
+            if ring:
+                # A ring takes what has one delay for all its synapses too: the delay is then a column.
+                at = At("post", ("delays" if member.delays is not None else "late", "ring_mask", "n_post"))
+                columns |= {"ring_mask": ring_slots(rings, post.name) - 1, "n_post": post.size}
+                columns |= {"late": member.delay, "delay": 0}
+                bound[into] = delivered_name(post.name, into)
             if fixed_point:
-                target = ArrayFormal(into, DType.I64, Mode.ACCUMULATE, At("post"))
+                target = ArrayFormal(into, DType.I64, Mode.ACCUMULATE, at)
                 bound[into] = delivered_name(post.name, into)
                 columns["counts"] = 1.0 / quanta[post.name, into]
                 statement = Add(
@@ -242,8 +277,8 @@ def lower_projections(
                     projection.span,
                 )
             else:
-                target = ArrayFormal(into, real, Mode.ACCUMULATE, At("post"))
-                bound[into] = array_name(post.name, into)
+                target = ArrayFormal(into, real, Mode.ACCUMULATE, at)
+                bound.setdefault(into, array_name(post.name, into))
                 statement = Add(into, value, projection.span)
             formals.append(target)
             if weight is None:
@@ -253,10 +288,17 @@ def lower_projections(
             else:
                 formals.append(ArrayFormal("weight", real, Mode.READ, At("syn")))
                 bound["weight"] = weight
+            if member.delays is not None:
+                bound["delays"] = _delays(builder, projection, member, name)
+                dtype = builder.arrays[bound["delays"]].dtype
+                formals.append(ArrayFormal("delays", dtype, Mode.READ, At("syn")))
             formals += [ScalarFormal(c, DType.I64) for c in ("n_pre", "slots", "delay")]
+            if ring:
+                formals += [ScalarFormal(c, DType.I64) for c in ("ring_mask", "n_post")]
+                formals += [] if member.delays is not None else [ScalarFormal("late", DType.I64)]
             if fixed_point:
                 formals.append(ScalarFormal("counts", real))
-            key = ("propagate", into, weight is None)
+            key = ("propagate", into, weight is None, ring, member.delays is not None, bound.get("delays") and dtype)
             row = builder.row(
                 key,
                 f"{name}: propagation into {into}",

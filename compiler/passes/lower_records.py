@@ -20,6 +20,7 @@ from compiler.ir.program import (
     ELEMENT,
     Array,
     ArrayFormal,
+    Axis,
     ColumnValue,
     Formal,
     Kind,
@@ -27,11 +28,13 @@ from compiler.ir.program import (
     RecordEvents,
     RecordTrace,
     ScalarFormal,
+    Strided,
     Whole,
 )
 from compiler.ir.space import DType, Role
 from compiler.passes.build_program import ProgramBuilder
-from compiler.passes.lower_cells import array_name, delivered_name
+from compiler.passes.lower_cells import Deliveries, array_name, delivered_name
+from compiler.passes.lower_projections import ring_slots
 
 SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron fires
 TRACE_BYTES = 1 << 20  # of one trace buffer, at least one sample
@@ -83,8 +86,7 @@ def record_traces(
     model: Model,
     instances: Mapping[str, Instance],
     cells: tuple[Cell, ...],
-    fixed_point: bool,
-    quanta: Mapping[tuple[str, str], float],
+    deliveries: Deliveries,
 ) -> None:
     """Rows that sample variables at the end of every `every`-th step, run after the propagations."""
     real = builder.precision
@@ -116,7 +118,7 @@ def record_traces(
                 )
             )
             builder.array(Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
-            pending = fixed_point and variable in inputs
+            through, slots = deliveries.of(record.population, variable) if variable in inputs else (False, 0)
             value: Expr = Ref("source")
             formals: list[Formal] = [ArrayFormal("source", real, Mode.READ, ELEMENT)]
             bound = {
@@ -126,11 +128,21 @@ def record_traces(
                 "used": f"{name}.used",
             }
             columns: dict[str, ColumnValue] = {"m": m, "capacity": capacity}
-            if pending:
-                value = Binary("+", value, Binary("*", Call("float", (Ref("delivered"),)), Ref("quantum")))
-                formals.append(ArrayFormal("delivered", DType.I64, Mode.READ, ELEMENT))
+            if through:
+                # What was delivered in this step is part of the input at the end of the step.
+                part: Expr = Ref("delivered")
+                held = real
+                if deliveries.fixed_point:
+                    held = DType.I64
+                    part = Binary("*", Call("float", (part,)), Ref("quantum"))
+                    columns["quantum"] = deliveries.quanta.get((record.population, variable), 1.0)
+                value = Binary("+", value, part)
+                access = ELEMENT
+                if slots:
+                    access = Strided((Axis((("slot", 1),), stride="n"), Axis((("i", 1),))))
+                    columns |= {"ring_slots": ring_slots(deliveries.rings, record.population), "n": instance.size}
+                formals.append(ArrayFormal("delivered", held, Mode.READ, access))
                 bound["delivered"] = delivered_name(record.population, variable)
-                columns["quantum"] = quanta.get((record.population, variable), 1.0)
             formals += [
                 ArrayFormal("members", DType.I32, Mode.READ, Whole()),
                 ArrayFormal("buffer", real, Mode.UPDATE, Whole()),
@@ -138,9 +150,9 @@ def record_traces(
                 ScalarFormal("m", DType.I64),
                 ScalarFormal("capacity", DType.I64),
             ]
-            if pending:
-                formals.append(ScalarFormal("quantum", real))
-            key = ("record trace", pending)
+            formals += [ScalarFormal("quantum", real)] if "quantum" in columns else []
+            formals += [ScalarFormal(c, DType.I64) for c in ("ring_slots", "n")] if slots else []
+            key = ("record trace", through, slots > 0)
             row = builder.row(
                 key,
                 f"{record.population}.{variable}: record trace",

@@ -1,10 +1,11 @@
-"""lower_tensors: tensor graphs become arrays, kernels and the launches of their phases.
+"""lower_tensors: tensor graphs become kernels, arrays and launches.
 
-Assumes: graphs in gather form, simplified and fused; the phases share weights and variables by name.
-Guarantees: a node becomes one row of a kernel; nodes of equal structure share the kernel whatever their sizes;
-all updates of one optimizer are one kernel and one launch. A Map that only feeds a Store writes the variable in place.
-A Map that follows a contraction (fuse_epilogues) is that kernel's epilogue.
-Does not: fuse or differentiate.
+Assumes: graphs in gather form (decompose), simplified; one per phase.
+Guarantees: a phase runs its feeds, its blocks in the order of the graph, copies of stores, then all updates of the
+optimizer side by side (one kernel, a row per weight). Phase "init" draws the weights; other first values are
+constants. Arrays of the data set are CONST `data.<array>`, written by the host in the program's precision
+(i32 for integers); the order of samples is DATA (lower_feeds.order_array).
+Does not: merge, or place arrays.
 """
 
 from __future__ import annotations
@@ -12,507 +13,204 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, substitute
+import numpy as np
+
+from compiler.expr.ast import refs
 from compiler.ir.graph import (
     BatchMask,
     Contract,
     Feed,
     Map,
-    Node,
     Rand,
-    Reindex,
     Store,
-    Tensor,
     TensorGraph,
     Update,
     Variable,
     Weight,
 )
-from compiler.ir.model import Const, Distribution
-from compiler.ir.program import (
-    ELEMENT,
-    Array,
-    ArrayFormal,
-    Assign,
-    Axis,
-    ColumnValue,
-    Dim,
-    DimKind,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    Statement,
-    StreamKey,
-    Strided,
-)
-from compiler.ir.program import Contract as ContractBody
-from compiler.ir.space import Affine, DType, Role, along
+from compiler.ir.program import Array, Assign, Body, Kind, Mode, Order, Program
+from compiler.ir.space import DType, Role, along
 from compiler.ir.target import Capabilities
-from compiler.passes.assign_layouts import array_of, real_lanes
+from compiler.passes.assign_layouts import assign_layouts
+from compiler.passes.block_list import BlockList
+from compiler.passes.blocks import Block, Known, Loop, Operand, Scalar, contract_block, map_block
 from compiler.passes.build_program import ProgramBuilder
+from compiler.passes.choose_strategies import choose_strategy
 from compiler.passes.decisions import Decision
-from compiler.passes.fuse_epilogues import Epilogue, epilogues
-from compiler.passes.init_values import initialise
-from compiler.passes.load_data import DataSet
-from compiler.passes.nest_builder import LANE, Loops, Walk, build_loops
-from compiler.source import Span
-from compiler.strategies import Choice, choose
+from compiler.passes.fuse_epilogues import fuse_epilogues
+from compiler.passes.fuse_maps import fuse_maps
+from compiler.passes.lower_feeds import lower_feed, lower_mask, order_array, rand_block, weight_block
+from compiler.passes.lower_nest import LoweredNest, Machine, lower_nest
+from compiler.passes.place_stores import place_stores
+from compiler.source import NOWHERE, Span
+
+INIT = "init"
 
 
 @dataclass
-class _Phase:
-    """State while one phase is lowered."""
+class _Lowering:
+    """Mutable while lowering."""
 
     builder: ProgramBuilder
-    graph: TensorGraph
-    lanes: int
-    real_bytes: int
-    available: frozenset[str]
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-    arrays: dict[str, str] = field(default_factory=dict)  # tensor -> array that holds it
-    wide: set[str] = field(default_factory=set)
+    machine: Machine
+    capabilities: Capabilities
+    arrays: dict[str, Array]
+    samples: int
     decisions: list[Decision] = field(default_factory=list)
-    ranks: dict[str, int] = field(default_factory=dict)  # layer -> its place in the model
 
-    def rank(self, path: str) -> int:
-        """The place of a tensor's layer in the model: forward nodes come first in a graph."""
-        return self.ranks.setdefault(path.split(".")[0], len(self.ranks))
+    def use(self, lowered: LoweredNest) -> None:
+        """Arrays enter the program when a kernel first names them."""
+        for name in lowered.arrays.values():
+            if name not in self.builder.arrays:
+                self.builder.array(self.arrays[name])
 
-    def dtype(self, tensor: Tensor) -> DType:
-        return self.builder.arrays[self.arrays[tensor.name]].dtype
-
-    def temporary(self, tensor: Tensor, span: Span) -> str:
-        """The WORK array of a tensor that nothing outside this phase reads."""
-        name = f"{self.graph.phase}/{tensor.name}"
-        kept = tensor.name in self.graph.outputs
-        role = Role.STATE if kept else Role.WORK
-        self.builder.array(array_of(tensor, name, self.builder.precision, self.lanes, role, span=span))
-        return name
-
-
-def _axes_of(tensor: Tensor) -> tuple[Affine, ...]:
-    return tuple(along(f"d{a}") for a in range(len(tensor.shape)))
-
-
-def _formal(name: str, dtype: DType, mode: Mode, loops: Loops) -> ArrayFormal:
-    return ArrayFormal(name, dtype, mode, loops.accesses[name])
-
-
-def _emit(
-    p: _Phase,
-    kind: Kind,
-    label: str,
-    arrays: list[ArrayFormal],
-    bound: Mapping[str, str],
-    columns: Mapping[str, int],
-    scalars: tuple[tuple[str, float], ...],
-    body: Nest | ContractBody,
-    path: str,
-    span: Span,
-    keys: Mapping[str, StreamKey] | None = None,
-) -> None:
-    """One row of a kernel and its launch in this phase."""
-    real = p.builder.precision
-    formals: tuple[Formal, ...] = (
-        *arrays,
-        *(ScalarFormal(c, DType.I64) for c in columns),
-        *(ScalarFormal(s, real) for s, _ in scalars),
-        *(ScalarFormal(k, DType.U64) for k in keys or ()),
-    )
-    values: dict[str, ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
-    key = (kind, formals, body)
-    row = p.builder.row(key, label, kind, formals, body, bound, values, path, span, p.rank(path))
-    p.builder.launch(p.graph.phase, key, row, row + 1)
-
-
-def _map(p: _Phase, node: Map, target: str | None) -> None:
-    """An elementwise kernel; with `target` the variable of that name is written in place."""
-    out = node.out
-    walks = [Walk("y", out, _axes_of(out))]
-    for k, (name, axes) in enumerate(zip(node.ins, node.maps, strict=True)):
-        walks.append(Walk(f"x{k}", p.tensors[name], tuple(Affine() if a is None else along(f"d{a}") for a in axes)))
-    dims = [(f"d{a}", extent) for a, extent in enumerate(out.shape)]
-    loops = build_loops(walks, dims, [d for d, _ in dims], frozenset(), p.lanes)
-    array = p.arrays[target] if target is not None else p.temporary(out, node.span)
-    bound = {"y": array}
-    body = node.body
-    dtype = p.builder.arrays[array].dtype
-    formals = []
-    in_place = False
-    for k, name in enumerate(node.ins):
-        if name == target:
-            body = substitute(body, {f"x{k}": Ref("y")})
-            in_place = True
-            continue
-        bound[f"x{k}"] = p.arrays[name]
-        formals.append(_formal(f"x{k}", p.dtype(p.tensors[name]), Mode.READ, loops))
-    formals.insert(0, _formal("y", dtype, Mode.UPDATE if in_place else Mode.WRITE, loops))
-    used = {f.name for f in formals}
-    columns = {c: v for c, v in loops.columns.items() if not c.startswith("x") or c.split("_")[0] in used}
-    nest = Nest(loops.dims, (Assign("y", body, node.span),))
-    p.arrays[out.name] = array
-    _emit(p, Kind.MAP, f"{out.name}: elementwise", formals, bound, columns, node.scalars, nest, out.name, node.span)
-
-
-def _plain_reduction(node: Contract, p: _Phase) -> bool:
-    """Whether every operand is walked by plain dims only (sums, maxima over axes)."""
-    return all(
-        len(a.terms) <= 1 and (not a.terms or (a.terms[0][1] == 1 and a.const == 0 and a.div == 1))
-        for m in node.in_maps
-        for a in m
-    )
-
-
-def _windows(node: Contract) -> frozenset[str]:
-    """Dims of kernel windows: those that stand beside another dim in an index, and do not index the output."""
-    outer = {d for a in node.out_map for d, _ in a.terms}
-    found: set[str] = set()
-    for axes in node.in_maps:
-        for axis in axes:
-            if len(axis.terms) > 1:
-                found.update(d for d, _ in axis.terms if d not in outer)
-    return frozenset(found)
-
-
-def _contract(p: _Phase, node: Contract, epilogue: Epilogue | None) -> None:
-    out = node.out
-    final = epilogue.node.out if epilogue is not None else out
-    parallel = [a.terms[0][0] for a in node.out_map]
-    walks = [Walk("y", final, node.out_map)]
-    for k, (name, axes) in enumerate(zip(node.ins, node.in_maps, strict=True)):
-        walks.append(Walk(f"x{k}", p.tensors[name], axes))
-    bound = {f"x{k}": p.arrays[name] for k, name in enumerate(node.ins)}
-    types = {f"x{k}": p.dtype(p.tensors[name]) for k, name in enumerate(node.ins)}
-    tail: list[Statement] = []
-    scalars = dict(node.scalars)
-    if epilogue is None:
-        tail.append(Assign("y", Ref("acc"), node.span))
-    else:
-        names: dict[str, Expr] = {f"x{epilogue.operand}": Ref("acc")}
-        others = [
-            (name, axes)
-            for k, (name, axes) in enumerate(zip(epilogue.node.ins, epilogue.node.maps, strict=True))
-            if k != epilogue.operand
-        ]
-        numbers = [k for k in range(len(epilogue.node.ins)) if k != epilogue.operand]
-        for number, (k, (name, map_axes)) in enumerate(zip(numbers, others, strict=True)):
-            formal = f"e{number}"
-            names[f"x{k}"] = Ref(formal)
-            walked = tuple(Affine() if a is None else node.out_map[a] for a in map_axes)
-            walks.append(Walk(formal, p.tensors[name], walked))
-            bound[formal] = p.arrays[name]
-            types[formal] = p.dtype(p.tensors[name])
-        tail.append(Assign("y", substitute(epilogue.node.body, names), epilogue.node.span))
-        scalars.update(dict(epilogue.node.scalars))
-    windows = _windows(node)
-    separate = frozenset(refs(node.body) & {d for d, _ in node.dims})
-    choice, reason = choose(node, p.tensors, p.lanes, p.real_bytes, p.available)
-    plain = _plain_reduction(node, p) and choice is None and len(node.ins) != 2
-    loops = build_loops(
-        walks,
-        node.dims,
-        parallel,
-        windows,
-        p.lanes,
-        separate if plain else frozenset(d for d, _ in node.dims),
-    )
-    bound["y"] = p.temporary(final, node.span)
-    p.arrays[final.name] = bound["y"]
-    formals = [_formal("y", p.builder.precision, Mode.WRITE, loops)]
-    formals += [_formal(f, t, Mode.READ, loops) for f, t in types.items()]
-    nest = Nest(loops.dims, (), node.combine, node.body, "acc", tuple(tail), node.fill)
-    columns = dict(loops.columns)
-    body: Nest | ContractBody = nest
-    kind = Kind.REDUCE
-    if len(node.ins) == 2 and node.combine == "add" and not separate:
-        kind = Kind.CONTRACT
-        p.decisions.append(
-            Decision("choose_strategies", f"{p.graph.phase}: {out.name}", choice.strategy if choice else "nest", reason)
+    def launch(self, phase: str, path: str, what: str, kind: Kind, lowered: LoweredNest, body: Body, span: Span) -> None:
+        self.use(lowered)
+        key = (kind, lowered.formals, body)
+        row = self.builder.row(
+            key, f"{path}: {what}", kind, lowered.formals, body, lowered.arrays, lowered.scalars, path, span
         )
-    if choice is not None:
-        columns.update(dict(choice.columns))
-        columns["scratch_bytes"] = choice.scratch_bytes
-        body = ContractBody(nest, choice.strategy, choice.literals, "scratch_bytes")
-    _emit(
-        p,
-        kind,
-        f"{final.name}: {_what(node, choice)}",
-        formals,
-        bound,
-        columns,
-        tuple(scalars.items()),
-        body,
-        final.name,
-        node.span,
-    )
+        self.builder.launch(phase, key, row, row + 1)
+
+    def block(self, phase: str, block: Block) -> None:
+        """One block as one row of a kernel."""
+        chosen, decision = choose_strategy(block, self.machine, self.capabilities)
+        if decision is not None:
+            self.decisions.append(decision)
+        if chosen is not None:
+            self.launch(phase, block.name, chosen.what, Kind.CONTRACT, chosen.lowered, chosen.body, block.span)
+            return
+        lowered = lower_nest(block, self.machine)
+        kind = Kind.MAP if block.combine is None else Kind.REDUCE
+        self.launch(phase, block.name, block.what, kind, lowered, lowered.nest, block.span)
+
+    def constant(self, name: str, value: float) -> None:
+        """First value of an array that does not start as zero."""
+        array = self.arrays[name]
+        if value != 0.0:
+            contents = np.full(array.physical_size, value, array.dtype.numpy)
+            self.builder.array(array, contents)
+        elif name not in self.builder.arrays:
+            self.builder.array(array)
+
+    def feeds(self, graph: TensorGraph, known: Known, batches: int) -> None:
+        order = order_array(graph.phase)
+        for node in graph.nodes:
+            if not isinstance(node, (Feed, BatchMask)):
+                continue
+            rows = batches * node.out.shape[0]
+            self.arrays.setdefault(order, Array(order, DType.I32, (rows,), Role.DATA))
+            if isinstance(node, Feed):
+                dtype = DType.I32 if node.out.dtype == "int" else self.machine.precision
+                shape = (self.samples, *node.out.shape[1:])
+                self.arrays.setdefault(node.array, Array(node.array, dtype, shape, Role.CONST))
+                lowered = lower_feed(node, self.machine, order, batches, self.samples)
+                span, what = node.span, "feed"
+            else:
+                lowered = lower_mask(node, self.machine, order, batches)
+                span, what = NOWHERE, "mask"
+            lowered.arrays["y0"] = known.roots[node.out.name]
+            self.launch(graph.phase, node.out.name, what, Kind.MAP, lowered, lowered.nest, span)
 
 
-def _what(node: Contract, choice: Choice | None) -> str:
-    if choice is not None:
-        return choice.strategy.replace("_", " ")
-    words = {"add": "sum", "max": "maximum", "min": "minimum"}
-    return f"{words[node.combine]} over " + ", ".join(
-        d for d, _ in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}
-    )
-
-
-def _gather_dims(p: _Phase, tensor: Tensor) -> tuple[tuple[Dim, ...], Strided, dict[str, int], Expr, int]:
-    """Loops over rows and features of a batched tensor; its access, columns, row number and padded rows."""
-    features = 1
-    for extent in tensor.shape[1:]:
-        features *= extent
-    rows = tensor.shape[0]
-    columns = {"n_f": features}
-    if not p.lanes:
-        columns["n_row"] = rows
-        dims: tuple[Dim, ...] = (Dim("row", "n_row"), Dim("f", "n_f"))
-        axes = (Axis((("row", 1),), stride="n_f"), Axis((("f", 1),)))
-        return dims, Strided(axes), columns, Ref("row"), rows
-    blocks = -(-rows // p.lanes)
-    columns["n_block"] = blocks
-    columns["by_block"] = features * p.lanes
-    dims = (Dim("block", "n_block"), Dim("f", "n_f"), Dim(LANE, p.lanes, DimKind.LANE))
-    axes_l = (
-        Axis((("block", 1),), stride="by_block"),
-        Axis((("f", 1),), stride=p.lanes),
-        Axis(((LANE, 1),)),
-    )
-    number = Binary("+", Binary("*", Ref("block"), Num(p.lanes)), Ref(LANE))
-    return dims, Strided(axes_l), columns, number, blocks * p.lanes
-
-
-def _feed(p: _Phase, node: Feed | BatchMask, data: DataSet) -> None:
-    """Rows of the data set in the order that the host wrote; rows that do not exist read 0."""
-    out = node.out
-    dims, access, columns, number, padded = _gather_dims(p, out)
-    batches = -(-max(data.rows[p.graph.phase], 1) // out.shape[0])
-    order = f"{p.graph.phase}.order"
-    if order not in p.builder.arrays:
-        p.builder.array(Array(order, DType.I32, (batches, padded), Role.DATA))
-    columns |= {"batches": batches, "padded": padded}
-    position = Binary(
-        "+",
-        Binary("*", Binary("%", Binary("-", Ref("step"), Num(1)), Ref("batches")), Ref("padded")),
-        number,
-    )
-    bound = {"y": p.temporary(out, getattr(node, "span", data.span)), "order": order}
-    p.arrays[out.name] = bound["y"]
-    look = ArrayFormal("order", DType.I32, Mode.READ, Strided((Axis((("k", 1),)),)))
-    dtype = p.builder.arrays[bound["y"]].dtype
-    formals = [ArrayFormal("y", dtype, Mode.WRITE, access), look]
-    scalars: tuple[tuple[str, float], ...] = ()
-    if isinstance(node, BatchMask):
-        value: Expr = Cond(Binary(">=", Ref("order"), Num(0)), Num(1.0), Num(0.0))
-        statements: tuple[Statement, ...] = (Assign("k", position), Assign("y", value))
-        dims = tuple(d for d in dims if d.name != "f")
-        axes = tuple(a for a in access.axes if a.terms[0][0] != "f")
-        if not p.lanes:
-            axes = (Axis((("row", 1),)),)
-            columns.pop("n_f")
-        else:
-            columns.pop("n_f")
-            columns.pop("by_block")
-            axes = (Axis((("block", 1),), stride=p.lanes), Axis(((LANE, 1),)))
-        formals[0] = ArrayFormal("y", dtype, Mode.WRITE, Strided(axes))
-        label = "rows that exist"
-    else:
-        source = data.arrays[node.array]
-        bound["data"] = node.array
-        columns["examples"] = source.shape[0]
-        read = Strided((Axis((("example", 1),), 0, 1, "examples", "n_f"), Axis((("f", 1),))))
-        formals.append(ArrayFormal("data", p.builder.arrays[node.array].dtype, Mode.READ, read))
-        element: Expr = Ref("data")
-        if out.dtype == "real":
-            element = Binary("*", element, Ref("factor"))
-            scalars = (("factor", node.scale),)
-        statements = (Assign("k", position), Assign("example", Ref("order")), Assign("y", element))
-        label = "batch of " + node.array
-    _emit(
-        p,
-        Kind.MAP,
-        f"{out.name}: {label}",
-        formals,
-        bound,
-        columns,
-        scalars,
-        Nest(dims, statements),
-        out.name,
-        getattr(node, "span", data.span),
-    )
-
-
-def _rand(p: _Phase, node: Rand) -> None:
-    """Uniform draws at (step, logical row-major index), whatever the layout."""
-    dims, access, columns, number, _ = _gather_dims(p, node.out)
-    index = Binary("+", Binary("*", number, Ref("n_f")), Ref("f"))
-    array = p.temporary(node.out, node.span)
-    p.arrays[node.out.name] = array
-    _emit(
-        p,
-        Kind.MAP,
-        f"{node.out.name}: uniform draws",
-        [ArrayFormal("y", p.builder.precision, Mode.WRITE, access)],
-        {"y": array},
-        columns,
-        (),
-        Nest(dims, (Assign("y", Call("uniform", (Ref("key"), index, Num(0)))),)),
-        node.out.name,
-        node.span,
-        {"key": StreamKey(node.stream)},
-    )
-
-
-def _update(p: _Phase, node: Update) -> None:
-    """The optimizer's statements over one weight, flat."""
-    weight = p.tensors[node.weight]
-    size = p.builder.arrays[weight.name].physical_size
-    real = p.builder.precision
+def _update_block(node: Update, known: Known, lowering: _Lowering) -> Block:
+    """The optimizer on one weight: one loop over its elements, statements as they stand in the model."""
+    shape = known.tensors[node.weight].shape
+    dims = tuple(Loop(f"i{a}", n) for a, n in enumerate(shape))
+    index = tuple(along(d.name) for d in dims)
+    operands: list[Operand] = []
+    used: set[str] = set()
+    for s in node.statements:
+        used |= refs(s.value) | {s.target}
     written = {s.target for s in node.statements}
-    used = set().union(*(refs(s.value) for s in node.statements))
-    bound = {"param": weight.name, "gradient": p.arrays[node.gradient]}
-    formals = [ArrayFormal("param", real, Mode.UPDATE, ELEMENT)]
+
+    def mode(name: str) -> Mode:
+        return Mode.UPDATE if name in written else Mode.READ
+
     if "gradient" in used:
-        formals.append(ArrayFormal("gradient", real, Mode.READ, ELEMENT))
-    for name, start in node.state:
-        array = f"{weight.name}.{name}"
-        p.builder.array(Array(array, real, weight.shape, Role.STATE, span=node.span))
-        if start != 0:
-            initialise(p.builder, array, Const(start), None, Role.STATE, "1", size, node.span)
-        bound[name] = array
-        mode = Mode.UPDATE if name in written else Mode.READ
-        formals.append(ArrayFormal(name, real, mode, ELEMENT))
-    scalars = tuple((n, v) for n, v in node.params if n in used)
+        operands.append(known.operand("gradient", node.gradient, index))
+    operands.append(known.operand("param", node.weight, index, mode("param")))
+    for name, init in node.state:
+        array = f"{node.weight}.{name}"
+        lowering.arrays[array] = Array(array, lowering.machine.precision, shape, Role.STATE, span=node.span)
+        lowering.constant(array, init)
+        operands.append(Operand(name, array, shape, index, False, None, mode(name)))
+    scalars = tuple(Scalar(n, v) for n, v in node.params if n in used)
     statements = tuple(Assign(s.target, s.value, s.span) for s in node.statements)
-    _emit(
-        p,
-        Kind.MAP,
-        f"{weight.name}: optimizer update",
-        formals,
-        bound,
-        {"n": size},
-        scalars,
-        Nest((Dim("i", "n"),), statements),
-        weight.name,
-        node.span,
-    )
+    return Block(node.weight, "update", dims, tuple(operands), statements, scalars=scalars, span=node.span)
 
 
-def _weight(p: _Phase, node: Weight) -> None:
-    p.arrays[node.out.name] = node.out.name
-    if node.out.name in p.builder.arrays:
-        return
-    array = array_of(node.out, node.out.name, p.builder.precision, 0, Role.WEIGHT, span=node.span)
-    p.builder.array(array)
-    size = array.physical_size
-    value: Const | Distribution = Const(1.0 if node.init == "ones" else 0.0)
-    if node.init == "uniform":
-        bound = node.init_args[0]
-        value = Distribution("uniform", (("low", -bound), ("high", bound)))
-    if node.init != "zeros":
-        initialise(p.builder, array.name, value, None, Role.WEIGHT, "1", size, node.span)
-
-
-def _variable(p: _Phase, node: Variable) -> None:
-    p.arrays[node.out.name] = node.out.name
-    if node.out.name in p.builder.arrays:
-        return
-    array = array_of(node.out, node.out.name, p.builder.precision, 0, Role.STATE, node.wide, node.span)
-    p.builder.array(array)
-    if node.init != 0:
-        assert not node.wide, "wide variables start at zero"
-        initialise(p.builder, array.name, Const(node.init), None, Role.STATE, "1", array.physical_size, node.span)
-
-
-def _in_place(nodes: tuple[Node, ...]) -> dict[str, str]:
-    """Maps whose only reader is a Store, and whose variable nothing reads afterwards: map -> variable."""
-    readers: dict[str, list[int]] = {}
-    made: dict[str, int] = {}
-    for i, node in enumerate(nodes):
-        if isinstance(node, (Map, Contract)):
-            made[node.out.name] = i
-            for name in node.ins:
-                readers.setdefault(name, []).append(i)
-        elif isinstance(node, Reindex):
-            readers.setdefault(node.source, []).append(i)
-        elif isinstance(node, Store):
-            readers.setdefault(node.value, []).append(i)
-        elif isinstance(node, Update):
-            readers.setdefault(node.gradient, []).append(i)
-    found: dict[str, str] = {}
-    for node in nodes:
-        if isinstance(node, Store):
-            at = made.get(node.value)
-            made_by = nodes[at] if at is not None else None
-            alone = len(readers.get(node.value, ())) == 1
-            late = any(i > (at or 0) for i in readers.get(node.target, ()))
-            if isinstance(made_by, Map) and alone and not late:
-                found[node.value] = node.target
-    return found
-
-
-def _lower_phase(p: _Phase, data: DataSet) -> None:
-    nodes = p.graph.nodes
-    in_place = _in_place(nodes)
-    fused, decisions = epilogues(nodes, p.graph.outputs, frozenset(in_place))
-    p.decisions += [Decision(d.pass_name, f"{p.graph.phase}: {d.subject}", d.verdict, d.reason) for d in decisions]
-    swallowed = {e.node.out.name for e in fused.values()}
-    for node in nodes:
-        out = getattr(node, "out", None)
-        if isinstance(out, Tensor):
-            p.tensors[out.name] = out
-            p.rank(out.name)
-    for node in nodes:
+def _phase(lowering: _Lowering, graph: TensorGraph, known: Known, batches: int) -> None:
+    lowering.feeds(graph, known, batches)
+    blocks: list[Block] = []
+    updates: list[Block] = []
+    stores: list[Store] = []
+    for node in graph.nodes:
         match node:
-            case Feed() | BatchMask():
-                _feed(p, node, data)
-            case Weight():
-                _weight(p, node)
-            case Variable():
-                _variable(p, node)
-            case Rand():
-                _rand(p, node)
             case Map():
-                if node.out.name not in swallowed:
-                    _map(p, node, in_place.get(node.out.name))
+                blocks.append(map_block(node, known))
             case Contract():
-                _contract(p, node, fused.get(node.out.name))
-            case Reindex():
-                p.arrays[node.out.name] = p.arrays[node.source]
-            case Update():
-                _update(p, node)
+                blocks.append(contract_block(node, known))
+            case Rand():
+                blocks.append(rand_block(node, known))
             case Store():
-                if node.value not in in_place:
-                    _store(p, node)
+                stores.append(node)
+            case Update():
+                updates.append(_update_block(node, known, lowering))
+            case _:
+                pass
+    outputs = frozenset(known.roots[o] for o in graph.outputs)
+    pinned = outputs | {known.roots[s.value] for s in stores} | {o.tensor for b in updates for o in b.reads}
+    fusing = BlockList(blocks, pinned)
+    lowering.decisions += fuse_maps(fusing)
+    lowering.decisions += fuse_epilogues(fusing)
+    done, decisions = place_stores(fusing, tuple(stores), outputs, known)
+    lowering.decisions += decisions
+    for block in (*done, *updates):
+        lowering.block(graph.phase, block)
 
 
-def _store(p: _Phase, node: Store) -> None:
-    """Copies a value into its variable."""
-    target, value = p.tensors[node.target], p.tensors[node.value]
-    dims = [(f"d{a}", e) for a, e in enumerate(target.shape)]
-    walks = [Walk("y", target, _axes_of(target)), Walk("x0", value, _axes_of(value))]
-    loops = build_loops(walks, dims, [d for d, _ in dims], frozenset(), p.lanes)
-    formals = [
-        _formal("y", p.dtype(target), Mode.WRITE, loops),
-        _formal("x0", p.dtype(value), Mode.READ, loops),
-    ]
-    bound = {"y": p.arrays[node.target], "x0": p.arrays[node.value]}
-    nest = Nest(loops.dims, (Assign("y", Ref("x0"), node.span),))
-    _emit(p, Kind.MAP, f"{target.name}: store", formals, bound, loops.columns, (), nest, target.name, node.span)
+def _first_values(lowering: _Lowering, graph: TensorGraph, known: Known, done: set[str]) -> None:
+    """Draws of weights (phase "init"), constants of everything else that starts with a value."""
+    for node in graph.nodes:
+        if not isinstance(node, (Weight, Variable)) or node.out.name in done:
+            continue
+        done.add(node.out.name)
+        if isinstance(node, Variable):
+            lowering.constant(node.out.name, node.init)
+        elif node.init == "uniform":
+            lowering.block(INIT, weight_block(node, known))
+        elif node.init in ("zeros", "ones"):
+            lowering.constant(node.out.name, float(node.init == "ones"))
+        else:
+            raise AssertionError(f"{node.out.name}: initializer {node.init} passed the frontend")
 
 
 def lower_tensors(
-    builder: ProgramBuilder, graphs: tuple[TensorGraph, ...], data: DataSet, capabilities: Capabilities
-) -> list[Decision]:
-    """Adds both phases to the builder."""
-    decisions: list[Decision] = []
-    lanes = real_lanes(capabilities.lanes, builder.precision)
-    for name, contents in data.arrays.items():
-        dtype = DType.I32 if contents.dtype.kind in "iu" else builder.precision
-        builder.array(Array(name, dtype, contents.shape, Role.CONST), contents.astype(dtype.numpy))
-    for graph in graphs:
-        p = _Phase(builder, graph, lanes, builder.precision.bytes, capabilities.strategies)
-        _lower_phase(p, data)
-        decisions += p.decisions
-    return decisions
+    name: str,
+    graphs: tuple[TensorGraph, ...],
+    precision: DType,
+    order: Order,
+    capabilities: Capabilities,
+    *,
+    samples: int | None = None,
+    batches: Mapping[str, int] | None = None,
+) -> tuple[Program, list[Decision]]:
+    """The program of all phases, and what was decided. `samples`: rows of the data set (default: one batch);
+    `batches`: batches of an epoch per phase (default 1)."""
+    lanes = capabilities.lanes * DType.F32.bytes // precision.bytes
+    phases, arrays = assign_layouts(graphs, precision, lanes)
+    batch = max((n.out.shape[0] for g in graphs for n in g.nodes if isinstance(n, (Feed, BatchMask))), default=1)
+    lowering = _Lowering(
+        ProgramBuilder(name, precision, order),
+        Machine(lanes, precision, order),
+        capabilities,
+        arrays,
+        samples if samples is not None else batch,
+    )
+    done: set[str] = set()
+    for graph, known in zip(graphs, phases, strict=True):
+        _first_values(lowering, graph, known, done)
+    for graph, known in zip(graphs, phases, strict=True):
+        _phase(lowering, graph, known, (batches or {}).get(graph.phase, 1))
+    return lowering.builder.finish(), lowering.decisions

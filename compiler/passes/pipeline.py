@@ -19,7 +19,8 @@ from compiler.ir.verify import verify_cell, verify_merged, verify_model, verify_
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.integrate_odes import integrate_odes
-from compiler.passes.lower_cells import lower_cells
+from compiler.passes.lower_cells import Deliveries, lower_cells
+from compiler.passes.lower_inputs import lower_inputs
 from compiler.passes.lower_model import SpikingGraph, lower_model
 from compiler.passes.lower_projections import input_quanta, lower_projections
 from compiler.passes.lower_records import record_spikes, record_traces
@@ -49,7 +50,7 @@ def _spiking(
         cells.append(done)
         if decision is not None:
             decisions.append(decision)
-    graph = SpikingGraph(tuple(cells), graph.instances, graph.array_params)
+    graph = SpikingGraph(tuple(cells), graph.instances, graph.array_params, graph.rings)
     assert model.simulate is not None
     fixed_point = order is Order.BITWISE or (order is Order.REPRODUCIBLE and not capabilities.atomic_order)
     decisions.append(
@@ -64,11 +65,13 @@ def _spiking(
     units |= {(p.name, i.name): i.unit for p in model.populations for i in p.neuron.inputs}
     quanta = input_quanta(model) if fixed_point else {}
     builder = ProgramBuilder(model.name, precision, order)
-    lower_cells(builder, graph, model.simulate.dt, units, fixed_point, quanta)
+    deliveries = Deliveries(fixed_point, quanta, graph.rings)
+    lower_cells(builder, graph, model.simulate.dt, units, deliveries)
     instances = {i.name: i for i in graph.instances}
     record_spikes(builder, model, instances)
-    lower_projections(builder, model, instances, fixed_point)
-    record_traces(builder, model, instances, graph.cells, fixed_point, quanta)
+    lower_projections(builder, model, instances, fixed_point, graph.rings)
+    lower_inputs(builder, model, instances)
+    record_traces(builder, model, instances, graph.cells, deliveries)
     return graph, builder.finish(), decisions
 
 

@@ -23,6 +23,7 @@ from backends.protocol import Instance
 from compiler.ir.model import Model, RecordTraces
 from compiler.ir.program import Merged
 from compiler.runner.errors import RunError
+from compiler.runner.growing import Growing, growing, label, open_file
 
 SONATA_MAGIC: Final = np.uint32(0x0A7A)
 HELD: Final = 1 << 18  # events that are held in memory before they are written
@@ -58,18 +59,12 @@ def sorted_events(pairs: Pairs) -> Pairs:
     return pairs[np.argsort(key, kind="stable")]
 
 
-def _extend(dataset: Any, values: npt.NDArray[Any]) -> None:
-    used = dataset.shape[0]
-    dataset.resize(used + len(values), axis=0)
-    dataset[used:] = values
-
-
 @dataclass
 class _Held:
-    """Spikes of one population that are not on disk yet."""
+    """Spikes of one population: where they go, and those that are not on disk yet."""
 
-    times: Any
-    ids: Any
+    times: Growing
+    ids: Growing
     blocks: list[Pairs] = field(default_factory=list)
     events: int = 0
 
@@ -83,19 +78,20 @@ class SpikeWriter:
         self.counts: dict[str, int] = {}
         self._held: dict[str, _Held] = {}
         self._waiting = 0
-        self._file = h5py.File(path, "a")
+        self._file = open_file(path)
         self._file.attrs["magic"] = SONATA_MAGIC
         self._file.attrs["version"] = np.array([0, 1], np.uint32)
+        root = self._file.require_group("spikes")
+        sizes = {p.name: p.size for p in model.populations}
         for name in recorded_populations(model):
-            group = self._file.require_group(f"spikes/{name}")
-            group.attrs["sorting"] = "by_time"
-            if "timestamps" not in group:
-                growing: dict[str, Any] = {"shape": (0,), "maxshape": (None,), "chunks": (8192,)}
-                group.create_dataset("timestamps", dtype=np.float64, **growing)
-                group["timestamps"].attrs["units"] = "ms"
-                group.create_dataset("node_ids", dtype=np.uint64, **growing)
-            self._held[name] = _Held(group["timestamps"], group["node_ids"])
-            self.counts[name] = group["timestamps"].shape[0]
+            known = name in root
+            group = root[name] if known else root.create_group(name)
+            if not known:
+                label(group.id, "sorting", "by_time")
+            chunk = 8192 if sizes[name] >= 256 else 256
+            times = growing(group, "timestamps", "float64", (), chunk, {"units": "ms"})
+            self._held[name] = _Held(times, growing(group, "node_ids", "uint64", (), chunk, {}))
+            self.counts[name] = times.rows
 
     def drain(self, instance: Instance, keep: bool = True) -> None:
         """Take what the buffers hold and empty them; with keep=False it is dropped (the warm-up)."""
@@ -119,9 +115,8 @@ class SpikeWriter:
         for held in self._held.values():
             if held.events:
                 pairs = np.concatenate(held.blocks)
-                steps = pairs[:, 0].astype(np.int64) - self._warmup
-                _extend(held.times, steps * self._dt)
-                _extend(held.ids, pairs[:, 1].astype(np.uint64))
+                held.times.append((pairs[:, 0].astype(np.int64) - self._warmup) * self._dt)
+                held.ids.append(pairs[:, 1].astype(np.uint64))
                 held.blocks.clear()
                 held.events = 0
         self._waiting = 0
@@ -132,55 +127,63 @@ class SpikeWriter:
         self._file.close()
 
 
+@dataclass
+class _Times:
+    """The times of a group: `first` is the number of the sample in row 0, `values` a dataset of the group."""
+
+    times: Growing
+    values: Growing
+    every: int
+    first: int
+
+
 class TraceWriter:
     """traces.h5 of one run; a file that is there is continued. `start`: the step before the first one."""
 
     def __init__(self, path: Path, model: Model, program: Merged, start: int = 0) -> None:
         assert model.simulate is not None
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
-        self._file = h5py.File(path, "a")
+        self._file = open_file(path)
         start = max(start, self._warmup)
         arrays = {a.name: a for a in program.arrays}
-        self._buffers: list[tuple[str, int, Any]] = []  # buffer, members, dataset
-        self._times: list[tuple[Any, Any, int, int]] = []  # times, values, every, number of row 0
-        done: set[str] = set()
+        self._buffers: list[tuple[str, int, Growing]] = []  # buffer, members, dataset
+        groups: dict[str, _Times] = {}
         for number, (name, record) in enumerate(trace_groups(model)):
-            group = self._file.require_group(name)
-            group.attrs["population"] = record.population
+            group = self._group(name, record, path)
             m = len(record.members)
-            if "members" in group and tuple(group["members"][:]) != record.members:
-                raise RunError("E0909", f"{path.name} has other members of `{name}`", exit_code=2)
-            if "members" not in group:
-                group.create_dataset("members", data=np.array(record.members, np.uint64))
-                times = group.create_dataset("time", (0,), np.float64, maxshape=(None,), chunks=(4096,))
-                times.attrs["unit"] = "ms"
             for variable in record.variables:
                 array = arrays[f"{record.population}.{variable}.record.{number}"]
-                if variable not in group:
-                    rows = max(1, min(4096, (1 << 20) // (m * array.dtype.bytes)))
-                    data = group.create_dataset(
-                        variable, (0, m), array.dtype.numpy, maxshape=(None, m), chunks=(rows, m)
-                    )
-                    data.attrs["unit"] = array.unit
-                self._buffers.append((array.name, m, group[variable]))
-            if name not in done:
-                done.add(name)
-                first = start // record.every + 1 - group["time"].shape[0]
-                self._times.append((group["time"], group[record.variables[0]], record.every, first))
+                rows = min(1024, max(1, (1 << 17) // (m * array.dtype.bytes)))
+                data = growing(group, variable, array.dtype.numpy, (m,), rows, {"unit": array.unit})
+                self._buffers.append((array.name, m, data))
+                if name not in groups:
+                    times = growing(group, "time", "float64", (), 1024, {"unit": "ms"})
+                    first = start // record.every + 1 - times.rows
+                    groups[name] = _Times(times, data, record.every, first)
+        self._groups = tuple(groups.values())
+
+    def _group(self, name: str, record: RecordTraces, path: Path) -> Any:
+        if name in self._file:
+            group = self._file[name]
+            if tuple(group["members"][:]) != record.members:
+                raise RunError("E0909", f"{path.name} has other members of `{name}`", exit_code=2)
+            return group
+        group = self._file.create_group(name)
+        label(group.id, "population", record.population)
+        group.create_dataset("members", data=np.array(record.members, np.uint64))
+        return group
 
     def drain(self, instance: Instance, keep: bool = True) -> None:
         """Append what the buffers hold and empty them; with keep=False it is dropped (the warm-up)."""
         for name, m, data in self._buffers:
             used = int(instance.read(f"{name}.used")[0])
             if used and keep:
-                _extend(data, instance.read(name)[: used * m].reshape(used, m))
+                data.append(instance.read(name)[: used * m].reshape(used, m))
             if used:
                 instance.write(f"{name}.used", ZERO)
-        for times, data, every, first in self._times:
-            have, want = times.shape[0], data.shape[0]
-            if want > have:
-                steps = (first + np.arange(have, want, dtype=np.int64)) * every
-                _extend(times, (steps - self._warmup) * self._dt)
+        for g in self._groups:
+            numbers = g.first + np.arange(g.times.rows, g.values.rows, dtype=np.int64)
+            g.times.append((numbers * g.every - self._warmup) * self._dt)
 
     def flush(self) -> None:
         self._file.flush()

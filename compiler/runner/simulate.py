@@ -19,6 +19,7 @@ from compiler.runner.progress import Progress
 from compiler.runner.record import SpikeWriter, TraceWriter
 from compiler.runner.signals import Stop
 
+DRAIN_SECONDS = 10.0  # wall time after which buffers are drained although they are not full
 BLOCK_SECONDS = 0.1  # wall time that a block is meant to take: how long a signal may have to wait
 
 
@@ -51,7 +52,7 @@ def simulate(
     writers = tuple(w for w in (spikes, traces) if w is not None)
     progress.start(model.name, (last - done) * dt)
     cpu, wall = time.process_time(), time.perf_counter()
-    block = 8
+    block, drain_at = 8, wall + DRAIN_SECONDS
     try:
         while done < last and stop.number is None:
             end = warmup if done < warmup else last
@@ -66,8 +67,11 @@ def simulate(
                 block = min(2 * block, 1 << 24)
             elif seconds > 2 * BLOCK_SECONDS:
                 block = max(1, block // 2)
-            for writer in writers:
-                writer.drain(instance, keep=done > warmup)
+            now = time.perf_counter()
+            if ran < wanted or done in (warmup, last) or stop.number is not None or now > drain_at:
+                for writer in writers:
+                    writer.drain(instance, keep=done > warmup)
+                drain_at = now + DRAIN_SECONDS
             health.look(instance, f"by step {done} ({done * dt - warmup * dt:g} ms)")
             elapsed = max(time.perf_counter() - wall, 1e-9)
             factor = (done - begin_step) * dt / 1000 / elapsed
@@ -77,6 +81,10 @@ def simulate(
                 f"{factor:.3g} x real time",
             )
         health.look(instance, f"by step {done} ({(done - warmup) * dt:g} ms)", force=True)
+    except RunError:
+        for writer in writers:  # what led to the failure is worth seeing
+            writer.drain(instance, keep=done > warmup)
+        raise
     finally:
         for writer in writers:
             writer.flush()

@@ -329,7 +329,7 @@ def describe_items(item: Kind) -> str:
     """What the items of a list are, in the plural."""
     match item:
         case Text(what) | Pattern(what) | Value(what):
-            return plural(what.removeprefix("a ").removeprefix("an "))
+            return " or ".join(plural(w.removeprefix("a ").removeprefix("an ")) for w in what.split(" or "))
         case Expression():
             return "expressions"
         case Statement():

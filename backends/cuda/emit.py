@@ -1,0 +1,139 @@
+"""emit: the CUDA text of a merged program.
+
+Assumes: a legal Merged (ir/verify.py) whose arrays are row-major.
+Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and
+values of rows. Every kernel says which part of the model it came from; `spans` maps lines of the text to the model;
+`functions` names the __global__ functions of each template, by suffix.
+Does not: compile (compile.py), divide work (work.py), or print tables (they are data).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from backends.access import Kernel, open_kernel
+from backends.cprint import Dialect, Line, PrintError
+from backends.cuda.events import connect, emit_scheduled, propagate, record_events, record_trace
+from backends.cuda.kernel import BLOCK, Function, function, row_struct
+from backends.cuda.nest import nest_functions
+from backends.cuda.skeletons import render
+from backends.protocol import BackendError
+from backends.snippets import known, select
+from compiler.ir.program import (
+    Connect,
+    Contract,
+    EmitScheduled,
+    Merged,
+    Nest,
+    Order,
+    Propagate,
+    RecordEvents,
+    RecordTrace,
+    Template,
+)
+from compiler.ir.space import DType
+from compiler.source import NOWHERE, Span
+
+_MARK = re.compile("\x01(\\d+)\x02")
+_CONSTANTS = {
+    "NL_INF_F32": "#define NL_INF_F32 __int_as_float(0x7f800000)",
+    "NL_INF_F64": "#define NL_INF_F64 __longlong_as_double(0x7ff0000000000000ll)",
+    "NL_NAN_F32": "#define NL_NAN_F32 __int_as_float(0x7fc00000)",
+    "NL_NAN_F64": "#define NL_NAN_F64 __longlong_as_double(0x7ff8000000000000ll)",
+}
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """`text`: the .cu file; `spans`: model spans by line of the text (from 1)."""
+
+    text: str
+    spans: Mapping[int, Span]
+
+
+def emit(program: Merged) -> Emitted:
+    """The CUDA text of a program. Raises BackendError (E0903) for what has none."""
+    real = "double" if program.precision == DType.F64 else "float"
+    dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
+    used: set[str] = set()
+    blocks: list[list[Line]] = []
+    for template in program.templates:
+        try:
+            blocks.append(kernel_lines(open_kernel(template, dialect, used)))
+        except PrintError as e:
+            where = e.span if e.span is not NOWHERE else template.span
+            at = f" ({where})" if where is not NOWHERE else ""
+            raise BackendError("E0903", f"`{template.name}` has no CUDA text: {e.message}{at}", exit_code=4) from None
+    spans: list[Span] = []
+    kernel_text = "\n".join(_text(b, spans) for b in blocks)
+    words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text))
+    marked = render(
+        "module.cu.j2",
+        title=f"{program.name}: {program.precision} arithmetic, {program.order} order of sums",
+        real=real,
+        block=BLOCK,
+        words=words,
+        device=select(sorted((used | words) & known(cuda=True)), cuda=True),
+        constants=[text for name, text in _CONSTANTS.items() if name in words],
+        kernel_text=kernel_text,
+    )
+    lines: list[str] = []
+    found: dict[int, Span] = {}
+    for number, line in enumerate(marked.split("\n"), 1):
+        if match := _MARK.search(line):
+            found[number] = spans[int(match[1])]
+            line = _MARK.sub("", line)
+        lines.append(line)
+    return Emitted("\n".join(lines), found)
+
+
+def fixed_order(program: Merged) -> bool:
+    """Whether a*b+c must stay two operations."""
+    return program.order is Order.BITWISE or any(t.order is Order.BITWISE for t in program.templates)
+
+
+def _text(lines: Iterable[Line], spans: list[Span]) -> str:
+    """Lines as text; those with a span end in a mark that `emit` takes out again."""
+    out = []
+    for line in lines:
+        text = "    " * line.depth + line.text if line.text and not line.text.startswith("#") else line.text
+        if line.span is not NOWHERE:
+            text += f"\x01{len(spans)}\x02"
+            spans.append(line.span)
+        out.append(text)
+    return "\n".join(out) + "\n"
+
+
+def _heading(template: Template) -> list[Line]:
+    where = f"  ({template.span})" if template.span is not NOWHERE else ""
+    text = f"{template.name}{where}".replace("*/", "* /")
+    return [Line(""), Line(f"/* ---- k{template.index}  {text} */"), Line("")]
+
+
+def functions_of(k: Kernel) -> list[Function]:
+    """The functions of one template, the plain one (suffix "") first."""
+    match k.template.body:
+        case Nest() as nest:
+            return nest_functions(k, nest)
+        case Contract(nest):
+            return nest_functions(k, nest)
+        case Propagate() as p:
+            return propagate(k, p)
+        case Connect() as c:
+            return connect(k, c)
+        case RecordEvents():
+            return record_events(k)
+        case RecordTrace() as r:
+            return record_trace(k, r)
+        case EmitScheduled() as e:
+            return emit_scheduled(k, e)
+
+
+def kernel_lines(k: Kernel) -> list[Line]:
+    """The comment, row structure and functions of one template."""
+    lines = [*_heading(k.template), *row_struct(k)]
+    for made in functions_of(k):
+        lines += [Line(""), *function(k, made)]
+    return lines

@@ -1,0 +1,190 @@
+"""work: how the rows of a launch are divided among blocks of threads.
+
+Assumes: the host's tables (compiler/passes/write_tables.py) and the sizes known so far.
+Guarantees: what follows from extents alone and is data: calls of functions with a grid, a list of jobs and counters.
+Which of a reduction's two functions a row takes depends on its own extents, so merging rows, or another device,
+changes no bit. Grids stay below MOST_BLOCKS: larger work gets larger parts.
+Does not: know devices beyond the number of blocks they keep busy (propagation), or launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.access import open_kernel
+from backends.cprint import Dialect
+from backends.cuda.events import SORT
+from backends.cuda.kernel import BLOCK
+from backends.cuda.nest import SHARED
+from compiler.ir.program import (
+    Connect,
+    Contract,
+    Dim,
+    DimKind,
+    EmitScheduled,
+    Launch,
+    Nest,
+    Order,
+    Propagate,
+    RecordEvents,
+    RecordTrace,
+    Rows,
+    Template,
+)
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+MOST_BLOCKS: Final = 1 << 20
+BUSY: Final = 1 << 17
+"""Threads from which on a device is well used without sharing the terms of a sum."""
+WARP: Final = 32
+LONG_SUM: Final = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One kernel launch: `row` is the first row of the table; `jobs` (blocks, 4) u32 or None (one row, each block a
+    part of it). `memory`: bytes of counters, zero before the call, that begin with `places` (u64) if there are any."""
+
+    function: str
+    grid: int
+    block: int
+    row: int
+    chunk: int
+    jobs: npt.NDArray[np.uint32] | None = None
+    group: int = 1
+    memory: int = 0
+    places: Words | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is known of one launch. `synapses`: the number of stored elements of an array, by name."""
+
+    template: Template
+    rows: Rows
+    table: Words
+    launch: Launch
+    synapses: Callable[[str], int]
+    blocks: int
+
+    def column(self, name: str) -> Ints:
+        """An integer column, for the rows of the launch."""
+        position = [f.name for f in self.template.formals].index(name)
+        return self.table[self.launch.lo : self.launch.hi, position].view(np.int64)
+
+    def extent(self, dims: tuple[Dim, ...], kind: DimKind) -> Ints:
+        """Products of the extents of all dims of a kind, one per row."""
+        total = np.ones(self.launch.hi - self.launch.lo, np.int64)
+        for d in dims:
+            if d.kind is kind:
+                total = total * (d.extent if isinstance(d.extent, int) else self.column(d.extent))
+        return total
+
+
+def _spread(function: str, w: Work, counts: Ints, per_block: int, chosen: Ints | None = None, **more: Any) -> list[Call]:
+    """Blocks of `per_block` elements over the rows `chosen` (default all), `counts` elements each."""
+    rows = np.arange(len(counts), dtype=np.int64) if chosen is None else chosen
+    counts = counts[rows]
+    chunk = per_block
+    while int((-(-counts // chunk)).sum()) > max(MOST_BLOCKS, len(counts)):
+        chunk *= 2
+    parts = -(-counts // chunk)
+    return _call(function, w, rows, parts, chunk, **more)
+
+
+def _call(function: str, w: Work, rows: Ints, parts: Ints, chunk: int, block: int = BLOCK, **more: Any) -> list[Call]:
+    total = int(parts.sum())
+    if total == 0:
+        return []
+    if len(rows) == 1:
+        return [Call(function, total, block, w.launch.lo + int(rows[0]), chunk, None, **more)]
+    jobs = np.zeros((total, 4), np.uint32)
+    jobs[:, 0] = np.repeat(rows, parts)
+    jobs[:, 1] = np.arange(total) - np.repeat(np.cumsum(parts) - parts, parts)
+    jobs[:, 2] = np.repeat(parts, parts)
+    return [Call(function, total, block, w.launch.lo, chunk, jobs, **more)]
+
+
+def group_size(points: int, terms: int) -> int:
+    """Threads that share one point of a reduction: 1, a warp or a block."""
+    if terms < WARP or points >= BUSY:
+        return 1
+    return BLOCK if terms >= LONG_SUM and points * WARP < BUSY else WARP
+
+
+def _nest(function: str, w: Work, nest: Nest) -> list[Call]:
+    points = w.extent(nest.dims, DimKind.PAR)
+    if nest.combine is None or w.template.order is Order.BITWISE:
+        return _spread(function, w, points, BLOCK)
+    terms = w.extent(nest.dims, DimKind.RED)
+    groups = np.array([group_size(int(p), int(t)) for p, t in zip(points, terms, strict=True)], np.int64)
+    calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1))
+    for group in (WARP, BLOCK):
+        calls += _spread(
+            function + SHARED, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group
+        )
+    return calls
+
+
+def _propagate(function: str, w: Work, p: Propagate) -> list[Call]:
+    """Blocks by number of synapses, at least one for each row; many small rows take small blocks."""
+    rows = w.launch.hi - w.launch.lo
+    names = w.rows.arrays[p.col][w.launch.lo : w.launch.hi]
+    weight = np.array([w.synapses(n) for n in names], np.float64)
+    parts = np.maximum(1, np.ceil(w.blocks * weight / max(weight.sum(), 1.0))).astype(np.int64)
+    block = BLOCK if rows <= w.blocks else 2 * WARP
+    return _call(function, w, np.arange(rows, dtype=np.int64), parts, 1, block)
+
+
+def _connect(function: str, w: Work, c: Connect) -> list[Call]:
+    n_pre = w.column("n_pre")
+    one = np.ones(len(n_pre), np.int64)
+    if c.stage == "scan":
+        return _spread(function, w, one, 1)
+    if c.rule == "all_to_all" and c.stage == "fill":
+        return _spread(function, w, n_pre * w.column("n_post"), BLOCK)
+    if c.rule != "fixed_total":
+        return _spread(function, w, n_pre, BLOCK)
+    if c.stage == "count":
+        return _spread(function, w, w.column("number"), BLOCK)
+    places = (2 * len(n_pre) + np.cumsum(n_pre) - n_pre).astype(np.uint64)
+    memory = 8 * len(n_pre) + 4 * int(n_pre.sum())
+    fill = _spread(function, w, w.column("number"), BLOCK, memory=memory, places=places)
+    return [*fill, *_spread(function + SORT, w, n_pre, 1)]
+
+
+def function_name(template: Template, dialect: Dialect) -> str:
+    """The plain function of a template, without suffix."""
+    return open_kernel(template, dialect, set()).function
+
+
+def calls_of(w: Work, dialect: Dialect) -> list[Call]:
+    """The calls of one launch, in order."""
+    name = function_name(w.template, dialect)
+    rows = w.launch.hi - w.launch.lo
+    one = np.ones(rows, np.int64)
+    match w.template.body:
+        case Nest() as nest:
+            return _nest(name, w, nest)
+        case Contract(nest):
+            return _nest(name, w, nest)
+        case Propagate() as p:
+            return _propagate(name, w, p)
+        case Connect() as c:
+            return _connect(name, w, c)
+        case RecordTrace():
+            return _spread(name, w, w.column("m"), BLOCK, memory=4 * rows)
+        case RecordEvents() | EmitScheduled():
+            return _spread(name, w, one, 1)
+
+
+def array_elements(sizes: Mapping[str, int], physical: Mapping[str, int]) -> Callable[[str], int]:
+    """Stored elements of an array: found by connecting, or known from its shape."""
+    return lambda name: sizes[name] if name in sizes else max(physical[name], 0)

@@ -1,0 +1,109 @@
+"""choice: what a strategy decides, and what all strategies ask of a contraction.
+
+Assumes: Contracts in gather form (passes/decompose.py).
+Guarantees: plain data; recognition goes by index maps and layouts, never by names.
+Does not: know templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compiler.expr.ast import Binary, Ref
+from compiler.ir.graph import Contract, Tensor
+from compiler.ir.space import Affine
+
+VECTOR_BYTES = 64
+LIMIT = 2**31
+"""Offsets inside one block of the batch and inside the weights are 32-bit."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A strategy for one contraction: structural literals, integer columns of its template, scratch bytes."""
+
+    strategy: str
+    literals: tuple[tuple[str, int], ...]
+    columns: tuple[tuple[str, int], ...]
+    scratch_bytes: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A product of two operands summed over dims. `out`: the dims of the output's axes, in order."""
+
+    node: Contract
+    extents: Mapping[str, int]
+    out: tuple[str, ...]
+    operands: tuple[Tensor, Tensor]
+    lanes: int
+    real_bytes: int
+
+    def axes(self, operand: int) -> tuple[Affine, ...]:
+        return self.node.in_maps[operand]
+
+    def plain(self, operand: int) -> tuple[str | None, ...]:
+        """Per axis of an operand the dim that it is, or None."""
+        return tuple(plain_dim(a) for a in self.axes(operand))
+
+    def blocks(self, dim: str) -> int:
+        return -(-self.extents[dim] // self.lanes)
+
+
+@dataclass(frozen=True)
+class No:
+    """Why a strategy does not apply."""
+
+    reason: str
+
+
+def plain_dim(axis: Affine) -> str | None:
+    """The dim that an index is, when it is just one."""
+    if len(axis.terms) == 1 and axis.terms[0][1] == 1 and axis.const == 0 and axis.div == 1:
+        return axis.terms[0][0]
+    return None
+
+
+def product(
+    node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int
+) -> Problem | No:
+    """The contraction as a product of two real operands in batch-in-lanes layout, or what it is instead."""
+    if lanes * real_bytes != VECTOR_BYTES:
+        return No("the target's tensors have no lanes of 64 bytes")
+    if node.combine != "add" or node.scalars:
+        return No("it is not a sum of products")
+    body = node.body
+    if not (isinstance(body, Binary) and body.op == "*"):
+        return No("it is not a sum of products")
+    if not (isinstance(body.left, Ref) and isinstance(body.right, Ref)):
+        return No("it is not a product of two operands")
+    if {body.left.name, body.right.name} != {"x0", "x1"} or len(node.ins) != 2:
+        return No("it is not a product of two operands")
+    if node.fill != 0:
+        return No("what lies outside an operand does not count as 0")
+    operands = (tensors[node.ins[0]], tensors[node.ins[1]])
+    if any(t.dtype != "real" for t in operands):
+        return No("an operand is not real")
+    out = tuple(plain_dim(a) for a in node.out_map)
+    named = tuple(d for d in out if d is not None)
+    if len(named) != len(out) or len(set(named)) != len(named):
+        return No("the output is not in gather form")
+    extents = dict(node.dims)
+    if any(extents[d] != e for d, e in zip(named, node.out.shape, strict=True)):
+        return No("the output is only partly written")
+    return Problem(node, extents, named, operands, lanes, real_bytes)
+
+
+def strides(tensor: Tensor) -> tuple[int, ...]:
+    """Row-major strides of a tensor that has no lanes."""
+    result = []
+    step = 1
+    for extent in reversed(tensor.shape):
+        result.append(step)
+        step *= extent
+    return tuple(reversed(result))
+
+
+def rounded(count: int, multiple: int) -> int:
+    return -(-count // multiple) * multiple

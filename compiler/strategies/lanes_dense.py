@@ -1,0 +1,42 @@
+"""lanes_dense: y[n, o] = sum over k of x[n, k] w[o, k] (or w[k, o]), the batch in the lanes.
+
+A dense layer and the gradient of its input. Vectors hold one feature of a block of the batch, weights are broadcast
+scalars read in place; a tile is some outputs by some blocks of the batch. The sum runs in order of k.
+"""
+
+from __future__ import annotations
+
+from compiler.strategies.choice import LIMIT, Choice, No, Problem, strides
+from compiler.strategies.tiles import TILES, best
+
+NAME = "lanes_dense"
+
+
+def match(p: Problem) -> Choice | No:
+    if not p.node.out.batched or len(p.out) != 2:
+        return No("the output is not (batch, units)")
+    n, o = p.out
+    for vector in (0, 1):
+        x, w = p.operands[vector], p.operands[1 - vector]
+        walked, weights = p.plain(vector), p.plain(1 - vector)
+        if not x.batched or w.batched or len(walked) != 2 or walked[0] != n:
+            continue
+        k = walked[1]
+        if k is None or k in p.out or set(weights) != {o, k} or set(p.extents) != {n, o, k}:
+            continue
+        if x.shape != (p.extents[n], p.extents[k]):
+            return No("an operand is only partly read")
+        steps = dict(zip(weights, strides(w), strict=True))
+        outs, ins, blocks = p.extents[o], p.extents[k], p.blocks(n)
+        if ins * p.lanes >= LIMIT or outs * ins >= LIMIT:
+            return No("it is larger than 32-bit offsets reach")
+        columns = {
+            "s_blocks": blocks,
+            "s_outs": outs,
+            "s_ins": ins,
+            "s_w_out": steps[o],
+            "s_w_in": steps[k],
+            "s_tile": best(TILES, outs, blocks, ins),
+        }
+        return Choice(NAME, (("vector", vector),), tuple(columns.items()), 8 * ins)
+    return No("it is not (batch, features) times weights")

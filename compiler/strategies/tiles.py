@@ -1,0 +1,56 @@
+"""tiles: the register tiles that contraction strategies choose from.
+
+Assumes: one vector is 64 bytes; 32 vector registers.
+Guarantees: `TILES` and `DOTS` are the tiles that the CPU backend prints, in this order: a tile's place in its table is
+the number that kernels read from their rows, so that the choice is data and not text.
+Does not: measure. `speed` (operations a cycle on an AVX-512 core, relative) was measured on LeNet's convolutions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A tile of `outs` outputs by `vectors` vectors."""
+
+    outs: int
+    vectors: int
+    speed: float
+
+
+TILES = (
+    Shape(8, 3, 110),
+    Shape(6, 4, 114),
+    Shape(4, 6, 113),
+    Shape(4, 5, 113),
+    Shape(2, 10, 112),
+    Shape(1, 12, 88),
+    Shape(8, 2, 105),
+    Shape(16, 1, 95),
+)
+"""Scalars times vectors: acc[o][u] += w[o] * x[u]."""
+
+DOTS = (
+    Shape(4, 6, 113),
+    Shape(4, 5, 113),
+    Shape(3, 5, 113),
+    Shape(2, 10, 108),
+    Shape(1, 12, 84),
+)
+"""Vectors times vectors: acc[o][u] += d[o] * x[u], lane by lane."""
+
+_START = 40.0
+"""What a tile costs besides its sums, in vector operations, and twice again for each of its accumulators."""
+
+
+def best(shapes: tuple[Shape, ...], outs: int, vectors: int, terms: int) -> int:
+    """The place of the tile that covers outs x vectors with the least estimated time, for sums of `terms` terms."""
+
+    def cost(shape: Shape) -> float:
+        count = -(-outs // shape.outs) * -(-vectors // shape.vectors)
+        size = shape.outs * shape.vectors
+        return count * (terms * size / shape.speed * 118 + _START + 2 * size)
+
+    return min(range(len(shapes)), key=lambda i: cost(shapes[i]))
