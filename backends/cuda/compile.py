@@ -193,9 +193,7 @@ def _by_nvrtc(emitted: Emitted, name: str, compiler: Compiler, options: tuple[st
     return time.process_time() - begin
 
 
-def _by_nvcc(
-    emitted: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], arch: str, out: Path
-) -> float:
+def _by_nvcc(emitted: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], arch: str, out: Path) -> float:
     source = out / f"{name}.cu"
     source.write_text(emitted.text)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -212,7 +210,7 @@ def _by_nvcc(
 
 def _failure(said: str, source: str, spans: Mapping[int, Span], compiler: Compiler) -> BackendError:
     """What the compiler refused, and the model line that the line of the text stands for, where it stands for one."""
-    if "gpu-architecture" in said and "invalid value" in said or "Unsupported gpu architecture" in said:
+    if ("gpu-architecture" in said and "invalid value" in said) or "Unsupported gpu architecture" in said:
         return BackendError(
             "E0922",
             f"{compiler} does not know this architecture: {said.strip().splitlines()[0]}",

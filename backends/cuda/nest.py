@@ -191,14 +191,14 @@ class NestPrinter:
         """nl_group threads share a point: 32 (a warp) or all of the block."""
         body = self._body()
         start, t, acc = self._start(body)
-        kind = self.k.dialect.type_name(t)
+        kind, both = self.k.dialect.type_name(t), self._joined("a", "b", t)
         r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
         loop = [
             Line(f"const nl_i64 nl_terms = {self.extent(self.red)};"),
             Line(f"for (nl_i64 {r} = threadIdx.x % nl_group; {r} < nl_terms; {r} += nl_group) {{"),
             *indent([*self._split(r, self.red), *self._term(body.scope, acc, t)]),
             Line("}"),
-            Line(f"{acc} = nl_together({acc}, nl_group, []({kind} a, {kind} b) {{ return {self._joined('a', 'b', t)}; }});"),
+            Line(f"{acc} = nl_together({acc}, nl_group, []({kind} a, {kind} b) {{ return {both}; }});"),
         ]
         body.scope[self.nest.acc] = Symbol(acc, t)
         end = [*body.run(self.nest.epilogue), *body.stores()]

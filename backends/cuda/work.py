@@ -88,7 +88,9 @@ class Work:
         return total
 
 
-def _spread(function: str, w: Work, counts: Ints, per_block: int, chosen: Ints | None = None, **more: Any) -> list[Call]:
+def _spread(
+    function: str, w: Work, counts: Ints, per_block: int, chosen: Ints | None = None, **more: Any
+) -> list[Call]:
     """Blocks of `per_block` elements over the rows `chosen` (default all), `counts` elements each."""
     rows = np.arange(len(counts), dtype=np.int64) if chosen is None else chosen
     counts = counts[rows]
@@ -127,9 +129,7 @@ def _nest(function: str, w: Work, nest: Nest) -> list[Call]:
     groups = np.array([group_size(int(p), int(t)) for p, t in zip(points, terms, strict=True)], np.int64)
     calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1))
     for group in (WARP, BLOCK):
-        calls += _spread(
-            function + SHARED, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group
-        )
+        calls += _spread(function + SHARED, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)
     return calls
 
 

@@ -75,7 +75,7 @@ def check_assignable(
         _bare_number(e, expected, f"{what} is {describe(expected)}", sink)
     else:
         message = f"{what} is {describe(expected)}, but `{shorten(e)}` is {describe(found)}"
-        sink.error("E0401", message, e.span, _assignment_help(expected, found, what))
+        sink.error("E0401", message, e.span, _assignment_help(e, expected, found))
     return False
 
 
@@ -90,7 +90,10 @@ def erase(e: Expr) -> Expr:
     return e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
 
 
-def _assignment_help(expected: Dimension, found: Dimension, what: str) -> str | None:
+def _assignment_help(e: Expr, expected: Dimension, found: Dimension) -> str | None:
+    if isinstance(e, Quantity):  # that is not to be divided by something: it has the wrong unit
+        unit = canonical_name(expected)
+        return f"for example `{e.value:g} {unit}`" if unit[0].isalpha() else f"give it in [{unit}]"
     ratio = found / expected
     inverse = expected / found
     if ratio.dimensionless:

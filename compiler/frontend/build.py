@@ -15,6 +15,7 @@ from compiler.expr.types import Kind
 from compiler.expr.units import canonical_name
 from compiler.frontend import tree
 from compiler.frontend.build_functions import build_functions
+from compiler.frontend.build_inputs import build_inputs
 from compiler.frontend.build_network import Built, build_network
 from compiler.frontend.build_optimizer import check_others
 from compiler.frontend.build_populations import build_populations
@@ -51,6 +52,7 @@ def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFin
     optimizers = Definitions("optimizers", "optimizer", OPTIMIZER, root, folder, library, sink, True)
     populations = build_populations(root, c, neurons, step)
     projections = build_projections(root, c, populations)
+    poisson = build_inputs(root.get("inputs"), populations, c)
     simulate = None if simulate_block is None else build_simulate(simulate_block, step, c)
     recorded = build_records(root.get("record"), populations, c)
     numerics = build_numerics(mapping(root.get("numerics")))
@@ -84,6 +86,7 @@ def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFin
         plots=plots,
         expect=expect,
         numerics=numerics,
+        poisson=poisson,
         span=root.span,
     )
 

@@ -478,10 +478,11 @@ def _finished(d: _Draft, n: NeuronDef) -> NeuronDef:
 
 def _unused(d: _Draft, params: tuple[ParamDecl, ...], n: NeuronDef) -> None:
     """Warn of parameters that no expression reads, where a user wrote them."""
-    if n.source != "equations":
+    taken_over = any(p.span.via is not None or p.span.file.path.startswith("library/") for p in params)
+    if n.source != "equations" or taken_over:
         return
     for p in params:
-        if p.name not in d.read and p.span.via is None and not p.span.file.path.startswith("library/"):
+        if p.name not in d.read:
             d.c.sink.warning("W0002", f"nothing reads parameter `{p.name}` of neuron `{d.name}`", p.span)
 
 

@@ -10,6 +10,7 @@ Does not: draw connections.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import (
     Context,
     Names,
+    Step,
     mapping,
     number,
     out_of_bounds,
@@ -37,10 +39,12 @@ from compiler.frontend.values import (
     text_of,
 )
 from compiler.frontend.values_initial import initial_value
-from compiler.ir.model import Const, FromFile, Listed, Member, Projection, Value
+from compiler.ir.model import Const, Distribution, FromFile, Listed, Member, Projection, Value
 from compiler.source import NOWHERE, Span
 
 _SIZES = {"n_from": Kind.INT, "n_to": Kind.INT}
+MAX_DELAY = 1 << 20
+"""Steps; what is under way is held in a ring of this many slots at most."""
 _WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
@@ -169,6 +173,9 @@ def _projection(
             args = arguments(env)
             w = weight(env)
             d = delay(env)
+            late: Distribution | None = None
+            if isinstance(d, Distribution):
+                late, d = d, math.ceil(dict(d.args)["max" if d.kind == "normal" else "high"])
             if rule.name == "one_to_one":
                 _same_sizes(source, target, rule.key.span, populations, c)
             if pairs is not None:
@@ -177,7 +184,7 @@ def _projection(
                 continue
             if dict(args).get("p", 1) == 0 or dict(args).get("number", 1) == 0:
                 continue
-            members.append(Member(source, target, args, w, d, None if pairs is None else 0))
+            members.append(Member(source, target, args, w, d, None if pairs is None else 0, late))
     if len(c.sink.items) > before:
         return None
     assert isinstance(into, Scalar)
@@ -328,8 +335,56 @@ def _weight(
     return several
 
 
-def _delay(node: Node | None, family: _Family) -> Callable[[dict[str, Any]], int | None]:
-    """The delay at each member in steps."""
+_Delay = Callable[[dict[str, Any]], "int | Distribution | None"]
+
+
+def _drawn_delay(node: tree.Mapping, family: _Family, step: Step) -> _Delay:
+    """Delays that differ from synapse to synapse: their distribution at each member, in steps."""
+    c, kind = family.c, node.entries[0]
+    block = mapping(kind.value)
+    if block is None:
+        return lambda env: None
+    if kind.name not in ("normal", "uniform"):
+        message = f"`{kind.name}` delays are not supported yet"
+        c.sink.error("E0801", message, kind.key.span, "use `normal` or `uniform`, which are bounded")
+        return lambda env: None
+    if text_of(block.get("round")) != "nearest":
+        message = "delays that are drawn are not whole steps"
+        c.sink.error("E0601", message, kind.key.span, "add `round: nearest` to the distribution")
+        return lambda env: None
+    used = family.mentions(node)
+    known: dict[tuple[Any, ...], Distribution | None] = {}
+
+    def drawn(env: dict[str, Any]) -> Distribution | None:
+        key = tuple(env[n] for n in used)
+        if key not in known:
+            names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
+            value = None if None in key else initial_value(node, c, "`delay`", TIME, names)[0]
+            known[key] = _in_steps(value, step, kind.key.span, c) if isinstance(value, Distribution) else None
+        return known[key]
+
+    return drawn
+
+
+def _in_steps(value: Distribution, step: Step, at: Span, c: Context) -> Distribution | None:
+    """A distribution of delays (ms) in units of the step; a normal one is cut at 0 (or its `min`) and ten
+    standard deviations (or its `max`)."""
+    args = {name: number / step.dt for name, number in value.args if name != "keep_sign"}
+    if value.kind == "normal":
+        args.setdefault("min", 0.0)
+        args.setdefault("max", args["mean"] + 10.0 * args["std"])
+    low, high = ("min", "max") if value.kind == "normal" else ("low", "high")
+    if args[low] < 0 or args[high] < args[low]:
+        c.sink.error("E0106", "delays must not be negative", at, f"give `{low}: 0 ms` or more")
+        return None
+    if args[high] > MAX_DELAY:
+        c.sink.error("E0106", f"delays must be below {MAX_DELAY:,} steps", at)
+        return None
+    return Distribution(value.kind, tuple(args.items()), value.span)
+
+
+def _delay(node: Node | None, family: _Family) -> _Delay:
+    """The delay at each member: whole steps, or a distribution of them."""
     c, step = family.c, family.populations.step
     if node is None:
         return lambda env: 0
@@ -338,6 +393,8 @@ def _delay(node: Node | None, family: _Family) -> Callable[[dict[str, Any]], int
     if block is not None:
         inner = block.get("value")
         if inner is None:
+            if len(block.entries) == 1 and step is not None:
+                return _drawn_delay(block, family, step)
             return lambda env: None
         nearest = text_of(block.get("round")) == "nearest"
         node = inner

@@ -16,14 +16,14 @@ from types import MappingProxyType
 from typing import Final
 
 from compiler.diagnostics import Diagnostic, Related, Sink
-from compiler.expr.ast import Call, Expr, Quantity, children
+from compiler.expr.ast import Call, Expr, children
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.inline import Definition, inline
 from compiler.expr.parse import Assign, parse_statement
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
-from compiler.expr.units import Dimension, canonical_name
+from compiler.expr.units import Dimension
 from compiler.frontend.resolve_values import exact_span, expression_of
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.wording import found
@@ -122,7 +122,6 @@ def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | No
         sink.error("E0309", f"{wanted.what}: {wanted.random}", at)
         return None
     if not check_assignable(wanted.dimension, tree, scope.dimensions, sink, wanted.what):
-        _plainer_help(tree, wanted.dimension, sink)
         return None
     dimension = infer_dimension(tree, scope.dimensions, Sink())
     try:
@@ -130,14 +129,6 @@ def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | No
     except OverflowError:
         sink.error("E0308", "a number in it is too large", tree.span)
         return None
-
-
-def _plainer_help(tree: Expr, due: Dimension | None, sink: Sink) -> None:
-    """A quantity that is written out is not to be divided by something: it has another unit."""
-    last = sink.items[-1]
-    if isinstance(tree, Quantity) and due is not None and last.code == "E0401":
-        number = f"{tree.value:g}" if due.dimensionless else f"{tree.value:g} {canonical_name(due)}"
-        sink.items[-1] = replace(last, help=f"for example `{number}`")
 
 
 def _wrong_kind(tree: Expr, kind: Kind, wanted: Wanted, sink: Sink) -> None:

@@ -194,6 +194,8 @@ def _type_help(kind: Kind, node: Node) -> str | None:
 def name_help(pattern: str, example: str) -> str:
     if re.search(pattern, "a"):
         return "names are letters, digits and `_`, and begin with a letter"
+    if "/dt" in pattern:
+        return f"for example `{example}`; a second derivative is a first one of another state variable"
     return f"for example `{example}`"
 
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scipy.stats import poisson
-
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref
 from compiler.ir.graph import Instance
 from compiler.ir.model import Model
@@ -54,6 +52,10 @@ def lower_inputs(builder: ProgramBuilder, model: Model, instances: Mapping[str, 
     """One row per population of each Poisson input."""
     real = builder.precision
     assert model.simulate is not None
+    if not model.poisson:
+        return
+    from scipy.special import pdtr  # the distribution function of Poisson's; slow to import
+
     for item in model.poisson:
         instance = instances[item.population]
         mean = item.rate * model.simulate.dt
@@ -65,7 +67,7 @@ def lower_inputs(builder: ProgramBuilder, model: Model, instances: Mapping[str, 
             "key": StreamKey(f"{item.name}[{item.population}]"),
         }
         for k in range(OUTCOMES):
-            columns[f"below_{k}"] = float(poisson.cdf(k, mean))
+            columns[f"below_{k}"] = float(pdtr(k, mean))
         used = [f"below_{k}" for k in range(OUTCOMES)] if small else ["mean"]
         formals: tuple[Formal, ...] = (
             ArrayFormal("input", real, Mode.UPDATE, ELEMENT),

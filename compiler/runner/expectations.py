@@ -94,10 +94,7 @@ def check_expectations(
 
 def rate_bounds(args: Mapping[str, Any]) -> tuple[float, float]:
     """The bounds of a `rate` expectation in 1/ms."""
-    if "between" in args:
-        low, high = args["between"]
-        return float(low), float(high)
-    return float(args["low"]), float(args["high"])
+    return float(args["at_least"]), float(args["at_most"])
 
 
 def refuse_unrecorded(model: Model, sink: Sink) -> None:

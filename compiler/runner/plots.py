@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.ir.model import Model, Plot
-from compiler.runner.record import trace_groups
 
 MISSING: Final = "no plots were made: matplotlib is not installed (pip install 'netloom[plot]')"
 COLORS: Final = ("#3465a4", "#cc3b3b", "#3c8d40", "#b8860b", "#75507b", "#2e8b8b", "#8b5a2b", "#555753")
@@ -163,11 +162,8 @@ def _trace(folder: Path, model: Model, plot: Plot) -> Any:
     """A row per recorded neuron, all on one scale, population after population."""
     names, variable = _names(plot), str(dict(plot.args)["variable"])
     end, scale = _span(model)
-    groups = trace_groups(model)
     with h5py.File(folder / "traces.h5") as file:
-        found = {
-            name: file[next(g for g, r in groups if r.population == name and variable in r.variables)] for name in names
-        }
+        found = {name: file[name] for name in names}
         counts = {name: min(len(group["members"]), MOST_LINES) for name, group in found.items()}
         figure = _figure(8, 1.0 + max(0.6 * sum(counts.values()), 1.6))
         axes = iter(figure.subplots(sum(counts.values()), 1, sharex=True, sharey=True, squeeze=False)[:, 0])

@@ -1,6 +1,7 @@
 """Recording: drains the buffers of an instance into spikes.h5 and traces.h5.
 
-Assumes: buffers named as compiler/passes/lower_records.py names them.
+Assumes: buffers named as compiler/passes/lower_records.py names them; the traces of one population have one list of
+members and one interval (the frontend sees to that).
 Guarantees: files grow as the run goes on, nothing of a long run is kept in memory; spikes are sorted by time, then by
 id; times count from the end of the warm-up. spikes.h5 has the SONATA layout (/spikes/<population>/timestamps in ms,
 /spikes/<population>/node_ids); traces.h5 has /<population>/<variable> (samples, members), /<population>/members and
@@ -35,20 +36,6 @@ Pairs = npt.NDArray[np.int32]
 def recorded_populations(model: Model) -> tuple[str, ...]:
     """Populations whose spikes are recorded, in the order of the model's `record`, each once."""
     return tuple(dict.fromkeys(p for r in model.spikes for p in r.populations))
-
-
-def trace_groups(model: Model) -> tuple[tuple[str, RecordTraces], ...]:
-    """The group in traces.h5 of each trace recording. The first of a population is called like it; another one
-    that samples other members or other times is called `<population>.<number>`."""
-    groups: dict[str, RecordTraces] = {}
-    result: list[tuple[str, RecordTraces]] = []
-    for number, record in enumerate(model.traces):
-        name = record.population
-        first = groups.setdefault(name, record)
-        if (first.members, first.every) != (record.members, record.every):
-            name = f"{name}.{number}"
-        result.append((name, record))
-    return tuple(result)
 
 
 def sorted_events(pairs: Pairs) -> Pairs:
@@ -148,8 +135,9 @@ class TraceWriter:
         arrays = {a.name: a for a in program.arrays}
         self._buffers: list[tuple[str, int, Growing]] = []  # buffer, members, dataset
         groups: dict[str, _Times] = {}
-        for number, (name, record) in enumerate(trace_groups(model)):
-            group = self._group(name, record, path)
+        for number, record in enumerate(model.traces):
+            name = record.population
+            group = self._group(record, path)
             m = len(record.members)
             for variable in record.variables:
                 array = arrays[f"{record.population}.{variable}.record.{number}"]
@@ -162,14 +150,14 @@ class TraceWriter:
                     groups[name] = _Times(times, data, record.every, first)
         self._groups = tuple(groups.values())
 
-    def _group(self, name: str, record: RecordTraces, path: Path) -> Any:
+    def _group(self, record: RecordTraces, path: Path) -> Any:
+        name = record.population
         if name in self._file:
             group = self._file[name]
             if tuple(group["members"][:]) != record.members:
                 raise RunError("E0909", f"{path.name} has other members of `{name}`", exit_code=2)
             return group
         group = self._file.create_group(name)
-        label(group.id, "population", record.population)
         group.create_dataset("members", data=np.array(record.members, np.uint64))
         return group
 

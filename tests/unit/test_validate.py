@@ -150,7 +150,7 @@ CASES = [
         "populations: {exc: {neuron: lif}}",
         "E0103",
         "exc",
-        "population `exc` lacks `size` or `shape`",
+        "population `exc` lacks `size`",
         "for example `size: 1000`",
     ),
     (
@@ -306,7 +306,7 @@ def test_after_expansion_nothing_comes_from_elsewhere() -> None:
     node = load_text(SourceFile("m.yaml", "language: 1\npopulations: {p: {classes: [c]}}"), sink)
     assert node is not None
     validate(node, sink, expanded=True)
-    assert [d.message for d in sink.items] == ["population `p` lacks `neuron` and `size` or `shape`"]
+    assert [d.message for d in sink.items] == ["population `p` lacks `neuron` and `size`"]
 
 
 def test_names_may_hold_loop_variables() -> None:

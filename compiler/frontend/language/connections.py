@@ -462,8 +462,8 @@ STIMULUS = Block(
                 (
                     Field(
                         "into",
-                        Reference("input", "I_e", TEMPLATE_KEY),
-                        "The input that is added to.",
+                        Reference("parameter", "I_e", TEMPLATE_KEY),
+                        "The parameter of the neuron that is added to.",
                         required=True,
                         example="into: I_e",
                     ),

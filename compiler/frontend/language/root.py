@@ -157,7 +157,6 @@ ROOT = Block(
             INPUTS_MAP,
             "What reaches neurons from outside, by name.",
             example="inputs: {noise: {to: all, poisson: {rate: 8 Hz, into: ge, weight: 0.5 mV}}}",
-            supported=False,
         ),
         Field(
             "network",

@@ -224,7 +224,7 @@ def _distribution(title: str, quantity: Value, *, rounding: bool, supported: boo
 
 
 DISTRIBUTION = _distribution("distribution", QUANTITY, rounding=False, supported=True)
-DELAY_DISTRIBUTION = _distribution("delay_distribution", TIME, rounding=True, supported=False)
+DELAY_DISTRIBUTION = _distribution("delay_distribution", TIME, rounding=True, supported=True)
 
 PARAMETER = Block(
     "parameter",

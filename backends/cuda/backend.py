@@ -1,0 +1,54 @@
+"""The CUDA backend as backends/protocol.py describes one.
+
+Assumes: merged programs whose tensors are row-major.
+Guarantees: one .cu text per program, compiled without a GPU, run on one.
+Does not: decide anything about the model; import PyCUDA before something is loaded.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends.cuda.compile import compile_text, default_arch
+from backends.cuda.emit import emit, fixed_order
+from backends.cuda.load import CudaInstance
+from backends.manifest import manifest
+from backends.protocol import Artifact, Capabilities
+from compiler.ir.program import Merged
+from compiler.passes.plan_memory import place
+
+
+@dataclass(frozen=True)
+class CudaBackend:
+    """backends.protocol.Backend. `device`: the number of the GPU; `check`: wait for every kernel, to name one that
+    fails. Options of `build`: `arch` ("sm_90"; default: that of the device); `seed` is noted in the manifest."""
+
+    device: int = 0
+    check: bool = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities("cuda", 0, False, frozenset())
+
+    def emit(self, program: Merged) -> str:
+        return emit(program).text
+
+    def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
+        """Compile (or find in the cache) and write <name>.cu, .cubin, .ptx and manifest.json."""
+        emitted = emit(program)
+        arch = options.get("arch") or default_arch(self.device)
+        artifact = compile_text(emitted, program.name, fixed_order(program), arch)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{program.name}.cu").write_text(emitted.text)
+        for suffix in (".cubin", ".ptx"):
+            shutil.copyfile(artifact.binary.with_suffix(suffix), folder / f"{program.name}{suffix}")
+        seed = int(options.get("seed", "1"))
+        text = manifest(program, place(program, {}), artifact, seed, "cuda")
+        (folder / "manifest.json").write_text(text)
+        return artifact
+
+    def load(self, artifact: Artifact, program: Merged, seed: int) -> CudaInstance:
+        return CudaInstance(artifact, program, seed, self.device, self.check)

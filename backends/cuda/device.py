@@ -1,0 +1,173 @@
+"""One GPU through PyCUDA: its context, stream, module, memory and launches. PyCUDA is imported here, when it is used.
+
+Assumes: the primary context of the device, shared with other users of it in this process.
+Guarantees: everything runs on one stream in order; copies with the host wait for it; failures are BackendErrors:
+E0905 (out of memory, with the bill), E0922 (code for another architecture), E0923 (no device), E0924 (a fault).
+Does not: know programs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from backends.cuda.driver import Driver
+from backends.protocol import AnyArray, BackendError
+
+_ARGUMENTS: Final = "PPqqPq"  # NL_ARGUMENTS of templates/module.cu.j2
+_MOST_AT_ONCE: Final = 1 << 30
+
+
+@cache
+def _primary(ordinal: int) -> Any:
+    """The primary context of a device; it stays for as long as the process."""
+    import pycuda.driver as cuda
+
+    cuda.init()
+    return cuda.Device(ordinal).retain_primary_context()
+
+
+def _readable(size: int) -> str:
+    for unit, bytes_ in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= bytes_:
+            return f"{size / bytes_:.1f} {unit}"
+    return f"{size} bytes"
+
+
+class Device:
+    """A device with one stream and, after `load`, one module."""
+
+    def __init__(self, ordinal: int) -> None:
+        self.ordinal = ordinal
+        self.driver = Driver()
+        self.arch = self.driver.architecture(ordinal)
+        self.blocks = 4 * self.driver.processors(ordinal)  # of 256 threads: half of what it can hold
+        try:
+            import pycuda.driver as cuda
+        except ImportError as e:
+            raise BackendError(
+                "E0923", f"PyCUDA cannot be used: {e}", "pip install 'netloom[cuda]'", exit_code=3
+            ) from None
+        self._cuda: Any = cuda
+        self._context = _primary(ordinal)
+        self._functions: dict[str, Any] = {}
+        with self.current():
+            self.stream: Any = cuda.Stream()
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Makes the context current; PyCUDA's errors become BackendErrors."""
+        self._context.push()
+        try:
+            yield
+        except self._cuda.Error as e:
+            raise BackendError(
+                "E0924",
+                f"the GPU failed: {e}",
+                "run again with --verify: the message then names the kernel",
+                exit_code=5,
+            ) from None
+        finally:
+            self._cuda.Context.pop()
+
+    # ------------------------------------------------------------------------------------- modules
+
+    def load(self, binary: Path, flags: tuple[str, ...]) -> None:
+        """Load a cubin, or its PTX where the device is of a later kind than it was compiled for."""
+        built = next((f.split("=")[1] for f in flags if f.startswith("--gpu-architecture=")), self.arch)
+        here, there = _number(self.arch), _number(built)
+        image = binary if here // 10 == there // 10 and here >= there else binary.with_suffix(".ptx")
+        if here < there or not image.is_file():
+            raise BackendError(
+                "E0922",
+                f"the code was compiled for {built}, but device {self.ordinal} "
+                f"({self.driver.name(self.ordinal)}) is {self.arch}",
+                f"build with --arch {self.arch}",
+                exit_code=3,
+            )
+        try:
+            self.module = self._cuda.module_from_buffer(image.read_bytes())
+        except self._cuda.Error as e:
+            raise BackendError(
+                "E0904", f"the compiled module cannot be loaded: {e}", "`netloom clean`, then build again"
+            ) from None
+
+    def set_global(self, name: str, values: AnyArray) -> None:
+        """Write a variable of the module."""
+        place, size = self.module.get_global(name)
+        assert values.nbytes == size, name
+        self._cuda.memcpy_htod(place, values)
+
+    # -------------------------------------------------------------------------------------- memory
+
+    def allocate(self, size: int, bill: Mapping[str, int]) -> Any:
+        """`size` zero bytes. `bill`: what the program needs, by kind, for the message when there is too little."""
+        try:
+            memory = self._cuda.mem_alloc(max(size, 64))
+        except self._cuda.MemoryError:
+            free, total = self._cuda.mem_get_info()
+            items = ", ".join(
+                f"{kind} {_readable(n)}" for kind, n in sorted(bill.items(), key=lambda x: -x[1]) if n > 0
+            )
+            raise BackendError(
+                "E0905",
+                f"the GPU's memory is too small: {_readable(sum(bill.values()))} are needed, "
+                f"{_readable(free)} of {_readable(total)} are free",
+                f"needed: {items}",
+                exit_code=5,
+            ) from None
+        place = int(memory)
+        for start in range(0, max(size, 64), _MOST_AT_ONCE):
+            count = min(_MOST_AT_ONCE, max(size, 64) - start)
+            self._cuda.memset_d8_async(place + start, 0, count, self.stream)
+        return memory
+
+    def upload(self, place: int, values: AnyArray) -> None:
+        """Copy to the device, after everything that was launched before."""
+        if values.nbytes:
+            self.stream.synchronize()
+            self._cuda.memcpy_htod(place, np.ascontiguousarray(values))
+
+    def download(self, place: int, values: AnyArray) -> None:
+        """Fill `values` from the device, after everything that was launched before."""
+        if values.nbytes:
+            self.stream.synchronize()
+            self._cuda.memcpy_dtoh(values, place)
+
+    def pinned(self, count: int) -> AnyArray:
+        """Host memory that the device can copy to while the host goes on; int64."""
+        memory: AnyArray = self._cuda.pagelocked_empty(count, np.int64)
+        return memory
+
+    def download_later(self, place: int, values: AnyArray) -> None:
+        self._cuda.memcpy_dtoh_async(values, place, self.stream)
+
+    # ------------------------------------------------------------------------------------- launches
+
+    def _function(self, name: str, arguments: str) -> Any:
+        if name not in self._functions:
+            self._functions[name] = self.module.get_function(name).prepare(list(arguments))
+        return self._functions[name]
+
+    def launch(self, name: str, grid: int, block: int, arguments: tuple[int, ...]) -> None:
+        """Launch a kernel with the arguments that all kernels have."""
+        self._function(name, _ARGUMENTS).prepared_async_call((grid, 1, 1), (block, 1, 1), self.stream, *arguments)
+
+    def call(self, name: str, types: str, grid: int, block: int, *arguments: int) -> None:
+        """Launch one of the module's own helpers."""
+        self._function(name, types).prepared_async_call((grid, 1, 1), (block, 1, 1), self.stream, *arguments)
+
+    def synchronize(self) -> None:
+        self.stream.synchronize()
+
+
+def _number(arch: str) -> int:
+    """90 of sm_90, 103 of sm_103a."""
+    found = re.search(r"\d+", arch)
+    return int(found[0]) if found else 0

@@ -1,0 +1,109 @@
+"""Inputs: what reaches neurons from outside, from resolved blocks of `inputs`.
+
+Assumes: populations have been built (a constant current changes their params).
+Guarantees: one PoissonInput per target population; a current is added to the named parameter of every target.
+Does not: simulate source neurons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from compiler.diagnostics import Related, did_you_mean
+from compiler.expr.types import Kind
+from compiler.expr.units import TIME, Dimension
+from compiler.frontend import tree
+from compiler.frontend.build_populations import Populations
+from compiler.frontend.member_values import member_values
+from compiler.frontend.select import select
+from compiler.frontend.tree import Node, Scalar
+from compiler.frontend.values import Context, Names, mapping, number
+from compiler.ir.model import Const, PoissonInput
+from compiler.source import Span
+
+_RATE = TIME**-1
+
+
+def build_inputs(node: Node | None, populations: Populations, c: Context) -> tuple[PoissonInput, ...]:
+    """The Poisson inputs of the file; currents are added to the populations' parameters."""
+    blocks = mapping(node)
+    out: list[PoissonInput] = []
+    for entry in blocks.entries if blocks is not None else ():
+        block = mapping(entry.value)
+        if block is None:
+            continue
+        targets = select(block.get("to"), populations, c)
+        declared = mapping(block.get("values"))
+        values = {} if declared is None else member_values(declared, (), targets, populations, c)
+        kinds = dict.fromkeys(values, Kind.REAL)
+        scope = c.names.scope.extended(kinds, {n: v.dimension for n, v in values.items()})
+        for target in targets or ():
+            if target not in populations.built:
+                continue
+            here: dict[str, Any] = {n: v.of("", target) for n, v in values.items()}
+            if None in here.values():
+                continue
+            names = Names(scope, {**c.names.numbers, **here})
+            before = len(c.sink.items)
+            poisson, current = mapping(block.get("poisson")), mapping(block.get("current"))
+            if poisson is not None:
+                made = _poisson(entry.name, poisson, target, populations, c, names, entry.key.span)
+                out += [] if made is None else [made]
+            if current is not None:
+                _current(current, target, populations, c, names)
+            if len(c.sink.items) > before:
+                break  # the same mistake would be reported for every target
+    return tuple(out)
+
+
+def _missing(
+    kind: str, into: Scalar, target: str, known: tuple[str, ...], populations: Populations, c: Context
+) -> None:
+    neuron = populations.neuron_of[target]
+    message = f"neuron `{neuron.name}` of `{target}` has no {kind} `{into.text}`"
+    help = did_you_mean(into.text, known) or (f"it has: {', '.join(f'`{n}`' for n in known)}" if known else None)
+    c.sink.error("E0201", message, into.span, help, (Related("the neuron is declared here", neuron.span),))
+
+
+def _poisson(
+    name: str, block: tree.Mapping, target: str, populations: Populations, c: Context, names: Names, at: Span
+) -> PoissonInput | None:
+    into, rate_node, weight_node = block.get("into"), block.get("rate"), block.get("weight")
+    if not isinstance(into, Scalar) or rate_node is None or weight_node is None:
+        return None
+    inputs = populations.neuron_of[target].inputs
+    if into.text not in inputs:
+        _missing("input", into, target, tuple(inputs), populations, c)
+        return None
+    dimension: Dimension | None = inputs[into.text]
+    rate = number(rate_node, c, "`rate`", _RATE, names)
+    weight = number(weight_node, c, "`weight`", dimension, names)
+    if rate is None or weight is None:
+        return None
+    if rate < 0:
+        c.sink.error("E0106", f"`rate` must not be negative; it is {rate * 1000:g} Hz", rate_node.span)
+        return None
+    return PoissonInput(name, target, into.text, float(rate), float(weight), at)
+
+
+def _current(block: tree.Mapping, target: str, populations: Populations, c: Context, names: Names) -> None:
+    into, node = block.get("into"), block.get("amplitude")
+    if not isinstance(into, Scalar) or node is None:
+        return
+    population = populations.built[target]
+    params = dict(population.params)
+    neuron = populations.neuron_of[target]
+    if into.text not in params:
+        _missing("parameter", into, target, tuple(params), populations, c)
+        return
+    amplitude = number(node, c, "`amplitude`", neuron.params[into.text], names)
+    if amplitude is None:
+        return
+    before = params[into.text]
+    if not isinstance(before, Const):
+        message = f"`{into.text}` of `{target}` differs from neuron to neuron; a current cannot be added to it yet"
+        c.sink.error("E0801", message, into.span)
+        return
+    params[into.text] = Const(before.value + amplitude, node.span)
+    populations.built[target] = replace(population, params=tuple(params.items()))
