@@ -40,7 +40,8 @@ WRAPPER = """\
 #!/usr/bin/env bash
 {compiler} "$@"
 status=$?
-times | tail -n 1 >> {log}
+times > {log}.last  # not into a pipe, whose end of it would count no children
+tail -n 1 {log}.last >> {log}
 exit $status
 """
 

@@ -31,7 +31,7 @@ from compiler.ir.graph import Contract, Map, Tensor
 from compiler.ir.space import DType
 from compiler.passes.merge import merge
 from compiler.strategies import choose
-from tests.cpu.contractions import Conv, conv, dense, gradient, program
+from tests.cpu.contractions import Case, Conv, conv, dense, gradient, program
 
 BATCH = 64
 CONVS = {
@@ -87,7 +87,7 @@ def load(
     choice, reason = choose(node, tensors, lanes, real.bytes, backend.capabilities.strategies)
     if choice is None:
         raise SystemExit(f"no strategy: {reason}")
-    merged = merge(program(node, tensors, None if nest else choice, real, after))
+    merged = merge(program([Case(node, tensors, None if nest else choice, after)], real))
     with tempfile.TemporaryDirectory() as folder:
         artifact = backend.build(merged, Path(folder), {})
     instance = backend.load(artifact, merged, 1)

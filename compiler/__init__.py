@@ -8,9 +8,11 @@ Does not: hold code (compiler/runner/api.py is the Python API).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # as type checkers see it; importing `typing` takes longer than all the rest
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from compiler.runner.api import build, check, run
     from compiler.runner.results import BuildResult, RunResult
 

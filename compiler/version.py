@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-VERSION: Final = "0.1.0"
+VERSION = "0.1.0"

@@ -14,6 +14,7 @@ row (the columns are loaded already) and may use:
   dims          (name, extent as C) of the nest's dims, in order; `extent(name)` one of them
   par, lane     the names of its PAR dims (the axes of the output, in order) and of its LANE dim (none: "")
   plain         whether the epilogue only stores the accumulator in `y`
+  joined(a, b)  whether the epilogue's formals walk two neighbouring dims as one: a = 0 and b counts on
   id            `k3`: a prefix for names at file scope
   at(formal, **dims)        the C lvalue of a formal's element, dims given as C texts (default: the dim's own name)
   address(formal, **dims)   the element offset alone
@@ -50,6 +51,7 @@ from compiler.ir.program import (
     Connect,
     Contract,
     DimKind,
+    Emit,
     EmitScheduled,
     Merged,
     Nest,
@@ -217,6 +219,17 @@ class ContractNames:
         assert isinstance(access, Strided)
         return inside(access, lambda n: self._lookup(n, bound)) or ""
 
+    def joined(self, a: str, b: str) -> bool:
+        """Whether every formal of the epilogue walks dims `a` and `b`, which are neighbours in storage, or neither."""
+        used = {s.target for s in self.nest.epilogue if not isinstance(s, Emit)}
+        used |= {n for s in self.nest.epilogue if not isinstance(s, Emit) for n in refs(s.value)}
+        for f in self.k.template.formals:
+            if isinstance(f, ArrayFormal) and f.name in used and isinstance(f.access, Strided):
+                walked = {d for x in f.access.axes for d, _ in x.terms}
+                if (a in walked) != (b in walked):
+                    return False
+        return not used & {a, b}
+
     def _body(self, dims: Mapping[str, str]) -> Body:
         bound = self._name(dims)
         scope = dict(self.k.scope)
@@ -302,6 +315,7 @@ def emit_contract(k: Kernel, contract: Contract) -> tuple[list[Line], list[Line]
                 "plain": contract.nest.epilogue == (Assign("y", Ref(contract.nest.acc)),),
                 "extent": lambda n: next(k.extent(d.extent) for d in contract.nest.dims if d.name == n),
                 "id": f"k{k.template.index}",
+                "joined": names.joined,
                 "at": names.at,
                 "address": names.address,
                 "inside": names.inside,

@@ -127,8 +127,8 @@ def functions_of(k: Kernel) -> list[Function]:
             return record_events(k)
         case RecordTrace() as r:
             return record_trace(k, r)
-        case EmitScheduled() as e:
-            return emit_scheduled(k, e)
+        case EmitScheduled():
+            return emit_scheduled(k)
 
 
 def kernel_lines(k: Kernel) -> list[Line]:

@@ -23,11 +23,9 @@ from compiler.ir.program import (
     Assign,
     At,
     Connect,
-    EmitScheduled,
     Mode,
     Order,
     Propagate,
-    RecordEvents,
     RecordTrace,
     ScalarFormal,
     Strided,
@@ -95,11 +93,16 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
     elements: dict[str, Element] = {}
     for f in k.template.formals:
         if isinstance(f, ArrayFormal) and isinstance(f.access, At):
-            elements[f.name] = Element(f"{ptr[f.name]}[{at[f.access.end]}]", f.dtype, f.mode)
+            place = at[f.access.end]
+            if f.access.ring is not None:
+                late, mask, size = f.access.ring
+                steps = f"{ptr[late]}[{syn}]" if late in ptr else scope[late].text
+                place = f"((step + {steps}) & {scope[mask].text}) * {scope[size].text} + {place}"
+            elements[f.name] = Element(f"{ptr[f.name]}[{place}]", f.dtype, f.mode)
         elif isinstance(f, ArrayFormal) and isinstance(f.access, Strided):
             place = f"{ptr[f.name]}[{offset(f.access, lambda n: scope[n].text)}]"
             elements[f.name] = Element(place, f.dtype, f.mode)
-    of_source = {n for n, e in elements.items() if f"[{pre}]" in e.place and e.mode is Mode.READ}
+    of_source = {n for n, e in elements.items() if e.place.endswith(f"[{pre}]") and e.mode is Mode.READ}
     used: set[str] = set()
     for s in p.statements:
         if isinstance(s, Add | Assign):
@@ -142,7 +145,7 @@ def record_events(k: Kernel) -> list[Function]:
     return [Function("", _skeleton(k, "record_events.cu.j2"))]
 
 
-def emit_scheduled(k: Kernel, e: EmitScheduled) -> list[Function]:
+def emit_scheduled(k: Kernel) -> list[Function]:
     return [Function("", _skeleton(k, "emit_scheduled.cu.j2"))]
 
 
@@ -152,6 +155,11 @@ def record_trace(k: Kernel, r: RecordTrace) -> list[Function]:
     names = _names(k)
     scope, i = dict(k.scope), k.namer("i")
     scope["i"] = Symbol(i, DType.I64)
+    first: list[Line] = []
+    if "ring_slots" in scope:
+        slot = k.namer.fresh("slot")
+        first.append(Line(f"const nl_i64 {slot} = step % {scope['ring_slots'].text};"))
+        scope["slot"] = Symbol(slot, DType.I64)
     elements = {
         f.name: Element(f"{k.pointers[f.name]}[{offset(f.access, lambda n: scope[n].text)}]", f.dtype, f.mode)
         for f in k.template.formals
@@ -171,6 +179,7 @@ def record_trace(k: Kernel, r: RecordTrace) -> list[Function]:
         Function(
             "",
             (
+                *first,
                 Line(f"const nl_i64 {sample} = {used}[0];"),
                 Line(f"if ({sample} >= {capacity}) {{"),
                 Line("if (threadIdx.x == 0) *nl_run.status = 1;", 1),
@@ -182,6 +191,3 @@ def record_trace(k: Kernel, r: RecordTrace) -> list[Function]:
             ),
         )
     ]
-
-
-__all__ = ["RecordEvents", "connect", "emit_scheduled", "propagate", "record_events", "record_trace"]

@@ -1,7 +1,8 @@
 """Loop nests in CUDA: maps, reductions and plain contractions.
 
-Assumes: a legal Nest without LANE dims (this target stores tensors row-major): PAR iterations are independent.
-Guarantees: one thread per point of the PAR dims, the last of them along neighbouring threads; RED dims run inside the
+Assumes: a legal Nest: PAR (and LANE) iterations are independent.
+Guarantees: one thread per point of the PAR dims, the last of them along neighbouring threads (this target stores
+tensors row-major; a LANE dim is one more PAR dim); RED dims run inside the
 thread, in order. A reduction has a second function in which a warp or a block shares one point: thread t takes the
 terms t, t + group, ... and partial sums are joined by a fixed tree, so the bits depend on the extents alone, never on
 the launch. work.py chooses between the two; `bitwise` always takes the first.
@@ -30,7 +31,7 @@ from backends.cprint import (
     refuse_emit,
     type_of,
 )
-from backends.cuda.kernel import Function, each_element
+from backends.cuda.kernel import ONCE, Function, each_element
 from compiler.expr.ast import refs
 from compiler.ir.program import Add, ArrayFormal, Dim, DimKind, Emit, Nest, Order, Strided
 from compiler.ir.space import DType
@@ -38,6 +39,7 @@ from compiler.ir.space import DType
 IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 SHARED: Final = "_shared"
 """Suffix of the function in which several threads share a point."""
+WARP: Final = 32
 
 
 class NestPrinter:
@@ -45,9 +47,7 @@ class NestPrinter:
 
     def __init__(self, k: Kernel, nest: Nest) -> None:
         self.k, self.nest = k, nest
-        if any(d.kind is DimKind.LANE for d in nest.dims):
-            raise PrintError("this target has no lanes", k.template.span)
-        self.par = [d for d in nest.dims if d.kind is DimKind.PAR]
+        self.par = [d for d in nest.dims if d.kind is not DimKind.RED]
         self.red = [d for d in nest.dims if d.kind is DimKind.RED]
         self.vars = {d.name: k.namer(d.name) for d in nest.dims}
         self.scope: dict[str, Symbol] = dict(k.scope)
@@ -103,9 +103,18 @@ class NestPrinter:
             return [self._map(emits)]
         if emits:
             raise PrintError("events can only be emitted by a map", emits[0].span)
-        if self.k.template.order is Order.BITWISE:
+        if self.k.template.order is Order.BITWISE or self._is_short():
             return [self._sequential()]
         return [self._sequential(), self._shared()]
+
+    def _is_short(self) -> bool:
+        """Whether a sum is known to have too few terms for a warp (small windows)."""
+        terms = 1
+        for d in self.red:
+            if isinstance(d.extent, str):
+                return False
+            terms *= d.extent
+        return terms < WARP
 
     # ----------------------------------------------------------------------------------------- maps
 
@@ -195,6 +204,7 @@ class NestPrinter:
         r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
         loop = [
             Line(f"const nl_i64 nl_terms = {self.extent(self.red)};"),
+            *([ONCE] if len(self.red) > 1 else []),  # divisions four times over are no gain
             Line(f"for (nl_i64 {r} = threadIdx.x % nl_group; {r} < nl_terms; {r} += nl_group) {{"),
             *indent([*self._split(r, self.red), *self._term(body.scope, acc, t)]),
             Line("}"),
@@ -214,6 +224,7 @@ class NestPrinter:
             SHARED,
             (
                 Line(f"const nl_i64 nl_end = nl_least({self.extent(self.par)}, (nl_me.part + 1ll) * nl_chunk);"),
+                ONCE,
                 Line(f"for (nl_i64 {e} = nl_me.part * nl_chunk + threadIdx.x / nl_group; {e} < nl_end;"),
                 Line(f"{e} += blockDim.x / nl_group) {{", 2),
                 *indent(inner),

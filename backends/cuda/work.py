@@ -20,7 +20,7 @@ from backends.access import open_kernel
 from backends.cprint import Dialect
 from backends.cuda.events import SORT
 from backends.cuda.kernel import BLOCK
-from backends.cuda.nest import SHARED
+from backends.cuda.nest import SHARED, WARP
 from compiler.ir.program import (
     Connect,
     Contract,
@@ -43,7 +43,6 @@ Words = npt.NDArray[np.uint64]
 MOST_BLOCKS: Final = 1 << 20
 BUSY: Final = 1 << 17
 """Threads from which on a device is well used without sharing the terms of a sum."""
-WARP: Final = 32
 LONG_SUM: Final = 2048
 
 
@@ -79,11 +78,11 @@ class Work:
         position = [f.name for f in self.template.formals].index(name)
         return self.table[self.launch.lo : self.launch.hi, position].view(np.int64)
 
-    def extent(self, dims: tuple[Dim, ...], kind: DimKind) -> Ints:
-        """Products of the extents of all dims of a kind, one per row."""
+    def extent(self, dims: tuple[Dim, ...], summed: bool) -> Ints:
+        """Products of the extents of all dims that are summed over, or that are not, one per row."""
         total = np.ones(self.launch.hi - self.launch.lo, np.int64)
         for d in dims:
-            if d.kind is kind:
+            if (d.kind is DimKind.RED) == summed:
                 total = total * (d.extent if isinstance(d.extent, int) else self.column(d.extent))
         return total
 
@@ -122,10 +121,10 @@ def group_size(points: int, terms: int) -> int:
 
 
 def _nest(function: str, w: Work, nest: Nest) -> list[Call]:
-    points = w.extent(nest.dims, DimKind.PAR)
+    points = w.extent(nest.dims, False)
     if nest.combine is None or w.template.order is Order.BITWISE:
         return _spread(function, w, points, BLOCK)
-    terms = w.extent(nest.dims, DimKind.RED)
+    terms = w.extent(nest.dims, True)
     groups = np.array([group_size(int(p), int(t)) for p, t in zip(points, terms, strict=True)], np.int64)
     calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1))
     for group in (WARP, BLOCK):

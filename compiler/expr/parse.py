@@ -274,7 +274,8 @@ def _explain(text: str, message: str, offset: int, fail: Fail) -> None:
     """A SyntaxError of Python's parser in our words; the scan has met most mistakes before."""
     body = text.rstrip()
     if offset >= len(body):
-        fail("E0301", "the expression ends too early", max(len(body) - 1, 0), len(body), None)
+        help_text = "a percentage is written as a number, 0.1 for 10 %" if body.endswith("%") else None
+        fail("E0301", "the expression ends too early", max(len(body) - 1, 0), len(body), help_text)
         return
     if "expected 'else'" in message:
         help_text = "write `a if condition else b`"

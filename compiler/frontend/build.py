@@ -70,7 +70,7 @@ def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFin
     _check_parts(root, sink)
     if any(d.severity is Severity.ERROR for d in sink.items):
         return None
-    known: list[FunctionDef] = [f for f in functions.known.values() if f is not None]
+    known: list[FunctionDef] = [f for n in functions.known if (f := functions.closed(n)) is not None]
     return Model(
         name=text_of(root.get("name")) or name,
         description=text_of(root.get("description")).strip(),

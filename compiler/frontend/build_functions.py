@@ -35,8 +35,8 @@ class Functions:
     known: dict[str, FunctionDef | None] = field(default_factory=dict)
     _constant: dict[str, FunctionDef] = field(default_factory=dict)
 
-    def activation(self, name: str) -> FunctionDef | None:
-        """The function with parameters of the model as numbers: a layer knows its input only."""
+    def closed(self, name: str) -> FunctionDef | None:
+        """The function with parameters of the model as numbers: it depends on its arguments only."""
         found = self.known[name]
         if found is None:
             return None

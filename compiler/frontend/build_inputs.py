@@ -12,13 +12,13 @@ from typing import Any
 
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.types import Kind
-from compiler.expr.units import TIME, Dimension
+from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend import tree
 from compiler.frontend.build_populations import Populations
 from compiler.frontend.member_values import member_values
 from compiler.frontend.select import select
 from compiler.frontend.tree import Node, Scalar
-from compiler.frontend.values import Context, Names, mapping, number
+from compiler.frontend.values import Context, Names, mapping, number, out_of_bounds, shown
 from compiler.ir.model import Const, PoissonInput
 from compiler.source import Span
 
@@ -81,9 +81,12 @@ def _poisson(
     weight = number(weight_node, c, "`weight`", dimension, names)
     if rate is None or weight is None:
         return None
-    if rate < 0:
-        c.sink.error("E0106", f"`rate` must not be negative; it is {rate * 1000:g} Hz", rate_node.span)
-        return None
+    for what, value, at_node in (("`rate`", rate, rate_node), ("`weight`", weight, weight_node)):
+        unit = (_RATE if what == "`rate`" else dimension) or DIMENSIONLESS
+        problem = out_of_bounds(value, 0.0 if what == "`rate`" else None, None)
+        if problem is not None:
+            c.sink.error("E0106", f"{what} must be {problem}; it is {shown(value, unit)}", at_node.span)
+            return None
     return PoissonInput(name, target, into.text, float(rate), float(weight), at)
 
 

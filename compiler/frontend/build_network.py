@@ -225,7 +225,7 @@ def _activation(r: _Reader, settings: tree.Mapping, kind: str) -> tuple[str | No
             related = (Related("the function is declared here", function.span),)
             r.c.sink.error("E0304", message, node.span, None, related)
             return None, None
-        return name, None if function is None else r.functions.activation(name)
+        return name, None if function is None else r.functions.closed(name)
     if name in ACTIVATIONS:
         return name, None
     help = did_you_mean(name, (*r.functions.known, *ACTIVATIONS))

@@ -254,7 +254,8 @@ def _init(
         else:
             value = decl.init
             if isinstance(value, Listed) and size is not None and len(value.values) != size:
-                message = f"{what} of `{name}` needs {size:,} numbers; the list has {len(value.values):,}"
+                given_count = f"the list has {len(value.values):,}"
+                message = f"{what} of `{name}` needs {size:,} numbers, one for each neuron; {given_count}"
                 c.sink.error("E0703", message, decl.span)
         if value is not None:
             values[decl.name] = value

@@ -324,7 +324,9 @@ def _weight(
         key = tuple(env[n] for n in used)
         if key not in known:
             names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
-            value = None if None in key else initial_value(node, c, "`weight`", dimension, names, count)[0]
+            value = (
+                None if None in key else initial_value(node, c, "`weight`", dimension, names, count, "connection")[0]
+            )
             if isinstance(value, FromFile | Listed) and rule != "pairs":
                 message = f"weights from a list or a file need connections that are given one by one, not `{rule}`"
                 c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`")
@@ -406,7 +408,12 @@ def _delay(node: Node | None, family: _Family) -> _Delay:
         if value is None or step is None:
             return None
         if value not in known:
-            known[value] = steps_of(value, at, c.sink, "`delay`", step, nearest=nearest, roundable=True)
+            count = steps_of(value, at, c.sink, "`delay`", step, nearest=nearest, roundable=True)
+            if count is not None and count > MAX_DELAY:
+                message = f"`delay` is {count:,} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+                c.sink.error("E0106", message, at)
+                count = None
+            known[value] = count
         return known[value]
 
     return steps

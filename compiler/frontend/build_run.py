@@ -33,6 +33,8 @@ from compiler.source import Span
 _RANGE = re.compile(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*\Z", re.ASCII)
 _MOST_STEPS = (1 << 31) - 1
 """Events carry their step as a 32-bit integer."""
+_MOST_MEMBERS = 1_000_000
+"""Neurons of one trace; each has a place in the model and in every sample."""
 
 
 def read_step(block: tree.Mapping | None, c: Context) -> Step | None:
@@ -149,7 +151,7 @@ def _traces(
                 good.append(item.text)
         if built is None or len(good) != len(items) or every is None:
             continue
-        members = _members(block.get("members"), name, built.size, populations, c)
+        members = _members(block.get("members"), name, built.size, at, populations, c)
         if members is None:
             continue
         record = RecordTraces(name, tuple(good), members, every, at)
@@ -193,9 +195,11 @@ def _clashes(record: RecordTraces, items: list[Scalar], at: Span, out: Recorded,
     return False
 
 
-def _members(node: Node | None, name: str, size: int, populations: Populations, c: Context) -> tuple[int, ...] | None:
+def _members(
+    node: Node | None, name: str, size: int, at: Span, populations: Populations, c: Context
+) -> tuple[int, ...] | None:
     if node is None or text_of(node) == "all":
-        return tuple(range(size))
+        return _range(0, size - 1, name, node.span if node is not None else at, c)
     if isinstance(node, Sequence):
         values = [whole(i, c, "each member") for i in node.items]
         for value, item in zip(values, node.items, strict=True):
@@ -213,7 +217,15 @@ def _members(node: Node | None, name: str, size: int, populations: Populations, 
     if high >= size:
         _outside(high, name, size, node.span, populations, c)
         return None
-    return tuple(range(low, high + 1))
+    return _range(low, high, name, node.span, c)
+
+
+def _range(low: int, high: int, name: str, at: Span, c: Context) -> tuple[int, ...] | None:
+    if high - low < _MOST_MEMBERS:
+        return tuple(range(low, high + 1))
+    message = f"a trace of {high - low + 1:,} neurons of `{name}`; at most {_MOST_MEMBERS:,} are possible"
+    c.sink.error("E0106", message, at, "name some of them: `members: 0..99`")
+    return None
 
 
 def _outside(index: int, name: str, size: int, at: Span, populations: Populations, c: Context) -> None:

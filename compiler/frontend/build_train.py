@@ -136,9 +136,6 @@ def _scales(block: tree.Mapping | None, built: Built, c: Context) -> dict[str, f
 def _split(block: tree.Mapping | None, c: Context) -> float:
     if block is None:
         return 0.0
-    test = block.entry("test")
-    if test is not None:
-        c.sink.error("E0801", "a `test` part is not supported yet", test.key.span, "use `validation`")
     node = block.get("validation")
     if node is None:
         return 0.0
@@ -215,13 +212,13 @@ def _loss(block: tree.Mapping | None, built: Built, c: Context) -> Loss | None:
             c.sink.error("E0501", message, prediction.span)
             return None
         if declared.dtype != "int32" or wanted != ():
-            message = f"the target of {kind} is the class's number, but `{target.text}` is not"
+            message = f"the target of `{kind}` is the class's number, but `{target.text}` is not"
             help = "declare it with `{shape: [], dtype: int32}`"
             c.sink.error("E0501", message, target.span, help, related)
             return None
     else:
         if declared.dtype != "real":
-            message = f"the target of {kind} holds real numbers, but `{target.text}` whole ones"
+            message = f"the target of `{kind}` holds real numbers, but `{target.text}` whole ones"
             c.sink.error("E0501", message, target.span, None, related)
             return None
         if shape != wanted:
@@ -285,7 +282,7 @@ def _metrics(node: Node | None, loss: Loss | None, c: Context) -> tuple[str, ...
             c.sink.error("E0108", f"the metric `{item.text}` stands twice", item.span)
             continue
         if loss is not None and (loss.kind == _CLASSIFYING) != (item.text == "accuracy"):
-            message = f"`{item.text}` cannot be measured with the loss {loss.kind}"
+            message = f"`{item.text}` cannot be measured with the loss `{loss.kind}`"
             related = (Related("the loss is chosen here", loss.span),)
             c.sink.error("E0802", message, item.span, None, related)
             continue

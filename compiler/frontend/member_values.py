@@ -22,6 +22,7 @@ from compiler.frontend.select import select, unknown_population
 from compiler.frontend.tree import Entry, Node, Scalar
 from compiler.frontend.values import Context, mapping, number_and_dimension
 from compiler.frontend.values_initial import from_file
+from compiler.frontend.wording import count
 from compiler.source import Span
 
 _Number = tuple[float | int, Dimension | None]
@@ -60,6 +61,11 @@ def member_values(
             continue
         out[entry.name] = _Reader(entry, sources, targets, populations, c).read()
     return out
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 row", "2 rows"."""
+    return f"{number:,} {count(noun, number)}"
 
 
 @dataclass
@@ -122,7 +128,7 @@ class _Reader:
         match node:
             case tree.Sequence(items=items):
                 if len(items) != len(members):
-                    self.count(f"{len(members)} {side}s", f"{len(items)} values", node)
+                    self.wrong_count(counted(len(members), side), counted(len(items), "value"), node)
                     return out
                 for member, item in zip(members, items, strict=True):
                     value = self.number(item)
@@ -166,17 +172,17 @@ class _Reader:
         return out
 
     def pairs(self, node: Node, sources: tuple[str, ...], targets: tuple[str, ...]) -> None:
-        shape = f"{len(targets)} rows (targets) of {len(sources)} values (sources)"
+        shape = f"{counted(len(targets), 'row')} (targets) of {counted(len(sources), 'value')} (sources)"
         rows: Sequence[Sequence[float | int | None]] = []
         if isinstance(node, tree.Sequence):
             if len(node.items) != len(targets):
-                self.count(shape, f"{len(node.items)} rows", node)
+                self.wrong_count(shape, counted(len(node.items), "row"), node)
                 return
             table: list[list[float | int | None]] = []
             for row in node.items:
                 items = row.items if isinstance(row, tree.Sequence) else ()
                 if len(items) != len(sources):
-                    self.count(shape, f"a row of {len(items)} values", row)
+                    self.wrong_count(shape, f"a row of {counted(len(items), 'value')}", row)
                     return
                 table.append([self.number(i) for i in items])
             rows = table
@@ -209,9 +215,9 @@ class _Reader:
         flat: list[float] = data.ravel().tolist()
         return flat
 
-    def count(self, needed: str, given: str, node: Node) -> None:
+    def wrong_count(self, needed: str, given: str, node: Node) -> None:
         self.wrong = True
-        message = f"`{self.name}` needs {needed}; here are {given}"
+        message = f"`{self.name}` needs {needed}, not {given}"
         self.c.sink.error("E0106", message, node.span)
 
     def exception(self, item: Node) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from compiler.diagnostics import Related, Sink
 from compiler.expr.interp import ExprError, evaluate
-from compiler.expr.units import DIMENSIONLESS, TIME, Dimension, parse_unit, to_canonical
+from compiler.expr.units import DIMENSIONLESS, FREQUENCY, TIME, Dimension, canonical_name, parse_unit, to_canonical
 from compiler.frontend import tree
 from compiler.frontend.scope import Scope, Wanted, check_expression
 from compiler.frontend.tree import Node, Scalar, Sequence
@@ -157,8 +157,15 @@ def bounded(
     problem = out_of_bounds(value, low, high, above=above, below=below)
     if problem is None:
         return float(value)
-    c.sink.error("E0106", f"{what} must be {problem}; it is {value:g}", node.span)
+    c.sink.error("E0106", f"{what} must be {problem}; it is {shown(value, dimension)}", node.span)
     return None
+
+
+def shown(value: float, dimension: Dimension) -> str:
+    """A canonical value with its unit, as a user would write it."""
+    if dimension.dimensionless:
+        return f"{value:g}"
+    return f"{value * 1000:g} Hz" if dimension == FREQUENCY else f"{value:g} {canonical_name(dimension)}"
 
 
 def out_of_bounds(

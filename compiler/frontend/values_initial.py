@@ -16,7 +16,7 @@ from compiler.expr.units import DIMENSIONLESS, Dimension
 from compiler.frontend import tree
 from compiler.frontend.data_files import check_array
 from compiler.frontend.tree import Node, Scalar, Sequence
-from compiler.frontend.values import Context, Names, bounded, mapping, number, number_and_dimension
+from compiler.frontend.values import Context, Names, bounded, mapping, number, number_and_dimension, shown
 from compiler.ir.model import Const, Distribution, FromFile, Listed, Value
 
 _Found = tuple[Value | None, Dimension | None]
@@ -30,11 +30,12 @@ def initial_value(
     dimension: Dimension | None,
     names: Names | None = None,
     count: int | None = None,
+    each: str = "neuron",
 ) -> _Found:
     """The value and its dimension; (None, ...) after an error.
 
     `dimension` None: any (then an array of a file has no unit). `count`: how many elements a list
-    or an array must have, where that is known.
+    or an array must have, where that is known, and `each` what has one.
     """
     match node:
         case Scalar():
@@ -46,10 +47,10 @@ def initial_value(
             value = number(node, c, what, dimension, names)
             return (None if value is None else Const(value, node.span)), dimension
         case Sequence(items=items):
-            return _listed(items, node, c, what, dimension, names, count)
+            return _listed(items, node, c, what, dimension, names, count, each)
         case tree.Mapping():
             if node.get("file") is not None:
-                return from_file(node, c, what, count), dimension or DIMENSIONLESS
+                return from_file(node, c, what, count, each), dimension or DIMENSIONLESS
             return _distribution(node, c, what, dimension, names)
 
 
@@ -61,6 +62,7 @@ def _listed(
     dimension: Dimension | None,
     names: Names | None,
     count: int | None,
+    each: str,
 ) -> _Found:
     values: list[float] = []
     wrong = False
@@ -74,13 +76,15 @@ def _listed(
     if wrong:
         return None, dimension
     if count is not None and len(values) != count:
-        message = f"{what} needs {count:,} numbers; the list has {len(values):,}"
+        message = f"{what} needs {count:,} numbers, one for each {each}; the list has {len(values):,}"
         c.sink.error("E0703", message, node.span)
         return None, dimension
     return Listed(tuple(values), node.span), dimension or DIMENSIONLESS
 
 
-def from_file(node: tree.Mapping, c: Context, what: str, count: int | None = None) -> FromFile | None:
+def from_file(
+    node: tree.Mapping, c: Context, what: str, count: int | None = None, each: str = "neuron"
+) -> FromFile | None:
     """The array that `{file: ..., array: ...}` names, after a look at the file."""
     file, array = node.get("file"), node.get("array")
     if not isinstance(file, Scalar):
@@ -90,7 +94,7 @@ def from_file(node: tree.Mapping, c: Context, what: str, count: int | None = Non
         return None
     path, name, header = found
     if count is not None and header is not None and header.size != count:
-        message = f"{what} needs {count:,} numbers; the array has the shape {list(header.shape)}"
+        message = f"{what} needs {count:,} numbers, one for each {each}; the array has the shape {list(header.shape)}"
         c.sink.error("E0703", message, (array or file).span)
         return None
     return FromFile(str(path), name, 1.0, node.span)
@@ -121,7 +125,11 @@ def _distribution(
         bad = not math.isfinite(args[name])
         if bad or (name == "std" and args[name] < 0):
             word = "finite" if bad else "at least 0"
-            c.sink.error("E0106", f"`{name}` of {what} must be {word}; it is {args[name]:g}", item.span)
+            c.sink.error(
+                "E0106",
+                f"`{name}` of {what} must be {word}; it is {shown(args[name], dimension or DIMENSIONLESS)}",
+                item.span,
+            )
             wrong = True
     relative = block.get("relative_std")
     if relative is not None:

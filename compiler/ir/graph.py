@@ -64,7 +64,13 @@ class Cell:
     int_state: tuple[str, ...] = ()
     derived: tuple[Propagator | DerivedScalar, ...] = ()
     step: tuple[Set, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Names that the compiler uses too, as they stand here and as the user chose them (free_names)."""
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    def shown(self, name: str) -> str:
+        """The user's name of a param, state or input: the one that arrays and instances have."""
+        return dict(self.renamed).get(name, name)
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,8 @@ def _column_values(
     env: dict[str, Any] = {"dt": np.full(len(group), dt)}
     for position, name in enumerate(cell.params):
         if name not in arrays:
-            values = [dict(g.params)[name] if g.params[position][0] != name else g.params[position][1] for g in group]
+            user = cell.shown(name)
+            values = [dict(g.params)[user] if g.params[position][0] != user else g.params[position][1] for g in group]
             env[name] = np.array([v.value for v in values if isinstance(v, Const)], np.float64)
     # Systems are shared by many propagators: one matrix exponential per distinct system.
     systems: dict[int, npt.NDArray[np.float64]] = {}
@@ -340,7 +341,7 @@ def lower_cells(
         arrays = graph.array_params[number]
         emits = cell.when is not None
         fixed_point = deliveries.fixed_point
-        ways = {name: deliveries.of(group[0].name, name) for name, _ in cell.inputs}
+        ways = {name: deliveries.of(group[0].name, cell.shown(name)) for name, _ in cell.inputs}
         folds = {name: slots for name, (through, slots) in ways.items() if through}
         body = _body(cell, fixed_point, folds)
         formals = _formals(cell, body, arrays, real, fixed_point, folds, emits)
@@ -348,31 +349,40 @@ def lower_cells(
         values = _column_values(cell, group, dt, arrays)
         variables = (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state)
         key = ("neuron", number)
+        formal_of = {user: name for name, user in cell.renamed}
         for at, instance in enumerate(group):
             bound = add_ring(builder, instance) if emits else {}
             for name in variables:
                 dtype = DType.I32 if name in cell.int_state else real
+                user = cell.shown(name)
                 bound[name] = builder.array(
                     Array(
-                        array_name(instance.name, name),
+                        array_name(instance.name, user),
                         dtype,
                         (instance.size,),
                         Role.STATE,
-                        unit=units.get((instance.name, name), "1"),
+                        unit=units.get((instance.name, user), "1"),
                         span=instance.span,
                     )
                 )
-            most = max((deliveries.rings.get((instance.name, name), 0) for name in folds), default=0)
+            most = max((deliveries.rings.get((instance.name, cell.shown(name)), 0) for name in folds), default=0)
             for name in folds:
                 # One slot count per population: inputs that need fewer slots share the larger ring size.
                 shape = (most, instance.size) if folds[name] else (instance.size,)
                 held = DType.I64 if fixed_point else real
                 bound[f"{name}_delivered"] = builder.array(
-                    Array(delivered_name(instance.name, name), held, shape, Role.STATE, span=instance.span)
+                    Array(
+                        delivered_name(instance.name, cell.shown(name)),
+                        held,
+                        shape,
+                        Role.STATE,
+                        span=instance.span,
+                    )
                 )
             for name, value in instance.params:
-                if name in arrays:
-                    bound[name] = initialise(builder, array_name(instance.name, name), value, instance, Role.CONST, "1")
+                if (formal := formal_of.get(name, name)) in arrays:
+                    given = array_name(instance.name, name)
+                    bound[formal] = initialise(builder, given, value, instance, Role.CONST, "1")
             for name, value in instance.init:
                 if not (isinstance(value, Const) and value.value == 0):
                     initialise(
@@ -387,7 +397,7 @@ def lower_cells(
             for name, vector in values.items():
                 columns[name] = float(vector[at])
             for name in folds if fixed_point else ():
-                columns[f"{name}_quantum"] = deliveries.quanta.get((instance.name, name), 1.0)
+                columns[f"{name}_quantum"] = deliveries.quanta.get((instance.name, cell.shown(name)), 1.0)
             columns["ring_slots"] = most
             if "refractory_steps" in columns:
                 columns["refractory_steps"] = math.floor(float(values["refractory_steps"][at]) + 0.5)

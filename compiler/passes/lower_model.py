@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from compiler.ir.graph import Cell, Instance
 from compiler.ir.model import Const, Model, NeuronDef, Population
+from compiler.passes.free_names import free_names
+from compiler.passes.rename_clashes import rename_clashes
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class SpikingGraph:
     instances: tuple[Instance, ...]
     array_params: tuple[tuple[str, ...], ...]
     """Per cell: the params that differ from neuron to neuron."""
+    originals: tuple[Mapping[str, str], ...]
+    """Per cell: names that had to change -> what the model calls them."""
     rings: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """(population, input) -> slots of its ring of deliveries, a power of two: inputs whose synapses have delays
     of their own."""
@@ -33,7 +37,8 @@ def _array_params(population: Population) -> tuple[str, ...]:
     return tuple(name for name, value in population.params if not isinstance(value, Const))
 
 
-def _cell(neuron: NeuronDef) -> Cell:
+def _cell(definition: NeuronDef) -> Cell:
+    neuron, renamed = free_names(definition)
     spike = neuron.spike
     return Cell(
         name=neuron.name,
@@ -48,6 +53,7 @@ def _cell(neuron: NeuronDef) -> Cell:
         refractory=spike.refractory if spike else None,
         hold=spike.hold if spike else (),
         method=neuron.method,
+        renamed=tuple((new, old) for old, new in renamed.items()),
         span=neuron.span,
     )
 
@@ -65,6 +71,7 @@ def lower_model(model: Model) -> SpikingGraph:
             longest[member.source] = max(longest.get(member.source, 0), member.delay)
     model_values = {p.name: Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
     cells: list[Cell] = []
+    originals: list[Mapping[str, str]] = []
     arrays: list[tuple[str, ...]] = []
     known: dict[tuple[int, tuple[str, ...], tuple[str, ...]], int] = {}
     instances: list[Instance] = []
@@ -74,8 +81,11 @@ def lower_model(model: Model) -> SpikingGraph:
         key = (id(neuron), _array_params(population), ringed)
         if key not in known:
             known[key] = len(cells)
-            cells.append(_cell(neuron))
-            arrays.append(key[1])
+            cell, names = rename_clashes(_cell(neuron))
+            cells.append(cell)
+            originals.append(names)
+            back = {old: new for new, old in names.items()}
+            arrays.append(tuple(back.get(name, name) for name in key[1]))
         emits = neuron.spike is not None or neuron.source != "equations"
         extra = tuple((name, model_values[name]) for name in neuron.model_params)
         instances.append(
@@ -90,4 +100,4 @@ def lower_model(model: Model) -> SpikingGraph:
                 population.span,
             )
         )
-    return SpikingGraph(tuple(cells), tuple(instances), tuple(arrays), rings)
+    return SpikingGraph(tuple(cells), tuple(instances), tuple(arrays), tuple(originals), rings)

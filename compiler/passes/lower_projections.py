@@ -44,6 +44,7 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import DType, Role
 from compiler.passes.build_program import ProgramBuilder
+from compiler.passes.free_names import PROPAGATION, free_name
 from compiler.passes.init_values import initialise, read_file
 from compiler.passes.lower_cells import array_name, delivered_name
 from compiler.passes.lower_connect import fixed_probability_table
@@ -259,6 +260,7 @@ def lower_projections(
                 ArrayFormal("col", DType.I32, Mode.READ, Whole()),
             ]
             into = projection.into
+            formal = free_name(into, PROPAGATION)
             ring = (post.name, into) in rings
             at = At("post")
             if ring:
@@ -266,20 +268,20 @@ def lower_projections(
                 at = At("post", ("delays" if member.delays is not None else "late", "ring_mask", "n_post"))
                 columns |= {"ring_mask": ring_slots(rings, post.name) - 1, "n_post": post.size}
                 columns |= {"late": member.delay, "delay": 0}
-                bound[into] = delivered_name(post.name, into)
+                bound[formal] = delivered_name(post.name, into)
             if fixed_point:
-                target = ArrayFormal(into, DType.I64, Mode.ACCUMULATE, at)
-                bound[into] = delivered_name(post.name, into)
+                target = ArrayFormal(formal, DType.I64, Mode.ACCUMULATE, at)
+                bound[formal] = delivered_name(post.name, into)
                 columns["counts"] = 1.0 / quanta[post.name, into]
                 statement = Add(
-                    into,
+                    formal,
                     Call("int", (Call("round", (Binary("*", value, Ref("counts")),)),)),
                     projection.span,
                 )
             else:
-                target = ArrayFormal(into, real, Mode.ACCUMULATE, at)
-                bound.setdefault(into, array_name(post.name, into))
-                statement = Add(into, value, projection.span)
+                target = ArrayFormal(formal, real, Mode.ACCUMULATE, at)
+                bound.setdefault(formal, array_name(post.name, into))
+                statement = Add(formal, value, projection.span)
             formals.append(target)
             if weight is None:
                 formals.append(ScalarFormal("weight", real))

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from compiler.expr.ast import Binary, Call, Expr, Ref
-from compiler.ir.graph import Cell, Instance
+from compiler.ir.graph import Instance
 from compiler.ir.model import Model
 from compiler.ir.program import (
     ELEMENT,
@@ -85,14 +85,16 @@ def record_traces(
     builder: ProgramBuilder,
     model: Model,
     instances: Mapping[str, Instance],
-    cells: tuple[Cell, ...],
+    inputs: tuple[frozenset[str], ...],
     deliveries: Deliveries,
 ) -> None:
-    """Rows that sample variables at the end of every `every`-th step, run after the propagations."""
+    """Rows that sample variables at the end of every `every`-th step, run after the propagations.
+    `inputs`: per cell, the model's names of its inputs."""
     real = builder.precision
     for number, record in enumerate(model.traces):
         instance = instances[record.population]
-        inputs = {name for name, _ in cells[instance.cell].inputs}
+        cell = cells[instance.cell]
+        inputs = {cell.shown(name) for name, _ in cell.inputs}
         m = len(record.members)
         members = builder.array(
             Array(
@@ -118,7 +120,9 @@ def record_traces(
                 )
             )
             builder.array(Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
-            through, slots = deliveries.of(record.population, variable) if variable in inputs else (False, 0)
+            through, slots = (
+                deliveries.of(record.population, variable) if variable in inputs[instance.cell] else (False, 0)
+            )
             value: Expr = Ref("source")
             formals: list[Formal] = [ArrayFormal("source", real, Mode.READ, ELEMENT)]
             bound = {

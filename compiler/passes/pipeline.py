@@ -8,7 +8,7 @@ Does not: emit code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler.ir.graph import TensorGraph
 from compiler.ir.model import Model
@@ -50,7 +50,7 @@ def _spiking(
         cells.append(done)
         if decision is not None:
             decisions.append(decision)
-    graph = SpikingGraph(tuple(cells), graph.instances, graph.array_params, graph.rings)
+    graph = replace(graph, cells=tuple(cells))
     assert model.simulate is not None
     fixed_point = order is Order.BITWISE or (order is Order.REPRODUCIBLE and not capabilities.atomic_order)
     decisions.append(
@@ -71,14 +71,16 @@ def _spiking(
     record_spikes(builder, model, instances)
     lower_projections(builder, model, instances, fixed_point, graph.rings)
     lower_inputs(builder, model, instances)
-    record_traces(builder, model, instances, graph.cells, deliveries)
+    inputs = tuple(
+        frozenset(names.get(name, name) for name, _ in cell.inputs)
+        for cell, names in zip(graph.cells, graph.originals, strict=True)
+    )
+    record_traces(builder, model, instances, inputs, deliveries)
     return graph, builder.finish(), decisions
 
 
 def _join(a: Program, b: Program) -> Program:
     """Two programs as one: phases of the same name run one after the other."""
-    from dataclasses import replace
-
     base = len(a.kernels)
     phases = {p.name: list(p.launches) for p in a.phases}
     for phase in b.phases:

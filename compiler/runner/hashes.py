@@ -2,7 +2,7 @@
 
 Assumes: frozen dataclasses; spans are outside of equality.
 Guarantees: equal models hash equal, wherever they stand in their files; `simulate`, `train`, `record`, `plots` and
-`expect` are outside of the model's hash, its parameters' values are inside. The program's digest covers all that a
+`expect` are outside of the model's hash, and so are parameters that only they use. The program's digest covers all that a
 build folder shows, comments that name model lines included.
 Does not: hash data files (their arrays are constants of the program).
 """
@@ -48,9 +48,13 @@ def model_hash(model: Model) -> str:
     """Hexadecimal digest of what defines the model."""
     done: dict[int, bytes] = {}
     h = hashlib.sha256()
+    # A parameter counts by what it changes; only those that equations read by name stand for themselves.
+    read = {name for p in model.populations for name in p.neuron.model_params}
+    params = tuple((p.name, p.value) for p in model.params if p.name in read)
     for name in _fields(Model):
         if name not in OUTSIDE:
-            h.update(name.encode() + b"=" + _digest(getattr(model, name), done) + b"\n")
+            value = params if name == "params" else getattr(model, name)
+            h.update(name.encode() + b"=" + _digest(value, done) + b"\n")
     if model.simulate is not None:
         h.update(repr(model.simulate.dt).encode())
     return h.hexdigest()

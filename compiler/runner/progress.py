@@ -67,7 +67,7 @@ class Bars:
 
         self._bars = RichProgress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(20),
             TaskProgressColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[text]}"),

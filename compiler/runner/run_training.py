@@ -46,6 +46,7 @@ class _Loop:
     validation: Indices
     batches: int
     block: int = 1
+    shown: str = ""  # the results of the last epoch, for the progress
 
     @property
     def stopped(self) -> bool:
@@ -134,8 +135,9 @@ def _epoch(loop: _Loop, epoch: int, batch: int, file: IO[str]) -> int:
     row["seconds"] = round(time.perf_counter() - begin, 6)
     file.write(json.dumps(row) + "\n")
     file.flush()
-    shown = ", ".join(f"{k} {v:.4g}" for k, v in row.items() if k not in ("epoch", "seconds"))
-    loop.session.progress.update(epoch, f"epoch {epoch} of {train.epochs}, {shown}")
+    last = [k for k in row if k != "seconds"][-1]
+    loop.shown = f", loss {row['loss']:.3g}" + (f", {last} {row[last]:.3g}" if last != "loss" else "")
+    loop.session.progress.update(epoch, f"epoch {epoch} of {train.epochs}{loop.shown}")
     return done
 
 
@@ -162,7 +164,7 @@ def _batches(loop: _Loop, phase: str, before: int, first: int, count: int, epoch
         elif seconds > 2 * BLOCK_SECONDS:
             loop.block = max(1, loop.block // 2)
         if epoch is not None:
-            loop.session.progress.update(epoch - 1 + done / count, f"epoch {epoch} of {loop.train.epochs}")
+            loop.session.progress.update(epoch - 1 + done / count, f"epoch {epoch} of {loop.train.epochs}{loop.shown}")
     return done
 
 

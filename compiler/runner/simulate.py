@@ -68,7 +68,7 @@ def simulate(
             elif seconds > 2 * BLOCK_SECONDS:
                 block = max(1, block // 2)
             now = time.perf_counter()
-            if ran < wanted or done in (warmup, last) or stop.number is not None or now > drain_at:
+            if ran < wanted or done == warmup or now > drain_at:
                 for writer in writers:
                     writer.drain(instance, keep=done > warmup)
                 drain_at = now + DRAIN_SECONDS
@@ -81,12 +81,9 @@ def simulate(
                 f"{factor:.3g} x real time",
             )
         health.look(instance, f"by step {done} ({(done - warmup) * dt:g} ms)", force=True)
-    except RunError:
-        for writer in writers:  # what led to the failure is worth seeing
-            writer.drain(instance, keep=done > warmup)
-        raise
     finally:
-        for writer in writers:
+        for writer in writers:  # after a failure, too: what led to it is worth seeing
+            writer.drain(instance, keep=done > warmup)
             writer.flush()
         progress.finish()
     return Simulated(

@@ -65,9 +65,7 @@ def plain_dim(axis: Affine) -> str | None:
     return None
 
 
-def product(
-    node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int
-) -> Problem | No:
+def product(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int) -> Problem | No:
     """The contraction as a product of two real operands in batch-in-lanes layout, or what it is instead."""
     if lanes * real_bytes != VECTOR_BYTES:
         return No("the target's tensors have no lanes of 64 bytes")

@@ -36,7 +36,7 @@ def match(p: Problem) -> Choice | No:
             "s_samples": samples,
             "s_outs": outs,
             "s_ins": ins,
-            "s_tile": best(TILES, outs, padded // p.lanes, samples),
+            "s_tile": best(TILES, outs, [(padded // p.lanes, samples)])[0],
         }
         scratch = rows * padded * p.real_bytes + 8 * samples
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), scratch)

@@ -3,19 +3,20 @@
 y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, rows(i, r), cols(j, s)] w(g, o, c, r, s), with or without g. Vectors
 hold one pixel of a block of the batch, weights are broadcast scalars read in place; a tile is some output channels by
 some output pixels. Stride, dilation, padding, groups and the division of a strided gradient are columns: offsets of
-terms and pixels are tabulated once per call. Where indices divide, pixels that see the same taps form a class.
+terms and pixels are tabulated once per call. Where indices divide, or where much of the window lies outside the image, pixels
+that see the same taps form a class with a table of its own.
 The sum runs in order of (row of the window, channel, column of the window).
 """
 
 from __future__ import annotations
 
 from compiler.ir.graph import Tensor
-from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded, strides
+from compiler.strategies.choice import LIMIT, Choice, No, Problem, strides
 from compiler.strategies.tiles import TILES, best
-from compiler.strategies.window import columns, window_axis
+from compiler.strategies.window import WindowAxis, columns, window_axis
 
 NAME = "lanes_conv"
-PIXEL_BYTES, TAP_BYTES, CLASS_BYTES = 20, 8, 24
+PIXEL_BYTES, TAP_BYTES, CLASS_BYTES = 16, 8, 24
 
 
 def match(p: Problem) -> Choice | No:
@@ -56,16 +57,18 @@ def _match(p: Problem, vector: int) -> Choice | No:
     if found is None:
         return No("rows and columns are not walked by one window dim each")
     rows, cols, r, s = found
-    copy = rows.leaves or cols.leaves
-    walk = columns(rows, cols, copy)
+    tile, split = _tile(p.extents[o], p.extents[c], rows, cols)
+    copy = rows.leaves or (cols.leaves and not split)
+    walk = columns(rows, cols, copy, split)
     groups = p.extents[group] if grouped else 1
     channels = groups * p.extents[c]
     image = channels * walk["s_all_rows"] * walk["s_all_cols"] * p.lanes
     if image >= LIMIT or _size(w) >= LIMIT:
         return No("it is larger than 32-bit offsets reach")
     by = dict(zip(weights, strides(w), strict=True))
-    terms = p.extents[c] * rows.taps * cols.taps
-    classes, pixels = rows.div * cols.div, rows.out * cols.out
+    row_classes, col_classes = rows.classes(False), cols.classes(split)
+    classes, pixels = len(row_classes) * len(col_classes), rows.out * cols.out
+    terms = p.extents[c] * sum(r_taps * c_taps for _, r_taps in row_classes for _, c_taps in col_classes)
     values = {
         "s_blocks": p.blocks(n),
         "s_groups": groups,
@@ -77,15 +80,25 @@ def _match(p: Problem, vector: int) -> Choice | No:
         "s_w_in": by[c],
         "s_w_r": by[r],
         "s_w_c": by[s],
-        "s_tile": best(TILES, p.extents[o], -(-pixels // classes), -(-terms // classes)),
+        "s_split": int(split),
+        "s_classes": classes,
+        "s_tile": tile,
     }
-    scratch = (
-        (image * p.real_bytes if copy else 0)
-        + classes * CLASS_BYTES
-        + rounded(pixels * PIXEL_BYTES, 8)
-        + terms * TAP_BYTES
-    )
+    scratch = (image * p.real_bytes if copy else 0) + classes * CLASS_BYTES + pixels * PIXEL_BYTES + terms * TAP_BYTES
     return Choice(NAME, (("vector", vector),), tuple(values.items()), scratch)
+
+
+def _tile(outs: int, ins: int, rows: WindowAxis, cols: WindowAxis) -> tuple[int, bool]:
+    """The tile, and whether output columns that see other columns of the window are apart: that leaves out products
+    with the border, but tiles fit less well."""
+    seen = sum(len(rows.seen(i)) for i in range(rows.out)) / rows.out
+
+    def parts(split: bool) -> list[tuple[float, float]]:
+        return [(rows.out / rows.div * n, seen * taps * ins) for n, taps in cols.classes(split)] * rows.div
+
+    whole, apart = best(TILES, outs, parts(False)), best(TILES, outs, parts(True))
+    split = cols.leaves and apart[1] < 0.95 * whole[1]
+    return (apart[0], True) if split else (whole[0], False)
 
 
 def _size(tensor: Tensor) -> int:

@@ -41,8 +41,9 @@ def _match(p: Problem, vector: int) -> Choice | No:
         return No("the gradient's axes are not (batch, channels, rows, columns)")
     if walked[: 2 + grouped] != (n, *groups, c) or set(p.extents) != {*p.out, n, i, j}:
         return No("the image's axes are not (batch, channels, rows, columns)")
-    shape = (n, *groups, c)
-    if x.shape[:-2] != tuple(p.extents[q] for q in shape) or d.shape != tuple(p.extents[q] for q in (n, *groups, o, i, j)):
+    if x.shape[:-2] != tuple(p.extents[q] for q in (n, *groups, c)):
+        return No("an operand is only partly read")
+    if d.shape != tuple(p.extents[q] for q in (n, *groups, o, i, j)):
         return No("an operand is only partly read")
     extents = dict(p.extents)
     rows = window_axis(p.axes(vector)[-2], i, r, extents, x.shape[-2])
@@ -57,7 +58,7 @@ def _match(p: Problem, vector: int) -> Choice | No:
     if image >= LIMIT:
         return No("it is larger than 32-bit offsets reach")
     taps, pixels = p.extents[c] * rows.taps * cols.taps, rows.out * cols.out
-    tile = best(DOTS, p.extents[o], taps, pixels)
+    tile, _ = best(DOTS, p.extents[o], [(taps, pixels)])
     pitch = rounded(rounded(taps, DOTS[tile].vectors), p.lanes)
     values = {
         "s_blocks": p.blocks(n),

@@ -36,7 +36,7 @@ def match(p: Problem) -> Choice | No:
             "s_ins": ins,
             "s_w_out": steps[o],
             "s_w_in": steps[k],
-            "s_tile": best(TILES, outs, blocks, ins),
+            "s_tile": best(TILES, outs, [(blocks, ins)])[0],
         }
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), 8 * ins)
     return No("it is not (batch, features) times weights")

@@ -8,6 +8,8 @@ Does not: measure. `speed` (operations a cycle on an AVX-512 core, relative) was
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -45,12 +47,17 @@ _START = 40.0
 """What a tile costs besides its sums, in vector operations, and twice again for each of its accumulators."""
 
 
-def best(shapes: tuple[Shape, ...], outs: int, vectors: int, terms: int) -> int:
-    """The place of the tile that covers outs x vectors with the least estimated time, for sums of `terms` terms."""
+def cost(shape: Shape, outs: int, parts: Sequence[tuple[float, float]]) -> float:
+    """Estimated vector operations of a tile that covers `outs` outputs by the parts' (vectors, terms of each sum)."""
+    size = shape.outs * shape.vectors
+    total = 0.0
+    for vectors, terms in parts:
+        total += math.ceil(vectors / shape.vectors) * (terms * size / shape.speed * 118 + _START + 2 * size)
+    return -(-outs // shape.outs) * total
 
-    def cost(shape: Shape) -> float:
-        count = -(-outs // shape.outs) * -(-vectors // shape.vectors)
-        size = shape.outs * shape.vectors
-        return count * (terms * size / shape.speed * 118 + _START + 2 * size)
 
-    return min(range(len(shapes)), key=lambda i: cost(shapes[i]))
+def best(shapes: tuple[Shape, ...], outs: int, parts: Sequence[tuple[float, float]]) -> tuple[int, float]:
+    """The place of the tile with the least estimated cost, and that cost."""
+    costs = [cost(s, outs, parts) for s in shapes]
+    least = min(costs)
+    return costs.index(least), least

@@ -41,6 +41,30 @@ class WindowAxis:
         """Whether some index is outside the image."""
         return self.low < 0 or self.high >= self.extent
 
+    def seen(self, out: int) -> tuple[int, ...]:
+        """The taps that an output position sees inside the image."""
+        at = [self.step * out + self.tap * t + self.origin for t in range(self.taps)]
+        return tuple(t for t, i in enumerate(at) if i % self.div == 0 and 0 <= i // self.div < self.extent)
+
+    def classes(self, split: bool) -> list[tuple[int, int]]:
+        """Output positions that see the same taps, in order: (positions, taps). Without `split` those outside the
+        image count as seen."""
+        found: list[tuple[int, int]] = []
+        for residue in range(self.div):
+            last: tuple[int, ...] | None = None
+            for out in range(residue, self.out, self.div):
+                taps = self.seen(out) if split else ()
+                if taps == last:
+                    found[-1] = found[-1][0] + 1, found[-1][1]
+                else:
+                    found.append((1, len(taps) if split else self._matching(residue)))
+                last = taps
+        return found
+
+    def _matching(self, residue: int) -> int:
+        at = [self.step * residue + self.tap * t + self.origin for t in range(self.taps)]
+        return sum(1 for i in at if i % self.div == 0)
+
 
 def window_axis(axis: Affine, out: str, tap: str, extents: dict[str, int], extent: int) -> WindowAxis | None:
     """The axis, or None where its index is of another form. A dim of extent 1 may be missing from it."""
@@ -56,10 +80,10 @@ def window_axis(axis: Affine, out: str, tap: str, extents: dict[str, int], exten
     return WindowAxis(extent, extents[out], extents[tap], step, by_tap, axis.const, axis.div)
 
 
-def columns(rows: WindowAxis, cols: WindowAxis, copy: bool) -> dict[str, int]:
-    """The columns that describe the window; `copy`: the image is copied with its border."""
+def columns(rows: WindowAxis, cols: WindowAxis, copy: bool, split: bool = False) -> dict[str, int]:
+    """The columns that describe the window; `copy`: the image is copied with its border; `split`: without columns."""
     found: dict[str, int] = {}
-    for axis, suffix, many in ((rows, "r", "rows"), (cols, "c", "cols")):
+    for axis, suffix, many, border in ((rows, "r", "rows", copy), (cols, "c", "cols", copy and not split)):
         found[f"s_{many}"] = axis.extent
         found[f"s_out_{many}"] = axis.out
         found[f"s_taps_{suffix}"] = axis.taps
@@ -67,7 +91,7 @@ def columns(rows: WindowAxis, cols: WindowAxis, copy: bool) -> dict[str, int]:
         found[f"s_tap_{suffix}"] = axis.tap
         found[f"s_from_{suffix}"] = axis.origin
         found[f"s_div_{suffix}"] = axis.div
-        found[f"s_low_{suffix}"] = axis.low if copy else 0
-        found[f"s_all_{many}"] = axis.high - axis.low + 1 if copy else axis.extent
+        found[f"s_low_{suffix}"] = axis.low if border else 0
+        found[f"s_all_{many}"] = axis.high - axis.low + 1 if border else axis.extent
     found["s_copy"] = int(copy)
     return found

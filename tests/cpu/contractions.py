@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from backends.cpu.backend import LANES
-from compiler.expr.ast import Binary, Expr, Ref
+from compiler.expr.ast import Binary, Expr, Ref, substitute
 from compiler.ir.graph import Contract, Map, Tensor
 from compiler.ir.program import (
     Array,
@@ -128,16 +128,34 @@ def logical(flat: np.ndarray, tensor: Tensor, lanes: int) -> np.ndarray:
     return values.reshape(blocks * lanes, *tensor.shape[1:])[: tensor.shape[0]]
 
 
-def program(
-    node: Contract,
-    tensors: Mapping[str, Tensor],
-    choice: Choice | None,
-    real: DType,
-    after: Map | None = None,
-) -> Program:
-    """One kernel with one row: the contraction by a strategy (None: the generic nest), with an epilogue: a Map whose
-    operand 0 is the contraction and whose other operands are arrays of `tensors`."""
+@dataclass(frozen=True)
+class Case:
+    """A contraction by a strategy (None: the generic nest), and an epilogue: a Map whose operand 0 is the contraction
+    and whose other operands are arrays of `tensors`."""
+
+    node: Contract
+    tensors: Mapping[str, Tensor]
+    choice: Choice | None
+    after: Map | None = None
+
+
+def program(cases: Sequence[Case], real: DType) -> Program:
+    """One kernel with one row for each case; the arrays of case i are called `i.x`, `i.w`, ..., `i.y`."""
     lanes = LANES * 4 // real.bytes
+    kernels, arrays = [], []
+    for number, case in enumerate(cases):
+        kernel, used = _kernel(case, f"{number}.", lanes, real)
+        kernels.append(kernel)
+        arrays += [
+            Array(f"{number}.{n}", real, t.shape or (1,), Role.DATA, Lanes(lanes) if t.batched else None)
+            for n, t in used.items()
+        ]
+    phase = Phase("train", tuple(KernelLaunch(i, 0, 1) for i in range(len(kernels))))
+    return Program("contraction", real, Order.REPRODUCIBLE, tuple(arrays), tuple(kernels), (phase,))
+
+
+def _kernel(case: Case, prefix: str, lanes: int, real: DType) -> tuple[Kernel, dict[str, Tensor]]:
+    node, tensors, after = case.node, case.tensors, case.after
     walks = [Walk("y", node.out, node.out_map)]
     walks += [Walk(f"x{k}", tensors[n], m) for k, (n, m) in enumerate(zip(node.ins, node.in_maps, strict=True))]
     bound = {f"x{k}": n for k, n in enumerate(node.ins)}
@@ -149,20 +167,19 @@ def program(
             bound[f"e{k}"] = name
             walked = tuple(Affine() if a is None else node.out_map[a] for a in axes)
             walks.append(Walk(f"e{k}", tensors[name], walked))
-        from compiler.expr.ast import substitute
-
         value = substitute(after.body, names)
     parallel = [a.terms[0][0] for a in node.out_map]
-    inner = {d for m in node.in_maps for a in m if len(a.terms) > 1 for d, _ in a.terms} - set(parallel)
+    window = {d for m in node.in_maps for a in m if len(a.terms) > 1 for d, _ in a.terms} - set(parallel)
     every = frozenset(d for d, _ in node.dims)
-    loops = build_loops(walks, node.dims, parallel, frozenset(inner), lanes, every)
+    literal = frozenset(window) if case.choice is None else frozenset[str]()  # strategies take windows as data
+    loops = build_loops(walks, node.dims, parallel, literal, lanes, every)
     nest = Nest(loops.dims, (), "add", node.body, "acc", (Assign("y", value),), node.fill)
     columns = dict(loops.columns)
     body: Nest | ContractBody = nest
-    if choice is not None:
-        columns |= dict(choice.columns)
-        columns["scratch_bytes"] = choice.scratch_bytes
-        body = ContractBody(nest, choice.strategy, choice.literals, "scratch_bytes")
+    if case.choice is not None:
+        columns |= dict(case.choice.columns)
+        columns["scratch_bytes"] = case.choice.scratch_bytes
+        body = ContractBody(nest, case.choice.strategy, case.choice.literals, "scratch_bytes")
     formals: tuple[Formal, ...] = (
         ArrayFormal("y", real, Mode.WRITE, loops.accesses["y"]),
         *(ArrayFormal(f, real, Mode.READ, loops.accesses[f]) for f in bound),
@@ -170,14 +187,9 @@ def program(
     )
     rows = Rows(
         1,
-        {"y": ("y",), **{f: (n,) for f, n in bound.items()}},
+        {"y": (f"{prefix}y",), **{f: (prefix + n,) for f, n in bound.items()}},
         {c: np.array([v], np.int64) for c, v in columns.items()},
-        ("layer",),
+        (f"layer {prefix}",),
     )
     used = {"y": node.out, **{n: tensors[n] for n in bound.values()}}
-    arrays = tuple(
-        Array(n, real, t.shape or (1,), Role.DATA, Lanes(lanes) if t.batched else None) for n, t in used.items()
-    )
-    kernel = Kernel("layer: contraction", Kind.CONTRACT, formals, body, rows)
-    phase = Phase("train", (KernelLaunch(0, 0, 1),))
-    return Program("contraction", real, Order.REPRODUCIBLE, arrays, (kernel,), (phase,))
+    return Kernel("layer: contraction", Kind.CONTRACT, formals, body, rows), used

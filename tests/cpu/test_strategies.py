@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,11 @@ from backends.cpu.backend import LANES, CpuBackend
 from compiler.expr.ast import Expr
 from compiler.ir.evaluate_graph import evaluate_graph
 from compiler.ir.graph import Contract, Map, Tensor, Weight
+from compiler.ir.program import Merged
 from compiler.ir.space import DType
 from compiler.passes.merge import merge
 from compiler.strategies import choose
-from tests.cpu.contractions import Conv, conv, dense, gradient, logical, program, stored
+from tests.cpu.contractions import Case, Conv, conv, dense, gradient, logical, program, stored
 from tests.cpu.programs import expr
 
 pytestmark = pytest.mark.usefixtures("cc")
@@ -24,31 +26,38 @@ REALS = {"f32": DType.F32, "f64": DType.F64}
 Problem = tuple[Contract, dict[str, Tensor]]
 
 
-def check(problem: Problem, strategy: str, real: DType, tmp_path: Path, after: Map | None = None, nan: bool = True) -> None:
-    """The strategy is chosen and gives the definition's numbers. Lanes without a sample hold nonsense where the
-    result must not depend on them."""
-    node, tensors = problem
+def chosen(problem: Problem, strategy: str, real: DType, after: Map | None = None) -> Case:
+    """The case by the strategy that `choose` must take."""
     lanes = LANES * 4 // real.bytes
-    choice, reason = choose(node, tensors, lanes, real.bytes, BACKEND.capabilities.strategies)
+    choice, reason = choose(*problem, lanes, real.bytes, BACKEND.capabilities.strategies)
     assert choice is not None, reason
     assert choice.strategy == strategy
-    merged = merge(program(node, tensors, choice, real, after))
-    artifact = BACKEND.build(merged, tmp_path / "build", {})
-    instance = BACKEND.load(artifact, merged, 1)
+    return Case(*problem, choice, after)
+
+
+def check(cases: list[Case], real: DType, tmp_path: Path) -> Merged:
+    """One program of all cases gives the definition's numbers. Lanes without a sample hold nonsense: the result must
+    not depend on them. Scratch memory is as small as the choices say."""
+    lanes = LANES * 4 // real.bytes
+    merged = merge(program(cases, real))
+    instance = BACKEND.load(BACKEND.build(merged, tmp_path / "build", {}), merged, 1)
     rng = np.random.default_rng(1)
-    given = {n: rng.standard_normal(t.shape) for n, t in tensors.items() if n != "y"}
-    for name, values in given.items():
-        padding = 7.0 if node.out.batched or nan else 0.0
-        instance.write(name, stored(values.astype(real.numpy), tensors[name], lanes, padding))
+    given = []
+    for number, case in enumerate(cases):
+        given.append({n: rng.standard_normal(t.shape) for n, t in case.tensors.items() if n != "y"})
+        for name, values in given[-1].items():
+            instance.write(f"{number}.{name}", stored(values.astype(real.numpy), case.tensors[name], lanes, 7.0))
     assert instance.run("train", 1, 1) == 1
-    found = logical(instance.read("y"), node.out, lanes)
-    inputs = tuple(Weight(tensors[n], "zeros") for n in given)
-    values = evaluate_graph((*inputs, node, *((after,) if after else ())), given)
-    exact = values[after.out.name if after else node.out.name]
-    terms = np.prod([e for d, e in node.dims if d not in {a.terms[0][0] for a in node.out_map}])
-    tolerance = (1e-6 if real is DType.F32 else 1e-14) * (5 + 3 * float(np.sqrt(terms)))
-    np.testing.assert_allclose(found, exact, rtol=tolerance, atol=tolerance)
+    for number, (case, arrays) in enumerate(zip(cases, given, strict=True)):
+        node, last = case.node, case.after or case.node
+        inputs = tuple(Weight(case.tensors[n], "zeros") for n in arrays)
+        exact = evaluate_graph((*inputs, node, *((case.after,) if case.after else ())), arrays)[last.out.name]
+        terms = np.prod([e for d, e in node.dims if d not in {a.terms[0][0] for a in node.out_map}])
+        tolerance = (1e-6 if real is DType.F32 else 1e-14) * (5 + 3 * float(np.sqrt(terms)))
+        found = logical(instance.read(f"{number}.y"), node.out, lanes)
+        np.testing.assert_allclose(found, exact, rtol=tolerance, atol=tolerance, err_msg=f"{number}: {node}")
     instance.close()
+    return merged
 
 
 def with_epilogue(problem: Problem, text: str, *others: tuple[str, tuple[int | None, ...]]) -> tuple[Problem, Map]:
@@ -68,13 +77,16 @@ def with_epilogue(problem: Problem, text: str, *others: tuple[str, tuple[int | N
 DENSE = [(1, 1, 1), (3, 5, 17), (16, 17, 3), (20, 33, 10), (64, 40, 24), (70, 3, 1), (130, 16, 7)]
 
 
-@pytest.mark.parametrize("real", REALS)
-@pytest.mark.parametrize("sizes", DENSE, ids=str)
-def test_dense(sizes: tuple[int, int, int], real: str, tmp_path: Path) -> None:
-    forward = dense(*sizes)
-    check(forward, "lanes_dense", REALS[real], tmp_path)
-    check(gradient(*forward, 0), "lanes_dense", REALS[real], tmp_path)
-    check(gradient(*forward, 1), "dense_weight_gradient", REALS[real], tmp_path)
+@pytest.mark.parametrize("real", REALS.values())
+def test_dense(real: DType, tmp_path: Path) -> None:
+    """Every size; three texts: forward, to the input, to the weights."""
+    cases = []
+    for sizes in DENSE:
+        forward = dense(*sizes)
+        cases.append(chosen(forward, "lanes_dense", real))
+        cases.append(chosen(gradient(*forward, 0), "lanes_dense", real))
+        cases.append(chosen(gradient(*forward, 1), "dense_weight_gradient", real))
+    assert len(check(cases, real, tmp_path).templates) == 3
 
 
 CONVS = [
@@ -92,41 +104,82 @@ CONVS = [
     Conv(20, 5, 5, 7, 7, (3, 3), stride=(2, 2), pad=1, groups=5),
     Conv(3, 1, 1, 40, 1, (7, 1), pad=3),
     Conv(2, 2, 3, 2, 2, (2, 2)),
-    Conv(64, 6, 16, 14, 14, (5, 5)),
+    Conv(64, 3, 8, 7, 7, (5, 5)),
 ]
 
 
-@pytest.mark.parametrize("real", REALS)
-@pytest.mark.parametrize("c", CONVS, ids=str)
-def test_conv(c: Conv, real: str, tmp_path: Path) -> None:
-    forward = conv(c)
-    check(forward, "lanes_conv", REALS[real], tmp_path)
-    check(gradient(*forward, 0), "lanes_conv", REALS[real], tmp_path)
-    check(gradient(*forward, 1), "lanes_conv_weight_gradient", REALS[real], tmp_path)
+@pytest.mark.parametrize("real", REALS.values())
+def test_conv(real: DType, tmp_path: Path) -> None:
+    cases = []
+    for c in CONVS:
+        forward = conv(c)
+        cases.append(chosen(forward, "lanes_conv", real))
+        cases.append(chosen(gradient(*forward, 0), "lanes_conv", real))
+        cases.append(chosen(gradient(*forward, 1), "lanes_conv_weight_gradient", real))
+    check(cases, real, tmp_path)
 
 
-@pytest.mark.parametrize("real", REALS)
-def test_epilogues(real: str, tmp_path: Path) -> None:
-    """A bias per channel and an activation, another image, and updates of gradients per element."""
-    r = REALS[real]
+@pytest.mark.parametrize("real", REALS.values())
+def test_epilogues(real: DType, tmp_path: Path) -> None:
+    """A bias per channel and an activation, another image, a row or column of it, and updates of weights."""
     bias = ("b", (1,))
-    check(*_after(with_epilogue(dense(20, 9, 11), "relu(x0 + x1)", bias), "lanes_dense", r, tmp_path))
-    check(*_after(with_epilogue(dense(20, 9, 11), "tanh(x0) * x1", ("q", (0, 1))), "lanes_dense", r, tmp_path))
+    cases = []
+
+    def add(strategy: str, problem: Problem, text: str, *others: tuple[str, tuple[int | None, ...]]) -> None:
+        more, after = with_epilogue(problem, text, *others)
+        cases.append(chosen(more, strategy, real, after))
+
+    add("lanes_dense", dense(20, 9, 11), "relu(x0 + x1)", bias)
+    add("lanes_dense", dense(20, 9, 11), "tanh(x0) * x1", ("q", (0, 1)))
     image = conv(Conv(20, 3, 5, 6, 7, pad=1))
-    two = (bias, ("q", (0, 1, 2, 3)))
-    check(*_after(with_epilogue(image, "relu(x0 + x1) + x2", *two), "lanes_conv", r, tmp_path))
-    grouped = conv(Conv(16, 4, 6, 6, 7, pad=1, groups=2))
-    check(*_after(with_epilogue(grouped, "x0 - x1", ("b", (1, 2))), "lanes_conv", r, tmp_path))
-    dw = gradient(*dense(20, 9, 11), 1)
-    check(*_after(with_epilogue(dw, "x1 - 0.5 * x0", ("q", (0, 1))), "dense_weight_gradient", r, tmp_path))
+    add("lanes_conv", image, "relu(x0 + x1) + x2", bias, ("q", (0, 1, 2, 3)))
+    add("lanes_conv", image, "x0 * x1 + x2", ("p", (3,)), ("q", (1, 2)))
+    add("lanes_conv", conv(Conv(16, 4, 6, 6, 7, pad=1, groups=2)), "x0 - x1", ("b", (1, 2)))
+    strided = conv(Conv(16, 4, 6, 7, 7, stride=(2, 2), pad=1))
+    add("lanes_conv", gradient(*strided, 0), "x0 * x1 if x1 > 0 else 0.0", ("q", (0, 1, 2, 3)))
+    add("dense_weight_gradient", gradient(*dense(20, 9, 11), 1), "x1 - 0.5 * x0", ("q", (0, 1)))
     for c in (Conv(20, 3, 5, 6, 7, pad=1), Conv(16, 4, 6, 6, 7, pad=1, groups=2)):
-        dw = gradient(*conv(c), 1)
-        axes = tuple(range(len(dw[0].out.shape)))
-        more = with_epilogue(dw, "x1 - 0.5 * x0", ("q", axes))
-        check(*_after(more, "lanes_conv_weight_gradient", r, tmp_path))
+        weights = gradient(*conv(c), 1)
+        axes = tuple(range(len(weights[0].out.shape)))
+        add("lanes_conv_weight_gradient", weights, "x1 - 0.5 * x0", ("q", axes))
+    check(cases, real, tmp_path)
 
 
-def _after(
-    made: tuple[Problem, Map], strategy: str, real: DType, tmp_path: Path
-) -> tuple[Problem, str, DType, Path, Map]:
-    return made[0], strategy, real, tmp_path, made[1]
+def test_text_does_not_depend_on_sizes() -> None:
+    """Forward, input and weights are one text each, whatever the sizes, windows and tiles."""
+
+    def text(*sizes: Conv) -> str:
+        cases = []
+        for c in sizes:
+            forward = conv(c)
+            for problem in (forward, gradient(*forward, 0), gradient(*forward, 1)):
+                choice, _ = choose(*problem, LANES, 4, BACKEND.capabilities.strategies)
+                cases.append(Case(*problem, choice))
+        return BACKEND.emit(merge(program(cases, DType.F32)))
+
+    small = Conv(8, 1, 3, 9, 9, pad=1)
+    assert text(small) == text(small, Conv(64, 16, 32, 20, 28, pad=1), Conv(3, 32, 5, 4, 4, (5, 5), pad=2))
+
+
+REFUSED = [
+    ("x0 + x1", "add", "not a sum of products"),
+    ("x0 * x1", "max", "not a sum of products"),
+    ("x0 * exp(x1)", "add", "not a product of two operands"),
+]
+
+
+@pytest.mark.parametrize(("body", "combine", "reason"), REFUSED)
+def test_other_contractions_stay_nests(body: str, combine: str, reason: str) -> None:
+    node, tensors = dense(16, 4, 4)
+    choice, why = choose(replace(node, body=expr(body), combine=combine), tensors, LANES, 4, frozenset({"lanes_dense"}))
+    assert choice is None
+    assert reason in why
+
+
+def test_transposed_output_stays_a_nest() -> None:
+    """Batch axes elsewhere than first are no layout that a strategy knows."""
+    node, tensors = dense(16, 4, 4)
+    flipped = replace(node, out=replace(node.out, batched=False))
+    choice, why = choose(flipped, tensors, LANES, 4, BACKEND.capabilities.strategies)
+    assert choice is None
+    assert "lanes_dense: the output is not (batch, units)" in why

@@ -1,0 +1,111 @@
+"""free_names: names that the user chose and that the compiler uses too get a trailing underscore.
+
+Assumes: a neuron definition whose names are distinct.
+Guarantees: no name of the definition is one that level 2 gives a meaning (`n`, `i`, `step`, `spikes`, ...) or one that
+integrate_odes or lower_cells make from another (`v_next`, `decay_ge`, `P_v_ge`, ...). Nothing else changes, so in the
+usual case the emitted text has exactly the names of the model. Arrays keep the user's names in any case.
+Does not: care for reserved words of C (backends/cprint.py does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from compiler.expr.ast import Expr, Ref, substitute
+from compiler.ir.model import NeuronDef, Ode, Set
+
+RESERVED: Final = frozenset(
+    {"i", "n", "key", "step", "slot", "slots", "spikes", "spike_count", "ring_slots"}
+    | {"held", "spiked", "refractory_left", "refractory_steps"}
+)
+"""Formals, dims and locals of neuron kernels."""
+
+PROPAGATION: Final = frozenset(
+    {"spikes", "spike_count", "row", "col", "n_pre", "slots", "delay", "weight", "delays", "late"}
+    | {"ring_mask", "n_post", "counts", "step"}
+)
+"""Formals of propagation kernels, beside the input that they add to."""
+
+_BEFORE: Final = ("decay_", "decay_half_", "k1_", "k2_", "k3_", "k4_", "s2_", "s3_", "s4_", "P_", "Ph_")
+_AFTER: Final = ("_next", "_now", "_2", "_3", "_4", "_delivered", "_quantum")
+
+
+def _made_from(name: str, others: frozenset[str]) -> bool:
+    """Whether passes may make `name` from one of `others`."""
+    for prefix in _BEFORE:
+        rest = name.removeprefix(prefix)
+        if rest != name and (rest in others or any(rest.startswith(f"{o}_") for o in others)):
+            return True
+    return any(name.removesuffix(suffix) in others for suffix in _AFTER if name.endswith(suffix))
+
+
+def free_name(name: str, taken: frozenset[str]) -> str:
+    """`name`, with as many underscores as make it differ from those that are taken."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def renamed(names: Iterable[str]) -> Mapping[str, str]:
+    """New names for those of a definition's names that need one."""
+    own = frozenset(names)
+    found: dict[str, str] = {}
+    for name in sorted(own):
+        new = name
+        others = own - {name}
+        while new in RESERVED or new in found.values() or (new != name and new in own) or _made_from(new, others):
+            new += "_"
+        if new != name:
+            found[name] = new
+    return found
+
+
+def names_of(neuron: NeuronDef) -> tuple[str, ...]:
+    """Every name that the user chose in a definition, locals of statements included."""
+    reset = neuron.spike.reset if neuron.spike is not None else ()
+    declared = (*neuron.params, *neuron.state, *neuron.inputs)
+    statements = (*neuron.lets, *neuron.update, *reset)
+    return (*neuron.model_params, *(d.name for d in declared), *(s.target for s in statements))
+
+
+def free_names(neuron: NeuronDef) -> tuple[NeuronDef, Mapping[str, str]]:
+    """The definition with free names, and old name -> new name of what was renamed."""
+    new = renamed(names_of(neuron))
+    if not new:
+        return neuron, new
+    bindings: dict[str, Expr] = {old: Ref(name) for old, name in new.items()}
+
+    def name(old: str) -> str:
+        return new.get(old, old)
+
+    def expr(e: Expr) -> Expr:
+        return substitute(e, bindings)
+
+    def sets(items: tuple[Set, ...]) -> tuple[Set, ...]:
+        return tuple(Set(name(s.target), expr(s.value), s.span) for s in items)
+
+    spike = neuron.spike
+    if spike is not None:
+        spike = replace(
+            spike,
+            when=expr(spike.when),
+            reset=sets(spike.reset),
+            refractory=None if spike.refractory is None else expr(spike.refractory),
+            hold=tuple(map(name, spike.hold)),
+        )
+    free = replace(
+        neuron,
+        params=tuple(replace(p, name=name(p.name)) for p in neuron.params),
+        state=tuple(replace(s, name=name(s.name)) for s in neuron.state),
+        inputs=tuple(
+            replace(x, name=name(x.name), decay=None if x.decay is None else expr(x.decay)) for x in neuron.inputs
+        ),
+        lets=sets(neuron.lets),
+        dynamics=tuple(Ode(name(o.state), expr(o.rhs), o.span) for o in neuron.dynamics),
+        update=sets(neuron.update),
+        spike=spike,
+        model_params=tuple(map(name, neuron.model_params)),
+    )
+    return free, new

@@ -1,0 +1,141 @@
+"""The models of models/ on a GPU: spiking ones bit for bit what cpu and reference give, training by its losses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.cpu.backend import CpuBackend
+from backends.cuda.backend import CudaBackend
+from backends.protocol import BackendError, Instance
+from backends.reference.load import ReferenceInstance
+from compiler.frontend.load import load_model
+from compiler.ir.program import Merged
+from compiler.passes.pipeline import lower
+
+pytestmark = pytest.mark.gpu
+
+SMALL = {
+    "cuba": {"n_exc": "200", "n_inh": "50", "p": "0.1"},
+    "microcircuit": {"scale_n": "0.01", "scale_k": "0.1"},
+}
+SPIKES = ".spikes.record"
+
+
+def lowered(root: Path, name: str, backend: object, order: str, precision: str) -> Merged:
+    model = load_model(root / "models" / f"{name}.yaml", SMALL[name])
+    model = replace(model, numerics=replace(model.numerics, order=order, precision=precision))
+    return lower(model, backend.capabilities, True).merged  # type: ignore[attr-defined]
+
+
+def simulate(instance: Instance, program: Merged, steps: int) -> dict[str, np.ndarray]:
+    """Run and drain: spikes by population, sorted by step and id."""
+    names = [a.name for a in program.arrays if a.name.endswith(SPIKES)]
+    counters = [a.name for a in program.arrays if a.name.endswith(".used")]
+    found: dict[str, list[np.ndarray]] = {n: [] for n in names}
+    done = 0
+    while done < steps:
+        ran = instance.run("step", done + 1, steps - done)
+        assert ran > 0
+        done += ran
+        for n in names:
+            used = int(instance.read(f"{n}.used")[0])
+            pairs = instance.read(n).reshape(-1, 2)[:used]
+            found[n].append(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))])
+        for n in counters:
+            instance.write(n, np.zeros(1, np.int64))
+    return {n: np.concatenate(v) for n, v in found.items()}
+
+
+@pytest.mark.parametrize("name", list(SMALL))
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_spiking_models_are_bitwise_equal(tmp_path: Path, root: Path, name: str, precision: str) -> None:
+    cuda, cpu = CudaBackend(), CpuBackend()
+    ours, theirs = (lowered(root, name, b, "bitwise", precision) for b in (cuda, cpu))
+    here = cuda.load(cuda.build(ours, tmp_path / "cuda", {}), ours, 3)
+    there = cpu.load(cpu.build(theirs, tmp_path / "cpu", {}), theirs, 3)
+    reference = ReferenceInstance(ours, 3)
+    kept = [a.name for a in ours.arrays if a.role.value in ("state", "weight", "synapse", "const")]
+    for n in kept:
+        assert np.array_equal(here.read(n), reference.read(n)), n
+    spikes = simulate(here, ours, 400)
+    assert sum(len(v) for v in spikes.values()) > 50
+    for other, program in ((there, theirs), (reference, ours)):
+        for n, pairs in simulate(other, program, 400).items():
+            assert np.array_equal(spikes[n], pairs), n
+    for n in kept:
+        assert np.array_equal(here.read(n), there.read(n)), n
+    here.close()
+
+
+def test_blocks_and_checks_change_nothing(tmp_path: Path, root: Path) -> None:
+    """`reproducible` gives the same bits step by step, in graphs of many steps, and with every kernel waited for."""
+    backend = CudaBackend()
+    program = lowered(root, "cuba", backend, "reproducible", "float32")
+    artifact = backend.build(program, tmp_path, {})
+    runs = []
+    for check, sizes in ((False, [500]), (False, [1] * 7 + [93, 400]), (True, [500])):
+        instance = CudaBackend(check=check).load(artifact, program, 5)
+        done = 0
+        for size in sizes:
+            while size > 0:
+                ran = instance.run("step", done + 1, size)
+                done, size = done + ran, size - ran
+                for a in program.arrays:
+                    if a.name.endswith(".used"):
+                        instance.write(a.name, np.zeros(1, np.int64))
+        runs.append([instance.read(n) for n in ("exc.v", "exc.ge", "inh.v")])
+        instance.close()
+    for other in runs[1:]:
+        for a, b in zip(runs[0], other, strict=True):
+            assert np.array_equal(a, b)
+
+
+def test_full_buffers_stop_the_loop(tmp_path: Path, root: Path) -> None:
+    backend = CudaBackend()
+    program = lowered(root, "cuba", backend, "reproducible", "float32")
+    instance = backend.load(backend.build(program, tmp_path, {}), program, 1)
+    size = next(a.shape[0] for a in program.arrays if a.name == "exc.spikes.record")
+    done = 0
+    while (ran := instance.run("step", done + 1, 100_000)) > 0:
+        done += ran
+        assert int(instance.read("exc.spikes.record.used")[0]) <= size
+        if int(instance.read("exc.spikes.record.used")[0]) > size - 200:
+            break
+    with pytest.raises(BackendError, match="not drained"):
+        for _ in range(100):
+            done += instance.run("step", done + 1, 100_000)
+    instance.close()
+
+
+@pytest.mark.parametrize("name", ["lenet_digits", "custom_optimizer"])
+def test_training_follows_the_cpu(tmp_path: Path, root: Path, name: str) -> None:
+    """Losses of the first epochs; sums are in another order, so they agree to rounding that has grown since."""
+    from compiler import run
+
+    rows = {}
+    for target in ("cpu", "cuda"):
+        out = tmp_path / target
+        run(root / "models" / f"{name}.yaml", target, epochs=2, out=out, build_dir=tmp_path / f"build-{target}")
+        rows[target] = [json.loads(x) for x in (out / "metrics.jsonl").read_text().splitlines()]
+    for a, b in zip(rows["cpu"], rows["cuda"], strict=True):
+        assert abs(a["loss"] - b["loss"]) <= 2e-3 * abs(a["loss"]), (a, b)
+
+
+def test_another_architecture_is_refused(tmp_path: Path, root: Path) -> None:
+    backend = CudaBackend()
+    program = lowered(root, "cuba", backend, "reproducible", "float32")
+    artifact = backend.build(program, tmp_path, {"arch": "sm_120"})
+    with pytest.raises(BackendError, match="compiled for sm_120"):
+        backend.load(artifact, program, 1)
+
+
+def test_a_missing_device_is_an_error(tmp_path: Path, root: Path) -> None:
+    program = lowered(root, "cuba", CudaBackend(), "reproducible", "float32")
+    artifact = CudaBackend().build(program, tmp_path, {})
+    with pytest.raises(BackendError, match="no CUDA device 99"):
+        CudaBackend(device=99).load(artifact, program, 1)

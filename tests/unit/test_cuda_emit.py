@@ -1,0 +1,277 @@
+"""The CUDA backend up to the machine code, without a GPU: texts, work division, device tables, compilation."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.cprint import Dialect
+from backends.cuda.backend import CudaBackend
+from backends.cuda.compile import compile_text, find_compiler
+from backends.cuda.emit import Emitted, emit
+from backends.cuda.kernel import BLOCK
+from backends.cuda.load import device_table
+from backends.cuda.nest import SHARED
+from backends.cuda.schedule import Plan, Ready, Timed, _calls, _pattern
+from backends.cuda.work import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
+from backends.protocol import BackendError
+from compiler.diagnostics import ModelError
+from compiler.frontend.load import load_model
+from compiler.ir.program import ELEMENT, Add, Axis, Dim, DimKind, Launch, Merged, Mode, Nest, Order, Strided
+from compiler.ir.space import DType, Role
+from compiler.passes.merge import merge
+from compiler.passes.pipeline import lower
+from compiler.passes.plan_memory import place
+from compiler.passes.write_tables import NOT_PLACED, write_tables
+from tests.cpu.programs import assign, expr, network
+from tests.cpu.test_nests import data, single
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = sorted(p.stem for p in (ROOT / "models").glob("*.yaml"))
+
+
+@cache
+def no_compiler() -> str | None:
+    try:
+        find_compiler()
+    except BackendError as e:
+        return e.message
+    return None
+
+
+@pytest.fixture
+def nvrtc() -> None:
+    if (reason := no_compiler()) is not None:
+        pytest.skip(reason)
+
+
+def program_of(name: str, order: str, precision: str = "float32", **settings: str) -> Merged:
+    """The merged program of a file of models/; a model that cannot run yet skips the test."""
+    try:
+        model = load_model(ROOT / "models" / f"{name}.yaml", settings)
+        model = replace(model, numerics=replace(model.numerics, order=order, precision=precision))
+        return lower(model, CudaBackend().capabilities, True).merged
+    except ModelError as e:
+        pytest.skip(f"{name} is not supported yet: {e.diagnostics[0].message}")
+
+
+# ------------------------------------------------------------------------------------------ compiling
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_compiles(name: str, arch: str) -> None:
+    program = program_of(name, "reproducible")
+    artifact = compile_text(emit(program), name, False, arch)
+    code = artifact.binary.read_bytes()
+    assert code.startswith(b"\x7fELF")
+    assert f".target {arch}" in artifact.binary.with_suffix(".ptx").read_text()
+    for template in program.templates:
+        assert f"k{template.index}_".encode() in code
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize(("order", "precision"), [("bitwise", "float64"), ("fast", "float32")])
+@pytest.mark.parametrize("name", ["cuba", "microcircuit"])
+def test_other_orders_and_precisions_compile(name: str, order: str, precision: str) -> None:
+    program = program_of(name, order, precision)
+    artifact = compile_text(emit(program), name, order == "bitwise", "sm_90")
+    assert ("--fmad=false" in artifact.flags) == (order == "bitwise")
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_a_second_build_compiles_nothing(tmp_path: Path) -> None:
+    backend = CudaBackend()
+    first = backend.build(program_of("cuba", "reproducible"), tmp_path / "a", {"arch": "sm_80"})
+    other = program_of("cuba", "reproducible", n_exc="77", p="0.5")
+    second = backend.build(other, tmp_path / "b", {"arch": "sm_80"})
+    assert not second.compiled and second.binary == first.binary
+    names = {p.name for p in (tmp_path / "b").iterdir()}
+    assert names == {"cuba.cu", "cuba.cubin", "cuba.ptx", "manifest.json"}
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_a_refused_text_names_the_line() -> None:
+    with pytest.raises(BackendError) as e:
+        compile_text(Emitted("int broken( {\n", {}), "broken", False, "sm_80")
+    assert e.value.code == "E0902" and "broken.cu(1)" in e.value.message and e.value.exit_code == 4
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("arch", ["sm_1", "hopper", "sm_999"])
+def test_an_unknown_architecture(arch: str) -> None:
+    with pytest.raises(BackendError) as e:
+        compile_text(Emitted("", {}), "empty", False, arch)
+    assert e.value.code == "E0922"
+
+
+# ------------------------------------------------------------------------------------------ the text
+
+
+@pytest.mark.parametrize("order", ["reproducible", "bitwise", "fast"])
+def test_the_text_does_not_depend_on_the_rows(order: str) -> None:
+    texts = {emit(merge(network(n, order=Order.FAST))).text for n in (2, 11)}
+    assert len(texts) == 1
+    small = emit(program_of("cuba", order, n_exc="10", n_inh="5"))
+    large = emit(program_of("cuba", order, n_exc="1000", p="0.5"))
+    assert small == large
+
+
+def test_additions_of_many_threads() -> None:
+    """Integers add up atomically; sums of reals in no order are refused where an order is promised."""
+    text = emit(program_of("cuba", "reproducible")).text
+    assert re.search(r"nl_accumulate\(&\w+_\[post\], \(\(nl_i64\)nl_round_f32", text)
+    with pytest.raises(BackendError, match="no fixed order"):
+        emit(merge(network(2, order=Order.REPRODUCIBLE)))
+    nest = Nest((Dim("i", "n"),), (Add("total", expr("x")),))
+    arrays = {"x": data(10), "total": np.zeros(1, np.float32)}
+    accesses = {"x": (Mode.READ, ELEMENT), "total": (Mode.ACCUMULATE, Strided(()))}
+    with pytest.raises(BackendError, match="no fixed order"):
+        emit(merge(single(nest, accesses, arrays, {"n": 10})))
+
+
+def test_rings_of_delays_are_addressed_by_step() -> None:
+    text = emit(program_of("microcircuit", "reproducible")).text
+    assert "[((step + delays_[k]) & ring_mask) * n_post + post]" in text
+
+
+def test_small_windows_get_no_second_function() -> None:
+    def text(extent: int | str) -> str:
+        nest = Nest((Dim("i", "n"), Dim("k", extent, DimKind.RED)), (), "max", expr("x"), "acc", (assign("y", "acc"),))
+        row = Strided((Axis((("i", 1),), stride=4), Axis((("k", 1),))))
+        accesses = {"x": (Mode.READ, row), "y": (Mode.WRITE, ELEMENT)}
+        arrays = {"x": data(5, 4), "y": np.zeros(5, np.float32)}
+        return emit(merge(single(nest, accesses, arrays, {"n": 5, "m": 4}))).text
+
+    assert SHARED not in text(4)
+    assert SHARED in text("m")
+
+
+# ------------------------------------------------------------------------------------ dividing work
+
+
+def covered(call: Call, counts: list[int]) -> list[np.ndarray]:
+    """How often each element of each row is worked on, by the rule of NL_EACH."""
+    seen = [np.zeros(n, np.int64) for n in counts]
+    jobs = call.jobs if call.jobs is not None else [(0, part, call.grid, 0) for part in range(call.grid)]
+    assert len(jobs) == call.grid
+    for row, part, parts, _ in jobs:
+        assert part < parts
+        n = counts[int(row) + call.row]
+        seen[int(row) + call.row][int(part) * call.chunk : min(n, (int(part) + 1) * call.chunk)] += 1
+    return seen
+
+
+def map_work(counts: list[int], body: Nest | None = None) -> Work:
+    """A launch of one map kernel over rows of `counts` elements."""
+    program = merge(network(len(counts), order=Order.FAST))
+    template = replace(program.templates[0], body=body) if body else program.templates[0]
+    tables = write_tables(program, place(program, {}), 1, {})
+    column = [f.name for f in template.formals].index("n")
+    tables[0][:, column] = counts
+    launch = Launch(0, 0, len(counts))
+    return Work(template, program.tables[0], tables[0], launch, lambda name: 100, 8)
+
+
+@pytest.mark.parametrize("counts", [[1], [1000], [3, 0, 257, 256], [5] * 40])
+def test_every_element_is_worked_on_once(counts: list[int]) -> None:
+    (call,) = calls_of(map_work(counts), Dialect(DType.F32))
+    assert call.block == BLOCK
+    for seen in covered(call, counts):
+        assert (seen == 1).all()
+
+
+def test_grids_stay_below_the_limit() -> None:
+    (call,) = calls_of(map_work([5_000_000_000]), Dialect(DType.F32))
+    assert call.grid <= MOST_BLOCKS
+    assert call.grid * call.chunk >= 5_000_000_000 > (call.grid - 1) * call.chunk
+
+
+def test_no_work_is_no_call() -> None:
+    assert calls_of(map_work([0, 0]), Dialect(DType.F32)) == []
+
+
+def test_rows_of_a_reduction_choose_by_themselves() -> None:
+    """What a row gets depends on its own extents, so merging changes no bit."""
+    dims = (Dim("i", "n"), Dim("k", 4096, DimKind.RED))
+    nest = Nest(dims, (), "add", expr("v"), "acc", (assign("ge", "acc"),))
+    counts = [3, 1 << 18, 5000, 7]
+    calls = calls_of(map_work(counts, nest), Dialect(DType.F32))
+    assert sorted(c.group for c in calls) == [1, 32, 256]
+    for n in counts:
+        (alone,) = calls_of(map_work([n], nest), Dialect(DType.F32))
+        assert alone.group == group_size(n, 4096)
+    total = [np.zeros(n, np.int64) for n in counts]
+    for call in calls:
+        assert call.function.endswith(SHARED) == (call.group > 1)
+        for a, b in zip(total, covered(call, counts), strict=True):
+            a += b
+    assert all((x == 1).all() for x in total)
+
+
+def test_propagation_gives_blocks_by_synapses() -> None:
+    program = merge(network(3, order=Order.FAST))
+    number = next(i for i, t in enumerate(program.templates) if "propagation" in t.name)
+    sizes = {f"pop{i}->pop{(i + 1) % 3}.col": n for i, n in enumerate((0, 900, 100))}
+    rows = program.tables[number]
+    tables = write_tables(program, place(program, sizes), 1, sizes)
+    elements = array_elements(sizes, {})
+    work = Work(program.templates[number], rows, tables[number], Launch(number, 0, 3), elements, 100)
+    (call,) = calls_of(work, Dialect(DType.F32))
+    assert call.jobs is not None
+    assert np.bincount(call.jobs[:, 0]).tolist() == [1, 90, 10]
+
+
+# ------------------------------------------------------------------------------------- device tables
+
+
+def test_tables_hold_addresses_and_narrow_reals() -> None:
+    program = merge(network(2, order=Order.FAST))
+    tables = write_tables(program, place(program, {}), 1, {})
+    bases = np.arange(1, len(Role) + 1, dtype=np.uint64) << np.uint64(40)
+    template, table = program.templates[0], tables[0]
+    own = device_table(template, table, bases)
+    names = [f.name for f in template.formals]
+    offset = place(program, {}).offsets["pop1.ge"]
+    assert own[1, names.index("ge")] == bases[list(Role).index(Role.STATE)] + np.uint64(offset)
+    at = names.index("decay_v")
+    assert own[:, at].view(np.float32).reshape(-1, 2)[:, 0].tolist() == [
+        np.float32(x) for x in table[:, at].view(np.float64)
+    ]
+    assert own[:, names.index("n")].tolist() == table[:, names.index("n")].tolist()
+    fill = next(i for i, t in enumerate(program.templates) if "fill" in t.name)
+    column = [f.name for f in program.templates[fill].formals].index("col")
+    assert (tables[fill][:, column] == np.uint64(NOT_PLACED)).all()
+    assert (device_table(program.templates[fill], tables[fill], bases)[:, column] == 0).all()
+
+
+# ------------------------------------------------------------------------------------------ schedule
+
+
+def ready(name: str) -> Ready:
+    return Ready(name, 1, 256, 0, 0, 1, 0, 1, name)
+
+
+def test_steps_recorded_together_are_the_steps_one_by_one() -> None:
+    plan = Plan((Timed((ready("a"),), 1, 0), Timed((ready("b"), ready("c")), 10, 0), Timed((ready("d"),), 3, 2)))
+    for first in (1, 8, 30):
+        together = [(c.function, first + ahead) for c, ahead in _calls(plan, first, 20)]
+        apart = [(c.function, step) for step in range(first, first + 20) for c, _ in _calls(plan, step, 1)]
+        assert together == apart
+        sparse = {(n, at) for n, at in _pattern(plan, first, 20)}
+        assert {s for f, s in together if f == "b"} == {first + at for n, at in sparse if n == 1}
+        assert {s % 10 for f, s in together if f == "b"} == {0}
+        assert {s % 3 for f, s in together if f == "d"} == {2}
+
+
+def test_few_patterns_occur() -> None:
+    plan = Plan((Timed((ready("a"),), 1, 0), Timed((ready("b"),), 10, 0)))
+    assert plan.steps % 10 == 0
+    patterns = {_pattern(plan, 1 + k * plan.steps, plan.steps) for k in range(20)}
+    assert len(patterns) == 1
