@@ -37,7 +37,7 @@ from compiler.ir.program import Add, ArrayFormal, Dim, DimKind, Emit, Nest, Orde
 from compiler.ir.space import DType
 
 IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
-SHARED: Final = "_shared"
+SHARED: Final = "_together"
 """Suffix of the function in which several threads share a point."""
 WARP: Final = 32
 

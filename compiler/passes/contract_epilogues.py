@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.ir.graph import Contract, Map, Node
+from compiler.ir.graph import Contract, Map, Node, Variable, Weight
 from compiler.passes.decisions import Decision
 from compiler.passes.simplify_graph import operands
 
@@ -34,7 +34,8 @@ def epilogues(
             readers.setdefault(name, []).append(node)
         out = getattr(node, "out", None)
         if out is not None:
-            place[out.name] = i
+            # Weights and variables exist before a phase begins.
+            place[out.name] = -1 if isinstance(node, (Weight, Variable)) else i
     fused: dict[str, Epilogue] = {}
     decisions: list[Decision] = []
     for i, node in enumerate(nodes):

@@ -65,9 +65,9 @@ def renamed(names: Iterable[str]) -> Mapping[str, str]:
 def names_of(neuron: NeuronDef) -> tuple[str, ...]:
     """Every name that the user chose in a definition, locals of statements included."""
     reset = neuron.spike.reset if neuron.spike is not None else ()
-    declared = (*neuron.params, *neuron.state, *neuron.inputs)
+    params, inputs = [p.name for p in neuron.params], [i.name for i in neuron.inputs]
     statements = (*neuron.lets, *neuron.update, *reset)
-    return (*neuron.model_params, *(d.name for d in declared), *(s.target for s in statements))
+    return (*neuron.model_params, *params, *(s.name for s in neuron.state), *inputs, *(s.target for s in statements))
 
 
 def free_names(neuron: NeuronDef) -> tuple[NeuronDef, Mapping[str, str]]:

@@ -138,6 +138,7 @@ def fuse_maps(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[tuple[
             readers.setdefault(name, []).append(out.name if out is not None else "")
     made: dict[str, Map] = {}
     gone: set[str] = set()
+    told: set[str] = set()
     result: list[Node] = []
     decisions: list[Decision] = []
     for node in nodes:
@@ -155,7 +156,8 @@ def fuse_maps(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[tuple[
                     current = _inlined(current, k, made[name])
                     gone.add(name)
                     decisions.append(Decision("fuse_maps", name, "fused", f"into {node.out.name}"))
-                elif reason:
+                elif name not in told:
+                    told.add(name)
                     decisions.append(Decision("fuse_maps", name, "not fused", reason))
             node = current
         if isinstance(node, Map):

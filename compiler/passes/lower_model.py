@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from compiler.ir.graph import Cell, Instance
 from compiler.ir.model import Const, Model, NeuronDef, Population
 from compiler.passes.free_names import free_names
-from compiler.passes.rename_clashes import rename_clashes
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,6 @@ class SpikingGraph:
     instances: tuple[Instance, ...]
     array_params: tuple[tuple[str, ...], ...]
     """Per cell: the params that differ from neuron to neuron."""
-    originals: tuple[Mapping[str, str], ...]
-    """Per cell: names that had to change -> what the model calls them."""
     rings: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """(population, input) -> slots of its ring of deliveries, a power of two: inputs whose synapses have delays
     of their own."""
@@ -71,7 +68,6 @@ def lower_model(model: Model) -> SpikingGraph:
             longest[member.source] = max(longest.get(member.source, 0), member.delay)
     model_values = {p.name: Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
     cells: list[Cell] = []
-    originals: list[Mapping[str, str]] = []
     arrays: list[tuple[str, ...]] = []
     known: dict[tuple[int, tuple[str, ...], tuple[str, ...]], int] = {}
     instances: list[Instance] = []
@@ -81,11 +77,9 @@ def lower_model(model: Model) -> SpikingGraph:
         key = (id(neuron), _array_params(population), ringed)
         if key not in known:
             known[key] = len(cells)
-            cell, names = rename_clashes(_cell(neuron))
-            cells.append(cell)
-            originals.append(names)
-            back = {old: new for new, old in names.items()}
-            arrays.append(tuple(back.get(name, name) for name in key[1]))
+            cells.append(_cell(neuron))
+            free = {old: new for new, old in cells[-1].renamed}
+            arrays.append(tuple(free.get(name, name) for name in key[1]))
         emits = neuron.spike is not None or neuron.source != "equations"
         extra = tuple((name, model_values[name]) for name in neuron.model_params)
         instances.append(
@@ -100,4 +94,4 @@ def lower_model(model: Model) -> SpikingGraph:
                 population.span,
             )
         )
-    return SpikingGraph(tuple(cells), tuple(instances), tuple(arrays), tuple(originals), rings)
+    return SpikingGraph(tuple(cells), tuple(instances), tuple(arrays), rings)

@@ -93,8 +93,6 @@ def record_traces(
     real = builder.precision
     for number, record in enumerate(model.traces):
         instance = instances[record.population]
-        cell = cells[instance.cell]
-        inputs = {cell.shown(name) for name, _ in cell.inputs}
         m = len(record.members)
         members = builder.array(
             Array(

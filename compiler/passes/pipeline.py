@@ -71,10 +71,7 @@ def _spiking(
     record_spikes(builder, model, instances)
     lower_projections(builder, model, instances, fixed_point, graph.rings)
     lower_inputs(builder, model, instances)
-    inputs = tuple(
-        frozenset(names.get(name, name) for name, _ in cell.inputs)
-        for cell, names in zip(graph.cells, graph.originals, strict=True)
-    )
+    inputs = tuple(frozenset(cell.shown(name) for name, _ in cell.inputs) for cell in graph.cells)
     record_traces(builder, model, instances, inputs, deliveries)
     return graph, builder.finish(), decisions
 

@@ -464,13 +464,14 @@ def _lower_phase(p: _Phase, data: DataSet) -> None:
             p.tensors[out.name] = out
             p.rank(out.name)
     for node in nodes:
+        if isinstance(node, Weight):
+            _weight(p, node)
+        elif isinstance(node, Variable):
+            _variable(p, node)
+    for node in nodes:
         match node:
             case Feed() | BatchMask():
                 _feed(p, node, data)
-            case Weight():
-                _weight(p, node)
-            case Variable():
-                _variable(p, node)
             case Rand():
                 _rand(p, node)
             case Map():

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ from compiler.runner.hashes import program_digest
 
 STAMP: Final = ".netloom-build.json"
 """In every build folder: what it was made from."""
+ATTEMPTS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,19 @@ def is_build_folder(folder: Path) -> bool:
 
 
 def _swap(new: Path, place: Path) -> None:
-    """`new` becomes `place`; what stood there is removed."""
+    """`new` becomes `place`; what stood there is removed. Several processes may do so at once: the last one wins."""
     old = place.with_name(f".{place.name}.old.{os.getpid()}")
-    if place.exists():
-        os.rename(place, old)
-    os.rename(new, place)
-    shutil.rmtree(old, ignore_errors=True)
+    for attempt in range(ATTEMPTS):
+        with suppress(FileNotFoundError):
+            os.rename(place, old)
+        try:
+            os.rename(new, place)
+            return
+        except OSError:  # another process was faster
+            if attempt == ATTEMPTS - 1:
+                raise
+        finally:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _stamp(folder: Path) -> dict[str, Any]:

@@ -4,7 +4,8 @@ Assumes: frozen dataclasses; spans are outside of equality.
 Guarantees: equal models hash equal, wherever they stand in their files; `simulate`, `train`, `record`, `plots` and
 `expect` are outside of the model's hash, and so are parameters that only they use. The program's digest covers all that a
 build folder shows, comments that name model lines included.
-Does not: hash data files (their arrays are constants of the program).
+A value from a file counts by the file's content, so that a model may be moved with its files.
+Does not: hash training data, which is outside of the model.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from compiler.ir.model import Model
+from compiler.ir.model import FromFile, Model
 from compiler.ir.program import Merged, Template
 
 OUTSIDE = frozenset({"description", "simulate", "train", "spikes", "traces", "plots", "expect"})
@@ -33,6 +35,8 @@ def _digest(value: object, done: dict[int, bytes]) -> bytes:
     """Bytes that are equal for equal values; a shared subtree is visited once (`done`, by identity)."""
     if isinstance(value, tuple):
         return b"(" + b",".join([_digest(v, done) for v in value]) + b")"
+    if isinstance(value, FromFile):
+        return repr((value.array, value.scale)).encode() + _file_digest(value.path)
     if dataclasses.is_dataclass(value):
         found = done.get(id(value))
         if found is None:
@@ -42,6 +46,14 @@ def _digest(value: object, done: dict[int, bytes]) -> bytes:
             found = done[id(value)] = hashlib.blake2b(text, digest_size=20).digest()
         return found
     return repr(value).encode()
+
+
+def _file_digest(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError:
+        return path.encode()
 
 
 def model_hash(model: Model) -> str:

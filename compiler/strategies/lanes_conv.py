@@ -3,8 +3,8 @@
 y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, rows(i, r), cols(j, s)] w(g, o, c, r, s), with or without g. Vectors
 hold one pixel of a block of the batch, weights are broadcast scalars read in place; a tile is some output channels by
 some output pixels. Stride, dilation, padding, groups and the division of a strided gradient are columns: offsets of
-terms and pixels are tabulated once per call. Where indices divide, or where much of the window lies outside the image, pixels
-that see the same taps form a class with a table of its own.
+terms and pixels are tabulated once per call. Where indices divide, or where much of the window lies outside the
+image, pixels that see the same taps form a class with a table of its own.
 The sum runs in order of (row of the window, channel, column of the window).
 """
 

@@ -30,9 +30,9 @@ def same_records(a: RunResult, b: RunResult) -> None:
             found: dict[str, list[np.ndarray]] = {}
             for file in (left, right):
                 file.visititems(
-                    lambda key, item: found.setdefault(key, []).append(item[()])
-                    if isinstance(item, h5py.Dataset)
-                    else None
+                    lambda key, item: (
+                        found.setdefault(key, []).append(item[()]) if isinstance(item, h5py.Dataset) else None
+                    )
                 )
             assert found
             for key, pair in found.items():

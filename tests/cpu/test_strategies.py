@@ -37,7 +37,7 @@ def chosen(problem: Problem, strategy: str, real: DType, after: Map | None = Non
 
 def check(cases: list[Case], real: DType, tmp_path: Path) -> Merged:
     """One program of all cases gives the definition's numbers. Lanes without a sample hold nonsense: the result must
-    not depend on them. Scratch memory is as small as the choices say."""
+    not depend on them."""
     lanes = LANES * 4 // real.bytes
     merged = merge(program(cases, real))
     instance = BACKEND.load(BACKEND.build(merged, tmp_path / "build", {}), merged, 1)
@@ -98,6 +98,8 @@ CONVS = [
     Conv(3, 5, 6, 9, 9, (3, 3), stride=(2, 2), pad=1),
     Conv(16, 3, 4, 10, 11, (3, 5), stride=(3, 2), pad=2),
     Conv(5, 3, 3, 6, 6, (1, 1), stride=(2, 2)),
+    Conv(3, 2, 3, 2, 1, (2, 1), stride=(3, 3)),
+    Conv(16, 3, 2, 9, 9, (5, 5), stride=(2, 2)),
     Conv(3, 3, 5, 11, 9, (3, 3), dilate=2),
     Conv(18, 4, 3, 9, 12, (3, 2), stride=(2, 1), pad=3, dilate=2),
     Conv(16, 6, 9, 6, 6, (3, 3), pad=1, groups=3),

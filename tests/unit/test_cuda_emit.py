@@ -60,6 +60,12 @@ def program_of(name: str, order: str, precision: str = "float32", **settings: st
         pytest.skip(f"{name} is not supported yet: {e.diagnostics[0].message}")
 
 
+def ring_of(count: int) -> Merged:
+    """A ring of populations whose sums may run in any order."""
+    plain = network(count)
+    return merge(replace(plain, kernels=tuple(replace(k, order=Order.FAST) for k in plain.kernels)))
+
+
 # ------------------------------------------------------------------------------------------ compiling
 
 
@@ -116,7 +122,7 @@ def test_an_unknown_architecture(arch: str) -> None:
 
 @pytest.mark.parametrize("order", ["reproducible", "bitwise", "fast"])
 def test_the_text_does_not_depend_on_the_rows(order: str) -> None:
-    texts = {emit(merge(network(n, order=Order.FAST))).text for n in (2, 11)}
+    texts = {emit(ring_of(n)).text for n in (2, 11)}
     assert len(texts) == 1
     small = emit(program_of("cuba", order, n_exc="10", n_inh="5"))
     large = emit(program_of("cuba", order, n_exc="1000", p="0.5"))
@@ -149,8 +155,8 @@ def test_small_windows_get_no_second_function() -> None:
         arrays = {"x": data(5, 4), "y": np.zeros(5, np.float32)}
         return emit(merge(single(nest, accesses, arrays, {"n": 5, "m": 4}))).text
 
-    assert SHARED not in text(4)
-    assert SHARED in text("m")
+    assert SHARED + "(" not in text(4)
+    assert SHARED + "(" in text("m")
 
 
 # ------------------------------------------------------------------------------------ dividing work
@@ -170,7 +176,7 @@ def covered(call: Call, counts: list[int]) -> list[np.ndarray]:
 
 def map_work(counts: list[int], body: Nest | None = None) -> Work:
     """A launch of one map kernel over rows of `counts` elements."""
-    program = merge(network(len(counts), order=Order.FAST))
+    program = ring_of(len(counts))
     template = replace(program.templates[0], body=body) if body else program.templates[0]
     tables = write_tables(program, place(program, {}), 1, {})
     column = [f.name for f in template.formals].index("n")
@@ -216,7 +222,7 @@ def test_rows_of_a_reduction_choose_by_themselves() -> None:
 
 
 def test_propagation_gives_blocks_by_synapses() -> None:
-    program = merge(network(3, order=Order.FAST))
+    program = ring_of(3)
     number = next(i for i, t in enumerate(program.templates) if "propagation" in t.name)
     sizes = {f"pop{i}->pop{(i + 1) % 3}.col": n for i, n in enumerate((0, 900, 100))}
     rows = program.tables[number]
@@ -232,7 +238,7 @@ def test_propagation_gives_blocks_by_synapses() -> None:
 
 
 def test_tables_hold_addresses_and_narrow_reals() -> None:
-    program = merge(network(2, order=Order.FAST))
+    program = ring_of(2)
     tables = write_tables(program, place(program, {}), 1, {})
     bases = np.arange(1, len(Role) + 1, dtype=np.uint64) << np.uint64(40)
     template, table = program.templates[0], tables[0]
@@ -241,9 +247,8 @@ def test_tables_hold_addresses_and_narrow_reals() -> None:
     offset = place(program, {}).offsets["pop1.ge"]
     assert own[1, names.index("ge")] == bases[list(Role).index(Role.STATE)] + np.uint64(offset)
     at = names.index("decay_v")
-    assert own[:, at].view(np.float32).reshape(-1, 2)[:, 0].tolist() == [
-        np.float32(x) for x in table[:, at].view(np.float64)
-    ]
+    narrow = own[:, at].copy().view(np.float32)[::2]
+    assert np.array_equal(narrow, table[:, at].copy().view(np.float64).astype(np.float32))
     assert own[:, names.index("n")].tolist() == table[:, names.index("n")].tolist()
     fill = next(i for i, t in enumerate(program.templates) if "fill" in t.name)
     column = [f.name for f in program.templates[fill].formals].index("col")
