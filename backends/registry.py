@@ -24,23 +24,17 @@ def _installed(module: str) -> bool:
 
 @dataclass(frozen=True)
 class Target:
-    """A backend that can be asked for. `requires`: modules that must be installed, with their extra."""
+    """A backend that can be asked for. `devices`: whether it runs on one of several devices, by number."""
 
     name: str
     module: str
     cls: str
     title: str
-    requires: tuple[str, ...] = ()
-    extra: str = ""
+    devices: bool = False
 
     def missing(self) -> str | None:
-        """Why this target cannot be used here, or None."""
-        if not _installed(self.module):
-            return "it is not part of this version"
-        absent = [m for m in self.requires if not _installed(m)]
-        if absent:
-            return f"the Python package `{absent[0]}` is not installed (extra `{self.extra}`)"
-        return None
+        """Why nothing can be built for this target here, or None."""
+        return None if _installed(self.module) else "it is not part of this version"
 
 
 TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
@@ -54,28 +48,23 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
                 "ReferenceBackend",
                 "numpy interpreter: slow and plain, what the others are tested against",
             ),
-            Target(
-                "cuda",
-                "backends.cuda.backend",
-                "CudaBackend",
-                "CUDA for one NVIDIA GPU",
-                ("pycuda",),
-                "cuda",
-            ),
+            Target("cuda", "backends.cuda.backend", "CudaBackend", "CUDA for one NVIDIA GPU", True),
         )
     }
 )
 
 
-def backend(name: str) -> Backend:
-    """The backend called `name`. Raises BackendError (E0907, exit 2 or 3) when there is none or it cannot run."""
+def backend(name: str, device: int = 0, check: bool = False) -> Backend:
+    """The backend called `name`; `device` and `check` (wait for every kernel) are for those with devices.
+
+    Raises BackendError (E0907, exit 2 or 3) when there is none or it cannot be used.
+    """
     target = TARGETS.get(name)
     if target is None:
         known = ", ".join(f"`{n}`" for n in TARGETS)
         hint = did_you_mean(name, TARGETS) or f"the targets are {known}"
         raise BackendError("E0907", f"there is no target `{name}`", hint, exit_code=2)
     if (missing := target.missing()) is not None:
-        install = f"pip install 'netloom[{target.extra}]'" if target.requires and _installed(target.module) else None
-        raise BackendError("E0907", f"the target `{name}` cannot be used: {missing}", install, exit_code=3)
-    module = importlib.import_module(target.module)
-    return cast(Backend, getattr(module, target.cls)())
+        raise BackendError("E0907", f"the target `{name}` cannot be used: {missing}", exit_code=3)
+    cls = getattr(importlib.import_module(target.module), target.cls)
+    return cast(Backend, cls(device, check) if target.devices else cls())

@@ -52,6 +52,8 @@ RESUME = Annotated[
 DURATION = Annotated[
     str | None, typer.Option(help="Simulated time instead of the model's, such as '2 s'.", show_default=False)
 ]
+DEVICE = Annotated[int | None, typer.Option(help="The number of the GPU.", show_default=False)]
+ARCH = Annotated[str | None, typer.Option(help="The GPU's architecture, such as sm_90.", show_default=False)]
 EPOCHS = Annotated[int | None, typer.Option(help="Epochs instead of the model's.", show_default=False)]
 
 
@@ -151,6 +153,8 @@ def build(
     precision: PRECISION = None,
     order: ORDER = None,
     seed: SEED = None,
+    device: DEVICE = None,
+    arch: ARCH = None,
     portable: PORTABLE = False,
     verify: VERIFY = False,
     build_dir: BUILD_DIR = Path("build"),
@@ -162,7 +166,18 @@ def build(
         from compiler.cli_show import report_build
         from compiler.runner.execute import build_model
 
-        options = _options(target, set, precision, order, seed, portable=portable, verify=verify, build_dir=build_dir)
+        options = _options(
+            target,
+            set,
+            precision,
+            order,
+            seed,
+            device=device,
+            arch=arch,
+            portable=portable,
+            verify=verify,
+            build_dir=build_dir,
+        )
         result, prepared = build_model(model, options)
         show(prepared.warnings, format)
         if not quiet:
@@ -181,6 +196,8 @@ def run(
     epochs: EPOCHS = None,
     resume: RESUME = None,
     out: OUT = None,
+    device: DEVICE = None,
+    arch: ARCH = None,
     portable: PORTABLE = False,
     verify: VERIFY = False,
     build_dir: BUILD_DIR = Path("build"),
@@ -204,6 +221,8 @@ def run(
             epochs=epochs,
             resume=resume,
             out=out,
+            device=device,
+            arch=arch,
             portable=portable,
             verify=verify,
             build_dir=build_dir,
@@ -322,11 +341,10 @@ def targets() -> None:
     """List the targets and whether they can be used here."""
     with guarded():
         from backends.registry import TARGETS
+        from compiler.cli_doctor import state_of
 
         for target in TARGETS.values():
-            missing = target.missing()
-            state = "ready" if missing is None else f"not here: {missing}"
-            typer.echo(f"{target.name:<10} {target.title}; {state}")
+            typer.echo(f"{target.name:<10} {target.title}: {state_of(target)}")
 
 
 @app.command()

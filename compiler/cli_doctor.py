@@ -17,7 +17,8 @@ from pathlib import Path
 
 import typer
 
-from backends.registry import TARGETS
+from backends.protocol import BackendError
+from backends.registry import TARGETS, Target
 from compiler.version import VERSION
 
 NEEDED = ("numpy", "scipy", "PyYAML", "jinja2", "jsonschema", "pint", "h5py", "safetensors", "typer", "rich")
@@ -50,7 +51,6 @@ def _said(command: str) -> str:
 def examine() -> int:
     """Print what there is; the exit code is 3 when something that is needed is missing."""
     from backends.cpu.build import cache_folder, find_compiler
-    from backends.protocol import BackendError
 
     good = True
     _line("netloom", VERSION)
@@ -67,10 +67,12 @@ def examine() -> int:
     except BackendError as error:
         good = False
         _line("used", f"NONE: {error.message}" + (f"; {error.help}" if error.help else ""))
+    typer.echo("\nCUDA")
+    for what, finding in cuda_lines():
+        _line(what, finding)
     typer.echo("\ntargets")
     for target in TARGETS.values():
-        missing = target.missing()
-        _line(target.name, "ready" if missing is None else missing)
+        _line(target.name, state_of(target))
     typer.echo("\npackages")
     for package in NEEDED:
         version = _version(package)
@@ -87,6 +89,38 @@ def examine() -> int:
         _line("", "the cache CANNOT be written: set NETLOOM_CACHE to another folder")
     typer.echo("\n" + ("everything that is needed is there" if good else "something that is needed is missing"))
     return 0 if good else 3
+
+
+def state_of(target: Target) -> str:
+    """ "ready", or what a target lacks on this machine."""
+    from backends.cpu.build import find_compiler
+
+    if (missing := target.missing()) is not None:
+        return missing
+    try:
+        if target.name == "cpu":
+            find_compiler()
+        if target.name == "cuda":
+            from backends.cuda.compile import find_compiler as find_cuda_compiler
+            from backends.cuda.driver import Driver
+
+            find_cuda_compiler()
+            Driver()
+            if _version("pycuda") is None:
+                return "it can be built, not run: PyCUDA is not installed (extra `cuda`)"
+    except BackendError as error:
+        known = target.name == "cuda" and error.code == "E0923"
+        return f"it can be built, not run: {error.message}" if known else error.message
+    return "ready"
+
+
+def cuda_lines() -> tuple[tuple[str, str], ...]:
+    """What there is of CUDA, by the backend's own words."""
+    if TARGETS["cuda"].missing() is not None:
+        return ()
+    from backends.cuda.compile import doctor
+
+    return doctor()
 
 
 def _line(name: str, text: str) -> None:
@@ -114,7 +148,9 @@ def remove_builds(build_dir: Path, cache: bool) -> None:
         build_dir.rmdir()
     typer.echo(f"{build_dir}: {removed} build folder{'' if removed == 1 else 's'} removed")
     if cache:
-        place = cache_folder() / "cpu"
-        count = sum(1 for _ in place.rglob("*.so")) if place.is_dir() else 0
-        shutil.rmtree(place, ignore_errors=True)
-        typer.echo(f"{place}: {count} compiled modules removed")
+        count = 0
+        for target, suffix in (("cpu", ".so"), ("cuda", ".cubin")):
+            place = cache_folder() / target
+            count += sum(1 for _ in place.rglob(f"*{suffix}")) if place.is_dir() else 0
+            shutil.rmtree(place, ignore_errors=True)
+        typer.echo(f"{cache_folder()}: {count} compiled module{'' if count == 1 else 's'} removed")

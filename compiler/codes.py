@@ -609,9 +609,9 @@ _TOOLS: Final = (
     ),
     _code(
         "E0912",
-        "an option that does not fit the model",
-        "`--duration` is a time with a unit, a whole number of steps, for models with `simulate`; `--epochs` is a "
-        "number for models with `train`.",
+        "an option that does not fit the model or the target",
+        "`--device` and `--arch` are for GPUs, `--portable` is for the CPU. `--duration` is a time with a unit, a "
+        "whole number of steps, for models with `simulate`; `--epochs` is a number for models with `train`.",
     ),
     _code(
         "E0913",
@@ -645,14 +645,14 @@ _TOOLS: Final = (
     _code(
         "E0923",
         "no CUDA device",
-        "There is no NVIDIA driver, it does not start, or there is no device of that number. `netloom doctor` lists the "
-        "devices; `--target cpu` needs none.",
+        "There is no NVIDIA driver, it does not start, or there is no device of that number. `netloom doctor` lists "
+        "the devices; `--target cpu` needs none.",
     ),
     _code(
         "E0924",
         "the device failed",
-        "A kernel has stopped with a fault, or a call of the driver has failed. With `--verify`, every kernel is waited "
-        "for, so that the message names the one that failed.",
+        "A kernel has stopped with a fault, or a call of the driver has failed. With `--verify`, every kernel is "
+        "waited for, so that the message names the one that failed.",
     ),
 )
 
@@ -666,6 +666,12 @@ _WARNINGS: Final = (
         "W0002",
         "a parameter that nothing reads",
         "It can be set and has no effect. Often its name is misspelt where it should be used.",
+    ),
+    _code(
+        "W0003",
+        "a layer or an input of the network that nothing reads",
+        "It takes part in no output that the loss sees, so that it is not trained. Often the layer after it names "
+        "another one in `inputs`.",
     ),
 )
 

@@ -30,7 +30,7 @@ from backends.cprint import (
     type_of,
 )
 from backends.cpu.kernel import Kernel, axis_index, axis_inside, scaled
-from compiler.expr.ast import refs
+from compiler.expr.ast import Binary, Call, Expr, Ref, children, refs, with_children
 from compiler.ir.program import (
     Add,
     ArrayFormal,
@@ -47,6 +47,7 @@ from compiler.ir.space import DType
 
 KEEP = Line("#pragma GCC unroll 1")  # gcc unrolls short loops before it looks for vector code
 PARTS = 32  # partial accumulators of a contiguous sum: two 64-byte vectors of float
+_DRAWS = frozenset({"uniform", "normal", "exponential", "poisson"})
 IDENTITY = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 
 
@@ -58,6 +59,11 @@ class Guard:
     level: int
     names: frozenset[str]
     lines: tuple[Line, ...]
+
+
+def has_draws(e: Expr) -> bool:
+    """Whether a random number is drawn in an expression."""
+    return (isinstance(e, Call) and e.func in _DRAWS) or any(has_draws(x) for x in children(e))
 
 
 class NestPrinter:
@@ -79,6 +85,40 @@ class NestPrinter:
         self.per_lane: dict[str, Scalar] = {}
         self.pieces: list[Guard] = []
         self.elements = self._elements()
+        self.constants: list[Line] = []
+        self.nest = self._without_constants(nest)
+
+    # ------------------------------------------------------------------------------- constants of a row
+
+    def _without_constants(self, nest: Nest) -> Nest:
+        """The nest with calls and powers of columns and `step` alone read from locals that are computed once per row:
+        a compiler does not move them out of a loop that it turns into vector code. The numbers stay the same."""
+        known = set(self.k.scope)
+        found: dict[Expr, str] = {}
+
+        def moved(e: Expr) -> Expr:
+            costly = (isinstance(e, Call) and e.func not in _DRAWS) or (isinstance(e, Binary) and e.op == "**")
+            if costly and refs(e) <= known and not has_draws(e):
+                if e not in found:
+                    t = type_of(e, self.k.scope, self.k.dialect.precision)
+                    local = self.k.namer.fresh("constant")
+                    text = self.k.printer.expr(e, self.k.scope)
+                    self.constants.append(Line(f"const {self.k.dialect.type_name(t)} {local} = {text};"))
+                    found[e] = f"#{local}"
+                    self.scope[found[e]] = Symbol(local, t)
+                return Ref(found[e])
+            kids = children(e)
+            return with_children(e, tuple(moved(x) for x in kids)) if kids else e
+
+        def statement(s: Statement) -> Statement:
+            return replace(s, when=moved(s.when)) if isinstance(s, Emit) else replace(s, value=moved(s.value))
+
+        return replace(
+            nest,
+            prologue=tuple(statement(s) for s in nest.prologue),
+            term=None if nest.term is None else moved(nest.term),
+            epilogue=tuple(statement(s) for s in nest.epilogue),
+        )
 
     # ------------------------------------------------------------------------------------- accesses
 
@@ -490,4 +530,5 @@ def _atom(text: str) -> str:
 
 def nest_lines(k: Kernel, nest: Nest) -> list[Line]:
     """The C of one nest, for the row whose columns are loaded."""
-    return NestPrinter(k, nest).lines()
+    printer = NestPrinter(k, nest)
+    return [*printer.constants, *printer.lines()]

@@ -187,7 +187,7 @@ def record_trace(k: Kernel, r: RecordTrace) -> list[Function]:
                 Line("}"),
                 *each_element(j, m, inner),
                 Line("__syncthreads();"),
-                Line(f"if (threadIdx.x == 0 && nl_is_last(nl_me, nl_memory)) {used}[0] = {sample} + 1;"),
+                Line(f"if (threadIdx.x == 0 && nl_is_last(nl_me, nl_t.memory)) {used}[0] = {sample} + 1;"),
             ),
         )
     ]

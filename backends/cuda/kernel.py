@@ -3,7 +3,8 @@
 Assumes: a kernel that backends/access.py has opened; blocks of at most BLOCK threads.
 Guarantees: a row holds device addresses and numbers in the types that they are used in (the host converts the words
 of the table when it uploads them); a column is loaded where its name is used, and only there; work is counted in
-64 bits. Every function has the same arguments (NL_ARGUMENTS in templates/module.cu.j2).
+64 bits. What one block does is a function of an nl_task; the kernel around it has the same arguments for all
+templates (NL_ARGUMENTS in templates/module.cu.j2).
 Does not: print bodies (nest.py, events.py) or files (emit.py).
 """
 
@@ -21,6 +22,8 @@ from compiler.ir.space import DType
 
 BLOCK: Final = 256
 """Threads of a block; a warp is 32 of them."""
+WORK: Final = "_block"
+"""Suffix of the device function that does the work of one block."""
 
 
 @dataclass(frozen=True)
@@ -80,20 +83,23 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
 
 
 def function(k: Kernel, made: Function) -> list[Line]:
-    """The text of a function. `early` runs first, with its own columns, and may return."""
+    """The text of a function: what one block does, and the kernel. `early` runs first, with its own columns, and may
+    return."""
     first = mentioned(k, made.early)
     rest = mentioned(k, made.body) - first
-    step = [Line("const nl_i64 step = *nl_run.step + nl_ahead;")] if _uses(made, "step") else []
-    me = [Line("const nl_job nl_me = nl_my_job(nl_jobs);")]
-    row = [Line(f"const {k.row_type} *const self = (const {k.row_type} *)nl_rows + nl_me.row;")]
+    step = [Line("const nl_i64 step = nl_t.step;")] if _uses(made, "step") else []
+    me = [Line("const nl_job nl_me = nl_my_job(nl_t);")]
+    row = [Line(f"const {k.row_type} *const self = (const {k.row_type} *)nl_t.rows + nl_me.row;")]
     if not (first or rest):
         row = []
     inner = [*me, *row, *step, *columns(k, first), *made.early, *columns(k, rest), *made.body]
+    name = k.function + made.suffix
     return [
-        Line(f'extern "C" __global__ void NL_BLOCK {k.function}{made.suffix}(NL_ARGUMENTS)'),
+        Line(f"NL_FN void {name}{WORK}(const nl_task &nl_t)"),
         Line("{"),
         *indent(inner),
         Line("}"),
+        Line(f'extern "C" __global__ void NL_BLOCK {name}(NL_ARGUMENTS) {{ {name}{WORK}(NL_TASK); }}'),
     ]
 
 
@@ -109,9 +115,9 @@ ONCE: Final = Line("#pragma unroll 1")
 def each_element(index: str, count: str, inner: Sequence[Line], stride: str = "blockDim.x") -> list[Line]:
     """A loop over this block's part of `count` elements: neighbouring threads take neighbouring elements."""
     return [
-        Line(f"const nl_i64 nl_end = nl_least({count}, (nl_me.part + 1ll) * nl_chunk);"),
+        Line(f"const nl_i64 nl_end = nl_least({count}, (nl_me.part + 1ll) * nl_t.chunk);"),
         ONCE,
-        Line(f"for (nl_i64 {index} = nl_me.part * nl_chunk + threadIdx.x; {index} < nl_end; {index} += {stride}) {{"),
+        Line(f"for (nl_i64 {index} = nl_me.part * nl_t.chunk + threadIdx.x; {index} < nl_end; {index} += {stride}) {{"),
         *indent(inner),
         Line("}"),
     ]

@@ -197,7 +197,7 @@ class NestPrinter:
         return Function("", tuple(each_element(e, self.extent(self.par), inner)))
 
     def _shared(self) -> Function:
-        """nl_group threads share a point: 32 (a warp) or all of the block."""
+        """nl_t.group threads share a point: 32 (a warp) or all of the block."""
         body = self._body()
         start, t, acc = self._start(body)
         kind, both = self.k.dialect.type_name(t), self._joined("a", "b", t)
@@ -205,10 +205,10 @@ class NestPrinter:
         loop = [
             Line(f"const nl_i64 nl_terms = {self.extent(self.red)};"),
             *([ONCE] if len(self.red) > 1 else []),  # divisions four times over are no gain
-            Line(f"for (nl_i64 {r} = threadIdx.x % nl_group; {r} < nl_terms; {r} += nl_group) {{"),
+            Line(f"for (nl_i64 {r} = threadIdx.x % nl_t.group; {r} < nl_terms; {r} += nl_t.group) {{"),
             *indent([*self._split(r, self.red), *self._term(body.scope, acc, t)]),
             Line("}"),
-            Line(f"{acc} = nl_together({acc}, nl_group, []({kind} a, {kind} b) {{ return {both}; }});"),
+            Line(f"{acc} = nl_together({acc}, nl_t.group, []({kind} a, {kind} b) {{ return {both}; }});"),
         ]
         body.scope[self.nest.acc] = Symbol(acc, t)
         end = [*body.run(self.nest.epilogue), *body.stores()]
@@ -216,17 +216,17 @@ class NestPrinter:
             *self._split(e, self.par),
             *start,
             *loop,
-            Line("if (threadIdx.x % nl_group == 0) {"),
+            Line("if (threadIdx.x % nl_t.group == 0) {"),
             *indent(end),
             Line("}"),
         ]
         return Function(
             SHARED,
             (
-                Line(f"const nl_i64 nl_end = nl_least({self.extent(self.par)}, (nl_me.part + 1ll) * nl_chunk);"),
+                Line(f"const nl_i64 nl_end = nl_least({self.extent(self.par)}, (nl_me.part + 1ll) * nl_t.chunk);"),
                 ONCE,
-                Line(f"for (nl_i64 {e} = nl_me.part * nl_chunk + threadIdx.x / nl_group; {e} < nl_end;"),
-                Line(f"{e} += blockDim.x / nl_group) {{", 2),
+                Line(f"for (nl_i64 {e} = nl_me.part * nl_t.chunk + threadIdx.x / nl_t.group; {e} < nl_end;"),
+                Line(f"{e} += blockDim.x / nl_t.group) {{", 2),
                 *indent(inner),
                 Line("}"),
             ),

@@ -16,7 +16,7 @@ from compiler.expr.units import canonical_name
 from compiler.frontend import tree
 from compiler.frontend.build_functions import build_functions
 from compiler.frontend.build_inputs import build_inputs
-from compiler.frontend.build_network import Built, build_network
+from compiler.frontend.build_network import Built, build_network, check_use
 from compiler.frontend.build_optimizer import check_others
 from compiler.frontend.build_populations import build_populations
 from compiler.frontend.build_projections import build_projections
@@ -63,6 +63,8 @@ def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFin
         built = build_network(network_block, c, functions, numerics.precision)
     if train_block is not None and network_block is not None:
         train = build_train(train_block, built, c, optimizers)
+        if train is not None and built.network is not None:
+            check_use(built.network, (train.loss.prediction,), (train.loss.target,), c)
     else:
         check_others(c, optimizers)
     plots = build_plots(root.get("plots"), populations, recorded, train_block is not None, c)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from compiler.diagnostics import Related, did_you_mean
+from compiler.expr.ast import refs
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend import tree
 from compiler.frontend.build_functions import Functions
@@ -225,6 +226,11 @@ def _activation(r: _Reader, settings: tree.Mapping, kind: str) -> tuple[str | No
             related = (Related("the function is declared here", function.span),)
             r.c.sink.error("E0304", message, node.span, None, related)
             return None, None
+        if function is not None and function.args[0] not in refs(function.body):
+            message = f"`{name}` gives the same for every `{function.args[0]}`; an activation must depend on it"
+            related = (Related("the function is declared here", function.span),)
+            r.c.sink.error("E0802", message, node.span, None, related)
+            return None, None
         return name, None if function is None else r.functions.closed(name)
     if name in ACTIVATIONS:
         return name, None
@@ -233,6 +239,31 @@ def _activation(r: _Reader, settings: tree.Mapping, kind: str) -> tuple[str | No
         help = allowed("activations are", ACTIVATIONS) + f", or write it: `functions: {{{name}(x): ...}}`"
     r.c.sink.error("E0201", f"there is no activation or function `{name}`", node.span, help)
     return None, None
+
+
+WITH_WEIGHTS = frozenset({"dense", "conv2d", "batch_norm"})
+
+
+def check_use(network: Network, outputs: tuple[str, ...], read: tuple[str, ...], c: Context) -> None:
+    """Warn of layers and inputs that `outputs` do not depend on (`read`: inputs that the loss reads);
+    an error where nothing is left to train."""
+    layers = {layer.name: layer for layer in network.layers}
+    seen = set(read)
+    stack = list(outputs)
+    while stack:
+        name = stack.pop()
+        if name not in seen:
+            seen.add(name)
+            stack += layers[name].inputs if name in layers else ()
+    for item in network.inputs:
+        if item.name not in seen:
+            c.sink.warning("W0003", f"nothing reads the input `{item.name}`", item.span)
+    for layer in network.layers:
+        if layer.name not in seen and not any(layer.name in other.inputs for other in network.layers):
+            c.sink.warning("W0003", f"nothing reads the layer `{layer.name}`", layer.span)
+    if outputs and not any(layers[n].kind in WITH_WEIGHTS for n in seen if n in layers):
+        message = f"there is nothing to train: `{outputs[0]}` depends on no layer that has weights"
+        c.sink.error("E0103", message, layers[outputs[0]].span, "for example `- dense: {units: 10}`")
 
 
 def shown(shape: Shape) -> str:

@@ -9,6 +9,7 @@ Does not: lower, build or run.
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,7 +68,22 @@ def _model(root: tree.Mapping, path: Path, settings: Mapping[str, str], sink: Si
         validate(resolved.root, sink, expanded=True)  # keys that come from elsewhere are there now
     if _errors(sink):
         return None
-    return build_model(resolved, path.stem, folder, library, sink)
+    model = build_model(resolved, path.stem, folder, library, sink)
+    if model is not None:
+        _unused(model, root.span.file.text, sink)
+    return model
+
+
+def _unused(model: Model, text: str, sink: Sink) -> None:
+    """Warn of parameters of the model whose names stand nowhere but in their declarations.
+
+    Definitions that are taken over from other files may read any of them.
+    """
+    if ".yaml#" in text or ".yml#" in text:
+        return
+    for p in model.params:
+        if len(re.findall(rf"(?<!\w){re.escape(p.name)}(?!\w)", text)) < 2:
+            sink.warning("W0002", f"nothing reads parameter `{p.name}`", p.span)
 
 
 def _taken_over(root: tree.Mapping) -> bool:

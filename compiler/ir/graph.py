@@ -103,7 +103,7 @@ class Tensor:
 @dataclass(frozen=True)
 class Feed:
     """A batch of an input, gathered by the runner's order from the data set: data[order[...]] * scale.
-    The data array is resident: `array` names it; elements of missing rows of a short batch are 0."""
+    The data array is resident: `array` names it; rows that a short batch lacks repeat an example."""
 
     out: Tensor
     array: str

@@ -106,10 +106,13 @@ class ProgramBuilder:
         entry.paths.append(path)
         return len(entry.paths) - 1
 
-    def launch(self, phase: str, key: object, lo: int, hi: int, every: int = 1, offset: int = 0) -> None:
-        """Adds rows [lo, hi) of kernel `key` to a phase; neighbours of one kernel are joined."""
+    def launch(
+        self, phase: str, key: object, lo: int, hi: int, every: int = 1, offset: int = 0, join: bool = True
+    ) -> None:
+        """Adds rows [lo, hi) of kernel `key` to a phase. `join`: they depend on no neighbour of the same kernel, so
+        that one launch may run both; without it, merge joins what it finds independent."""
         items = self._phases.setdefault(phase, [])
-        if items and items[-1][0] == key and items[-1][2] == lo and items[-1][3:] == (every, offset):
+        if join and items and items[-1][0] == key and items[-1][2] == lo and items[-1][3:] == (every, offset):
             items[-1] = (key, items[-1][1], hi, every, offset)
         else:
             items.append((key, lo, hi, every, offset))

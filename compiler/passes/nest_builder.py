@@ -99,10 +99,12 @@ def build_loops(
     literal: frozenset[str],
     lanes: int,
     separate: frozenset[str] = frozenset(),
+    guarded: bool = False,
 ) -> Loops:
     """Loops over `dims` (in order; those in `parallel` are PAR, the others RED).
 
     `literal`: dims whose extent is structure (kernel windows); `separate`: dims that expressions read by name.
+    `guarded`: guard every affine index, also where it cannot leave: padded and unpadded layers are one text.
     The batch dim, when walks have lanes, is the dim that indexes their axis 0.
     """
     extents = dict(dims)
@@ -151,7 +153,7 @@ def build_loops(
         else:
             columns[f"n_{x.name}"] = x.extent
             final.append(Dim(x.name, f"n_{x.name}", x.kind))
-    return Loops(tuple(final), _accesses(walks, ordered, strides, extents, lanes, columns), columns)
+    return Loops(tuple(final), _accesses(walks, ordered, strides, extents, guarded, columns), columns)
 
 
 def _flattens(inner: _Physical, lane: _Physical, tied: set[str]) -> bool:
@@ -163,7 +165,7 @@ def _accesses(
     ordered: Sequence[_Physical],
     strides: Mapping[str, tuple[int, ...]],
     extents: Mapping[str, int],
-    lanes: int,
+    guarded: bool,
     columns: dict[str, int],
 ) -> dict[str, Access]:
     """Plain walks become one axis per loop; others keep their affine index, guarded where it may leave."""
@@ -194,7 +196,7 @@ def _accesses(
             const = f"{w.formal}_from{a}"
             columns[const] = axis.const
             extent: str | None = None
-            if not _always_inside(axis, extents, w.tensor.shape[a]):
+            if guarded or not _always_inside(axis, extents, w.tensor.shape[a]):
                 extent = f"{w.formal}_extent{a}"
                 columns[extent] = w.tensor.shape[a]
             axes.append(Axis(axis.terms, const, axis.div, extent, stride))

@@ -42,6 +42,7 @@ from compiler.ir.program import (
     Kind,
     Mode,
     Nest,
+    Order,
     ScalarFormal,
     Statement,
     StreamKey,
@@ -124,7 +125,7 @@ def _emit(
     values: dict[str, ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
     key = (kind, formals, body)
     row = p.builder.row(key, label, kind, formals, body, bound, values, path, span, p.rank(path))
-    p.builder.launch(p.graph.phase, key, row, row + 1)
+    p.builder.launch(p.graph.phase, key, row, row + 1, join=False)
 
 
 def _map(p: _Phase, node: Map, target: str | None) -> None:
@@ -165,9 +166,13 @@ def _plain_reduction(node: Contract, p: _Phase) -> bool:
     )
 
 
-def _windows(node: Contract) -> frozenset[str]:
-    """Dims of kernel windows: those that stand beside another dim in an index, and do not index the output."""
+def _windows(node: Contract, tensors: Mapping[str, Tensor]) -> frozenset[str]:
+    """Dims of kernel windows, whose extents are structure: they stand beside another dim in an index, and index neither
+    the output nor an axis of a batched tensor by themselves (output pixels do, in the gradient of the weights)."""
     outer = {d for a in node.out_map for d, _ in a.terms}
+    for name, axes in zip(node.ins, node.in_maps, strict=True):
+        if tensors[name].batched:
+            outer |= {a.terms[0][0] for a in axes if len(a.terms) == 1 and a.div == 1}
     found: set[str] = set()
     for axes in node.in_maps:
         for axis in axes:
@@ -206,9 +211,12 @@ def _contract(p: _Phase, node: Contract, epilogue: Epilogue | None) -> None:
             types[formal] = p.dtype(p.tensors[name])
         tail.append(Assign("y", substitute(epilogue.node.body, names), epilogue.node.span))
         scalars.update(dict(epilogue.node.scalars))
-    windows = _windows(node)
     separate = frozenset(refs(node.body) & {d for d, _ in node.dims})
-    choice, reason = choose(node, p.tensors, p.lanes, p.real_bytes, p.available)
+    choice, reason = None, "sums have their declared order (order: bitwise)"
+    if p.builder.order is not Order.BITWISE:
+        choice, reason = choose(node, p.tensors, p.lanes, p.real_bytes, p.available)
+    # A strategy has every extent as a column; the generic nest has its windows as structure.
+    windows = _windows(node, p.tensors) if choice is None else frozenset()
     plain = _plain_reduction(node, p) and choice is None and len(node.ins) != 2
     loops = build_loops(
         walks,
@@ -217,6 +225,7 @@ def _contract(p: _Phase, node: Contract, epilogue: Epilogue | None) -> None:
         windows,
         p.lanes,
         separate if plain else frozenset(d for d, _ in node.dims),
+        choice is not None,
     )
     bound["y"] = p.temporary(final, node.span)
     p.arrays[final.name] = bound["y"]
@@ -284,7 +293,8 @@ def _gather_dims(p: _Phase, tensor: Tensor) -> tuple[tuple[Dim, ...], Strided, d
 
 
 def _feed(p: _Phase, node: Feed | BatchMask, data: DataSet) -> None:
-    """Rows of the data set in the order that the host wrote; rows that do not exist read 0."""
+    """Rows of the data set in the order that the host wrote. Rows that do not exist (-1) read the first example: the
+    mask takes them out of every sum, and numbers that occur cannot make a slope infinite, as zeros could."""
     out = node.out
     dims, access, columns, number, padded = _gather_dims(p, out)
     batches = -(-max(data.rows[p.graph.phase], 1) // out.shape[0])
@@ -318,16 +328,18 @@ def _feed(p: _Phase, node: Feed | BatchMask, data: DataSet) -> None:
         formals[0] = ArrayFormal("y", dtype, Mode.WRITE, Strided(axes))
         label = "rows that exist"
     else:
-        source = data.arrays[node.array]
         bound["data"] = node.array
-        columns["examples"] = source.shape[0]
-        read = Strided((Axis((("example", 1),), 0, 1, "examples", "n_f"), Axis((("f", 1),))))
+        read = Strided((Axis((("example", 1),), stride="n_f"), Axis((("f", 1),))))
         formals.append(ArrayFormal("data", p.builder.arrays[node.array].dtype, Mode.READ, read))
         element: Expr = Ref("data")
         if out.dtype == "real":
             element = Binary("*", element, Ref("factor"))
             scalars = (("factor", node.scale),)
-        statements = (Assign("k", position), Assign("example", Ref("order")), Assign("y", element))
+        statements = (
+            Assign("k", position),
+            Assign("example", Call("max", (Ref("order"), Num(0)))),
+            Assign("y", element),
+        )
         label = "batch of " + node.array
     _emit(
         p,

@@ -50,6 +50,8 @@ def build(
     precision: str | None = None,
     order: str | None = None,
     build_dir: str | PathLike[str] = "build",
+    device: int | None = None,
+    arch: str | None = None,
     portable: bool = False,
     verify: bool = False,
 ) -> BuildResult:
@@ -64,6 +66,8 @@ def build(
         portable=portable,
         verify=verify,
         build_dir=Path(build_dir),
+        device=device,
+        arch=arch,
     )
     return build_model(Path(path), options)[0]
 
@@ -82,6 +86,8 @@ def run(
     resume: str | PathLike[str] | None = None,
     build_dir: str | PathLike[str] = "build",
     runs_dir: str | PathLike[str] = "runs",
+    device: int | None = None,
+    arch: str | None = None,
     portable: bool = False,
     verify: bool = False,
     quiet: bool = True,
@@ -107,5 +113,7 @@ def run(
         Path(runs_dir),
         None if out is None else Path(out),
         None if resume is None else Path(resume),
+        device,
+        arch,
     )
     return run_model(Path(path), options, progress(quiet))

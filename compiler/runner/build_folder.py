@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -120,6 +121,7 @@ def _surroundings(backend: Backend) -> dict[str, str]:
                 newest = max(newest, path.stat().st_mtime_ns)
                 files += 1
     return {
+        "machine": platform.node(),  # code may be for its processor
         "target": backend.capabilities.name,
         "CC": os.environ.get("CC", ""),
         "installation": f"{root} {files} {newest}",

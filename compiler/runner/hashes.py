@@ -2,9 +2,9 @@
 
 Assumes: frozen dataclasses; spans are outside of equality.
 Guarantees: equal models hash equal, wherever they stand in their files; `simulate`, `train`, `record`, `plots` and
-`expect` are outside of the model's hash, and so are parameters that only they use. The program's digest covers all that a
-build folder shows, comments that name model lines included.
-A value from a file counts by the file's content, so that a model may be moved with its files.
+`expect` are outside of the model's hash, and so are parameters that only they use; a value from a file counts by the
+file's content, so that a model may be moved with its files. The program's digest covers all that a build folder
+shows, comments that name model lines included.
 Does not: hash training data, which is outside of the model.
 """
 

@@ -15,7 +15,7 @@ from pathlib import Path
 @dataclass(frozen=True)
 class Options:
     """`settings`: `--set` by name. None: what the model says. `resume`: a run directory or a checkpoint file.
-    `duration`: a time with a unit ("2 s"); `epochs`: the number of the last epoch."""
+    `duration`: a time with a unit ("2 s"); `epochs`: the number of the last epoch; `device`, `arch`: of GPUs."""
 
     target: str = "cpu"
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -30,6 +30,10 @@ class Options:
     runs_dir: Path = Path("runs")
     out: Path | None = None
     resume: Path | None = None
+    device: int | None = None
+    arch: str | None = None
 
     def backend_options(self) -> dict[str, str]:
-        return {"portable": "1" if self.portable else ""}
+        """What backends know by name; those that were not chosen are left out."""
+        chosen = {"portable": "1" if self.portable else "", "arch": self.arch or ""}
+        return {name: value for name, value in chosen.items() if value}

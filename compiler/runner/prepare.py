@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backends.protocol import Backend
+from backends.registry import TARGETS
 from backends.registry import backend as backend_of
 from compiler.diagnostics import Diagnostic, Sink
 from compiler.expr.units import TIME, parse_unit, to_canonical
@@ -50,10 +51,11 @@ def load_checked(path: Path, options: Options, times: Times) -> tuple[Model, tup
 
 def prepare(path: Path, options: Options, times: Times) -> Prepared:
     """Load, check and lower. Raises ModelError, BackendError, RunError."""
+    refuse_options(options)
     model, warnings = load_checked(path, options, times)
     refuse_nothing_to_run(model)
     with times.part("lower"):
-        chosen = backend_of(options.target)
+        chosen = backend_of(options.target, options.device or 0, options.verify)
         lowered = lower(model, chosen.capabilities, options.verify)
     return Prepared(path, model, lowered, chosen, seed_of(model), warnings)
 
@@ -81,6 +83,18 @@ def refuse_nothing_to_run(model: Model) -> None:
     elif model.simulate is not None and not model.populations:
         sink.error("E0103", "there is nothing to simulate: `populations` is missing", model.span)
     sink.check()
+
+
+def refuse_options(options: Options) -> None:
+    """Options that the target has no use for. Raises RunError (E0912, exit 2)."""
+    target = TARGETS.get(options.target)
+    if target is None:
+        return
+    for name, given in (("device", options.device), ("arch", options.arch)):
+        if given is not None and not target.devices:
+            raise RunError("E0912", f"the target `{target.name}` has no --{name}", exit_code=2)
+    if options.portable and target.name != "cpu":
+        raise RunError("E0912", f"the target `{target.name}` has no --portable", exit_code=2)
 
 
 def with_options(model: Model, options: Options) -> Model:

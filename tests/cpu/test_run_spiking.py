@@ -23,21 +23,27 @@ from tests.cpu.models_for_runs import NOISY, without, write
 pytestmark = pytest.mark.usefixtures("cc", "here")
 
 
+def datasets(path: Path) -> dict[str, np.ndarray]:
+    """Every dataset of an HDF5 file, by path."""
+    found: dict[str, np.ndarray] = {}
+
+    def visit(key: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[key] = item[()]
+
+    with h5py.File(path) as file:
+        file.visititems(visit)
+    return found
+
+
 def same_records(a: RunResult, b: RunResult) -> None:
     """All datasets of both runs' records are equal, bit for bit."""
     for name in ("spikes.h5", "traces.h5"):
-        with h5py.File(a.folder / name) as left, h5py.File(b.folder / name) as right:
-            found: dict[str, list[np.ndarray]] = {}
-            for file in (left, right):
-                file.visititems(
-                    lambda key, item: (
-                        found.setdefault(key, []).append(item[()]) if isinstance(item, h5py.Dataset) else None
-                    )
-                )
-            assert found
-            for key, pair in found.items():
-                assert len(pair) == 2, key
-                assert np.array_equal(pair[0], pair[1]), key
+        left, right = datasets(a.folder / name), datasets(b.folder / name)
+        assert left
+        assert left.keys() == right.keys()
+        for key in left:
+            assert np.array_equal(left[key], right[key]), key
 
 
 def final_state(result: RunResult) -> dict[str, np.ndarray]:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tests.cpu.test_nests as on_cpu
 from backends.cpu.backend import CpuBackend
 from backends.cuda.backend import CudaBackend
 from backends.protocol import BackendError, Instance
 from backends.reference.load import ReferenceInstance
 from compiler.frontend.load import load_model
-from compiler.ir.program import Merged
+from compiler.ir.program import ELEMENT, Dim, Merged, Mode, Nest
+from compiler.passes.merge import merge
 from compiler.passes.pipeline import lower
+from tests.cpu.programs import assign
 
 pytestmark = pytest.mark.gpu
 
@@ -124,6 +129,77 @@ def test_training_follows_the_cpu(tmp_path: Path, root: Path, name: str) -> None
         rows[target] = [json.loads(x) for x in (out / "metrics.jsonl").read_text().splitlines()]
     for a, b in zip(rows["cpu"], rows["cuda"], strict=True):
         assert abs(a["loss"] - b["loss"]) <= 2e-3 * abs(a["loss"]), (a, b)
+
+
+def test_a_run_from_the_file_gives_the_spikes_of_the_cpu(tmp_path: Path, root: Path) -> None:
+    import h5py
+
+    from compiler import run
+
+    events = {}
+    for target in ("cpu", "cuda"):
+        out = tmp_path / target
+        run(
+            root / "models" / "cuba.yaml",
+            target,
+            SMALL["cuba"],
+            order="bitwise",
+            duration="100 ms",
+            out=out,
+            build_dir=tmp_path / f"build-{target}",
+        )
+        with h5py.File(out / "spikes.h5") as file, h5py.File(out / "traces.h5") as traces:
+            events[target] = [
+                file[f"spikes/{p}/{what}"][:] for p in ("exc", "inh") for what in ("timestamps", "node_ids")
+            ] + [traces["exc/v"][:], traces["exc/ge"][:]]
+    assert len(events["cpu"][0]) > 20
+    for a, b in zip(events["cpu"], events["cuda"], strict=True):
+        assert np.array_equal(a, b)
+
+
+FAULT = """
+import sys
+from pathlib import Path
+import numpy as np
+from backends.cuda.backend import CudaBackend
+from backends.protocol import BackendError
+from tests.gpu.test_models import lowered
+backend = CudaBackend(check=sys.argv[2] == "check")
+program = lowered(Path(sys.argv[1]), "cuba", backend, "reproducible", "float32")
+instance = backend.load(backend.build(program, Path(sys.argv[3]), {}), program, 1)
+name = "excitation[exc->exc].col"
+instance.write(name, np.full(len(instance.read(name)), 1 << 30, np.int32))
+try:
+    instance.run("step", 1, 500)
+except BackendError as e:
+    print(e.code, e.exit_code, e.message, e.help)
+"""
+
+
+@pytest.mark.parametrize("mode", ["check", "plain"])
+def test_a_fault_is_reported(tmp_path: Path, root: Path, mode: str) -> None:
+    """In a process of its own: a fault ends the context. With `check` the message names the kernel and its row."""
+    done = subprocess.run(
+        [sys.executable, "-c", FAULT, str(root), mode, str(tmp_path)], capture_output=True, text=True, cwd=root
+    )
+    assert done.stdout.startswith("E0924 5 "), done.stdout + done.stderr
+    assert ("propagation into" in done.stdout) == (mode == "check")
+    assert ("--verify" in done.stdout) == (mode == "plain")
+
+
+def test_too_little_memory_gives_the_bill(tmp_path: Path) -> None:
+    huge = on_cpu.single(
+        Nest((Dim("i", "n"),), (assign("y", "1"),)),
+        {"y": (Mode.WRITE, ELEMENT)},
+        {"y": np.zeros(4, np.float32)},
+        {"n": 4},
+    )
+    arrays = tuple(replace(a, shape=(1 << 40,)) for a in huge.arrays)
+    program = merge(replace(huge, arrays=arrays, constants={}))
+    backend = CudaBackend()
+    with pytest.raises(BackendError, match=r"4096\.0 GiB are needed") as e:
+        backend.load(backend.build(program, tmp_path, {}), program, 1)
+    assert e.value.code == "E0905" and e.value.help == "needed: state 4096.0 GiB"
 
 
 def test_another_architecture_is_refused(tmp_path: Path, root: Path) -> None:

@@ -251,6 +251,13 @@ def test_a_missing_target(netloom) -> None:
     assert "did you mean `reference`?" in done.err
 
 
+def test_options_that_a_target_has_no_use_for(netloom) -> None:
+    for words in (("--arch", "sm_90"), ("--device", "1"), ("--portable", "--target", "reference")):
+        done = netloom("build", "tiny.yaml", *words)
+        assert done.code == 2, words
+        assert "error[E0912]" in done.err
+
+
 def test_a_missing_compiler(netloom, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler-here")
     done = netloom("build", "tiny.yaml")
