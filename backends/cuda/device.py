@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from backends.cuda.driver import Driver
+from backends.cuda.driver import CHECK, Driver
 from backends.protocol import AnyArray, BackendError
 
 _ARGUMENTS: Final = "PPqqPq"  # NL_ARGUMENTS of templates/module.cu.j2
@@ -47,7 +47,8 @@ class Device:
         self.ordinal = ordinal
         self.driver = Driver()
         self.arch = self.driver.architecture(ordinal)
-        self.blocks = 4 * self.driver.processors(ordinal)  # of 256 threads: half of what it can hold
+        self.processors = self.driver.processors(ordinal)
+        self.blocks = 4 * self.processors  # of 256 threads: half of what it can hold
         try:
             import pycuda.driver as cuda
         except ImportError as e:
@@ -70,7 +71,7 @@ class Device:
             raise BackendError(
                 "E0924",
                 f"the GPU failed: {e}",
-                "run again with --verify: the message then names the kernel",
+                CHECK,
                 exit_code=5,
             ) from None
         finally:
@@ -91,8 +92,9 @@ class Device:
                 f"build with --arch {self.arch}",
                 exit_code=3,
             )
+        self.image = image.read_bytes()
         try:
-            self.module = self._cuda.module_from_buffer(image.read_bytes())
+            self.module = self._cuda.module_from_buffer(self.image)
         except self._cuda.Error as e:
             raise BackendError(
                 "E0904", f"the compiled module cannot be loaded: {e}", "`netloom clean`, then build again"

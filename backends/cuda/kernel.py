@@ -78,7 +78,7 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
         else:
             # both ends of a projection may be one array: no promise about what At-accesses point to
             alone = "" if isinstance(f.access, At) and f.mode is not Mode.READ else f"{k.dialect.restrict} "
-            lines.append(Line(f"{_array_type(k, f)} *{alone}const {k.pointers[f.name]} = {source};"))
+            lines.append(Line(f"{_array_type(k, f)} *{alone}const {k.pointers[f.name]} = nl_global({source});"))
     return lines
 
 
@@ -89,7 +89,7 @@ def function(k: Kernel, made: Function) -> list[Line]:
     rest = mentioned(k, made.body) - first
     step = [Line("const nl_i64 step = nl_t.step;")] if _uses(made, "step") else []
     me = [Line("const nl_job nl_me = nl_my_job(nl_t);")]
-    row = [Line(f"const {k.row_type} *const self = (const {k.row_type} *)nl_t.rows + nl_me.row;")]
+    row = [Line(f"const {k.row_type} *const self = nl_global((const {k.row_type} *)nl_t.rows) + nl_me.row;")]
     if not (first or rest):
         row = []
     inner = [*me, *row, *step, *columns(k, first), *made.early, *columns(k, rest), *made.body]

@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from backends.cprint import Dialect
 from backends.cuda.device import Device
+from backends.cuda.kernel import BLOCK
+from backends.cuda.resident import Resident, call_table, first_blocks, fits, meetings, touched
 from backends.cuda.schedule import Plan, Ready, Timed, release, run_checked, run_steps
 from backends.cuda.work import Work, array_elements, calls_of
 from backends.protocol import AnyArray, Artifact, BackendError
@@ -41,6 +43,8 @@ CONNECT_PHASES: Final = ("count", "scan")
 INIT_PHASES: Final = ("fill", "init")
 FEW_STEPS: Final = 8
 """A run returns for a drain when no more steps than this have room, not when none has."""
+RESIDENT: Final = 4
+"""Blocks of a multiprocessor that stay resident, at most: more of them wait longer for each other."""
 _OFFSET: Final = np.uint64((1 << ROLE_SHIFT) - 1)
 
 
@@ -78,8 +82,11 @@ class CudaInstance:
             self._own = self._device.allocate(64, {})
             self._room = self._device.pinned(2)
             step = int(self._own)
-            self._device.set_global("nl_run", np.array([step, step + 8], np.uint64))
+            self._state = np.array([step, step + 8], np.uint64)
+            self._device.set_global("nl_run", self._state)
+            self._together = 0  # a second copy of the module, for cooperative launches
             self._load(seed)
+            self._stay()
 
     # ----------------------------------------------------------------------------------------- loading
 
@@ -159,6 +166,33 @@ class CudaInstance:
             for phase in program.phases
         }
         self._watch = {phase.name: self._watched(phase.launches, tables) for phase in program.phases}
+
+    def _stay(self) -> None:
+        """Make phases that can run many steps in one launch ready for it."""
+        program, driver = self.program, self._device.driver
+        for phase in program.phases:
+            if phase.name not in self._plans or not fits(program, phase.launches):
+                continue
+            if not self._together:
+                self._together = driver.load(self._device.image)
+                driver.set_global(self._together, "nl_run", self._state.tobytes())
+            function = driver.function(self._together, "nl_steps")
+            most = driver.resident_blocks(function, BLOCK)
+            if most == 0:
+                continue
+            plan = self._plans[phase.name]
+            meet = meetings([touched(program, x) for x in phase.launches])
+            calls = [c for x in plan.launches for c in x.calls]
+            if len(calls) != len(phase.launches):
+                continue  # a launch without work, or with several functions
+            blocks = self._device.processors * min(most, RESIDENT)
+            first = first_blocks([c.grid for c in calls], meet, blocks)
+            rows = [
+                (c.rows, c.jobs, c.chunk, c.memory, x.every, x.offset, x.template, c.grid, int(m), f)
+                for c, x, m, f in zip(calls, phase.launches, meet, first, strict=True)
+            ]
+            counter = self._keep(np.zeros(1, np.uint64))
+            plan.resident = Resident(self._together, function, blocks, self._keep(call_table(rows)), len(rows), counter)
 
     def _timed(self, launch: Launch, table: Words) -> Timed:
         template, rows = self.program.templates[launch.template], self.program.tables[launch.template]
@@ -330,6 +364,8 @@ class CudaInstance:
             for plan in self._plans.values():
                 release(self._device, plan)
             self._device.synchronize()
+            if self._together:
+                self._device.driver.unload(self._together)
             for memory in (*self._arenas.values(), *self._tables, *self._memory, self._own):
                 memory.free()
         self._arenas.clear()

@@ -1,24 +1,31 @@
-"""schedule: the calls of one phase, step after step, as CUDA graphs.
+"""schedule: the calls of one phase, step after step, as CUDA graphs or in one cooperative launch.
 
 Assumes: calls whose arguments do not change while the plan lives; the device keeps the step (nl_run.step).
 Guarantees: launches of a step run in the order of the phase, each in the steps that it is for. Several steps are
-recorded into one graph; a graph is recorded once for each pattern of launches that occurs.
+recorded into one graph; a graph is recorded once for each pattern of launches that occurs. Where both ways exist, the
+first long run times them on its own steps, and the faster one is kept: they do the same work in the same order.
 Does not: know how much room record buffers have.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from backends.cuda.device import Device
+from backends.cuda.resident import Resident
 
 STEPS: Final = 32
 """Steps of one graph, about: more bring nothing, the launch of one graph then takes less than it runs."""
 NODES: Final = 256
 MOST_GRAPHS: Final = 128
+TRIAL: Final = 96
+"""Steps (about) that each way runs when they are timed."""
+WORTH: Final = 4
+"""A cooperative launch of fewer steps is not worth its start."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +60,12 @@ class Timed:
 
 @dataclass
 class Plan:
-    """A phase that is ready to run. `graphs`: by number of steps and the launches that are not in every step."""
+    """A phase that is ready to run. `graphs`: by number of steps and the launches that are not in every step.
+    `timed`: seconds per step of the two ways (graphs, resident), once they have been timed."""
 
     launches: tuple[Timed, ...]
+    resident: Resident | None = None
+    timed: tuple[float, float] | None = None
     graphs: dict[tuple[int, tuple[tuple[int, int], ...]], int] = field(default_factory=dict)
 
     @property
@@ -99,6 +109,37 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
 
 def run_steps(device: Device, plan: Plan, step: int, count: int) -> None:
     """Launch steps step .. step + count - 1; the device's step must be `step`."""
+    if plan.resident is None:
+        _by_graphs(device, plan, step, count)
+        return
+    if plan.timed is None:
+        size = -(-TRIAL // plan.steps) * plan.steps
+        if count >= 4 * size:
+            done = _trial(device, plan, plan.resident, step, size)
+            step, count = step + done, count - done
+    if count >= WORTH and (plan.timed is None or plan.timed[1] < plan.timed[0]):
+        plan.resident.run(device, count)
+    else:
+        _by_graphs(device, plan, step, count)
+
+
+def _trial(device: Device, plan: Plan, resident: Resident, step: int, size: int) -> int:
+    """Run 4 * size steps, half of them each way, the second time timed; returns how many ran."""
+    seconds = []
+    for number in range(4):
+        device.synchronize()
+        begin = time.perf_counter()
+        if number % 2 == 0:
+            _by_graphs(device, plan, step + number * size, size)
+        else:
+            resident.run(device, size)
+        device.synchronize()
+        seconds.append((time.perf_counter() - begin) / size)
+    plan.timed = seconds[2], seconds[3]
+    return 4 * size
+
+
+def _by_graphs(device: Device, plan: Plan, step: int, count: int) -> None:
     together = plan.steps
     while count > 0:
         size = together if count >= together else 1

@@ -64,6 +64,18 @@ def _quantity(text: str) -> tuple[float, Dimension] | None:
         return None
 
 
+def _plain(node: Node) -> tuple[float | int, Dimension | None] | None:
+    """A number or a quantity that is written out, which nearly all values are; else None."""
+    if not isinstance(node, Scalar):
+        return None
+    value = node.value
+    if isinstance(value, str):
+        return _quantity(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value, DIMENSIONLESS if value else None
+
+
 def number(
     node: Node,
     c: Context,
@@ -72,15 +84,6 @@ def number(
     names: Names | None = None,
 ) -> float | int | None:
     """The value of an expression over constants in canonical units; None after an error."""
-    if isinstance(node, Scalar):
-        value = node.value
-        if isinstance(value, str):
-            plain = _quantity(value)
-            if plain is not None and (dimension is None or plain[1] == dimension):
-                return plain[0]
-        elif not isinstance(value, bool) and isinstance(value, int | float):  # noqa: SIM102 (two questions)
-            if dimension is None or dimension.dimensionless or value == 0:
-                return value
     quantity = number_and_dimension(node, c, what, dimension, names)
     return None if quantity is None else quantity[0]
 
@@ -89,11 +92,10 @@ def number_and_dimension(
     node: Node, c: Context, what: str, dimension: Dimension | None, names: Names | None = None
 ) -> tuple[float | int, Dimension | None] | None:
     """The value of an expression over constants, and its dimension (None: it may have any)."""
+    plain = _plain(node)
+    if plain is not None and (dimension is None or plain[1] is None or plain[1] == dimension):
+        return plain
     names = names or c.names
-    if isinstance(node, Scalar) and isinstance(node.value, str):
-        plain = _quantity(node.value)
-        if plain is not None and (dimension is None or plain[1] == dimension):
-            return plain
     if not isinstance(node, Scalar):
         c.sink.error("E0102", f"{what} must be a number or an expression, not {found(node)}", node.span)
         return None

@@ -1,8 +1,9 @@
 """simplify_graph: dead nodes are dropped, equal nodes shared.
 
 Assumes: a tensor graph in topological order; effects are Store and Update nodes.
-Guarantees: what outputs and effects need stays, in order; two Maps, Contracts or Reindexes with equal
-operands and bodies become one. Variables and weights stay even when this phase does not read them.
+Guarantees: Contracts that reduce nothing become Maps. What outputs and effects need stays, in order; two Maps,
+Contracts or Reindexes with equal operands and bodies become one. Variables and weights stay even when this phase
+does not read them.
 Does not: reorder arithmetic.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.expr.ast import Ref
+from compiler.expr.ast import Ref, refs
 from compiler.ir.graph import Contract, Map, Node, Reindex, Store, Update, Variable, Weight
 
 
@@ -48,12 +49,26 @@ def _is_copy(node: Map) -> bool:
     return node.body == Ref("x0") and node.maps == (tuple(range(len(node.out.shape))),)
 
 
+def _as_map(node: Contract) -> Contract | Map:
+    """A Contract that reduces nothing is an elementwise Map."""
+    axis_of = {a.terms[0][0]: i for i, a in enumerate(node.out_map) if len(a.terms) == 1}
+    if len(axis_of) != len(node.dims) or len(axis_of) != len(node.out_map) or refs(node.body) & axis_of.keys():
+        return node
+    plain = [a for m in (node.out_map, *node.in_maps) for a in m]
+    if any(a.const or a.div != 1 or len(a.terms) > 1 or (a.terms and a.terms[0][1] != 1) for a in plain):
+        return node
+    maps = tuple(tuple(axis_of[a.terms[0][0]] if a.terms else None for a in m) for m in node.in_maps)
+    return Map(node.out, node.ins, maps, node.body, node.scalars, node.span)
+
+
 def _share(nodes: tuple[Node, ...]) -> list[Node]:
     names: dict[str, str] = {}
     seen: dict[object, str] = {}
     kept: list[Node] = []
     for old in nodes:
         node = _renamed(old, names)
+        if isinstance(node, Contract):
+            node = _as_map(node)
         if isinstance(node, Map) and _is_copy(node):
             names[node.out.name] = node.ins[0]
             continue

@@ -1,6 +1,6 @@
 """What the model expects of a run (`expect:`), checked against what came out.
 
-Assumes: rates in Hz by population, spike counts, and the metrics of the last epoch.
+Assumes: the frontend refuses expectations about what is not recorded; rates in Hz by population, spike counts, and the metrics of the last epoch.
 Guarantees: one Check for each population or metric that an expectation names, in the order of the file.
 Does not: run anything.
 """
@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from compiler.diagnostics import Sink
-from compiler.ir.model import Expectation, Model
-from compiler.runner.record import recorded_populations
+from compiler.ir.model import Model
 
 
 @dataclass(frozen=True)
@@ -95,43 +93,3 @@ def check_expectations(
 def rate_bounds(args: Mapping[str, Any]) -> tuple[float, float]:
     """The bounds of a `rate` expectation in 1/ms."""
     return float(args["at_least"]), float(args["at_most"])
-
-
-def refuse_unrecorded(model: Model, sink: Sink) -> None:
-    """An expectation or a plot about spikes or traces that are not recorded is a mistake in the file."""
-    spikes = set(recorded_populations(model))
-    traces = {(r.population, v) for r in model.traces for v in r.variables}
-    for item in model.expect:
-        if item.kind in ("rate", "spikes"):
-            _refuse(item, _names(dict(item.args)["of"]), spikes, sink)
-    for plot in model.plots:
-        args = dict(plot.args)
-        if plot.kind == "raster":
-            for name in _names(args["from"]):
-                if name not in spikes:
-                    sink.error(
-                        "E0201",
-                        f"the spikes of `{name}` are plotted but not recorded",
-                        plot.span,
-                        f"add `- spikes: {{from: {name}}}` to `record`",
-                    )
-        elif plot.kind == "trace":
-            for name in _names(args["from"]):
-                if (name, str(args["variable"])) not in traces:
-                    sink.error(
-                        "E0201",
-                        f"`{args['variable']}` of `{name}` is plotted but not recorded",
-                        plot.span,
-                        f"add `- trace: {{from: {name}, variables: [{args['variable']}]}}` to `record`",
-                    )
-
-
-def _refuse(item: Expectation, names: tuple[str, ...], recorded: set[str], sink: Sink) -> None:
-    for name in names:
-        if name not in recorded:
-            sink.error(
-                "E0201",
-                f"the spikes of `{name}` are expected but not recorded",
-                item.span,
-                f"add `- spikes: {{from: {name}}}` to `record`",
-            )

@@ -17,6 +17,7 @@ from backends.cuda.emit import Emitted, emit
 from backends.cuda.kernel import BLOCK
 from backends.cuda.load import device_table
 from backends.cuda.nest import SHARED
+from backends.cuda.resident import CALL, Touched, first_blocks, fits, meetings
 from backends.cuda.schedule import Plan, Ready, Timed, _calls, _pattern
 from backends.cuda.work import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
 from backends.protocol import BackendError
@@ -280,3 +281,34 @@ def test_few_patterns_occur() -> None:
     assert plan.steps % 10 == 0
     patterns = {_pattern(plan, 1 + k * plan.steps, plan.steps) for k in range(20)}
     assert len(patterns) == 1
+
+
+# ------------------------------------------------------------------------------------ staying resident
+
+
+def test_blocks_meet_where_one_launch_needs_another() -> None:
+    neuron = Touched(frozenset({"v", "in"}), frozenset({"v", "in", "spikes"}), frozenset())
+    record = Touched(frozenset({"spikes", "used"}), frozenset({"used", "buffer"}), frozenset())
+    deliver = Touched(frozenset({"spikes", "row"}), frozenset(), frozenset({"in"}))
+    trace = Touched(frozenset({"v", "in"}), frozenset({"trace"}), frozenset())
+    assert meetings([neuron, record, deliver, deliver]) == [False, True, False, False]
+    assert meetings([neuron, record, deliver, trace]) == [False, True, False, True]
+
+
+def test_calls_between_two_meetings_begin_at_different_blocks() -> None:
+    assert first_blocks([30, 100, 7, 7], [False, False, False, True], 64) == [0, 30, 2, 0]
+
+
+def test_spiking_phases_stay_resident_and_others_do_not() -> None:
+    cuba, lenet = program_of("cuba", "reproducible"), program_of("lenet_digits", "reproducible")
+    steps = {p.name: p.launches for p in cuba.phases}
+    assert fits(cuba, steps["step"]) and not fits(cuba, steps["count"])
+    assert not fits(lenet, {p.name: p.launches for p in lenet.phases}["train"])
+    text = emit(cuba).text
+    for launch in steps["step"]:
+        assert f"case {launch.template}: k{launch.template}_" in text
+    assert "nl_steps" not in emit(lenet).text
+    fields = re.search(r"struct nl_call \{(.*?)\};", text, re.S)
+    assert fields is not None
+    names = re.findall(r"(\w+)[,;]", fields[1])
+    assert tuple(names) == CALL.names and CALL.itemsize == 64

@@ -315,8 +315,8 @@ def test_names_may_hold_loop_variables() -> None:
 
 
 def test_inside_of_what_is_refused_mistakes_are_found_but_nothing_is_refused_again() -> None:
-    text = "language: 1\ninputs: {a: {to: all, poisson: {rate: 3 Hz, into: g}, values: {k: {by_target: [1]}}}}"
-    assert [d.code for d in findings(text)] == ["E0801", "E0103"]
+    text = "language: 1\nsynapses: {a: {state: {w: 1}, on_prr: [deliver(w)]}}"
+    assert [d.code for d in findings(text)] == ["E0801", "E0101"]
 
 
 @pytest.mark.parametrize("name", ["cuba", "lenet_digits", "custom_optimizer"])

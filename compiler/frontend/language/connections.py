@@ -240,14 +240,14 @@ MEMBER_VALUE = Block(
             "by_source",
             _MEMBER_VALUES,
             "One value per source population: a map from classes or populations, a list in the "
-            "order of `populations`, or an array in a file.",
+            "order of `from` (`all` and classes: that of `populations`), or an array in a file.",
             example="by_source: {exc: 1, inh: g}",
         ),
         Field(
             "by_target",
             _MEMBER_VALUES,
             "One value per target population: a map from classes or populations, a list in the "
-            "order of `populations`, or an array in a file.",
+            "order of `to` (`all` and classes: that of `populations`), or an array in a file.",
             example="by_target: [1600, 1500]",
         ),
         Field(

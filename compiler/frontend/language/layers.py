@@ -66,7 +66,7 @@ _INPUTS = Field(
     "inputs",
     OneOf((LAYER_REFERENCE, ListOf(LAYER_REFERENCE, low=1, example="[a, b]"))),
     "The layer, layers or network input that this one reads. Without it, the layer before (the "
-    "first layer: the network's first input).",
+    "first layer: the network's input, if only one holds real numbers).",
     example="inputs: image",
 )
 _EXPECT = Field(
