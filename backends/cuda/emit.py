@@ -86,7 +86,7 @@ def emit(program: Merged) -> Emitted:
         device=select(sorted((used | words) & known(cuda=True)), cuda=True),
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,
-        resident=resident if any(_spikes(t) for t in program.templates) else [],
+        resident=resident if has_resident(program) else [],
         most_calls=MOST_CALLS,
     )
     lines: list[str] = []
@@ -107,8 +107,13 @@ def stays_resident(template: Template) -> bool:
     )
 
 
+def has_resident(program: Merged) -> bool:
+    """Whether the text has nl_steps: programs in which nothing spikes do without."""
+    return any(_spikes(t) for t in program.templates)
+
+
 def _spikes(template: Template) -> bool:
-    """Whether a template belongs to a spiking step; programs without such a thing have no nl_steps."""
+    """Whether a template emits or delivers events."""
     body = template.body
     if isinstance(body, Nest):
         return any(isinstance(s, Emit) for s in body.prologue)

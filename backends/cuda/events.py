@@ -82,7 +82,7 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
     slot, number, event = namer.fresh("slot"), namer.fresh("events"), namer.fresh("event")
     early = (
         Line(f"if (step <= {delay}) return; /* nothing had been emitted so long ago */"),
-        Line(f"const nl_i64 {slot} = (step - {delay}) % {slots};"),
+        Line(f"const nl_i64 {slot} = nl_slot(step - {delay}, {slots});"),
         Line(f"const nl_i32 {number} = {ptr[p.count]}[{slot}];"),
         Line(f"if ({number} == 0) return;"),
     )
@@ -158,7 +158,7 @@ def record_trace(k: Kernel, r: RecordTrace) -> list[Function]:
     first: list[Line] = []
     if "ring_slots" in scope:
         slot = k.namer.fresh("slot")
-        first.append(Line(f"const nl_i64 {slot} = step % {scope['ring_slots'].text};"))
+        first.append(Line(f"const nl_i64 {slot} = nl_slot(step, {scope['ring_slots'].text});"))
         scope["slot"] = Symbol(slot, DType.I64)
     elements = {
         f.name: Element(f"{k.pointers[f.name]}[{offset(f.access, lambda n: scope[n].text)}]", f.dtype, f.mode)

@@ -88,8 +88,8 @@ def function(k: Kernel, made: Function) -> list[Line]:
     first = mentioned(k, made.early)
     rest = mentioned(k, made.body) - first
     step = [Line("const nl_i64 step = nl_t.step;")] if _uses(made, "step") else []
-    me = [Line("const nl_job nl_me = nl_my_job(nl_t);")]
-    row = [Line(f"const {k.row_type} *const self = nl_global((const {k.row_type} *)nl_t.rows) + nl_me.row;")]
+    me = [Line("const nl_job &nl_me = nl_t.me;")]
+    row = [Line(f"const {k.row_type} *const self = (const {k.row_type} *)nl_t.self;")]
     if not (first or rest):
         row = []
     inner = [*me, *row, *step, *columns(k, first), *made.early, *columns(k, rest), *made.body]
@@ -99,7 +99,7 @@ def function(k: Kernel, made: Function) -> list[Line]:
         Line("{"),
         *indent(inner),
         Line("}"),
-        Line(f'extern "C" __global__ void NL_BLOCK {name}(NL_ARGUMENTS) {{ {name}{WORK}(NL_TASK); }}'),
+        Line(f'extern "C" __global__ void NL_BLOCK {name}(NL_ARGUMENTS) {{ {name}{WORK}(NL_TASK({k.row_type})); }}'),
     ]
 
 

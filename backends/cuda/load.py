@@ -189,6 +189,7 @@ class CudaInstance:
             first = first_blocks([c.grid for c in calls], meet, blocks)
             rows = [
                 (c.rows, c.jobs, c.chunk, c.memory, x.every, x.offset, x.template, c.grid, int(m), f)
+                + (8 * max(len(program.templates[x.template].formals), 1), 0)
                 for c, x, m, f in zip(calls, phase.launches, meet, first, strict=True)
             ]
             counter = self._keep(np.zeros(1, np.uint64))

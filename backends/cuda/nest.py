@@ -127,8 +127,8 @@ class NestPrinter:
         for s in emits:
             number, count = self.k.scope[s.slots].text, self.k.pointers[s.count]
             before += [
-                Line(f"const nl_i64 {slots[id(s)]} = step % {number};"),
-                Line(f"if (nl_me.part == 0 && threadIdx.x == 0) {count}[(step + 1) % {number}] = 0;"),
+                Line(f"const nl_i64 {slots[id(s)]} = nl_slot(step, {number});"),
+                Line(f"if (nl_me.part == 0 && threadIdx.x == 0) {count}[nl_slot(step + 1, {number})] = 0;"),
             ]
 
         def emit(s: Emit, scope: Scope) -> list[Line]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.cuda.device import Device
-from backends.cuda.emit import MOST_CALLS, stays_resident
+from backends.cuda.emit import MOST_CALLS, has_resident, stays_resident
 from backends.cuda.kernel import BLOCK
 from compiler.ir.program import ArrayFormal, Launch, Merged, Mode
 
@@ -31,6 +31,8 @@ CALL = np.dtype(
         ("grid", np.uint32),
         ("meet", np.uint32),
         ("first", np.uint32),
+        ("bytes", np.uint32),
+        ("unused", np.uint32),
     ]
 )
 """nl_call of the text."""
@@ -87,7 +89,7 @@ def meetings(launches: Sequence[Touched]) -> list[bool]:
 def fits(program: Merged, launches: Sequence[Launch]) -> bool:
     """Whether a phase can run inside nl_steps."""
     templates = [program.templates[x.template] for x in launches]
-    return 0 < len(launches) <= MOST_CALLS and all(stays_resident(t) for t in templates)
+    return has_resident(program) and 0 < len(launches) <= MOST_CALLS and all(stays_resident(t) for t in templates)
 
 
 @dataclass
@@ -118,6 +120,8 @@ def first_blocks(grids: Sequence[int], meet: Sequence[bool], blocks: int) -> lis
     return found
 
 
-def call_table(rows: Sequence[tuple[int, int, int, int, int, int, int, int, int, int]]) -> npt.NDArray[np.uint64]:
+def call_table(
+    rows: Sequence[tuple[int, int, int, int, int, int, int, int, int, int, int, int]],
+) -> npt.NDArray[np.uint64]:
     """Calls as the device reads them; the fields are those of CALL."""
     return np.array(rows, CALL).view(np.uint64)

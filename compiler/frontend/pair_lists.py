@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.frontend import tree
-from compiler.frontend.build_populations import Populations
+from compiler.frontend.build_populations import MAX_SIZE, Populations
 from compiler.frontend.data_files import arrays_of, locate, pick, read_array
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import Context, whole
@@ -60,7 +60,7 @@ def _inline(node: tree.Sequence, c: Context) -> Pairs | None:
     wrong = False
     for item in node.items:
         parts: tuple[Node, ...] = item.items if isinstance(item, tree.Sequence) else ()
-        values = [whole(p, c, "each index") for p in parts]
+        values = [whole(p, c, "each index", 0, MAX_SIZE - 1) for p in parts]
         if len(values) != 2 or values[0] is None or values[1] is None:
             wrong = True
             continue

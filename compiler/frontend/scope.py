@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from compiler.diagnostics import Diagnostic, Related, Sink
-from compiler.expr.ast import Call, Expr, children
+from compiler.expr.ast import Call, Expr, Num, children, with_children
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.inline import Definition, inline
@@ -125,10 +125,20 @@ def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | No
         return None
     dimension = infer_dimension(tree, scope.dimensions, Sink())
     try:
-        return Checked(erase(tree), dimension, kind)
+        return Checked(_within_64_bits(erase(tree)), dimension, kind)
     except OverflowError:
         sink.error("E0308", "a number in it is too large", tree.span)
         return None
+
+
+def _within_64_bits(e: Expr) -> Expr:
+    """`e` with integers that no machine integer holds as real numbers. Raises OverflowError."""
+    if isinstance(e, Num):
+        large = isinstance(e.value, int) and not -(1 << 63) <= e.value < 1 << 63
+        return Num(float(e.value), e.span) if large else e
+    kids = children(e)
+    new = tuple(_within_64_bits(k) for k in kids)
+    return e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
 
 
 def _wrong_kind(tree: Expr, kind: Kind, wanted: Wanted, sink: Sink) -> None:

@@ -31,6 +31,9 @@ _QUANTITY: Final = re.compile(
 )
 
 
+_LARGEST: Final = 1 << 63
+
+
 @dataclass(frozen=True)
 class Names:
     """A scope of constants: what expressions may use, and the values that it has."""
@@ -73,6 +76,8 @@ def _plain(node: Node) -> tuple[float | int, Dimension | None] | None:
         return _quantity(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+        return None
     return value, DIMENSIONLESS if value else None
 
 
@@ -107,6 +112,9 @@ def number_and_dimension(
     except ExprError as error:
         at = error.span if error.span is not NOWHERE else node.span
         c.sink.error("E0308", f"{what} has no value: {error.message}", at)
+        return None
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:  # a parameter of the model may be that
+        c.sink.error("E0308", f"{what} has no value: the number is too large", node.span)
         return None
     if isinstance(value, float) and math.isnan(value):
         c.sink.error("E0308", f"{what} has no value: it is not a number", node.span)

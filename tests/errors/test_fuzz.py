@@ -28,7 +28,28 @@ TIMES = int(os.environ.get("NETLOOM_FUZZ", "60"))
 SEED = os.environ.get("NETLOOM_FUZZ_SEED", "")
 
 ODD: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 3, 0.5, -2.5, 1e300, 10**30, "", " ", "x", "all", "v", "exc", "0..3", "3..0"),
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        3,
+        0.5,
+        -2.5,
+        1e300,
+        10**30,
+        10**400,
+        "",
+        " ",
+        "x",
+        "all",
+        "v",
+        "exc",
+        "0..3",
+        "3..0",
+    ),
     *("1 ms", "-1 mV", "2 mm", "v > 1", "1 / 0", "n * 2", "random()", "f(1)", "a b", "((", "p{i}", "{", "x = 3"),
     *(
         "v = v + 1 mV",

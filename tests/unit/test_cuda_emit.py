@@ -311,4 +311,4 @@ def test_spiking_phases_stay_resident_and_others_do_not() -> None:
     fields = re.search(r"struct nl_call \{(.*?)\};", text, re.S)
     assert fields is not None
     names = re.findall(r"(\w+)[,;]", fields[1])
-    assert tuple(names) == CALL.names and CALL.itemsize == 64
+    assert tuple(names) == CALL.names and CALL.itemsize == 72
