@@ -152,7 +152,7 @@ _FILE_AND_YAML: Final = (
     _code(
         "E0019",
         "a number that cannot be represented",
-        "Numbers are 64-bit floating point numbers or integers of at most 4,000 digits.",
+        "Numbers are 64-bit floating point numbers or integers of at most 300 digits.",
         "value: 1e999",
         "value: .inf",
     ),

@@ -186,11 +186,11 @@ class CudaInstance:
             if len(calls) != len(phase.launches):
                 continue  # a launch without work, or with several functions
             blocks = self._device.processors * min(most, RESIDENT)
+            widths = [8 * max(len(program.templates[x.template].formals), 1) for x in phase.launches]
             first = first_blocks([c.grid for c in calls], meet, blocks)
             rows = [
-                (c.rows, c.jobs, c.chunk, c.memory, x.every, x.offset, x.template, c.grid, int(m), f)
-                + (8 * max(len(program.templates[x.template].formals), 1), 0)
-                for c, x, m, f in zip(calls, phase.launches, meet, first, strict=True)
+                (c.rows, c.jobs, c.chunk, c.memory, x.every, x.offset, x.template, c.grid, int(m), f, width, 0)
+                for c, x, m, f, width in zip(calls, phase.launches, meet, first, widths, strict=True)
             ]
             counter = self._keep(np.zeros(1, np.uint64))
             plan.resident = Resident(self._together, function, blocks, self._keep(call_table(rows)), len(rows), counter)

@@ -38,7 +38,7 @@ _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?
 _INFINITY: Final = re.compile(r"[-+]?\.(inf|Inf|INF)\Z")
 _NAN: Final = re.compile(r"\.(nan|NaN|NAN)\Z")
 _MAY_START_A_NUMBER: Final = frozenset("+-.0123456789")
-_MAX_INT_DIGITS: Final = 4000  # Python refuses to read more than 4,300
+_MAX_INT_DIGITS: Final = 300  # of which each is a float64 too, so that comparing and converting cannot fail
 
 
 class Unreadable:
@@ -46,7 +46,7 @@ class Unreadable:
 
 
 UNREADABLE: Final = Unreadable()
-"""A number by its form, but an int of thousands of digits or a float beyond float64's range."""
+"""A number by its form, but an int of hundreds of digits or a float beyond float64's range."""
 
 
 def resolve(text: str) -> Value | Unreadable:
@@ -59,9 +59,9 @@ def resolve(text: str) -> Value | Unreadable:
         value = float(text)
         return UNREADABLE if math.isinf(value) else value
     if _OCTAL.match(text):
-        return int(text[2:], 8)
+        return int(text[2:], 8) if len(text) <= _MAX_INT_DIGITS else UNREADABLE
     if _HEX.match(text):
-        return int(text[2:], 16)
+        return int(text[2:], 16) if len(text) <= _MAX_INT_DIGITS * 3 // 4 else UNREADABLE
     if _INFINITY.match(text):
         return -math.inf if text[0] == "-" else math.inf
     return NAN if _NAN.match(text) else text

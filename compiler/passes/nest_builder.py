@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from compiler.ir.graph import Tensor
 from compiler.ir.program import Access, Axis, Dim, DimKind, Strided
 from compiler.ir.space import Affine
-from compiler.passes.tensor_layouts import strides_of
+from compiler.passes.assign_layouts import strides_of
 
 LANE = "lane"
 

@@ -18,12 +18,12 @@ from compiler.passes.decisions import Decision
 from compiler.passes.decompose import decompose
 from compiler.passes.differentiate import differentiate
 from compiler.passes.expand_updates import expand_updates
-from compiler.passes.fuse_graph import fuse_maps
+from compiler.passes.fuse_maps import fuse_maps
 from compiler.passes.load_data import load_data
 from compiler.passes.lower_loss import add_loss
 from compiler.passes.lower_network import lower_network
+from compiler.passes.lower_tensors import lower_tensors
 from compiler.passes.simplify_graph import simplify_graph
-from compiler.passes.tensor_kernels import lower_tensors
 
 
 def tensor_graphs(model: Model, verify: bool = False) -> tuple[tuple[TensorGraph, ...], list[Decision]]:

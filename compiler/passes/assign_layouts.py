@@ -1,4 +1,4 @@
-"""tensor_layouts: where each tensor of a graph lives: dtype, role, layout.
+"""assign_layouts: where each tensor of a graph lives: dtype, role, layout.
 
 Assumes: tensors of both phases with one name are one array (weights, variables), all others are temporaries.
 Guarantees: with `lanes` > 0 batched tensors have the batch in their lanes; everything else is row-major.

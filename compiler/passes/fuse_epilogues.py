@@ -1,4 +1,4 @@
-"""contract_epilogues: an elementwise Map that follows a Contract becomes the end of its kernel.
+"""fuse_epilogues: an elementwise Map that follows a Contract becomes the end of its kernel.
 
 Assumes: nodes in topological order.
 Guarantees: fused only when the Contract's result has no other reader, the Map reads it element by element, and the

@@ -1,4 +1,4 @@
-"""fuse_graph: elementwise chains become one Map; an elementwise producer joins the reduction that reads it.
+"""fuse_maps: elementwise chains become one Map; an elementwise producer joins the reduction that reads it.
 
 Assumes: a simplified graph in topological order.
 Guarantees: a Map is put into its reader when it is the only reader, visits every element of it exactly once (so no

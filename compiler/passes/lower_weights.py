@@ -1,0 +1,108 @@
+"""lower_weights: trained values, variables, their stores and their updates.
+
+Assumes: weights and variables of all phases are the same arrays by name.
+Guarantees: initial values are rows of the init phase; all updates of one optimizer are rows of one kernel.
+Does not: decide when a Map may write its variable in place (lower_tensors does).
+"""
+
+from __future__ import annotations
+
+from compiler.expr.ast import Ref, refs
+from compiler.ir.graph import (
+    Store,
+    Update,
+    Variable,
+    Weight,
+)
+from compiler.ir.model import Const, Distribution
+from compiler.ir.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    Dim,
+    Kind,
+    Mode,
+    Nest,
+)
+from compiler.ir.space import Role
+from compiler.passes.assign_layouts import array_of
+from compiler.passes.init_values import initialise
+from compiler.passes.nest_builder import Walk, build_loops
+from compiler.passes.tensor_phase import Phase, array_formal, axes_of, emit_row
+
+
+def lower_update(p: Phase, node: Update) -> None:
+    """The optimizer's statements over one weight, flat."""
+    weight = p.tensors[node.weight]
+    size = p.builder.arrays[weight.name].physical_size
+    real = p.builder.precision
+    written = {s.target for s in node.statements}
+    used = set().union(*(refs(s.value) for s in node.statements))
+    bound = {"param": weight.name, "gradient": p.arrays[node.gradient]}
+    formals = [ArrayFormal("param", real, Mode.UPDATE, ELEMENT)]
+    if "gradient" in used:
+        formals.append(ArrayFormal("gradient", real, Mode.READ, ELEMENT))
+    for name, start in node.state:
+        array = f"{weight.name}.{name}"
+        p.builder.array(Array(array, real, weight.shape, Role.STATE, span=node.span))
+        if start != 0:
+            initialise(p.builder, array, Const(start), None, Role.STATE, "1", size, node.span)
+        bound[name] = array
+        mode = Mode.UPDATE if name in written else Mode.READ
+        formals.append(ArrayFormal(name, real, mode, ELEMENT))
+    scalars = tuple((n, v) for n, v in node.params if n in used)
+    statements = tuple(Assign(s.target, s.value, s.span) for s in node.statements)
+    emit_row(
+        p,
+        Kind.MAP,
+        f"{weight.name}: optimizer update",
+        formals,
+        bound,
+        {"n": size},
+        scalars,
+        Nest((Dim("i", "n"),), statements),
+        weight.name,
+        node.span,
+    )
+
+
+def lower_weight(p: Phase, node: Weight) -> None:
+    p.arrays[node.out.name] = node.out.name
+    if node.out.name in p.builder.arrays:
+        return
+    array = array_of(node.out, node.out.name, p.builder.precision, 0, Role.WEIGHT, span=node.span)
+    p.builder.array(array)
+    size = array.physical_size
+    value: Const | Distribution = Const(1.0 if node.init == "ones" else 0.0)
+    if node.init == "uniform":
+        bound = node.init_args[0]
+        value = Distribution("uniform", (("low", -bound), ("high", bound)))
+    if node.init != "zeros":
+        initialise(p.builder, array.name, value, None, Role.WEIGHT, "1", size, node.span)
+
+
+def lower_variable(p: Phase, node: Variable) -> None:
+    p.arrays[node.out.name] = node.out.name
+    if node.out.name in p.builder.arrays:
+        return
+    array = array_of(node.out, node.out.name, p.builder.precision, 0, Role.STATE, node.wide, node.span)
+    p.builder.array(array)
+    if node.init != 0:
+        assert not node.wide, "wide variables start at zero"
+        initialise(p.builder, array.name, Const(node.init), None, Role.STATE, "1", array.physical_size, node.span)
+
+
+def lower_store(p: Phase, node: Store) -> None:
+    """Copies a value into its variable."""
+    target, value = p.tensors[node.target], p.tensors[node.value]
+    dims = [(f"d{a}", e) for a, e in enumerate(target.shape)]
+    walks = [Walk("y", target, axes_of(target)), Walk("x0", value, axes_of(value))]
+    loops = build_loops(walks, dims, [d for d, _ in dims], frozenset(), p.lanes)
+    formals = [
+        array_formal("y", p.dtype(target), Mode.WRITE, loops),
+        array_formal("x0", p.dtype(value), Mode.READ, loops),
+    ]
+    bound = {"y": p.arrays[node.target], "x0": p.arrays[node.value]}
+    nest = Nest(loops.dims, (Assign("y", Ref("x0"), node.span),))
+    emit_row(p, Kind.MAP, f"{target.name}: store", formals, bound, loops.columns, (), nest, target.name, node.span)
