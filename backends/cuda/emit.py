@@ -16,9 +16,10 @@ from typing import Final
 
 from backends.access import Kernel, open_kernel
 from backends.cprint import Dialect, Line, PrintError
-from backends.cuda.events import connect, emit_scheduled, propagate, record_events, record_trace
+from backends.cuda.events import connect, emit_scheduled, record_events, record_trace
 from backends.cuda.kernel import BLOCK, WORK, Function, function, row_struct
 from backends.cuda.nest import nest_functions
+from backends.cuda.propagate import propagate
 from backends.cuda.skeletons import render
 from backends.protocol import BackendError
 from backends.snippets import known, select

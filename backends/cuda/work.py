@@ -133,11 +133,14 @@ def _nest(function: str, w: Work, nest: Nest) -> list[Call]:
 
 
 def _propagate(function: str, w: Work, p: Propagate) -> list[Call]:
-    """Blocks by number of synapses, at least one for each row; many small rows take small blocks."""
+    """Half of the blocks evenly (a step may bring events to any row), half by numbers of synapses: in all no more
+    than run side by side. Many small rows take a small block each."""
     rows = w.launch.hi - w.launch.lo
     names = w.rows.arrays[p.col][w.launch.lo : w.launch.hi]
     weight = np.array([w.synapses(n) for n in names], np.float64)
-    parts = np.maximum(1, np.ceil(w.blocks * weight / max(weight.sum(), 1.0))).astype(np.int64)
+    even = max(1, w.blocks // (2 * rows))
+    rest = max(0, w.blocks - even * rows)
+    parts = even + np.floor(rest * weight / max(weight.sum(), 1.0)).astype(np.int64)
     block = BLOCK if rows <= w.blocks else 2 * WARP
     return _call(function, w, np.arange(rows, dtype=np.int64), parts, 1, block)
 

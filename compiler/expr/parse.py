@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import ast as python
 import keyword
-import math
 import re
+import sys
 from collections.abc import Container
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -32,6 +32,9 @@ from compiler.expr.units import unit_word
 from compiler.source import NOWHERE, Span
 
 MAX_DEPTH: Final = 120
+
+_LARGEST: Final = 10**300
+"""Of integers: a much larger one could not become a float64."""
 
 _NAME = r"[A-Za-z]\w*"
 _PLAIN: Final = re.compile(
@@ -350,7 +353,9 @@ class _Builder:
     def constant(self, value: object, at: tuple[int, int]) -> Expr:
         if isinstance(value, bool):
             return Bool(value, self.place.at(*at))
-        if not isinstance(value, int | float) or (isinstance(value, float) and math.isinf(value)):
+        if not isinstance(value, int | float) or abs(value) > (
+            _LARGEST if isinstance(value, int) else sys.float_info.max
+        ):
             raise _Refused("the number is too large", at)
         quantity = self.scanned.units.get(at[0])
         if quantity is None:

@@ -72,7 +72,7 @@ def evaluate_contract(node: Contract, values: Mapping[str, npt.NDArray[Any]]) ->
     at = {"add": np.add, "max": np.maximum, "min": np.minimum}[node.combine].at
     chosen = np.broadcast_to(inside, shape)
     if not indices:
-        reduce = {"add": np.sum, "max": np.max, "min": np.min}[node.combine]
+        reduce: Any = {"add": np.sum, "max": np.max, "min": np.min}[node.combine]
         return np.asarray(reduce(term))
     at(out, tuple(i[chosen] for i in indices), term[chosen])
     return out

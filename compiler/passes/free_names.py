@@ -28,17 +28,18 @@ PROPAGATION: Final = frozenset(
 )
 """Formals of propagation kernels, beside the input that they add to."""
 
-_BEFORE: Final = ("decay_", "decay_half_", "k1_", "k2_", "k3_", "k4_", "s2_", "s3_", "s4_", "P_", "Ph_")
+_BEFORE: Final = ("decay_", "decay_half_", "k1_", "k2_", "k3_", "k4_", "s2_", "s3_", "s4_")
 _AFTER: Final = ("_next", "_now", "_2", "_3", "_4", "_delivered", "_quantum")
 
 
 def _made_from(name: str, others: frozenset[str]) -> bool:
-    """Whether passes may make `name` from one of `others`."""
-    for prefix in _BEFORE:
-        rest = name.removeprefix(prefix)
-        if rest != name and (rest in others or any(rest.startswith(f"{o}_") for o in others)):
-            return True
-    return any(name.removesuffix(suffix) in others for suffix in _AFTER if name.endswith(suffix))
+    """Whether passes may make `name` from some of `others`."""
+    if any(name.startswith(p) and name.removeprefix(p) in others for p in _BEFORE):
+        return True
+    if any(name.endswith(s) and name.removesuffix(s) in others for s in _AFTER):
+        return True
+    ends = [name.removeprefix(p) for p in ("P_", "Ph_") if name.startswith(p)]
+    return any(e.removeprefix(f"{o}_") in {*others, "1"} for e in ends for o in others if e.startswith(f"{o}_"))
 
 
 def free_name(name: str, taken: frozenset[str]) -> str:

@@ -143,7 +143,7 @@ def fuse_maps(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[tuple[
     decisions: list[Decision] = []
     for node in nodes:
         if isinstance(node, (Map, Contract)):
-            current: Map | Contract = node
+            current: Map | Contract = _shared(node)
             tried: set[str] = set()
             while True:
                 k = next((k for k, n in enumerate(current.ins) if n in made and n not in tried), None)
@@ -183,6 +183,8 @@ def _refusal(
         return f"it is also read by {', '.join(others)}"
     if isinstance(reader, Contract) and _is_product(reader):
         return f"{reader.out.name} is a contraction of two operands"
+    if reader.ins.count(name) > 1:
+        return f"{reader.out.name} reads it in two ways"
     if has_random(producer.body):
         return "it draws random numbers"
     if len(set(reader.ins) | set(producer.ins)) - 1 > LARGEST:

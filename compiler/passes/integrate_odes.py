@@ -214,7 +214,7 @@ def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
                     "exponential_euler",
                     "each equation is linear in its own variable, but the system is not linear",
                 )
-            return _runge_kutta(cell, 1), decided("euler", "an equation is not linear in its own variable")
+            return _runge_kutta(cell, 4), decided("rk4", "an equation is not linear in its own variable")
 
 
 def _gated(cell: Cell, target: str, value: Expr) -> Expr:

@@ -90,4 +90,4 @@ def lower_inputs(builder: ProgramBuilder, model: Model, instances: Mapping[str, 
             f"{item.name}[{item.population}]",
             item.span,
         )
-        builder.launch("step", key, row, row + 1)
+        builder.launch("step", key, row, row + 1, join=False)

@@ -59,12 +59,12 @@ def lower_model(model: Model) -> SpikingGraph:
     """The spiking half of a model as cells and instances."""
     longest: dict[str, int] = {}
     rings: dict[tuple[str, str], int] = {}
-    for projection in model.projections:
-        for member in projection.members:
-            if member.delays is not None:
-                key_in = (member.target, projection.into)
-                rings[key_in] = max(rings.get(key_in, 1), 1 << member.delay.bit_length())
-                continue
+    members = [(m, (m.target, p.into)) for p in model.projections for m in p.members]
+    ringed_inputs = {key for member, key in members if member.delays is not None}
+    for member, target in members:
+        if target in ringed_inputs:  # what has one delay for all its synapses goes through the ring, too
+            rings[target] = max(rings.get(target, 1), 1 << member.delay.bit_length())
+        else:
             longest[member.source] = max(longest.get(member.source, 0), member.delay)
     model_values = {p.name: Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
     cells: list[Cell] = []

@@ -1,6 +1,7 @@
 """What the model expects of a run (`expect:`), checked against what came out.
 
-Assumes: the frontend refuses expectations about what is not recorded; rates in Hz by population, spike counts, and the metrics of the last epoch.
+Assumes: the frontend refuses expectations about what is not recorded; rates in Hz by population, spike counts, and
+the metrics of the last epoch.
 Guarantees: one Check for each population or metric that an expectation names, in the order of the file.
 Does not: run anything.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,7 @@ def errors(text: Callable[[float], str], dts: tuple[float, ...], exact: Array, f
 
 def assert_orders(found: dict[str, list[float]]) -> None:
     for method, values in found.items():
-        slopes = [math.log2(a / b) for a, b in zip(values, values[1:], strict=False)]
+        slopes = [math.log2(a / b) for a, b in pairwise(values)]
         assert all(s == pytest.approx(ORDER[method], abs=0.15) for s in slopes), (method, values, slopes)
 
 
@@ -86,7 +87,7 @@ def test_order_of_convergence(tmp_path: Path) -> None:
         return np.array([s[0] * (1.1 - 0.4 * s[1]), s[1] * (0.1 * s[0] - 0.4)])
 
     exact = solution(f, [5, 3], np.array([8.0]))[-1]
-    found = errors(text, (0.02, 0.01, 0.005), exact, tmp_path)
+    found = errors(text, (0.08, 0.04, 0.02), exact, tmp_path)
     assert_orders(found)
     assert found["rk4"][-1] < 1e-9
 
@@ -167,7 +168,8 @@ record: [{{trace: {{from: p, variables: [v, w], members: all}}}}]
 
 
 @pytest.mark.parametrize(
-    ("method", "dynamics"), [("exact", "v * w / tau"), ("exact", "-v * t / tau ** 2"), ("exponential_euler", "v ** 2 / tau")]
+    ("method", "dynamics"),
+    [("exact", "v * w / tau"), ("exact", "-v * t / tau ** 2"), ("exponential_euler", "v ** 2 / tau")],
 )
 def test_methods_that_do_not_fit_are_refused(tmp_path: Path, method: str, dynamics: str) -> None:
     text = f"""\
@@ -197,7 +199,11 @@ neurons:
     inputs: {g: {unit: mV, decay: 4 ms}}
     dynamics: {dv/dt: (v_rest - v + drive + g) / tau}
 populations:
-  currents: {neuron: cell, size: 4, params: {drive: [0 mV, 3 mV, -2 mV, 7.5 mV]}, init: {v: [-60 mV, -70 mV, -65 mV, -50 mV]}}
+  currents:
+    neuron: cell
+    size: 4
+    params: {drive: [0 mV, 3 mV, -2 mV, 7.5 mV]}
+    init: {v: [-60 mV, -70 mV, -65 mV, -50 mV]}
   constants: {neuron: cell, size: 3, params: {tau: [5 ms, 10 ms, 20 ms]}}
 simulate: {dt: 0.1 ms, duration: 10 ms, seed: 1}
 record: [{trace: {from: [currents, constants], variables: [v], members: all}}]
@@ -233,30 +239,41 @@ def hodgkin_huxley(t: float, s: Array) -> Array:
     )
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-def test_hodgkin_huxley(tmp_path: Path, target: str) -> None:
-    """RK4 against an adaptive method of order 8, over three spikes; the error falls with the fourth power of dt."""
-    text = """\
+SQUID = """\
 language: 1
 name: squid
 populations: {p: {neuron: library/neurons/hodgkin_huxley, size: 1, params: {I_e: 10 uA/cm**2}}}
-simulate: {dt: DT ms, duration: 40 ms, seed: 1}
+simulate: {dt: DT ms, duration: LENGTH ms, seed: 1}
 record: [{spikes: {from: p}}, {trace: {from: p, variables: [v, m, h, n], members: all, every: 0.04 ms}}]
 """
-    times = 0.04 * np.arange(1, 1001)
-    exact = solution(hodgkin_huxley, [-65, 0.0529, 0.5961, 0.3177], times)
+
+
+@pytest.fixture(scope="module")
+def squid() -> tuple[Array, Array]:
+    """Times and states of Hodgkin and Huxley's neuron over two spikes, by an adaptive method of order 8."""
+    times = 0.04 * np.arange(1, 501)
+    start = [-65, 0.0529, 0.5961, 0.3177]
+    found = solve_ivp(hodgkin_huxley, (0, 20), start, method="DOP853", rtol=1e-10, atol=1e-10, t_eval=times)
+    return times, found.y.T
+
+
+@pytest.mark.parametrize(("target", "samples"), [("cpu", 500), ("reference", 100)])
+def test_hodgkin_huxley(tmp_path: Path, squid: tuple[Array, Array], target: str, samples: int) -> None:
+    """RK4 against the adaptive method; the error falls with the fourth power of dt."""
+    times, exact = squid[0][:samples], squid[1][:samples]
     largest = []
     for dt in (0.02, 0.01) if target == "cpu" else (0.02,):
-        result = simulate(text.replace("DT", str(dt)) + FLOAT64, tmp_path, target)
+        text = SQUID.replace("DT", str(dt)).replace("LENGTH", f"{0.04 * samples:g}")
+        result = simulate(text + FLOAT64, tmp_path, target)
         for column, variable in enumerate(("v", "m", "h", "n")):
-            scale = 100 if variable == "v" else 1
-            np.testing.assert_allclose(result.trace("p", variable), exact[:, column], rtol=0, atol=1e-5 * scale)
+            tolerance = (3e-3 if variable == "v" else 3e-5) * (dt / 0.02) ** 4
+            np.testing.assert_allclose(result.trace("p", variable), exact[:, column], rtol=0, atol=tolerance)
         largest.append(np.max(np.abs(result.trace("p", "v") - exact[:, 0])))
         crossings = times[1:][(exact[1:, 0] > 0) & (exact[:-1, 0] <= 0)]
-        assert len(crossings) == 3
+        assert len(crossings) == (2 if target == "cpu" else 1)
         assert np.all(np.abs(np.array(result.steps_of("p")) * dt - crossings) <= 0.04)
     if len(largest) == 2:
-        assert math.log2(largest[0] / largest[1]) == pytest.approx(4, abs=0.2)
+        assert math.log2(largest[0] / largest[1]) == pytest.approx(4, abs=0.4)
 
 
 IZHIKEVICH = """\
@@ -302,8 +319,10 @@ def test_izhikevich(tmp_path: Path, target: str) -> None:
             values.append((v, u))
         assert result.steps_of(name) == spikes
         assert len(spikes) >= 1
-        np.testing.assert_allclose(result.trace(name, "v"), np.array(values)[:, 0], rtol=0, atol=1e-8)
-        np.testing.assert_allclose(result.trace(name, "u"), np.array(values)[:, 1], rtol=0, atol=1e-8)
+        for steps, tolerance in ((60, 1e-10), (400, 1e-4)):  # upstrokes magnify rounding
+            for column, variable in enumerate(("v", "u")):
+                wanted = np.array(values)[:steps, column]
+                np.testing.assert_allclose(result.trace(name, variable)[:steps], wanted, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
@@ -346,21 +365,22 @@ record: [{spikes: {from: p}}, {trace: {from: p, variables: [v, w, I_syn], member
 
 
 def test_every_library_neuron_runs(tmp_path: Path, root: Path) -> None:
-    """All of them in one model, driven so that those with equations spike, alike on both backends."""
+    """All in one model (but hodgkin_huxley, which has a test of its own), driven so that they spike, alike on both
+    backends."""
     drive = {
         "lif": "i_e: 300 pA", "lif_psc_exp": "I_e: 600 pA", "lif_psc_exp_2": "I_e: 600 pA",
         "lif_psc_alpha": "I_e: 600 pA", "lif_cond_exp": "I_e: 300 pA", "izhikevich": "i_e: 12 mV/ms",
-        "adex": "I_e: 1000 pA", "hodgkin_huxley": "I_e: 12 uA/cm**2", "poisson": "rate: 200 Hz",
+        "adex": "I_e: 1000 pA", "poisson": "rate: 200 Hz",
         "spike_times": "times: [3 ms], indices: [1]",
     }  # fmt: skip
-    names = sorted(p.stem for p in (root / "models/library/neurons").glob("*.yaml"))
+    names = sorted(p.stem for p in (root / "models/library/neurons").glob("*.yaml") if p.stem != "hodgkin_huxley")
     populations = "\n".join(f"  {n}: {{neuron: library/neurons/{n}, size: 2, params: {{{drive[n]}}}}}" for n in names)
     text = f"""\
 language: 1
 name: library
 populations:
 {populations}
-simulate: {{dt: 0.05 ms, duration: 60 ms, seed: 3}}
+simulate: {{dt: 0.05 ms, duration: 30 ms, seed: 3}}
 record: [{{spikes: {{from: all}}}}]
 numerics: {{precision: float64}}
 """
@@ -384,7 +404,7 @@ populations:
 inputs:
   rare_rain: {to: rare, poisson: {rate: 3 kHz, into: i, weight: 2}}
   frequent_rain: {to: frequent, poisson: {rate: 170 kHz, into: i, weight: 1}}
-simulate: {dt: 0.1 ms, duration: 50 ms, seed: 5}
+simulate: {dt: 0.1 ms, duration: 25 ms, seed: 5}
 record:
   - trace: {from: [rare, frequent], variables: [i, count, squares], members: all}
 """
@@ -407,10 +427,10 @@ def test_poisson_inputs(tmp_path: Path, target: str) -> None:
         statistic = float(np.sum((observed - wanted) ** 2 / wanted))
         assert chi2.sf(statistic, len(wanted) - 1) > 1e-5
         total = result.traces[name, "count"][-1] / weight  # what arrived in the last step has not acted yet
-        assert total.mean() == pytest.approx(499 * mean, abs=5 * math.sqrt(499 * mean / 400))
-        assert total.var() == pytest.approx(499 * mean, rel=0.4)
+        assert total.mean() == pytest.approx(249 * mean, abs=5 * math.sqrt(249 * mean / 400))
+        assert total.var() == pytest.approx(249 * mean, rel=0.4)
         correlation = np.corrcoef(drawn.T)[np.triu_indices(400, 1)]
-        assert abs(correlation.mean()) < 5 / math.sqrt(499 * len(correlation))
+        assert abs(correlation.mean()) < 5 / math.sqrt(249 * len(correlation))
 
 
 # ------------------------------------------------------------------------------------------------- names

@@ -133,7 +133,7 @@ def test_the_text_does_not_depend_on_the_rows(order: str) -> None:
 def test_additions_of_many_threads() -> None:
     """Integers add up atomically; sums of reals in no order are refused where an order is promised."""
     text = emit(program_of("cuba", "reproducible")).text
-    assert re.search(r"nl_accumulate\(&\w+_\[post\], \(\(nl_i64\)nl_round_f32", text)
+    assert re.search(r"nl_accumulate\(&\w+_\[post\[u\]\], \(\(nl_i64\)nl_round_f32", text)
     with pytest.raises(BackendError, match="no fixed order"):
         emit(merge(network(2, order=Order.REPRODUCIBLE)))
     nest = Nest((Dim("i", "n"),), (Add("total", expr("x")),))
@@ -145,7 +145,8 @@ def test_additions_of_many_threads() -> None:
 
 def test_rings_of_delays_are_addressed_by_step() -> None:
     text = emit(program_of("microcircuit", "reproducible")).text
-    assert "[((step + delays_[k]) & ring_mask) * n_post + post]" in text
+    assert "[((step + delays[u]) & ring_mask) * n_post + post[u]]" in text
+    assert "delays[u] = delays_[k];" in text
 
 
 def test_small_windows_get_no_second_function() -> None:
@@ -232,7 +233,7 @@ def test_propagation_gives_blocks_by_synapses() -> None:
     work = Work(program.templates[number], rows, tables[number], Launch(number, 0, 3), elements, 100)
     (call,) = calls_of(work, Dialect(DType.F32))
     assert call.jobs is not None
-    assert np.bincount(call.jobs[:, 0]).tolist() == [1, 90, 10]
+    assert np.bincount(call.jobs[:, 0]).tolist() == [16, 16 + 46, 16 + 5]
 
 
 # ------------------------------------------------------------------------------------- device tables
