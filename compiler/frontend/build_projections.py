@@ -362,25 +362,35 @@ def _drawn_delay(node: tree.Mapping, family: _Family, step: Step) -> _Delay:
         if key not in known:
             names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
             value = None if None in key else initial_value(node, c, "`delay`", TIME, names)[0]
-            known[key] = _in_steps(value, step, kind.key.span, c) if isinstance(value, Distribution) else None
+            known[key] = _in_steps(value, step, block, c) if isinstance(value, Distribution) else None
         return known[key]
 
     return drawn
 
 
-def _in_steps(value: Distribution, step: Step, at: Span, c: Context) -> Distribution | None:
+def _in_steps(value: Distribution, step: Step, block: tree.Mapping, c: Context) -> Distribution | None:
     """A distribution of delays (ms) in units of the step; a normal one is cut at 0 (or its `min`) and ten
     standard deviations (or its `max`)."""
+    given = dict(value.args)
+    low, high = ("min", "max") if value.kind == "normal" else ("low", "high")
+
+    def wrong(name: str, message: str, help: str | None = None) -> None:
+        item = block.get(name)
+        c.sink.error("E0106", message, value.span if item is None else item.span, help)
+
+    for name in (low, high, "mean"):
+        if given.get(name, 0.0) < 0:
+            wrong(name, f"`{name}` of `delay` must not be negative; it is {given[name]:g} ms")
+            return None
     args = {name: number / step.dt for name, number in value.args if name != "keep_sign"}
     if value.kind == "normal":
         args.setdefault("min", 0.0)
-        args.setdefault("max", args["mean"] + 10.0 * args["std"])
-    low, high = ("min", "max") if value.kind == "normal" else ("low", "high")
-    if args[low] < 0 or args[high] < args[low]:
-        c.sink.error("E0106", "delays must not be negative", at, f"give `{low}: 0 ms` or more")
-        return None
+        args.setdefault("max", max(args["min"], args["mean"] + 10.0 * args["std"]))
     if args[high] > MAX_DELAY:
-        c.sink.error("E0106", f"delays must be below {MAX_DELAY:,} steps", at)
+        longest = f"`{high}` of `delay` is" if high in given else "ten standard deviations of `delay` above its `mean` are"
+        help = None if high in given else "give the longest delay as `max`"
+        message = f"{longest} {args[high]:,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+        wrong(high, message, help)
         return None
     return Distribution(value.kind, tuple(args.items()), value.span)
 

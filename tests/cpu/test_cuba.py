@@ -63,13 +63,13 @@ def small_network() -> str:
                 f"    deliver: {{into: {'ge' if sign > 0 else 'gi'}, weight: [{weights}]}}, delay: {delay:.1f} ms}}"
             )
     exc = ", ".join(f"{-60 + 0.63 * i:.2f} mV" for i in range(15))
-    drive = ", ".join(f"{4 + 0.31 * i:.2f} mV" for i in range(15))
+    drive = ", ".join(f"{8 + 0.31 * i:.2f} mV" for i in range(15))
     return f"""\
 language: 1
 name: small
 neurons:
   lif:
-    params: {{tau_m: 20 ms, tau_e: 5 ms, tau_i: 10 ms, v_rest: -55 mV, v_thresh: -50 mV, v_reset: -60 mV, drive: 6 mV}}
+    params: {{tau_m: 20 ms, tau_e: 5 ms, tau_i: 10 ms, v_rest: -55 mV, v_thresh: -50 mV, v_reset: -60 mV, drive: 12 mV}}
     state: {{v: v_rest}}
     inputs: {{ge: {{unit: mV, decay: tau_e}}, gi: {{unit: mV, decay: tau_i}}}}
     dynamics: {{dv/dt: (v_rest - v + ge + gi + drive) / tau_m}}
