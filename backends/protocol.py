@@ -26,9 +26,7 @@ AnyArray = npt.NDArray[np.generic]
 class BackendError(Exception):
     """A tool is missing (exit 3) or code generation or the compiler failed (exit 4) or the device failed (5)."""
 
-    def __init__(
-        self, code: str, message: str, help: str | None = None, exit_code: int = 4
-    ) -> None:
+    def __init__(self, code: str, message: str, help: str | None = None, exit_code: int = 4) -> None:
         super().__init__(message)
         self.code, self.message, self.help, self.exit_code = code, message, help, exit_code
 

@@ -72,9 +72,7 @@ def measure_build(name: str, model: Path, settings: tuple[str, ...]) -> dict[str
     folder.mkdir(parents=True)
     shutil.copy(model, folder)
     wrapper, log = folder / "cc-timed", folder / "cc.log"
-    wrapper.write_text(
-        WRAPPER.format(compiler=compiler_command(), log=shlex.quote(str(log))), encoding="utf-8"
-    )
+    wrapper.write_text(WRAPPER.format(compiler=compiler_command(), log=shlex.quote(str(log))), encoding="utf-8")
     wrapper.chmod(0o755)
     environment = {
         "CC": str(wrapper),
@@ -125,9 +123,7 @@ def main() -> None:
     if "ring" in only:
         for size in sizes:
             name = f"ring-{size}"
-            contestants[name] = partial(
-                measure_build, name, HERE / "models" / "ring.yaml", (f"n={size}",)
-            )
+            contestants[name] = partial(measure_build, name, HERE / "models" / "ring.yaml", (f"n={size}",))
     if "brian2" in only and (python := peer_python("brian2")):
         contestants["cuba in brian2"] = partial(measure_brian2, python)
 
@@ -136,9 +132,7 @@ def main() -> None:
     print(f"build from nothing, {arguments.rounds} rounds, medians")
     table(["", *keys], [[n, *(median(r, key) for key in keys)] for n, r in results.items()])
     digests = {
-        f"ring-{size}": sources_digest(WORK / f"build-ring-{size}" / "build")[1]
-        for size in sizes
-        if "ring" in only
+        f"ring-{size}": sources_digest(WORK / f"build-ring-{size}" / "build")[1] for size in sizes if "ring" in only
     }
     if digests:
         equal = len(set(digests.values())) == 1

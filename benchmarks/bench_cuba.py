@@ -77,9 +77,7 @@ def spike_count(path: Path) -> int:
         return sum(len(group["timestamps"]) for group in file["spikes"].values())
 
 
-def prepare_brian2(
-    python: Path, folder: Path, seconds: float
-) -> tuple[Callable[[], dict[str, float]], float]:
+def prepare_brian2(python: Path, folder: Path, seconds: float) -> tuple[Callable[[], dict[str, float]], float]:
     """How to measure Brian2, and the CPU seconds that its C++ compiler took."""
     shutil.rmtree(folder, ignore_errors=True)
     script = HERE / "peers" / "cuba_brian2.py"
@@ -117,9 +115,7 @@ def main() -> None:
     if "netloom" in only:
         contestants["netloom"] = prepare_netloom(WORK / "cuba-netloom", arguments.seconds)
     if "brian2" in only and (python := peer_python("brian2")):
-        contestants["brian2"], compiler["brian2"] = prepare_brian2(
-            python, WORK / "cuba-brian2", arguments.seconds
-        )
+        contestants["brian2"], compiler["brian2"] = prepare_brian2(python, WORK / "cuba-brian2", arguments.seconds)
     if "nest" in only and (python := peer_python("nest")):
         contestants["nest"] = partial(measure_nest, python, arguments.seconds)
 

@@ -49,9 +49,7 @@ class Finished:
         return result
 
 
-def execute(
-    command: Sequence[str | Path], cwd: Path = ROOT, env: Mapping[str, str] | None = None
-) -> Finished:
+def execute(command: Sequence[str | Path], cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> Finished:
     """Run a command on one thread; its output is kept, its errors pass through."""
     environment = {**os.environ, **ONE_THREAD, **(env or {})}
     started = time.perf_counter()
@@ -91,9 +89,7 @@ def netloom() -> tuple[str, ...]:
     return (sys.executable, "-m", "compiler.cli")
 
 
-def rounds(
-    contestants: Mapping[str, Callable[[], dict[str, float]]], count: int
-) -> dict[str, list[dict[str, float]]]:
+def rounds(contestants: Mapping[str, Callable[[], dict[str, float]]], count: int) -> dict[str, list[dict[str, float]]]:
     """Measure every contestant once per round, in turn."""
     results: dict[str, list[dict[str, float]]] = {name: [] for name in contestants}
     for number in range(count):
@@ -121,9 +117,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         print("  ".join([first, *rest]).rstrip())
 
 
-def compare(
-    results: Mapping[str, Sequence[Mapping[str, float]]], key: str, ours: str = "netloom"
-) -> dict[str, float]:
+def compare(results: Mapping[str, Sequence[Mapping[str, float]]], key: str, ours: str = "netloom") -> dict[str, float]:
     """Print median, range and the ratio to ours of `key`; ratios are medians over the rounds."""
     ratios: dict[str, float] = {}
     rows: list[list[object]] = []

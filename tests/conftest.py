@@ -96,11 +96,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
             pytest.fail(f"{path} does not exist; write it with --update-golden and review it")
         expected = path.read_bytes().decode("utf-8")
         if text != expected:
-            lines = difflib.unified_diff(
-                expected.splitlines(), text.splitlines(), str(path), "this run", lineterm=""
-            )
-            pytest.fail(
-                "\n".join([*lines, "", "to accept: --update-golden, then review"]), pytrace=False
-            )
+            lines = difflib.unified_diff(expected.splitlines(), text.splitlines(), str(path), "this run", lineterm="")
+            pytest.fail("\n".join([*lines, "", "to accept: --update-golden, then review"]), pytrace=False)
 
     return compare

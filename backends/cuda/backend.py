@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backends.cuda.compile import compile_text, default_arch
+from backends.cuda.contract import strategies
 from backends.cuda.emit import emit, fixed_order
 from backends.cuda.load import CudaInstance
 from backends.manifest import manifest
@@ -31,7 +32,7 @@ class CudaBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("cuda", 0, False, frozenset())
+        return Capabilities("cuda", 0, False, strategies())
 
     def emit(self, program: Merged) -> str:
         return emit(program).text

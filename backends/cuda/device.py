@@ -21,6 +21,7 @@ from backends.cuda.driver import CHECK, Driver
 from backends.protocol import AnyArray, BackendError
 
 _ARGUMENTS: Final = "PPqqPq"  # NL_ARGUMENTS of templates/module.cu.j2
+BRANCHES: Final = 8
 _MOST_AT_ONCE: Final = 1 << 30
 
 
@@ -47,8 +48,7 @@ class Device:
         self.ordinal = ordinal
         self.driver = Driver()
         self.arch = self.driver.architecture(ordinal)
-        self.processors = self.driver.processors(ordinal)
-        self.blocks = 4 * self.processors  # of 256 threads: half of what it can hold
+        self.blocks = 4 * self.driver.processors(ordinal)  # of 256 threads: half of what it can hold
         try:
             import pycuda.driver as cuda
         except ImportError as e:
@@ -58,6 +58,7 @@ class Device:
         self._cuda: Any = cuda
         self._context = _primary(ordinal)
         self._functions: dict[str, Any] = {}
+        self._sides: list[Any] = []
         with self.current():
             self.stream: Any = cuda.Stream()
 
@@ -92,9 +93,8 @@ class Device:
                 f"build with --arch {self.arch}",
                 exit_code=3,
             )
-        self.image = image.read_bytes()
         try:
-            self.module = self._cuda.module_from_buffer(self.image)
+            self.module = self._cuda.module_from_buffer(image.read_bytes())
         except self._cuda.Error as e:
             raise BackendError(
                 "E0904", f"the compiled module cannot be loaded: {e}", "`netloom clean`, then build again"
@@ -157,9 +157,33 @@ class Device:
             self._functions[name] = self.module.get_function(name).prepare(list(arguments))
         return self._functions[name]
 
-    def launch(self, name: str, grid: int, block: int, arguments: tuple[int, ...]) -> None:
+    def launch(self, name: str, grid: int, block: int, arguments: tuple[int, ...], stream: Any | None = None) -> None:
         """Launch a kernel with the arguments that all kernels have."""
-        self._function(name, _ARGUMENTS).prepared_async_call((grid, 1, 1), (block, 1, 1), self.stream, *arguments)
+        where = self.stream if stream is None else stream
+        self._function(name, _ARGUMENTS).prepared_async_call((grid, 1, 1), (block, 1, 1), where, *arguments)
+
+    @contextmanager
+    def branches(self, count: int) -> Iterator[list[Any]]:
+        """`count` streams (of at most BRANCHES different ones) that begin where the device's stream stands; what is
+        launched on it afterwards waits for all of them."""
+        if count == 1:
+            yield [self.stream]
+            return
+        while len(self._sides) < min(count, BRANCHES) - 1:
+            self._sides.append(self._cuda.Stream())
+        used = [self.stream, *self._sides[: min(count, BRANCHES) - 1]]
+        fork = self.mark()
+        for side in used[1:]:
+            side.wait_for_event(fork)
+        yield [used[n % len(used)] for n in range(count)]
+        for side in used[1:]:
+            self.stream.wait_for_event(self.mark(side))
+
+    def mark(self, stream: Any | None = None) -> Any:
+        """An event where a stream (the device's) stands."""
+        event = self._cuda.Event(self._cuda.event_flags.DISABLE_TIMING)
+        event.record(self.stream if stream is None else stream)
+        return event
 
     def call(self, name: str, types: str, grid: int, block: int, *arguments: int) -> None:
         """Launch one of the module's own helpers."""

@@ -1,9 +1,8 @@
-"""The parts of the CUDA driver that PyCUDA does not offer: looking for devices without a context, graphs, and
-cooperative launches.
+"""The parts of the CUDA driver that PyCUDA does not offer: looking for devices without a context, and graphs.
 
-Assumes: libcuda of a driver for CUDA 12 or later; graphs and launches run with PyCUDA's context current.
+Assumes: libcuda of a driver for CUDA 12 or later; graph calls run with PyCUDA's context current.
 Guarantees: every status is checked; a failure is a BackendError with the driver's own words.
-Does not: allocate or launch ordinary kernels (device.py does, through PyCUDA).
+Does not: allocate, load modules or launch kernels (device.py does, through PyCUDA).
 """
 
 from __future__ import annotations
@@ -132,59 +131,3 @@ class Driver:
 
     def destroy(self, executable: int) -> None:
         self._lib.cuGraphExecDestroy(ctypes.c_void_p(executable))
-
-    # -------------------------------------------------------------------------- cooperative launches
-
-    def load(self, image: bytes) -> int:
-        """A module of its own (with variables of its own) in the current context."""
-        module = ctypes.c_void_p()
-        self._call("cuModuleLoadData", ctypes.byref(module), image)
-        assert module.value is not None
-        return module.value
-
-    def unload(self, module: int) -> None:
-        self._lib.cuModuleUnload(ctypes.c_void_p(module))
-
-    def function(self, module: int, name: str) -> int:
-        """A kernel of a module. Raises BackendError when there is none of that name."""
-        function = ctypes.c_void_p()
-        self._call("cuModuleGetFunction", ctypes.byref(function), ctypes.c_void_p(module), name.encode())
-        assert function.value is not None
-        return function.value
-
-    def set_global(self, module: int, name: str, values: bytes) -> None:
-        """Write a variable of a module."""
-        place, size = ctypes.c_ulonglong(), ctypes.c_size_t()
-        self._call(
-            "cuModuleGetGlobal_v2",
-            ctypes.byref(place),
-            ctypes.byref(size),
-            ctypes.c_void_p(module),
-            name.encode(),
-        )
-        assert size.value == len(values), name
-        self._call("cuMemcpyHtoD_v2", place, values, size)
-
-    def resident_blocks(self, function: int, block: int) -> int:
-        """How many blocks of a kernel a multiprocessor holds at a time."""
-        number = ctypes.c_int()
-        self._call(
-            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-            ctypes.byref(number),
-            ctypes.c_void_p(function),
-            block,
-            ctypes.c_size_t(0),
-        )
-        return number.value
-
-    def launch_together(self, function: int, grid: int, block: int, stream: int, arguments: tuple[int, ...]) -> None:
-        """Launch a kernel all of whose blocks run at the same time; the arguments have 64 bits each."""
-        values = [ctypes.c_longlong(a) for a in arguments]
-        places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        self._call(
-            "cuLaunchCooperativeKernel",
-            ctypes.c_void_p(function),
-            *(ctypes.c_uint(n) for n in (grid, 1, 1, block, 1, 1, 0)),
-            ctypes.c_void_p(stream),
-            places,
-        )

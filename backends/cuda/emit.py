@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from backends.access import Kernel, open_kernel
 from backends.cprint import Dialect, Line, PrintError
+from backends.cuda.contract import contract_functions
 from backends.cuda.events import connect, emit_scheduled, record_events, record_trace
-from backends.cuda.kernel import BLOCK, WORK, Function, function, row_struct
+from backends.cuda.kernel import BLOCK, Function, function, row_struct
 from backends.cuda.nest import nest_functions
 from backends.cuda.propagate import propagate
 from backends.cuda.skeletons import render
@@ -26,7 +26,6 @@ from backends.snippets import known, select
 from compiler.ir.program import (
     Connect,
     Contract,
-    Emit,
     EmitScheduled,
     Merged,
     Nest,
@@ -39,8 +38,6 @@ from compiler.ir.program import (
 from compiler.ir.space import DType
 from compiler.source import NOWHERE, Span
 
-MOST_CALLS: Final = 64
-"""Calls of a phase that nl_steps can hold."""
 _MARK = re.compile("\x01(\\d+)\x02")
 _CONSTANTS = {
     "NL_INF_F32": "#define NL_INF_F32 __int_as_float(0x7f800000)",
@@ -64,13 +61,9 @@ def emit(program: Merged) -> Emitted:
     dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
     used: set[str] = set()
     blocks: list[list[Line]] = []
-    resident: list[tuple[int, str]] = []
     for template in program.templates:
-        k = open_kernel(template, dialect, used)
-        if stays_resident(template):
-            resident.append((template.index, k.function + WORK))
         try:
-            blocks.append(kernel_lines(k))
+            blocks.append(kernel_lines(open_kernel(template, dialect, used)))
         except PrintError as e:
             where = e.span if e.span is not NOWHERE else template.span
             at = f" ({where})" if where is not NOWHERE else ""
@@ -87,8 +80,6 @@ def emit(program: Merged) -> Emitted:
         device=select(sorted((used | words) & known(cuda=True)), cuda=True),
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,
-        resident=resident if has_resident(program) else [],
-        most_calls=MOST_CALLS,
     )
     lines: list[str] = []
     found: dict[int, Span] = {}
@@ -98,27 +89,6 @@ def emit(program: Merged) -> Emitted:
             line = _MARK.sub("", line)
         lines.append(line)
     return Emitted("\n".join(lines), found)
-
-
-def stays_resident(template: Template) -> bool:
-    """Whether a kernel may run inside nl_steps: what spiking steps are made of."""
-    body = template.body
-    return isinstance(body, Propagate | RecordEvents | RecordTrace | EmitScheduled) or (
-        isinstance(body, Nest) and body.combine is None
-    )
-
-
-def has_resident(program: Merged) -> bool:
-    """Whether the text has nl_steps: programs in which nothing spikes do without."""
-    return any(_spikes(t) for t in program.templates)
-
-
-def _spikes(template: Template) -> bool:
-    """Whether a template emits or delivers events."""
-    body = template.body
-    if isinstance(body, Nest):
-        return any(isinstance(s, Emit) for s in body.prologue)
-    return isinstance(body, Propagate | EmitScheduled)
 
 
 def fixed_order(program: Merged) -> bool:
@@ -149,8 +119,8 @@ def functions_of(k: Kernel) -> list[Function]:
     match k.template.body:
         case Nest() as nest:
             return nest_functions(k, nest)
-        case Contract(nest):
-            return nest_functions(k, nest)
+        case Contract() as contract:
+            return contract_functions(k, contract)
         case Propagate() as p:
             return propagate(k, p)
         case Connect() as c:

@@ -9,59 +9,27 @@ Does not: drain record buffers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from backends.cprint import Dialect
 from backends.cuda.device import Device
-from backends.cuda.kernel import BLOCK
-from backends.cuda.resident import Resident, call_table, first_blocks, fits, meetings, touched
-from backends.cuda.schedule import Plan, Ready, Timed, release, run_checked, run_steps
-from backends.cuda.work import Work, array_elements, calls_of
+from backends.cuda.plans import Prepared, prepare
+from backends.cuda.schedule import Ready, run_checked, run_steps
 from backends.protocol import AnyArray, Artifact, BackendError
-from compiler.ir.program import (
-    Array,
-    ArrayFormal,
-    Emit,
-    EmitScheduled,
-    Launch,
-    Merged,
-    Nest,
-    RecordEvents,
-    RecordTrace,
-    Template,
-)
-from compiler.ir.space import DType, Role
+from compiler.ir.program import Array, Merged
+from compiler.ir.space import Role
 from compiler.passes.plan_memory import Placement, place
-from compiler.passes.write_tables import NOT_PLACED, ROLE_SHIFT, write_tables
+from compiler.passes.write_tables import write_tables
 
-Words = npt.NDArray[np.uint64]
 CONNECT_PHASES: Final = ("count", "scan")
 INIT_PHASES: Final = ("fill", "init")
 FEW_STEPS: Final = 8
 """A run returns for a drain when no more steps than this have room, not when none has."""
-RESIDENT: Final = 4
-"""Blocks of a multiprocessor that stay resident, at most: more of them wait longer for each other."""
-_OFFSET: Final = np.uint64((1 << ROLE_SHIFT) - 1)
 
-
-def device_table(template: Template, table: Words, bases: npt.NDArray[np.uint64]) -> Words:
-    """The rows as the kernels read them: device addresses, and reals in their own type. `bases`: by role number."""
-    out = table.copy()
-    for column, formal in enumerate(template.formals):
-        words = table[:, column]
-        if isinstance(formal, ArrayFormal):
-            placed = words != np.uint64(NOT_PLACED)
-            role = np.where(placed, words >> np.uint64(ROLE_SHIFT), 0).astype(np.int64)
-            out[:, column] = np.where(placed, bases[role] + (words & _OFFSET), 0)
-        elif formal.dtype == DType.F32:
-            narrow = np.zeros((len(words), 2), np.float32)
-            narrow[:, 0] = words.view(np.float64).astype(np.float32)
-            out[:, column] = narrow.view(np.uint64)[:, 0]
-    return out
+ANSWERS: Final = 4
+"""Questions to the device that may be open."""
 
 
 class CudaInstance:
@@ -72,21 +40,19 @@ class CudaInstance:
         self.program, self._check = program, check
         self._arrays = {a.name: a for a in program.arrays}
         self.sizes: dict[str, int] = {}
+        self.placement: Placement | None = None
         self._arenas: dict[Role, Any] = {}
-        self._plans: dict[str, Plan] = {}
         self._next: tuple[str, int] | None = None  # the phase and step that the device stands before
         self._closed = False
         self._device = Device(device)
+        self._prepared = Prepared(self._device)
         with self._device.current():
             self._device.load(artifact.binary, artifact.flags)
-            self._own = self._device.allocate(64, {})
-            self._room = self._device.pinned(2)
+            self._own = self._device.allocate(16 * (1 + ANSWERS), {})
+            self._answers = self._device.pinned(2 * ANSWERS)
             step = int(self._own)
-            self._state = np.array([step, step + 8], np.uint64)
-            self._device.set_global("nl_run", self._state)
-            self._together = 0  # a second copy of the module, for cooperative launches
+            self._device.set_global("nl_run", np.array([step, step + 8], np.uint64))
             self._load(seed)
-            self._stay()
 
     # ----------------------------------------------------------------------------------------- loading
 
@@ -100,10 +66,11 @@ class CudaInstance:
         self._run_once(INIT_PHASES)
         self._device.synchronize()
         for name in (*CONNECT_PHASES, *INIT_PHASES):
-            self._plans.pop(name, None)
+            self._prepared.plans.pop(name, None)
 
     def _measure(self, late: list[Array]) -> None:
-        """The sizes that were drawn: the last element of each array of row pointers, one copy for all of them."""
+        """The sizes that were drawn: the last element of each array of row pointers, one copy for each arena."""
+        assert self.placement is not None
         sources = [self._arrays[a.size_from] for a in late if a.size_from is not None]
         for role in {a.role for a in sources}:
             used = [a for a in sources if a.role is role]
@@ -118,16 +85,15 @@ class CudaInstance:
 
     def _run_once(self, names: tuple[str, ...]) -> None:
         for name in names:
-            if name in self._plans:
+            if name in self._prepared.plans:
                 self._start(name, 0)
-                for call in run_checked(self._device, self._plans[name], 0, 1):
+                for call in run_checked(self._device, self._prepared.plans[name], 0, 1):
                     self._wait(call)
         self._next = None
 
     def _place(self, seed: int) -> None:
         """Arenas, tables and launches for the sizes known so far. What an arena that has to grow held moves along."""
-        program, device = self.program, self._device
-        before = getattr(self, "placement", None)
+        program, device, before = self.program, self._device, self.placement
         placement = place(program, self.sizes)
         grown = {r for r in Role if before is None or placement.arena_bytes.get(r, 0) != before.arena_bytes.get(r, 0)}
         kept = {
@@ -136,139 +102,25 @@ class CudaInstance:
             if before is not None and self._arrays[n].role in grown
         }
         bill = {str(r): n for r, n in placement.arena_bytes.items()}
+        self._prepared.free()
         for role in grown:
             if role in self._arenas:
                 self._arenas.pop(role).free()
         for role in Role:
             if role in grown:
                 self._arenas[role] = device.allocate(placement.arena_bytes.get(role, 0), bill)
-        self.placement: Placement = placement
+        self.placement = placement
         for name, values in {**program.constants, **kept}.items():
             if self._arrays[name].role in grown and name in placement.offsets:
                 self._put(name, values)
-        self._prepare(write_tables(program, placement, seed, self.sizes))
-
-    def _prepare(self, tables: tuple[Words, ...]) -> None:
-        """Tables, jobs, counters and plans on the device."""
-        program, device = self.program, self._device
+        tables = write_tables(program, placement, seed, self.sizes)
         bases = np.array([int(self._arenas[r]) for r in Role], np.uint64)
-        own = [device_table(t, table, bases) for t, table in zip(program.templates, tables, strict=True)]
-        self._tables = [device.allocate(t.nbytes, {"tables": t.nbytes}) for t in own]
-        for memory, table in zip(self._tables, own, strict=True):
-            device.upload(int(memory), table)
-        for plan in self._plans.values():
-            release(device, plan)
-        self._memory: list[Any] = []
-        physical = {a.name: a.physical_size for a in program.arrays}
-        self._elements = array_elements(self.sizes, physical)
-        self._plans = {
-            phase.name: Plan(tuple(self._timed(x, tables[x.template]) for x in phase.launches))
-            for phase in program.phases
-        }
-        self._watch = {phase.name: self._watched(phase.launches, tables) for phase in program.phases}
-
-    def _stay(self) -> None:
-        """Make phases that can run many steps in one launch ready for it."""
-        program, driver = self.program, self._device.driver
-        for phase in program.phases:
-            if phase.name not in self._plans or not fits(program, phase.launches):
-                continue
-            if not self._together:
-                self._together = driver.load(self._device.image)
-                driver.set_global(self._together, "nl_run", self._state.tobytes())
-            function = driver.function(self._together, "nl_steps")
-            most = driver.resident_blocks(function, BLOCK)
-            if most == 0:
-                continue
-            plan = self._plans[phase.name]
-            meet = meetings([touched(program, x) for x in phase.launches])
-            calls = [c for x in plan.launches for c in x.calls]
-            if len(calls) != len(phase.launches):
-                continue  # a launch without work, or with several functions
-            blocks = self._device.processors * min(most, RESIDENT)
-            widths = [8 * max(len(program.templates[x.template].formals), 1) for x in phase.launches]
-            first = first_blocks([c.grid for c in calls], meet, blocks)
-            rows = [
-                (c.rows, c.jobs, c.chunk, c.memory, x.every, x.offset, x.template, c.grid, int(m), f, width, 0)
-                for c, x, m, f, width in zip(calls, phase.launches, meet, first, widths, strict=True)
-            ]
-            counter = self._keep(np.zeros(1, np.uint64))
-            plan.resident = Resident(self._together, function, blocks, self._keep(call_table(rows)), len(rows), counter)
-
-    def _timed(self, launch: Launch, table: Words) -> Timed:
-        template, rows = self.program.templates[launch.template], self.program.tables[launch.template]
-        work = Work(template, rows, table, launch, self._elements, self._device.blocks)
-        base, width = int(self._tables[launch.template]), 8 * max(len(template.formals), 1)
-        path = rows.paths[launch.lo] if launch.lo < len(rows.paths) else template.name
-        more = f" and {launch.hi - launch.lo - 1} more" if launch.hi - launch.lo > 1 else ""
-        ready = []
-        for call in calls_of(work, Dialect(self.program.precision)):
-            jobs = memory = 0
-            if call.jobs is not None:
-                jobs = self._keep(call.jobs)
-            if call.memory:
-                counters = np.zeros(-(-call.memory // 8), np.uint64)
-                if call.places is not None:
-                    counters[: len(call.places)] = call.places
-                memory = self._keep(counters)
-            ready.append(
-                Ready(
-                    call.function,
-                    call.grid,
-                    call.block,
-                    base + call.row * width,
-                    jobs,
-                    call.chunk,
-                    memory,
-                    call.group,
-                    f"{template.name} (`{path}`{more})",
-                )
-            )
-        return Timed(tuple(ready), launch.every, launch.offset)
-
-    def _keep(self, values: AnyArray) -> int:
-        """The address of a copy on the device that lives as long as the plans."""
-        memory = self._device.allocate(values.nbytes, {"launches": values.nbytes})
-        self._memory.append(memory)
-        self._device.upload(int(memory), values)
-        return int(memory)
-
-    def _watched(self, launches: tuple[Launch, ...], tables: tuple[Words, ...]) -> tuple[int, int, int, int]:
-        """(rings, number, buffers, number): what nl_begin empties and what nl_room looks at."""
-        rings: list[tuple[int, int]] = []
-        buffers: list[tuple[int, int, int, int]] = []
-        for launch in launches:
-            template, rows = self.program.templates[launch.template], self.program.tables[launch.template]
-            columns = {f.name: i for i, f in enumerate(template.formals)}
-
-            def column(name: str, columns: Mapping[str, int] = columns, at: Launch = launch) -> list[int]:
-                found: list[int] = tables[at.template][at.lo : at.hi, columns[name]].view(np.int64).tolist()
-                return found
-
-            def address(name: str, rows: Any = rows, at: Launch = launch) -> list[int]:
-                return [self._address(n) for n in rows.arrays[name][at.lo : at.hi]]
-
-            match template.body:
-                case Nest(_, prologue):
-                    for s in prologue:
-                        if isinstance(s, Emit):
-                            rings += zip(address(s.count), column(s.slots), strict=True)
-                case EmitScheduled():
-                    count = "count" if "count" in columns else "spike_count"
-                    rings += zip(address(count), column("slots"), strict=True)
-                case RecordEvents():
-                    used, room, most = address("used"), column("capacity"), column("n")
-                    buffers += [(u, r, max(m, 1), launch.every) for u, r, m in zip(used, room, most, strict=True)]
-                case RecordTrace():
-                    used, room = address("used"), column("capacity")
-                    buffers += [(u, r, 1, launch.every) for u, r in zip(used, room, strict=True)]
-        ring = self._keep(np.array(rings, np.int64)) if rings else 0
-        buffer = self._keep(np.array(buffers, np.int64)) if buffers else 0
-        return ring, len(rings), buffer, len(buffers)
+        self._prepared = prepare(device, program, tables, bases, placement, self.sizes, self._address)
 
     # ------------------------------------------------------------------------------------------ memory
 
     def _address(self, name: str) -> int:
+        assert self.placement is not None
         return int(self._arenas[self._arrays[name].role]) + self.placement.offsets[name]
 
     def _size(self, name: str) -> int:
@@ -304,21 +156,23 @@ class CudaInstance:
     def _start(self, phase: str, step: int) -> None:
         """Tell the device the step, unless it stands there already."""
         if self._next != (phase, step):
-            ring, count = self._watch[phase][:2]
-            self._device.call("nl_begin", "Pqq", max(1, min(64, count // 256)), 256, ring, count, step)
+            watch = self._prepared.watch[phase]
+            grid = max(1, min(64, watch.ring_count // 256))
+            self._device.call("nl_begin", "Pqq", grid, 256, watch.rings, watch.ring_count, step)
 
-    def _steps_left(self, phase: str) -> int:
-        """How many steps have room in every record buffer. Raises BackendError when one has overflowed."""
-        buffers, count = self._watch[phase][2:]
-        if count == 0:
-            return 1 << 62
-        out = int(self._own) + 16
-        self._device.call("nl_room", "PqP", 1, 256, buffers, count, out)
-        self._device.download_later(out, self._room)
-        self._device.synchronize()
-        if int(self._room[1]) != 0:
+    def _ask(self, phase: str, number: int) -> None:
+        """Have the device say, into answer `number`, how many steps have room in every record buffer."""
+        watch = self._prepared.watch[phase]
+        out = int(self._own) + 16 * (1 + number)
+        self._device.call("nl_room", "PqP", 1, 256, watch.buffers, watch.buffer_count, out)
+        self._device.download_later(out, self._answers[2 * number : 2 * number + 2])
+
+    def _answer(self, number: int) -> int:
+        """What the device has said. Raises BackendError when a buffer has overflowed."""
+        room, status = (int(x) for x in self._answers[2 * number : 2 * number + 2])
+        if status != 0:
             raise _not_drained()
-        return int(self._room[0])
+        return room
 
     def _wait(self, call: Ready) -> None:
         """With `check`: wait for a call, and name it when it fails."""
@@ -334,26 +188,50 @@ class CudaInstance:
         only where it has to, and at the end of more than one step."""
         if self._closed:
             raise ValueError("the instance is closed")
-        plan = self._plans[phase]
-        done = 0
         with self._device.current():
             self._start(phase, first_step)
-            while done < steps:
-                left = self._steps_left(phase)
-                if left == 0 and done == 0:
-                    raise _not_drained()
-                if done > 0 and left < min(FEW_STEPS, steps - done):
-                    break
-                count = min(steps - done, left)
-                if self._check:
-                    for call in run_checked(self._device, plan, first_step + done, count):
-                        self._wait(call)
-                else:
-                    run_steps(self._device, plan, first_step + done, count)
-                done += count
+            if self._prepared.watch[phase].buffer_count == 0:
+                self._launch(phase, first_step, steps)
+                done = steps
+            else:
+                done = self._run_recorded(phase, first_step, steps)
             self._next = (phase, first_step + done)
             if steps > 1:
                 self._device.synchronize()
+        return done
+
+    def _launch(self, phase: str, step: int, count: int) -> None:
+        if not self._check:
+            run_steps(self._device, self._prepared.plans[phase], step, count)
+            return
+        for call in run_checked(self._device, self._prepared.plans[phase], step, count):
+            self._wait(call)
+
+    def _run_recorded(self, phase: str, first_step: int, steps: int) -> int:
+        """Steps are launched in blocks that fit into what the buffers had room for when the device last said so. It is
+        asked again after each block, and answers while the next ones run."""
+        self._ask(phase, 0)
+        self._device.synchronize()
+        room, since, done, number = self._answer(0), 0, 0, 0  # steps launched since the answer was asked for
+        if room == 0:
+            raise _not_drained()
+        asked: deque[tuple[int, int, Any]] = deque()
+        while done < steps:
+            left = room - since
+            if left < min(FEW_STEPS, steps - done) and asked:
+                slot, then, event = asked.popleft()
+                event.synchronize()
+                room, since = self._answer(slot), done - then
+                continue
+            if done > 0 and left < min(FEW_STEPS, steps - done):
+                break
+            count = min(steps - done, max(left // 2, 1))
+            self._launch(phase, first_step + done, count)
+            done, since = done + count, since + count
+            if len(asked) < ANSWERS - 1:
+                number = (number + 1) % ANSWERS
+                self._ask(phase, number)
+                asked.append((number, done, self._device.mark()))
         return done
 
     def close(self) -> None:
@@ -362,12 +240,9 @@ class CudaInstance:
             return
         self._closed = True
         with self._device.current():
-            for plan in self._plans.values():
-                release(self._device, plan)
             self._device.synchronize()
-            if self._together:
-                self._device.driver.unload(self._together)
-            for memory in (*self._arenas.values(), *self._tables, *self._memory, self._own):
+            self._prepared.free()
+            for memory in (*self._arenas.values(), self._own):
                 memory.free()
         self._arenas.clear()
 

@@ -31,7 +31,7 @@ from backends.cprint import (
     refuse_emit,
     type_of,
 )
-from backends.cuda.kernel import ONCE, Function, each_element
+from backends.cuda.kernel import BLOCK, ONCE, Function, each_element
 from compiler.expr.ast import refs
 from compiler.ir.program import Add, ArrayFormal, Dim, DimKind, Emit, Nest, Order, Strided
 from compiler.ir.space import DType
@@ -196,19 +196,44 @@ class NestPrinter:
         inner = [*self._split(e, self.par), *start, *loop, *body.run(self.nest.epilogue), *body.stores()]
         return Function("", tuple(each_element(e, self.extent(self.par), inner)))
 
+    def _walk(self, r: str, term: list[Line]) -> list[Line]:
+        """Terms nl_first, nl_first + group, ...: several dims are counted on, each by its part of the stride, with
+        carries instead of divisions."""
+        head = f"for (nl_i64 {r} = nl_first; {r} < nl_terms; {r} += nl_t.group) {{"
+        if len(self.red) == 1:
+            return [Line(head), *indent([*self._split(r, self.red), *term]), Line("}")]
+        at, by = self.k.namer.fresh("at"), self.k.namer.fresh("by")
+        start = [Line(f"nl_u64 {at} = nl_first, {by} = nl_t.group;")]
+        count: list[Line] = []
+        for number, d in reversed(list(enumerate(self.red))):
+            v, extent = self.vars[d.name], self.k.extent(d.extent)
+            step = self.k.namer.fresh(f"{d.name}_step")
+            first, more = (at, by) if number == 0 else (f"nl_take({at}, {extent})", f"nl_take({by}, {extent})")
+            start += [Line(f"nl_i64 {v} = {first};"), Line(f"const nl_i64 {step} = {more};")]
+            count.append(Line(f"{v} += {step};"))
+            if number > 0:
+                before = self.vars[self.red[number - 1].name]
+                count += [
+                    Line(f"if ({v} >= {extent}) {{"),
+                    Line(f"{v} -= {extent};", 1),
+                    Line(f"{before}++;", 1),
+                    Line("}"),
+                ]
+        return [*start, Line(head), *indent([*term, *count]), Line("}")]
+
     def _shared(self) -> Function:
-        """nl_t.group threads share a point: 32 (a warp) or all of the block."""
+        """nl_t.group threads share a point: 32 (a warp), a block, or several blocks (one point each)."""
         body = self._body()
         start, t, acc = self._start(body)
         kind, both = self.k.dialect.type_name(t), self._joined("a", "b", t)
         r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
         loop = [
             Line(f"const nl_i64 nl_terms = {self.extent(self.red)};"),
-            *([ONCE] if len(self.red) > 1 else []),  # divisions four times over are no gain
-            Line(f"for (nl_i64 {r} = threadIdx.x % nl_t.group; {r} < nl_terms; {r} += nl_t.group) {{"),
-            *indent([*self._split(r, self.red), *self._term(body.scope, acc, t)]),
-            Line("}"),
-            Line(f"{acc} = nl_together({acc}, nl_t.group, []({kind} a, {kind} b) {{ return {both}; }});"),
+            Line("const nl_u32 nl_first = nl_share * nl_width + threadIdx.x % nl_width;"),
+            *self._walk(r, self._term(body.scope, acc, t)),
+            Line(f"const auto nl_join = []({kind} a, {kind} b) {{ return {both}; }};"),
+            Line(f"{acc} = nl_together({acc}, nl_width, nl_join);"),
+            Line(f"if (nl_splits > 1 && !nl_across({acc}, nl_t, nl_splits, nl_join)) return;"),
         ]
         body.scope[self.nest.acc] = Symbol(acc, t)
         end = [*body.run(self.nest.epilogue), *body.stores()]
@@ -216,17 +241,19 @@ class NestPrinter:
             *self._split(e, self.par),
             *start,
             *loop,
-            Line("if (threadIdx.x % nl_t.group == 0) {"),
+            Line("if (threadIdx.x % nl_width == 0) {"),
             *indent(end),
             Line("}"),
         ]
         return Function(
             SHARED,
             (
-                Line(f"const nl_i64 nl_end = nl_least({self.extent(self.par)}, (nl_me.part + 1ll) * nl_t.chunk);"),
+                Line(f"const nl_u32 nl_width = nl_least(nl_t.group, {BLOCK}), nl_splits = nl_t.group / nl_width;"),
+                Line("const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;"),
+                Line(f"const nl_i64 nl_end = nl_least({self.extent(self.par)}, (nl_part + 1ll) * nl_t.chunk);"),
                 ONCE,
-                Line(f"for (nl_i64 {e} = nl_me.part * nl_t.chunk + threadIdx.x / nl_t.group; {e} < nl_end;"),
-                Line(f"{e} += blockDim.x / nl_t.group) {{", 2),
+                Line(f"for (nl_i64 {e} = nl_part * nl_t.chunk + threadIdx.x / nl_width; {e} < nl_end;"),
+                Line(f"{e} += blockDim.x / nl_width) {{", 2),
                 *indent(inner),
                 Line("}"),
             ),

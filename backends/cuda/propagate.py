@@ -64,9 +64,9 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
     pre, post, syn, u = (namer.fresh(x) for x in ("pre", "post", "k", "u"))
     ahead = _read_ahead(k, p)
     held: dict[str, tuple[str, Scalar]] = {}
-    for f in ahead:
-        held[f.name] = (namer(f.name), DType.I32 if f.dtype == DType.U8 else f.dtype)
-        scope[f.name] = Symbol(f"{held[f.name][0]}[{u}]", held[f.name][1])
+    for a in ahead:
+        held[a.name] = (namer(a.name), DType.I32 if a.dtype == DType.U8 else a.dtype)
+        scope[a.name] = Symbol(f"{held[a.name][0]}[{u}]", held[a.name][1])
     at = {"pre": pre, "post": f"{post}[{u}]", "syn": syn}
     types = {"pre": DType.I64, "post": DType.I32, "syn": DType.I64}
     for end, text in at.items():

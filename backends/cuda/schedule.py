@@ -1,31 +1,25 @@
-"""schedule: the calls of one phase, step after step, as CUDA graphs or in one cooperative launch.
+"""schedule: the calls of one phase, step after step, as CUDA graphs.
 
 Assumes: calls whose arguments do not change while the plan lives; the device keeps the step (nl_run.step).
 Guarantees: launches of a step run in the order of the phase, each in the steps that it is for. Several steps are
-recorded into one graph; a graph is recorded once for each pattern of launches that occurs. Where both ways exist, the
-first long run times them on its own steps, and the faster one is kept: they do the same work in the same order.
+recorded into one graph, in which launches that need nothing of each other are branches; a graph is recorded once for
+each pattern of launches that occurs.
 Does not: know how much room record buffers have.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from backends.cuda.device import Device
-from backends.cuda.resident import Resident
 
 STEPS: Final = 32
 """Steps of one graph, about: more bring nothing, the launch of one graph then takes less than it runs."""
 NODES: Final = 256
 MOST_GRAPHS: Final = 128
-TRIAL: Final = 96
-"""Steps (about) that each way runs when they are timed."""
-WORTH: Final = 4
-"""A cooperative launch of fewer steps is not worth its start."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +42,13 @@ class Ready:
 
 @dataclass(frozen=True)
 class Timed:
-    """The calls of one launch of the phase, in steps k with k % every == offset."""
+    """The calls of one launch of the phase, in steps k with k % every == offset. `meet`: it waits for the launches
+    before it; otherwise it runs beside those since the last one that waits."""
 
     calls: tuple[Ready, ...]
     every: int
     offset: int
+    meet: bool = True
 
     def due(self, step: int) -> bool:
         return self.every == 1 or step % self.every == self.offset
@@ -60,12 +56,9 @@ class Timed:
 
 @dataclass
 class Plan:
-    """A phase that is ready to run. `graphs`: by number of steps and the launches that are not in every step.
-    `timed`: seconds per step of the two ways (graphs, resident), once they have been timed."""
+    """A phase that is ready to run. `graphs`: by number of steps and the launches that are not in every step."""
 
     launches: tuple[Timed, ...]
-    resident: Resident | None = None
-    timed: tuple[float, float] | None = None
     graphs: dict[tuple[int, tuple[tuple[int, int], ...]], int] = field(default_factory=dict)
 
     @property
@@ -96,11 +89,26 @@ def _calls(plan: Plan, step: int, count: int) -> Iterator[tuple[Ready, int]]:
                     yield call, ahead
 
 
+def _groups(plan: Plan, step: int) -> list[list[Timed]]:
+    """The launches that are due in a step; those of one group run side by side."""
+    groups: list[list[Timed]] = [[]]
+    for x in plan.launches:
+        if x.meet:
+            groups.append([])
+        if x.due(step) and x.calls:
+            groups[-1].append(x)
+    return [g for g in groups if g]
+
+
 def _record(device: Device, plan: Plan, step: int, count: int) -> int:
     device.driver.begin_capture(device.stream.handle)
     try:
-        for call, ahead in _calls(plan, step, count):
-            device.launch(call.function, call.grid, call.block, call.arguments(ahead))
+        for ahead in range(count):
+            for group in _groups(plan, step + ahead):
+                with device.branches(len(group)) as streams:
+                    for x, stream in zip(group, streams, strict=True):
+                        for call in x.calls:
+                            device.launch(call.function, call.grid, call.block, call.arguments(ahead), stream)
         device.call("nl_advance", "q", 1, 1, count)
     finally:
         graph = device.driver.end_capture(device.stream.handle)
@@ -109,40 +117,10 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
 
 def run_steps(device: Device, plan: Plan, step: int, count: int) -> None:
     """Launch steps step .. step + count - 1; the device's step must be `step`."""
-    if plan.resident is None:
-        _by_graphs(device, plan, step, count)
-        return
-    if plan.timed is None:
-        size = -(-TRIAL // plan.steps) * plan.steps
-        if count >= 4 * size:
-            done = _trial(device, plan, plan.resident, step, size)
-            step, count = step + done, count - done
-    if count >= WORTH and (plan.timed is None or plan.timed[1] < plan.timed[0]):
-        plan.resident.run(device, count)
-    else:
-        _by_graphs(device, plan, step, count)
-
-
-def _trial(device: Device, plan: Plan, resident: Resident, step: int, size: int) -> int:
-    """Run 4 * size steps, half of them each way, the second time timed; returns how many ran."""
-    seconds = []
-    for number in range(4):
-        device.synchronize()
-        begin = time.perf_counter()
-        if number % 2 == 0:
-            _by_graphs(device, plan, step + number * size, size)
-        else:
-            resident.run(device, size)
-        device.synchronize()
-        seconds.append((time.perf_counter() - begin) / size)
-    plan.timed = seconds[2], seconds[3]
-    return 4 * size
-
-
-def _by_graphs(device: Device, plan: Plan, step: int, count: int) -> None:
-    together = plan.steps
+    size = plan.steps
     while count > 0:
-        size = together if count >= together else 1
+        while size > count:
+            size = (size + 1) // 2
         key = (size, _pattern(plan, step, size))
         graph = plan.graphs.get(key)
         if graph is None:

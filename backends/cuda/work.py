@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from backends.access import open_kernel
 from backends.cprint import Dialect
+from backends.cuda.contract import SUFFIXES, sides_of
 from backends.cuda.events import SORT
 from backends.cuda.kernel import BLOCK
 from backends.cuda.nest import SHARED, WARP
@@ -36,14 +37,19 @@ from compiler.ir.program import (
     Rows,
     Template,
 )
+from compiler.strategies.implicit_gemm import TILES, tiles
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 MOST_BLOCKS: Final = 1 << 20
 BUSY: Final = 1 << 17
-"""Threads from which on a device is well used without sharing the terms of a sum."""
+"""Threads that keep a device busy."""
+ENOUGH: Final = 1 << 14
+"""Points from which on a thread for each is better than several that share the terms of a sum."""
 LONG_SUM: Final = 2048
+MOST_SHARES: Final = 64
+"""Blocks that share a point of a reduction, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +120,12 @@ def _call(function: str, w: Work, rows: Ints, parts: Ints, chunk: int, block: in
 
 
 def group_size(points: int, terms: int) -> int:
-    """Threads that share one point of a reduction: 1, a warp or a block."""
-    if terms < WARP or points >= BUSY:
+    """Threads that share one point of a reduction: 1, a warp, a block or several blocks."""
+    if terms < WARP or points >= ENOUGH:
         return 1
+    blocks = min(terms // LONG_SUM, BUSY // (points * BLOCK), MOST_SHARES)
+    if terms >= 4 * LONG_SUM and blocks > 1:
+        return blocks * BLOCK
     return BLOCK if terms >= LONG_SUM and points * WARP < BUSY else WARP
 
 
@@ -129,7 +138,41 @@ def _nest(function: str, w: Work, nest: Nest) -> list[Call]:
     calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1))
     for group in (WARP, BLOCK):
         calls += _spread(function + SHARED, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)
+    for group in np.unique(groups[groups > BLOCK]).tolist():
+        rows, shares = np.flatnonzero(groups == group), group // BLOCK
+        words = (points[rows] + 1) // 2 * 2 + 2 * points[rows] * shares
+        places, memory = _places(rows, words)
+        parts = points[rows] * shares
+        calls += _call(function + SHARED, w, rows, parts, 1, group=group, places=places, memory=memory)
     return calls
+
+
+def _contract(function: str, w: Work, nest: Nest) -> list[Call]:
+    """A block for each tile and split; the rows of one tile shape are one call."""
+    dims = {d.name: d for d in nest.dims}
+    found = sides_of(w.template, nest)
+    batch, m, n = (w.extent(tuple(dims[d] for d in part), False) for part in (found.batch, found.m, found.n))
+    shape, splits = w.column("s_tile"), w.column("s_splits")
+    bytes_ = next(f.dtype.bytes for f in w.template.formals if f.name == "y")
+    calls = []
+    for number, suffix in enumerate(SUFFIXES):
+        rows = np.flatnonzero(shape == number)
+        many = np.array([tiles(number, int(batch[r]), int(m[r]), int(n[r])) for r in rows], np.int64)
+        sums = np.where(splits[rows] > 1, many * splits[rows], 0)
+        words = np.where(sums > 0, (many + 1) // 2 * 2 + sums * (TILES[number].m * TILES[number].n * bytes_ // 4), 0)
+        places, memory = _places(rows, words)
+        calls += _call(function + suffix, w, rows, many * splits[rows], 1, places=places, memory=memory)
+    return calls
+
+
+def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
+    """Where the memory of each row of a call begins, in words of 4 bytes, and how many bytes there are in all."""
+    if not words.any():
+        return None, 0
+    count = 1 if len(rows) == 1 else int(rows.max()) + 1
+    places = np.zeros(count, np.uint64)
+    places[rows if count > 1 else [0]] = 2 * count + np.cumsum(words) - words
+    return places, 8 * count + 4 * int(words.sum())
 
 
 def _propagate(function: str, w: Work, p: Propagate) -> list[Call]:
@@ -176,7 +219,7 @@ def calls_of(w: Work, dialect: Dialect) -> list[Call]:
         case Nest() as nest:
             return _nest(name, w, nest)
         case Contract(nest):
-            return _nest(name, w, nest)
+            return _contract(name, w, nest)
         case Propagate() as p:
             return _propagate(name, w, p)
         case Connect() as c:

@@ -64,21 +64,16 @@ def main() -> None:
         namespace=CONSTANTS,
     )
     cells.v = "v_reset + rand() * (v_thresh - v_reset)"
-    excitation = Synapses(
-        cells[:n_exc], cells, on_pre="ge += w_e", delay=0.1 * ms, namespace=CONSTANTS
-    )
+    excitation = Synapses(cells[:n_exc], cells, on_pre="ge += w_e", delay=0.1 * ms, namespace=CONSTANTS)
     excitation.connect(p=0.02)
-    inhibition = Synapses(
-        cells[n_exc:], cells, on_pre="gi += w_i", delay=0.1 * ms, namespace=CONSTANTS
-    )
+    inhibition = Synapses(cells[n_exc:], cells, on_pre="gi += w_i", delay=0.1 * ms, namespace=CONSTANTS)
     inhibition.connect(p=0.02)
     monitor = SpikeMonitor(cells)
 
     device.insert_code("before_network_run", "const std::clock_t cpu_started = std::clock();")
     device.insert_code(
         "after_network_run",
-        'std::cout << "run_cpu_seconds "'
-        " << double(std::clock() - cpu_started) / CLOCKS_PER_SEC << std::endl;",
+        'std::cout << "run_cpu_seconds " << double(std::clock() - cpu_started) / CLOCKS_PER_SEC << std::endl;',
     )
     run(seconds * second, namespace=CONSTANTS)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -3,10 +3,11 @@
 Usage: microcircuit_brian2.py FOLDER SECONDS SCALE   builds FOLDER/main; prints one JSON object about the build.
 The built program prints `run_cpu_seconds X` of the measured run alone, without connecting and warming up.
 
-float32, one thread, exact integration, PoissonInput for the background. All cells are one NeuronGroup and all
-projections one Synapses, whose pairs are drawn here with numpy (fixed total numbers, with replacement): it is the
-fastest way to write this in Brian2 (55 Synapses objects mean 55 code objects, queues and passes per step). Delays are
-cut at one step and rounded to the grid by Brian2.
+float32, one thread, exact integration, PoissonInput (a binomial of the same mean) for the
+background. All cells are one NeuronGroup and all projections one Synapses, whose pairs are drawn
+here with numpy (fixed total numbers, with replacement): it is the fastest way to write this in
+Brian2 (55 Synapses objects mean 55 code objects, queues and passes per step). Delays are cut at one
+step and rounded to the grid by Brian2.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import microcircuit_network as net
 import numpy as np
 from brian2 import (
     Hz,
+    Network,
     NeuronGroup,
     PoissonInput,
     SpikeMonitor,
@@ -30,7 +32,6 @@ from brian2 import (
     pA,
     pF,
     prefs,
-    run,
     second,
     seed,
     set_device,
@@ -82,8 +83,8 @@ def main() -> None:
     for s in net.projections(scale):
         columns["i"].append(random.integers(first[s.source], first[s.source + 1], s.number))
         columns["j"].append(random.integers(first[s.target], first[s.target + 1], s.number))
-        w = random.normal(s.weight, s.weight_std, s.number)
-        columns["w"].append(np.where(w * s.weight < 0, 0, w))
+        strength = random.normal(s.weight, s.weight_std, s.number)
+        columns["w"].append(np.where(strength * s.weight < 0, 0, strength))
         columns["delay"].append(np.maximum(random.normal(s.delay, s.delay_std, s.number), net.DT))
     drawn = {name: np.concatenate(parts) for name, parts in columns.items()}
     order = np.argsort(drawn["i"], kind="stable")  # synapses of one neuron side by side
@@ -93,23 +94,19 @@ def main() -> None:
     synapses.delay = drawn["delay"][order] * ms
     monitor = SpikeMonitor(cells)
 
-    everything = (cells, synapses, monitor, *noise)
-    assert everything
-    run(net.WARM_UP * second, namespace={})
+    network = Network(cells, synapses, monitor, *noise)
+    network.run(net.WARM_UP * second)
     device.insert_code("main", "const std::clock_t cpu_started = std::clock();")
-    run(seconds * second, namespace={})
+    network.run(seconds * second)
     device.insert_code(
         "main",
-        'std::cout << "run_cpu_seconds "'
-        " << double(std::clock() - cpu_started) / CLOCKS_PER_SEC << std::endl;",
+        'std::cout << "run_cpu_seconds " << double(std::clock() - cpu_started) / CLOCKS_PER_SEC << std::endl;',
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     device.build(directory=folder, compile=True, run=False, debug=False, clean=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     compiler = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    files = {
-        name: str(device.get_array_filename(monitor.variables[name])) for name in ("i", "t")
-    }
+    files = {name: str(device.get_array_filename(monitor.variables[name])) for name in ("i", "t")}
     print(json.dumps({"compiler_cpu_seconds": compiler, **files, "sizes": n}))
 
 

@@ -40,6 +40,7 @@ from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.show import shorten
 from compiler.expr.units import (
     DIMENSIONLESS,
+    FREQUENCY,
     Dimension,
     canonical_name,
     describe,
@@ -92,7 +93,7 @@ def erase(e: Expr) -> Expr:
 
 def _assignment_help(e: Expr, expected: Dimension, found: Dimension) -> str | None:
     if isinstance(e, Quantity):  # that is not to be divided by something: it has the wrong unit
-        unit = canonical_name(expected)
+        unit = "Hz" if expected == FREQUENCY else canonical_name(expected)
         return f"for example `{e.value:g} {unit}`" if unit[0].isalpha() else f"give it in [{unit}]"
     ratio = found / expected
     inverse = expected / found

@@ -23,6 +23,10 @@ from compiler.ir.model import Const, PoissonInput
 from compiler.source import Span
 
 _RATE = TIME**-1
+_NO_SOURCE = ("",)
+"""What stands for the sources of an input in its `values`."""
+MAX_EVENTS = 1 << 52
+"""Largest mean number of events of one neuron in a step: what can be drawn."""
 
 
 def build_inputs(node: Node | None, populations: Populations, c: Context) -> tuple[PoissonInput, ...]:
@@ -35,13 +39,15 @@ def build_inputs(node: Node | None, populations: Populations, c: Context) -> tup
             continue
         targets = select(block.get("to"), populations, c)
         declared = mapping(block.get("values"))
-        values = {} if declared is None else member_values(declared, (), targets, populations, c)
+        if not _by_target(declared, c):
+            continue
+        values = {} if declared is None else member_values(declared, _NO_SOURCE, targets, populations, c)
         kinds = dict.fromkeys(values, Kind.REAL)
         scope = c.names.scope.extended(kinds, {n: v.dimension for n, v in values.items()})
         for target in targets or ():
             if target not in populations.built:
                 continue
-            here: dict[str, Any] = {n: v.of("", target) for n, v in values.items()}
+            here: dict[str, Any] = {n: v.of(_NO_SOURCE[0], target) for n, v in values.items()}
             if None in here.values():
                 continue
             names = Names(scope, {**c.names.numbers, **here})
@@ -57,12 +63,34 @@ def build_inputs(node: Node | None, populations: Populations, c: Context) -> tup
     return tuple(out)
 
 
+def _by_target(declared: tree.Mapping | None, c: Context) -> bool:
+    """Whether all values differ by target: an input has no sources."""
+    before = len(c.sink.items)
+    for entry in declared.entries if declared is not None else ():
+        block = mapping(entry.value)
+        for way in ("by_source", "by_pair"):
+            found = None if block is None else block.entry(way)
+            if found is not None:
+                message = f"`{entry.name}` cannot be given `{way}`: an input has no sources"
+                c.sink.error("E0101", message, found.key.span, "use `by_target`")
+    return len(c.sink.items) == before
+
+
 def _missing(
     kind: str, into: Scalar, target: str, known: tuple[str, ...], populations: Populations, c: Context
 ) -> None:
+    """Report that what is to be delivered into does not exist, and where it would go instead."""
     neuron = populations.neuron_of[target]
     message = f"neuron `{neuron.name}` of `{target}` has no {kind} `{into.text}`"
-    help = did_you_mean(into.text, known) or (f"it has: {', '.join(f'`{n}`' for n in known)}" if known else None)
+    help = f"its {kind}s are {', '.join(f'`{n}`' for n in known)}" if known else f"it has no {kind}s"
+    if kind == "input" and into.text in neuron.params:
+        help = f"`{into.text}` is a parameter: a constant is added to it by `current`; {help}"
+    elif kind == "parameter" and into.text in neuron.inputs:
+        help = f"`{into.text}` is an input: events are delivered into it by `poisson`; {help}"
+    elif into.text in neuron.states:
+        help = f"`{into.text}` is a state variable; {help}"
+    else:
+        help = did_you_mean(into.text, known) or help
     c.sink.error("E0201", message, into.span, help, (Related("the neuron is declared here", neuron.span),))
 
 
@@ -87,6 +115,11 @@ def _poisson(
         if problem is not None:
             c.sink.error("E0106", f"{what} must be {problem}; it is {shown(value, unit)}", at_node.span)
             return None
+    step = populations.step
+    if step is not None and rate * step.dt > MAX_EVENTS:
+        message = f"`rate` is {shown(rate, _RATE)}: more events in a step of {step.dt:g} ms than can be drawn"
+        c.sink.error("E0106", message, rate_node.span, f"at most {MAX_EVENTS:,} can")
+        return None
     return PoissonInput(name, target, into.text, float(rate), float(weight), at)
 
 
@@ -103,10 +136,14 @@ def _current(block: tree.Mapping, target: str, populations: Populations, c: Cont
     amplitude = number(node, c, "`amplitude`", neuron.params[into.text], names)
     if amplitude is None:
         return
+    problem = out_of_bounds(amplitude, None, None)
+    if problem is not None:
+        c.sink.error("E0106", f"`amplitude` must be {problem}", node.span)
+        return
     before = params[into.text]
     if not isinstance(before, Const):
         message = f"`{into.text}` of `{target}` differs from neuron to neuron; a current cannot be added to it yet"
-        c.sink.error("E0801", message, into.span)
+        c.sink.error("E0801", message, into.span, f"add it to the values of `{into.text}` in the population's `params`")
         return
     params[into.text] = Const(before.value + amplitude, node.span)
     populations.built[target] = replace(population, params=tuple(params.items()))

@@ -387,7 +387,9 @@ def _in_steps(value: Distribution, step: Step, block: tree.Mapping, c: Context) 
         args.setdefault("min", 0.0)
         args.setdefault("max", max(args["min"], args["mean"] + 10.0 * args["std"]))
     if args[high] > MAX_DELAY:
-        longest = f"`{high}` of `delay` is" if high in given else "ten standard deviations of `delay` above its `mean` are"
+        longest = (
+            f"`{high}` of `delay` is" if high in given else "ten standard deviations of `delay` above its `mean` are"
+        )
         help = None if high in given else "give the longest delay as `max`"
         message = f"{longest} {args[high]:,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
         wrong(high, message, help)

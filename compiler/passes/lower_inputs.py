@@ -10,6 +10,7 @@ Does not: record the trains.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref
 from compiler.ir.graph import Instance
@@ -49,19 +50,19 @@ def _count(small: bool) -> Expr:
 
 
 def lower_inputs(builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]) -> None:
-    """One row per population of each Poisson input."""
+    """Two rows per population of each Poisson input: one for small means, one for others; one has no elements."""
     real = builder.precision
     assert model.simulate is not None
     if not model.poisson:
         return
     from scipy.special import pdtr  # the distribution function of Poisson's; slow to import
 
-    for item in model.poisson:
+    # Every input has a row of both kernels, one of them without elements: a rate is data and never changes the text.
+    for small, item in product((True, False), model.poisson):
         instance = instances[item.population]
         mean = item.rate * model.simulate.dt
-        small = mean <= SMALL
         columns: dict[str, ColumnValue] = {
-            "n": instance.size,
+            "n": instance.size if (mean <= SMALL) == small else 0,
             "weight": item.weight,
             "mean": mean,
             "key": StreamKey(f"{item.name}[{item.population}]"),

@@ -258,7 +258,8 @@ def lower_tensors(
 ) -> list[Decision]:
     """Adds both phases to the builder."""
     decisions: list[Decision] = []
-    lanes = real_lanes(capabilities.lanes, builder.precision)
+    # Lanes change the order in which a batch is summed, and targets have different ones.
+    lanes = 0 if builder.order is Order.BITWISE else real_lanes(capabilities.lanes, builder.precision)
     for name, contents in data.arrays.items():
         dtype = DType.I32 if contents.dtype.kind in "iu" else builder.precision
         builder.array(Array(name, dtype, contents.shape, Role.CONST), contents.astype(dtype.numpy))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from compiler.ir.graph import Contract, Tensor
-from compiler.strategies import dense_weight_gradient, lanes_conv, lanes_conv_weight_gradient, lanes_dense
+from compiler.strategies import dense_weight_gradient, implicit_gemm, lanes_conv, lanes_conv_weight_gradient, lanes_dense
 from compiler.strategies.choice import Choice, No, Problem, product
 
 __all__ = ["Choice", "choose"]
@@ -20,6 +20,7 @@ STRATEGIES: tuple[tuple[str, Callable[[Problem], Choice | No]], ...] = (
     (dense_weight_gradient.NAME, dense_weight_gradient.match),
     (lanes_conv.NAME, lanes_conv.match),
     (lanes_conv_weight_gradient.NAME, lanes_conv_weight_gradient.match),
+    (implicit_gemm.NAME, implicit_gemm.match),
 )
 
 

@@ -66,8 +66,9 @@ def plain_dim(axis: Affine) -> str | None:
 
 
 def product(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int) -> Problem | No:
-    """The contraction as a product of two real operands in batch-in-lanes layout, or what it is instead."""
-    if lanes * real_bytes != VECTOR_BYTES:
+    """The contraction as a product of two real operands, in batch-in-lanes layout or without lanes (0), or what it is
+    instead."""
+    if lanes and lanes * real_bytes != VECTOR_BYTES:
         return No("the target's tensors have no lanes of 64 bytes")
     if node.combine != "add" or node.scalars:
         return No("it is not a sum of products")

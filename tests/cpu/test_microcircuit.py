@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ def lowered(scale_n: float, scale_k: float) -> Merged:
 def synapses(n_from: int, n_to: int, p: float, scale_n: float, scale_k: float) -> int:
     """Equation 1 of the paper for the sizes as they are, times what is left of the in-degrees beyond them."""
     pairs = float(n_from * n_to)
-    return round(scale_k / scale_n * np.log(1 - p) / np.log((pairs - 1) / pairs))
+    return round(scale_k / scale_n * math.log(1 - p) / math.log((pairs - 1) / pairs))
 
 
 @pytest.mark.parametrize("scales", [(0.02, 0.02), (0.05, 0.02)])
@@ -100,9 +101,7 @@ def test_rates(here: Path) -> None:
     assert all(c["met"] for c in result.record["expectations"])
     # Asynchronous and irregular: intervals as variable as those of the paper (its figure 6), no population in step.
     times, ids = result.spikes("L4I")
-    variability = [
-        np.std(gaps) / np.mean(gaps) for i in np.unique(ids) if len(gaps := np.diff(times[ids == i])) >= 5
-    ]
+    variability = [np.std(gaps) / np.mean(gaps) for i in np.unique(ids) if len(gaps := np.diff(times[ids == i])) >= 5]
     assert len(variability) > 300
     assert 0.6 < np.mean(variability) < 1.1
     counts = np.histogram(times, bins=np.arange(0, 2001, 3))[0]

@@ -40,9 +40,7 @@ class Signature:
 def signatures(text: str) -> list[Signature]:
     """The public functions of a device text whose arguments are all passed by value."""
     found = []
-    for result, name, rest in re.findall(
-        r"^NL_FN (\w+) nl_([a-z]\w*)\(([^)]*)\)", text, re.MULTILINE
-    ):
+    for result, name, rest in re.findall(r"^NL_FN (\w+) nl_([a-z]\w*)\(([^)]*)\)", text, re.MULTILINE):
         arguments = tuple(a.split()[0] for a in rest.split(","))
         if "[" not in rest and Signature(name, result, arguments) not in found:
             found.append(Signature(name, result, arguments))
@@ -88,9 +86,7 @@ class DeviceLibrary:
 
     def __call__(self, name: str, *arguments: Any) -> NDArray[Any]:
         s = self.signatures[name]
-        arrays = np.broadcast_arrays(
-            *(np.asarray(a, TYPES[t]) for a, t in zip(arguments, s.arguments, strict=True))
-        )
+        arrays = np.broadcast_arrays(*(np.asarray(a, TYPES[t]) for a, t in zip(arguments, s.arguments, strict=True)))
         arrays = [np.ascontiguousarray(a) for a in arrays]
         out = np.empty(arrays[0].shape, TYPES[s.result])
         pointers = [ctypes.c_void_p(a.ctypes.data) for a in [*arrays, out]]
@@ -99,9 +95,7 @@ class DeviceLibrary:
 
     def philox(self, counter: list[int], key: int) -> list[int]:
         c, out = np.array(counter, np.uint32), np.empty(4, np.uint32)
-        self.library.run_philox(
-            ctypes.c_void_p(c.ctypes.data), ctypes.c_uint64(key), ctypes.c_void_p(out.ctypes.data)
-        )
+        self.library.run_philox(ctypes.c_void_p(c.ctypes.data), ctypes.c_uint64(key), ctypes.c_void_p(out.ctypes.data))
         return [int(w) for w in out]
 
 
@@ -115,8 +109,4 @@ def not_vectorized(cc: list[str], folder: Path, *more: str) -> set[str]:
     good = {int(n) for n in re.findall(r":(\d+):\d+: optimized: loop vectorized", done.stderr)}
     lines = program().split("\n")
     loops = {n: line for n, line in enumerate(lines, 1) if line.startswith("    for (long j")}
-    return {
-        match[1]
-        for n, line in loops.items()
-        if n not in good and (match := re.search(r"= nl_(\w+)", line))
-    }
+    return {match[1] for n, line in loops.items() if n not in good and (match := re.search(r"= nl_(\w+)", line))}

@@ -176,7 +176,10 @@ def test_one_delay_and_many_into_one_input(tmp_path: Path, target: str, numerics
 @pytest.mark.parametrize("delay", [0, 1, 5])
 def test_a_distribution_of_one_value(tmp_path: Path, target: str, delay: int) -> None:
     """`low == high` is a homogeneous delay by other means, 0 included: the same bits."""
-    text = HEAD + "projections: {p: {from: s, to: [t, u], connect: {all_to_all: {}}, deliver: {into: a, weight: W}, delay: D}}"
+    text = (
+        HEAD
+        + "projections: {p: {from: s, to: [t, u], connect: {all_to_all: {}}, deliver: {into: a, weight: W}, delay: D}}"
+    )
     text = text.replace("W", "{normal: {mean: 1 mV, std: 0.3 mV}}")
     time = f"{delay / 10:g} ms"
     plain = simulate(text.replace(" D}", f" {time}}}"), tmp_path, target)

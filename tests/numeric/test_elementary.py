@@ -159,9 +159,7 @@ def defined(name: str, x: list[Array]) -> list[Array]:
     return x
 
 
-long_double = pytest.mark.skipif(
-    np.finfo(L).nmant < 63, reason="long double is no longer than double"
-)
+long_double = pytest.mark.skipif(np.finfo(L).nmant < 63, reason="long double is no longer than double")
 
 
 @long_double
@@ -199,9 +197,7 @@ def test_c_and_numpy_agree_by_bits(name: str, dtype: type, library: DeviceLibrar
 
 @long_double
 @pytest.mark.parametrize("dtype", TYPES, ids=SUFFIX.values())
-def test_contraction_breaks_nothing(
-    dtype: type, cc: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_contraction_breaks_nothing(dtype: type, cc: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     """With a*b+c contracted the bits may differ, the bounds hold (plus a rounding)."""
     fused = build(cc, tmp_path_factory.mktemp("fused"), "-march=native", "-ffp-contract=fast")
     for name in BOUNDS:
@@ -209,9 +205,7 @@ def test_contraction_breaks_nothing(
             continue  # its reference is slow, and nothing in it depends on contraction
         x = defined(name, arguments(name, dtype, 40_000))
         with np.errstate(all="ignore"):
-            error = ulps(
-                fused(f"{name}_{SUFFIX[dtype]}", *x), EXACT[name](*(v.astype(L) for v in x))
-            )
+            error = ulps(fused(f"{name}_{SUFFIX[dtype]}", *x), EXACT[name](*(v.astype(L) for v in x)))
         assert error.max() <= 2.0, f"{name}: {float(error.max()):.3f} ulp"
 
 
@@ -289,9 +283,7 @@ def test_loops_become_vector_code(contract: str, cc: list[str], tmp_path: Path) 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 def test_compiles_as_cuda(tmp_path: Path) -> None:
     """Every function in a kernel, without a warning."""
-    text = (
-        program().replace("void run_", "__global__ void run_").replace("restrict", "__restrict__")
-    )
+    text = program().replace("void run_", "__global__ void run_").replace("restrict", "__restrict__")
     (tmp_path / "device.cu").write_text(text, encoding="utf-8")
     flags = ["-std=c++17", "-arch=sm_90", "--fmad=false", "-Werror", "all-warnings"]
     command = ["nvcc", *flags, "-c", "device.cu", "-o", "device.o"]

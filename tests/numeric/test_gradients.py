@@ -187,9 +187,7 @@ def test_user_function() -> None:
 @pytest.mark.parametrize("stride", [(1, 1), (2, 1), (2, 3)])
 @pytest.mark.parametrize("padding", [(0, 0, 0, 0), (1, 1, 1, 1), (2, 0, 1, 2)])
 @pytest.mark.parametrize("dilation", [(1, 1), (2, 1)])
-def test_conv2d(
-    stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int]
-) -> None:
+def test_conv2d(stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int]) -> None:
     h = out_size(5, 2, stride[0], padding[0] + padding[1], dilation[0])
     w = out_size(6, 3, stride[1], padding[2] + padding[3], dilation[1])
     # The first convolution's gradients pass through the second one: its input gradient is tested too.
@@ -210,9 +208,7 @@ def test_grouped_conv2d(groups: int) -> None:
     ("size", "stride", "padding"),
     [((2, 2), (2, 2), (0, 0, 0, 0)), ((3, 3), (2, 2), (1, 1, 1, 1)), ((3, 2), (1, 1), (0, 0, 0, 0))],
 )
-def test_pooling(
-    kind: str, size: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int, int, int]
-) -> None:
+def test_pooling(kind: str, size: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int, int, int]) -> None:
     h = out_size(4, size[0], stride[0], padding[0] + padding[1])
     w = out_size(4, size[1], stride[1], padding[2] + padding[3])
     first = conv("first", "image", (2, 4, 4), (3, 3), padding=(1, 1, 1, 1))

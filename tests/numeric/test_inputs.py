@@ -95,7 +95,7 @@ def test_independence(tmp_path: Path) -> None:
     """Between neurons, between steps, between populations of one rate, and between inputs of one population."""
     n, steps = 60, 3000
     text = counting(
-        f"  a: {{neuron: counter, size: {n}}}\n  b: {{neuron: counter, size: {n}}}\n  c: {{neuron: counter, size: {n}}}",
+        "\n".join(f"  {name}: {{neuron: counter, size: {n}}}" for name in "abc"),
         "  x: {to: all, poisson: {rate: 1.5 kHz, into: c, weight: 1}}\n"
         "  y: {to: c, poisson: {rate: 1.5 kHz, into: c, weight: 1000}}",
         duration=f"{steps} ms",
@@ -256,18 +256,31 @@ def test_a_current_is_the_parameter_changed_by_hand(tmp_path: Path, target: str)
     assert len(given.spikes["c"]) > 0
 
 
+def test_exceptions_of_values(tmp_path: Path) -> None:
+    text = counting(
+        "\n".join(f"  {name}: {{neuron: counter, size: 2000}}" for name in "abc"),
+        "  x:\n    to: all\n    values: {mean: {by_target: [1, 2, 3], except: [{to: b, value: 9}]}}\n"
+        "    poisson: {rate: mean * 1 kHz, into: c, weight: 1}",
+        duration="5 ms",
+    )
+    result = simulate(text, tmp_path)
+    for name, mean in (("a", 1), ("b", 9), ("c", 3)):
+        assert abs(result.traces[name, "c"].mean() - mean) < 5 * np.sqrt(mean / 10_000)
+
+
 def test_text_is_independent_of_inputs(tmp_path: Path) -> None:
-    """Any number of inputs and populations, any amplitude, any rate of the same regime: the same text."""
+    """Any number of inputs and populations, any weight, any rate, however drawn: the same text."""
     cpu = backend("cpu")
 
     def emit(populations: int, inputs: int, rate: float) -> str:
         text = counting(
             "\n".join(f"  p{i}: {{neuron: counter, size: {i + 2}}}" for i in range(populations)),
             "\n".join(
-                f"  x{i}: {{to: all, poisson: {{rate: {rate + i} Hz, into: c, weight: {i}}}}}" for i in range(inputs)
+                f"  x{i}: {{to: all, poisson: {{rate: {rate + 3 * i} Hz, into: c, weight: {i}}}}}"
+                for i in range(inputs)
             ),
         )
         emitted = cpu.emit(lower(model_of(text, tmp_path), cpu.capabilities).merged)
         return re.sub(r"model\.yaml:\d+", "model.yaml", emitted)
 
-    assert emit(1, 1, 100.0) == emit(4, 3, 1800.0)
+    assert emit(1, 1, 100.0) == emit(4, 3, 1800.0) == emit(1, 2, 1e6) == emit(3, 1, 2998.0)

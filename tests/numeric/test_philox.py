@@ -35,9 +35,7 @@ def library(cc: list[str], tmp_path_factory: pytest.TempPathFactory) -> DeviceLi
 
 
 @pytest.mark.parametrize(("counter", "key", "expected"), KNOWN)
-def test_known_answers(
-    counter: list[int], key: list[int], expected: list[int], library: DeviceLibrary
-) -> None:
+def test_known_answers(counter: list[int], key: list[int], expected: list[int], library: DeviceLibrary) -> None:
     joined = key[0] | key[1] << 32
     assert library.philox(counter, joined) == expected
     assert [int(w) for w in p.philox(*counter, joined)] == expected
@@ -122,9 +120,7 @@ def test_uniform_uses_every_bit() -> None:
     for dtype, bits in ((np.float32, 24), (np.float64, 53)):
         whole = p.uniform(KEY, np.arange(N), 0, 0, dtype).astype(np.float64) * 2.0**bits
         assert (whole == np.floor(whole)).all() and whole.max() < 2.0**bits
-        ones = np.mean(
-            (whole.astype(np.uint64)[:, None] >> np.arange(bits, dtype=np.uint64)) & 1, 0
-        )
+        ones = np.mean((whole.astype(np.uint64)[:, None] >> np.arange(bits, dtype=np.uint64)) & 1, 0)
         assert np.abs(ones - 0.5).max() < 5 * 0.5 / np.sqrt(N)
 
 

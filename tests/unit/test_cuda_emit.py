@@ -14,11 +14,11 @@ from backends.cprint import Dialect
 from backends.cuda.backend import CudaBackend
 from backends.cuda.compile import compile_text, find_compiler
 from backends.cuda.emit import Emitted, emit
+from backends.cuda.hazards import Touched, meetings, overlaps, touched
 from backends.cuda.kernel import BLOCK
-from backends.cuda.load import device_table
 from backends.cuda.nest import SHARED
-from backends.cuda.resident import CALL, Touched, first_blocks, fits, meetings
-from backends.cuda.schedule import Plan, Ready, Timed, _calls, _pattern
+from backends.cuda.plans import device_table
+from backends.cuda.schedule import Plan, Ready, Timed, _calls, _groups, _pattern
 from backends.cuda.work import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
 from backends.protocol import BackendError
 from compiler.diagnostics import ModelError
@@ -277,6 +277,17 @@ def test_steps_recorded_together_are_the_steps_one_by_one() -> None:
         assert {s % 3 for f, s in together if f == "d"} == {2}
 
 
+def test_launches_of_a_group_run_side_by_side() -> None:
+    """A launch that waits ends the group before it, in steps in which it does not run too."""
+    a, b, c, d = (
+        Timed((ready(name),), every, 0, meet)
+        for name, every, meet in (("a", 1, False), ("b", 1, False), ("c", 10, True), ("d", 1, False))
+    )
+    plan = Plan((a, b, c, d))
+    assert _groups(plan, 10) == [[a, b], [c, d]]
+    assert _groups(plan, 11) == [[a, b], [d]]
+
+
 def test_few_patterns_occur() -> None:
     plan = Plan((Timed((ready("a"),), 1, 0), Timed((ready("b"),), 10, 0)))
     assert plan.steps % 10 == 0
@@ -284,10 +295,10 @@ def test_few_patterns_occur() -> None:
     assert len(patterns) == 1
 
 
-# ------------------------------------------------------------------------------------ staying resident
+# ------------------------------------------------------------------------------------------- hazards
 
 
-def test_blocks_meet_where_one_launch_needs_another() -> None:
+def test_launches_wait_where_one_needs_another() -> None:
     neuron = Touched(frozenset({"v", "in"}), frozenset({"v", "in", "spikes"}), frozenset())
     record = Touched(frozenset({"spikes", "used"}), frozenset({"used", "buffer"}), frozenset())
     deliver = Touched(frozenset({"spikes", "row"}), frozenset(), frozenset({"in"}))
@@ -296,20 +307,22 @@ def test_blocks_meet_where_one_launch_needs_another() -> None:
     assert meetings([neuron, record, deliver, trace]) == [False, True, False, True]
 
 
-def test_calls_between_two_meetings_begin_at_different_blocks() -> None:
-    assert first_blocks([30, 100, 7, 7], [False, False, False, True], 64) == [0, 30, 2, 0]
-
-
-def test_spiking_phases_stay_resident_and_others_do_not() -> None:
-    cuba, lenet = program_of("cuba", "reproducible"), program_of("lenet_digits", "reproducible")
-    steps = {p.name: p.launches for p in cuba.phases}
-    assert fits(cuba, steps["step"]) and not fits(cuba, steps["count"])
-    assert not fits(lenet, {p.name: p.launches for p in lenet.phases}["train"])
-    text = emit(cuba).text
-    for launch in steps["step"]:
-        assert f"case {launch.template}: k{launch.template}_" in text
-    assert "nl_steps" not in emit(lenet).text
-    fields = re.search(r"struct nl_call \{(.*?)\};", text, re.S)
-    assert fields is not None
-    names = re.findall(r"(\w+)[,;]", fields[1])
-    assert tuple(names) == CALL.names and CALL.itemsize == 72
+def test_launches_that_share_memory_wait_for_each_other() -> None:
+    """Two WORK arrays lie in one place because one is read for the last time before the other is written."""
+    program = program_of("lenet_digits", "reproducible")
+    placement = place(program, {})
+    shared = overlaps(program, placement)
+    sizes = {a.name: a.physical_size * a.dtype.bytes for a in program.arrays}
+    assert shared
+    for name, others in shared.items():
+        for other in others:
+            a, b = placement.offsets[name], placement.offsets[other]
+            assert a < b + sizes[other] and b < a + sizes[name]
+            assert name in shared[other]
+    train = next(p for p in program.phases if p.name == "train")
+    touches = [touched(program, x, shared) for x in train.launches]
+    meet = meetings(touches)
+    assert 0 < sum(meet) < len(meet)
+    name, others = next(iter(shared.items()))
+    writers = [t for t in touches if name in t.written]
+    assert all(others <= t.written for t in writers)

@@ -129,8 +129,7 @@ def test_library_model_runs(installed: Installed, tmp_path: Path) -> None:
     (tmp_path / "model.yaml").write_text(LIBRARY_MODEL, encoding="utf-8")
     installed.command("netloom", "run", "model.yaml", "--quiet", cwd=tmp_path)
     counted = (
-        "import glob, h5py; f = h5py.File(glob.glob('runs/*/spikes.h5')[0]);"
-        "print(len(f['spikes/drive/timestamps']))"
+        "import glob, h5py; f = h5py.File(glob.glob('runs/*/spikes.h5')[0]);print(len(f['spikes/drive/timestamps']))"
     )
     # 20 trains of 200 Hz for 0.1 s: 400 spikes expected, standard deviation 20.
     assert 300 < int(installed.command("python", "-c", counted, cwd=tmp_path)) < 500

@@ -1,0 +1,84 @@
+"""hazards: which launches of a step may run side by side.
+
+Assumes: a legal program (rows of one launch are independent) and its placement.
+Guarantees: a launch waits for every earlier one whose results it reads, whose arrays it writes, or which writes what
+it reads; sums into one array by several launches commute.
+Does not: reorder launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.ir.program import ArrayFormal, Launch, Merged, Mode
+from compiler.ir.space import Role
+from compiler.passes.plan_memory import Placement
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Arrays that a launch reads, writes and adds to."""
+
+    read: frozenset[str]
+    written: frozenset[str]
+    added: frozenset[str]
+
+    def needs(self, earlier: Touched) -> bool:
+        """Whether this launch must wait for an earlier one."""
+        touched = earlier.read | earlier.written | earlier.added
+        return bool(
+            self.written & touched
+            or self.read & (earlier.written | earlier.added)
+            or self.added & (earlier.read | earlier.written)
+        )
+
+
+def overlaps(program: Merged, placement: Placement) -> dict[str, frozenset[str]]:
+    """WORK arrays that lie in the same memory as another one, by name: their lifetimes do not overlap in the order of
+    launches, but they may when launches run side by side."""
+    arrays = [a for a in program.arrays if a.role is Role.WORK and a.name in placement.offsets]
+    spans = sorted(
+        (placement.offsets[a.name], placement.offsets[a.name] + a.physical_size * a.dtype.bytes, a.name) for a in arrays
+    )
+    found: dict[str, set[str]] = {}
+    for number, (_, end, name) in enumerate(spans):
+        for start, _, other in spans[number + 1 :]:
+            if start >= end:
+                break
+            found.setdefault(name, set()).add(other)
+            found.setdefault(other, set()).add(name)
+    return {name: frozenset(others) for name, others in found.items()}
+
+
+def touched(program: Merged, launch: Launch, shared: Mapping[str, frozenset[str]]) -> Touched:
+    """What the rows of a launch touch; to write an array is to write what shares its memory (`overlaps`)."""
+    read: set[str] = set()
+    written: set[str] = set()
+    added: set[str] = set()
+    rows = program.tables[launch.template]
+    for f in program.templates[launch.template].formals:
+        if not isinstance(f, ArrayFormal):
+            continue
+        names = rows.arrays[f.name][launch.lo : launch.hi]
+        if f.mode in (Mode.READ, Mode.UPDATE):
+            read.update(names)
+        if f.mode in (Mode.WRITE, Mode.UPDATE):
+            written.update(names)
+        if f.mode is Mode.ACCUMULATE:
+            added.update(names)
+    for name in tuple(written | added):
+        written |= shared.get(name, frozenset())
+    return Touched(frozenset(read), frozenset(written), frozenset(added))
+
+
+def meetings(launches: Sequence[Touched]) -> list[bool]:
+    """Before which launches of a step all blocks meet; they always meet at its end. A launch that does not
+    need to wait runs beside the ones before it."""
+    since: list[Touched] = []
+    found = []
+    for launch in launches:
+        meet = any(launch.needs(earlier) for earlier in since)
+        since = [launch] if meet else [*since, launch]
+        found.append(meet)
+    return found

@@ -1,0 +1,114 @@
+"""implicit_gemm: a product of two row-major operands as a matrix product of tiles, M x N x K.
+
+The dims of the output that index one operand alone are M (the side with more dims, so the pixels of a convolution) and
+N; those that index both are a batch of products (groups); the dims that are summed over are K. Every operand is read
+through its own affine indices, with guards and exact division, so dense layers, convolutions and all their gradients
+are this (Chetlur et al. 2014, cuDNN: implicit GEMM). Where the output has few tiles, K is split among blocks; their
+sums are added in the order of K.
+
+Assumes: Contracts in gather form, no lanes.
+Guarantees: tile shape and split follow from the extents alone (`s_tile`, `s_splits`, `s_depth`), so the bits do too.
+Does not: look at devices: PROCESSORS and the times below are those of a large one, and only speed depends on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from compiler.strategies.choice import LIMIT, Choice, No, Problem
+
+NAME = "implicit_gemm"
+MOST_TILES = 1 << 24
+PROCESSORS = 132
+_RESIDENT = 4
+"""Blocks that a processor works on at once."""
+_STEP_US, _TERMS_PER_US, _START_US = 0.45, 9.0e4, 1.5
+"""Time of a step along K that waits for memory; products of one processor in 1 us; time of a block beside its steps."""
+_JOIN_US = 0.03
+"""Time in which the last block adds one split."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Shape of a block's tile: m x n outputs, k terms in a step."""
+
+    m: int
+    n: int
+    k: int
+
+
+TILES = (Tile(32, 32, 32), Tile(128, 16, 32), Tile(64, 64, 16))
+"""By number (`s_tile`): small ones for little work, tall ones for few filters, square ones for large products."""
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The dims of a product by their part in it, in the order of the nest. `rows`: the operand that M indexes."""
+
+    batch: tuple[str, ...]
+    m: tuple[str, ...]
+    n: tuple[str, ...]
+    k: tuple[str, ...]
+    rows: int
+
+
+def sides(out: tuple[str, ...], summed: tuple[str, ...], used: tuple[frozenset[str], frozenset[str]]) -> Sides | None:
+    """`used`: the dims that index each operand. None where a dim of the output indexes none."""
+    if not all(d in used[0] or d in used[1] for d in out):
+        return None
+    alone = tuple(tuple(d for d in out if d in used[x] and d not in used[1 - x]) for x in (0, 1))
+    rows = 0 if len(alone[0]) >= len(alone[1]) else 1
+    both = tuple(d for d in out if d in used[0] and d in used[1])
+    return Sides(both, alone[rows], alone[1 - rows], summed, rows)
+
+
+def _seconds(tile: Tile, batch: int, m: int, n: int, k: int, splits: int) -> float:
+    """About how many microseconds a product takes."""
+    blocks = batch * -(-m // tile.m) * -(-n // tile.n) * splits
+    steps = -(-(-(-k // splits)) // tile.k)
+    waves = -(-blocks // (PROCESSORS * _RESIDENT))
+    waiting = waves * (steps * _STEP_US + _START_US)
+    working = -(-blocks // PROCESSORS) * (steps * tile.k + 8) * tile.m * tile.n / _TERMS_PER_US
+    return max(waiting, working) + (splits * _JOIN_US * tile.m * tile.n / 1024 + 1.0 if splits > 1 else 0.0)
+
+
+def tiling(batch: int, m: int, n: int, k: int) -> tuple[int, int, int]:
+    """(number of the tile shape, splits of K, terms of a split), the fastest by estimate."""
+    found = []
+    for number, tile in enumerate(TILES):
+        for splits in _SPLITS:
+            depth = -(-(-(-k // splits)) // tile.k) * tile.k
+            real = -(-k // depth)
+            if splits == 1 or (real == splits and depth >= 2 * tile.k):
+                found.append((_seconds(tile, batch, m, n, k, splits), number, real, depth))
+    return min(found)[1:]
+
+
+def tiles(number: int, batch: int, m: int, n: int) -> int:
+    """Tiles of the output."""
+    return batch * -(-m // TILES[number].m) * -(-n // TILES[number].n)
+
+
+def match(p: Problem) -> Choice | No:
+    if p.lanes:
+        return No("the batch is in the lanes")
+    used = tuple(frozenset(d for a in p.axes(x) for d, _ in a.terms) for x in (0, 1))
+    found = sides(p.out, tuple(d for d in p.extents if d not in p.out), (used[0], used[1]))
+    if found is None:
+        return No("an axis of the output indexes no operand")
+    if not found.k:
+        return No("nothing is summed over")
+    for x in (0, 1):
+        if any(extent >= LIMIT for extent in p.operands[x].shape):
+            return No("an axis is longer than 32-bit indices reach")
+    batch, m, n, k = (prod(p.extents[d] for d in dims) for dims in (found.batch, found.m, found.n, found.k))
+    if min(batch, m, n, k) == 0:
+        return No("it is empty")
+    number, splits, depth = tiling(batch, m, n, k)
+    many = tiles(number, batch, m, n)
+    if many * splits > MOST_TILES:
+        return No("it has more tiles than a launch may have blocks")
+    scratch = many * splits * TILES[number].m * TILES[number].n * p.real_bytes if splits > 1 else 0
+    return Choice(NAME, (), (("s_tile", number), ("s_splits", splits), ("s_depth", depth)), scratch)
