@@ -55,12 +55,17 @@ format: $(DEV_STAMP) ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: bench-cuba bench-build bench-lenet ## Run every benchmark beside its peers (makes their environments)
+bench: bench-cuba bench-microcircuit bench-build bench-lenet ## Run every benchmark beside its peers (makes their environments)
 
 .PHONY: bench-cuba
 bench-cuba: $(RUN_STAMP) ## Simulate cuba: Netloom, Brian2, NEST
 	benchmarks/setup.sh brian2 nest
 	$(BIN)/python benchmarks/bench_cuba.py $(ARGS)
+
+.PHONY: bench-microcircuit
+bench-microcircuit: $(RUN_STAMP) ## Simulate microcircuit: Netloom, Brian2, NEST
+	benchmarks/setup.sh brian2 nest
+	$(BIN)/python benchmarks/bench_microcircuit.py $(ARGS)
 
 .PHONY: bench-build
 bench-build: $(RUN_STAMP) ## Build cuba, and a ring of 10 and of 10,000 populations

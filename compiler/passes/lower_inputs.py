@@ -1,9 +1,10 @@
-"""lower_inputs: Poisson inputs become one elementwise kernel per population, run at the end of each step.
+"""lower_inputs: Poisson inputs become rows of two elementwise kernels, run at the end of each step.
 
 Assumes: lower_cells has made the populations' arrays.
 Guarantees: no source neurons exist: each neuron draws its number of events per step by counter (stream
-`<input>[<population>]`, index = neuron), as a delivery of the step that ends. Small rates are drawn by comparing one
-uniform number with the cumulative distribution (columns, no loop, so that it is vector code); others by poisson().
+`<input>[<population>]`, index = neuron), as a delivery of the step that ends. Small means are drawn by comparing one
+uniform number with the cumulative distribution (columns, no loop, so that it is vector code), others by poisson();
+which of the two is data (a row without elements in the other), so that changing a rate compiles nothing.
 Does not: record the trains.
 """
 

@@ -200,7 +200,8 @@ def _batch_norm(c: _Context, layer: Layer, x: Tensor) -> Tensor:
     whole, row = identity(x), (c.mask, (0,))
     mean, var = mean_of, var_of
     if c.training:
-        count = g.reduce(f"{name}.count", X0, (row,), x, (), span=span)
+        area = (("area", float(math.prod(x.shape[2:]))),)
+        count = g.map(f"{name}.count", _mul(X0, Ref("area")), (identity(c.count),), scalars=area, span=span)
         total = g.reduce(f"{name}.total", PRODUCT, (whole, row), x, (1,), span=span)
         mean = g.map(f"{name}.mean", Binary("/", X0, X1), (identity(total), (count, ())), span=span)
         off = Binary("-", X0, X2)

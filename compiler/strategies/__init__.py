@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from compiler.ir.graph import Contract, Tensor
-from compiler.strategies import dense_weight_gradient, implicit_gemm, lanes_conv, lanes_conv_weight_gradient, lanes_dense
+from compiler.strategies import (
+    dense_weight_gradient,
+    implicit_gemm,
+    lanes_conv,
+    lanes_conv_weight_gradient,
+    lanes_dense,
+)
 from compiler.strategies.choice import Choice, No, Problem, product
 
 __all__ = ["Choice", "choose"]

@@ -14,9 +14,9 @@ Does not: look at devices: PROCESSORS and the times below are those of a large o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
-from compiler.strategies.choice import LIMIT, Choice, No, Problem
+from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
 
 NAME = "implicit_gemm"
 MOST_TILES = 1 << 24
@@ -67,7 +67,7 @@ def sides(out: tuple[str, ...], summed: tuple[str, ...], used: tuple[frozenset[s
 def _seconds(tile: Tile, batch: int, m: int, n: int, k: int, splits: int) -> float:
     """About how many microseconds a product takes."""
     blocks = batch * -(-m // tile.m) * -(-n // tile.n) * splits
-    steps = -(-(-(-k // splits)) // tile.k)
+    steps = ceil(k / splits / tile.k)
     waves = -(-blocks // (PROCESSORS * _RESIDENT))
     waiting = waves * (steps * _STEP_US + _START_US)
     working = -(-blocks // PROCESSORS) * (steps * tile.k + 8) * tile.m * tile.n / _TERMS_PER_US
@@ -79,7 +79,7 @@ def tiling(batch: int, m: int, n: int, k: int) -> tuple[int, int, int]:
     found = []
     for number, tile in enumerate(TILES):
         for splits in _SPLITS:
-            depth = -(-(-(-k // splits)) // tile.k) * tile.k
+            depth = rounded(ceil(k / splits), tile.k)
             real = -(-k // depth)
             if splits == 1 or (real == splits and depth >= 2 * tile.k):
                 found.append((_seconds(tile, batch, m, n, k, splits), number, real, depth))

@@ -139,15 +139,15 @@ class Case:
     after: Map | None = None
 
 
-def program(cases: Sequence[Case], real: DType) -> Program:
+def program(cases: Sequence[Case], real: DType, row_major: bool = False) -> Program:
     """One kernel with one row for each case; the arrays of case i are called `i.x`, `i.w`, ..., `i.y`."""
-    lanes = LANES * 4 // real.bytes
+    lanes = 0 if row_major else LANES * 4 // real.bytes
     kernels, arrays = [], []
     for number, case in enumerate(cases):
         kernel, used = _kernel(case, f"{number}.", lanes, real)
         kernels.append(kernel)
         arrays += [
-            Array(f"{number}.{n}", real, t.shape or (1,), Role.DATA, Lanes(lanes) if t.batched else None)
+            Array(f"{number}.{n}", real, t.shape or (1,), Role.DATA, Lanes(lanes) if t.batched and lanes else None)
             for n, t in used.items()
         ]
     phase = Phase("train", tuple(KernelLaunch(i, 0, 1) for i in range(len(kernels))))

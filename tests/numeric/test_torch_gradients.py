@@ -166,7 +166,7 @@ def test_gradients_of_an_operator(tmp_path: Path, name: str) -> None:
         index = torch.tensor(list(chosen))
         loss = functional.cross_entropy(forward(weights, images[index]), labels[index])
         loss.backward()
-        assert trained.metric("loss") / trained.metric("count") == pytest.approx(float(loss), rel=1e-10)
+        assert trained.metric("loss") / trained.metric("count") == pytest.approx(loss.item(), rel=1e-10)
         after = trained.weights()
         assert after.keys() == weights.keys()
         largest = 0.0
@@ -188,7 +188,7 @@ def test_mean_squared_error(tmp_path: Path) -> None:
     prediction = dense(weights, "y", torch.tanh(dense(weights, "hidden", images[:6])))
     loss = functional.mse_loss(prediction, targets[:6])
     loss.backward()
-    assert trained.metric("loss") / trained.metric("count") == pytest.approx(float(loss), rel=1e-12)
+    assert trained.metric("loss") / trained.metric("count") == pytest.approx(loss.item(), rel=1e-12)
     for key, value in trained.weights().items():
         gradient = weights[key].detach().numpy() - value
         np.testing.assert_allclose(gradient, weights[key].grad.numpy(), rtol=0, atol=1e-12, err_msg=key)
@@ -245,7 +245,7 @@ def test_ten_training_steps(tmp_path: Path, optimizer: str) -> None:
         rule.zero_grad()
         loss.backward()
         rule.step()
-        assert trained.metric("loss") / trained.metric("count") == pytest.approx(float(loss), rel=1e-8)
+        assert trained.metric("loss") / trained.metric("count") == pytest.approx(loss.item(), rel=1e-8)
     start = load(model(NET, "[2, 8, 8]", text), tmp_path).weights()
     for key, value in trained.weights().items():
         np.testing.assert_allclose(value, weights[key].detach().numpy(), rtol=0, atol=1e-8, err_msg=key)
@@ -256,4 +256,4 @@ def test_ten_training_steps(tmp_path: Path, optimizer: str) -> None:
     trained.step(1, range(5), "eval")
     with torch.no_grad():
         loss = functional.cross_entropy(forward(images[:5], False), labels[:5])
-    assert trained.metric("loss") / trained.metric("count") == pytest.approx(float(loss), rel=1e-8)
+    assert trained.metric("loss") / trained.metric("count") == pytest.approx(loss.item(), rel=1e-8)

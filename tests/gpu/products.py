@@ -1,0 +1,74 @@
+"""Contractions for the CUDA backend: every product of tests/cpu/test_strategies.py and more, by implicit_gemm."""
+
+from __future__ import annotations
+
+from compiler.expr.ast import Binary, Ref
+from compiler.ir.graph import Contract, Map, Tensor
+from compiler.ir.space import DType, along
+from compiler.strategies import choose
+from tests.cpu.contractions import Case, Conv, conv, dense, gradient
+from tests.cpu.test_strategies import CONVS, DENSE, with_epilogue
+
+STRATEGY = frozenset({"implicit_gemm"})
+Problem = tuple[Contract, dict[str, Tensor]]
+LARGE = [Conv(40, 3, 20, 30, 31, (5, 5), pad=2), Conv(33, 32, 70, 13, 9, (3, 3), stride=(2, 2), pad=1)]
+LARGE_DENSE = [(300, 500, 260), (5, 3000, 7), (1000, 64, 64)]
+
+
+def chosen(problem: Problem, real: DType, after: Map | None = None) -> Case:
+    choice, reason = choose(*problem, 0, real.bytes, STRATEGY)
+    assert choice is not None, reason
+    return Case(*problem, choice, after)
+
+
+def batched_product(transposed: bool) -> Problem:
+    """y[n, h, i, j] = sum over k of x[n, h, i, k] w[n, h, j, k] (or w[n, h, k, j]): attention."""
+    n, h, i, j, k = (along(d) for d in "nhijk")
+    tensors = {
+        "x": Tensor("x", (3, 2, 37, 19), "real", True),
+        "w": Tensor("w", (3, 2, 19, 45) if transposed else (3, 2, 45, 19), "real", True),
+        "y": Tensor("y", (3, 2, 37, 45), "real", True),
+    }
+    dims = (("n", 3), ("h", 2), ("i", 37), ("j", 45), ("k", 19))
+    maps = ((n, h, i, k), (n, h, k, j) if transposed else (n, h, j, k))
+    return Contract(tensors["y"], dims, (n, h, i, j), ("x", "w"), maps, Binary("*", Ref("x0"), Ref("x1"))), tensors
+
+
+def outer() -> Problem:
+    """A matrix by a vector: N is empty."""
+    i, k = along("i"), along("k")
+    tensors = {"x": Tensor("x", (70, 90)), "w": Tensor("w", (90,)), "y": Tensor("y", (70,))}
+    dims = (("i", 70), ("k", 90))
+    return Contract(tensors["y"], dims, (i,), ("w", "x"), ((k,), (i, k)), Binary("*", Ref("x0"), Ref("x1"))), tensors
+
+
+def dense_cases(real: DType) -> list[Case]:
+    cases = [chosen(outer(), real), *(chosen(batched_product(t), real) for t in (False, True))]
+    for sizes in (*DENSE, *LARGE_DENSE):
+        forward = dense(*sizes)
+        cases += [chosen(p, real) for p in (forward, gradient(*forward, 0), gradient(*forward, 1))]
+    return cases
+
+
+def conv_cases(real: DType) -> list[Case]:
+    cases = []
+    for c in (*CONVS, *LARGE):
+        forward = conv(c)
+        cases += [chosen(p, real) for p in (forward, gradient(*forward, 0), gradient(*forward, 1))]
+    return cases
+
+
+def epilogue_cases(real: DType) -> list[Case]:
+    bias = ("b", (1,))
+    image, grouped = Conv(20, 3, 5, 6, 7, pad=1), Conv(16, 4, 6, 6, 7, pad=1, groups=2)
+    strided = gradient(*conv(Conv(16, 4, 6, 7, 7, stride=(2, 2), pad=1)), 0)
+    texts = [
+        with_epilogue(dense(20, 9, 11), "relu(x0 + x1)", bias),
+        with_epilogue(dense(20, 9000, 11), "tanh(x0) * x1", ("q", (0, 1))),
+        with_epilogue(conv(image), "relu(x0 + x1) + x2", bias, ("q", (0, 1, 2, 3))),
+        with_epilogue(conv(image), "x0 * x1 + x2", ("p", (3,)), ("q", (1, 2))),
+        with_epilogue(conv(grouped), "x0 - x1", ("b", (1, 2))),
+        with_epilogue(strided, "x0 * x1 if x1 > 0 else 0.0", ("q", (0, 1, 2, 3))),
+        with_epilogue(gradient(*conv(image), 1), "x1 - 0.5 * x0", ("q", (0, 1, 2, 3))),
+    ]
+    return [chosen(problem, real, after) for problem, after in texts]

@@ -1,0 +1,122 @@
+"""implicit_gemm up to the machine code, without a GPU: which contractions it takes, and how tiles cover them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from backends.cprint import Dialect
+from backends.cuda.backend import CudaBackend
+from backends.cuda.compile import compile_text
+from backends.cuda.contract import SUFFIXES
+from backends.cuda.emit import emit
+from backends.cuda.work import Work, calls_of, function_name
+from compiler.ir.program import Launch, Merged
+from compiler.ir.space import DType
+from compiler.passes.merge import merge
+from compiler.passes.plan_memory import place
+from compiler.passes.write_tables import write_tables
+from compiler.strategies import choose
+from compiler.strategies.implicit_gemm import PROCESSORS, TILES, sides, tiling
+from tests.cpu.contractions import Case, Conv, conv, dense, gradient, program
+from tests.cpu.programs import expr
+from tests.gpu.products import STRATEGY, chosen, conv_cases, dense_cases, epilogue_cases
+from tests.unit.test_cuda_emit import nvrtc  # noqa: F401  (a fixture)
+
+
+def three(forward: tuple) -> list[Case]:  # type: ignore[type-arg]
+    return [chosen(p, DType.F32) for p in (forward, gradient(*forward, 0), gradient(*forward, 1))]
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize(
+    ("cases_of", "real"), [(dense_cases, DType.F32), (conv_cases, DType.F32), (epilogue_cases, DType.F64)]
+)
+def test_products_compile(cases_of: Callable[[DType], list[Case]], real: DType) -> None:
+    merged = merge(program(cases_of(real), real, True))
+    assert compile_text(emit(merged), "products", False, "sm_90").binary.read_bytes().startswith(b"\x7fELF")
+
+
+def test_the_text_does_not_depend_on_sizes() -> None:
+    def text(*sizes: Conv) -> str:
+        cases = [case for c in sizes for case in three(conv(c))]
+        return CudaBackend().emit(merge(program(cases, DType.F32, True)))
+
+    small = Conv(8, 1, 3, 9, 9, pad=1)
+    assert text(small) == text(small, Conv(64, 16, 32, 20, 28, pad=1), Conv(3, 32, 5, 4, 4, (5, 5), pad=2))
+
+
+def test_sides_of_a_convolution() -> None:
+    """The pixels (and, for the weights, the taps) are M; groups are a batch of products."""
+
+    def found(case: Case) -> tuple[tuple[str, ...], ...]:
+        node = case.node
+        out = tuple(a.terms[0][0] for a in node.out_map)
+        used = [frozenset(d for a in m for d, _ in a.terms) for m in node.in_maps]
+        s = sides(out, tuple(d for d, _ in node.dims if d not in out), (used[0], used[1]))
+        assert s is not None
+        return s.batch, s.m, s.n, s.k
+
+    forward, image, weights = three(conv(Conv(4, 6, 9, 6, 6, groups=3)))
+    assert found(forward) == (("g",), ("n", "oh", "ow"), ("k",), ("c", "r", "s"))
+    assert found(image)[1:3] == (("n", "i3", "i4"), ("c",))
+    assert found(weights)[1:] == (("c", "r", "s"), ("k",), ("n", "oh", "ow"))
+
+
+@pytest.mark.parametrize("m", [1, 100, 50_176, 10_000_000])
+@pytest.mark.parametrize("n", [1, 16, 150, 4096])
+@pytest.mark.parametrize("k", [1, 25, 400, 50_176])
+def test_splits_cover_k(m: int, n: int, k: int) -> None:
+    number, splits, depth = tiling(1, m, n, k)
+    assert depth % TILES[number].k == 0
+    assert (splits - 1) * depth < k <= splits * depth
+
+
+def test_gradients_of_weights_are_split() -> None:
+    """16 x 150 sums over 6400 pixels keep most of a GPU busy."""
+    number, splits, _ = tiling(1, 150, 16, 6400)
+    assert splits * -(-150 // TILES[number].m) * -(-16 // TILES[number].n) > PROCESSORS // 2
+
+
+def work(merged: Merged) -> list[Work]:
+    tables = write_tables(merged, place(merged, {}), 1, {})
+    return [
+        Work(t, rows, table, Launch(t.index, 0, rows.count), lambda name: 1, 8)
+        for t, rows, table in zip(merged.templates, merged.tables, tables, strict=True)
+    ]
+
+
+def test_every_tile_and_split_has_a_block_and_memory() -> None:
+    merged = merge(program(dense_cases(DType.F32), DType.F32, True))
+    for w in work(merged):
+        calls = calls_of(w, Dialect(DType.F32))
+        rows = w.launch.hi
+        blocks = np.zeros(rows, np.int64)
+        for call in calls:
+            jobs = call.jobs if call.jobs is not None else np.array([(0, i, call.grid, 0) for i in range(call.grid)])
+            tile = TILES[SUFFIXES.index(call.function.removeprefix(function_name(w.template, Dialect(DType.F32))))]
+            for row in np.unique(jobs[:, 0]):
+                mine = jobs[jobs[:, 0] == row]
+                assert sorted(mine[:, 1]) == list(range(int(mine[0, 2])))
+                number = int(row) + call.row
+                blocks[number] += len(mine)
+                splits = int(w.column("s_splits")[number])
+                if splits > 1:
+                    assert call.places is not None
+                    begin = int(call.places[int(row)])
+                    end = begin + len(mine) // splits + len(mine) * tile.m * tile.n
+                    assert 2 * len(call.places) <= begin and 4 * end <= call.memory
+        assert (blocks > 0).all()
+
+
+def test_a_target_without_lanes_takes_no_other_strategy() -> None:
+    node, tensors = dense(16, 4, 4)
+    for body, combine in (("x0 + x1", "add"), ("x0 * x1", "max"), ("x0 * exp(x1)", "add")):
+        choice, _ = choose(replace(node, body=expr(body), combine=combine), tensors, 0, 4, STRATEGY)
+        assert choice is None
+    assert choose(node, tensors, 16, 4, STRATEGY)[0] is None
+    choice, _ = choose(node, tensors, 0, 4, STRATEGY)
+    assert choice is not None and choice.strategy == "implicit_gemm"
