@@ -139,6 +139,8 @@ def compile_text(emitted: Emitted, name: str, fixed_order: bool, arch: str) -> A
         raise BackendError("E0922", f"`{arch}` is not an architecture", "write it as sm_90", exit_code=2)
     compiler = find_compiler()
     options = flags(fixed_order, arch)
+    if compiler.library is not None:
+        options += ("--device-as-default-execution-space",)  # older NVRTC takes generic lambdas for host functions
     digest = hashlib.sha256()
     for part in (without_comments(emitted.text), str(compiler), " ".join(options)):
         digest.update(part.encode())

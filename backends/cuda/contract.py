@@ -36,12 +36,12 @@ def strategies() -> frozenset[str]:
 @dataclass(frozen=True)
 class Operand:
     """How an operand is read. `side` and `deep`: (address, guarded indices) of the two parts; `deep_first`: neighbours
-    in memory are neighbours along K; `inside` and `more`: the guard of a load, and what division adds to its address."""
+    in memory are neighbours along K; `inside`, `more`: the guard of a load, and what division adds to its address."""
 
     side: tuple[str, list[str]]
     deep: tuple[str, list[str]]
     deep_first: bool
-    inside: str
+    inside: list[str]
     more: str
     pointer: str
 
@@ -121,7 +121,7 @@ class _Printer:
             address(False),
             address(True),
             deep_first,
-            " && ".join(tests),
+            tests,
             " + ".join(more),
             self.k.pointers[formal],
         )

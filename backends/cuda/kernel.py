@@ -112,12 +112,14 @@ ONCE: Final = Line("#pragma unroll 1")
 """Most loops over elements run once in a thread: unrolled, they take twice as long to compile and run no faster."""
 
 
-def each_element(index: str, count: str, inner: Sequence[Line], stride: str = "blockDim.x") -> list[Line]:
+def each_element(index: str, count: str, inner: Sequence[Line]) -> list[Line]:
     """A loop over this block's part of `count` elements: neighbouring threads take neighbouring elements."""
     return [
         Line(f"const nl_i64 nl_end = nl_least({count}, (nl_me.part + 1ll) * nl_t.chunk);"),
         ONCE,
-        Line(f"for (nl_i64 {index} = nl_me.part * nl_t.chunk + threadIdx.x; {index} < nl_end; {index} += {stride}) {{"),
+        Line(
+            f"for (nl_i64 {index} = nl_me.part * nl_t.chunk + threadIdx.x; {index} < nl_end; {index} += blockDim.x) {{"
+        ),
         *indent(inner),
         Line("}"),
     ]

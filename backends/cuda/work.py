@@ -126,7 +126,8 @@ def group_size(points: int, terms: int) -> int:
     blocks = min(terms // LONG_SUM, BUSY // (points * BLOCK), MOST_SHARES)
     if terms >= 4 * LONG_SUM and blocks > 1:
         return blocks * BLOCK
-    return BLOCK if terms >= LONG_SUM and points * WARP < BUSY else WARP
+    few = points * (WARP if terms >= LONG_SUM else BLOCK) < BUSY
+    return BLOCK if few and terms >= BLOCK else WARP
 
 
 def _nest(function: str, w: Work, nest: Nest) -> list[Call]:

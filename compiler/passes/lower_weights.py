@@ -7,14 +7,14 @@ Does not: decide when a Map may write its variable in place (lower_tensors does)
 
 from __future__ import annotations
 
-from compiler.expr.ast import Ref, refs
+from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.graph import (
     Store,
     Update,
     Variable,
     Weight,
 )
-from compiler.ir.model import Const, Distribution
+from compiler.ir.model import Const, Distribution, Set
 from compiler.ir.program import (
     ELEMENT,
     Array,
@@ -27,9 +27,23 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import Role
 from compiler.passes.assign_layouts import array_of
+from compiler.passes.free_names import free_name
 from compiler.passes.init_values import initialise
 from compiler.passes.nest_builder import Walk, build_loops
 from compiler.passes.tensor_phase import Phase, array_formal, axes_of, emit_row
+
+OWN = frozenset({"i", "n"})
+"""Names of the update kernel that an optimizer may use as well."""
+
+
+def _free(node: Update) -> tuple[tuple[Set, ...], dict[str, str]]:
+    """The statements with free names, and old name -> new name of what was renamed."""
+    names = frozenset(n for n, _ in (*node.params, *node.state)) | {s.target for s in node.statements}
+    new = {name: free_name(name, OWN | names) for name in sorted(OWN & names)}
+    if not new:
+        return node.statements, new
+    bindings: dict[str, Expr] = {old: Ref(name) for old, name in new.items()}
+    return tuple(Set(new.get(s.target, s.target), substitute(s.value, bindings), s.span) for s in node.statements), new
 
 
 def lower_update(p: Phase, node: Update) -> None:
@@ -37,8 +51,9 @@ def lower_update(p: Phase, node: Update) -> None:
     weight = p.tensors[node.weight]
     size = p.builder.arrays[weight.name].physical_size
     real = p.builder.precision
-    written = {s.target for s in node.statements}
-    used = set().union(*(refs(s.value) for s in node.statements))
+    updates, new = _free(node)
+    written = {s.target for s in updates}
+    used = set().union(*(refs(s.value) for s in updates))
     bound = {"param": weight.name, "gradient": p.arrays[node.gradient]}
     formals = [ArrayFormal("param", real, Mode.UPDATE, ELEMENT)]
     if "gradient" in used:
@@ -48,11 +63,12 @@ def lower_update(p: Phase, node: Update) -> None:
         p.builder.array(Array(array, real, weight.shape, Role.STATE, span=node.span))
         if start != 0:
             initialise(p.builder, array, Const(start), None, Role.STATE, "1", size, node.span)
-        bound[name] = array
-        mode = Mode.UPDATE if name in written else Mode.READ
-        formals.append(ArrayFormal(name, real, mode, ELEMENT))
-    scalars = tuple((n, v) for n, v in node.params if n in used)
-    statements = tuple(Assign(s.target, s.value, s.span) for s in node.statements)
+        formal = new.get(name, name)
+        bound[formal] = array
+        mode = Mode.UPDATE if formal in written else Mode.READ
+        formals.append(ArrayFormal(formal, real, mode, ELEMENT))
+    scalars = tuple((n, v) for n, v in ((new.get(n, n), v) for n, v in node.params) if n in used)
+    statements = tuple(Assign(s.target, s.value, s.span) for s in updates)
     emit_row(
         p,
         Kind.MAP,

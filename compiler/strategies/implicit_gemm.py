@@ -23,7 +23,7 @@ MOST_TILES = 1 << 24
 PROCESSORS = 132
 _RESIDENT = 4
 """Blocks that a processor works on at once."""
-_STEP_US, _TERMS_PER_US, _START_US = 0.45, 9.0e4, 1.5
+_STEP_US, _TERMS_PER_US, _START_US = 0.7, 4.5e4, 1.5
 """Time of a step along K that waits for memory; products of one processor in 1 us; time of a block beside its steps."""
 _JOIN_US = 0.03
 """Time in which the last block adds one split."""
@@ -38,9 +38,9 @@ class Tile:
     k: int
 
 
-TILES = (Tile(32, 32, 32), Tile(128, 16, 32), Tile(64, 64, 16))
+TILES = (Tile(32, 32, 32), Tile(128, 16, 16), Tile(64, 64, 16))
 """By number (`s_tile`): small ones for little work, tall ones for few filters, square ones for large products."""
-_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 @dataclass(frozen=True)

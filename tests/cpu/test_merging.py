@@ -17,6 +17,7 @@ from compiler.frontend.load import load_model
 from compiler.ir.program import Merged, MergedPhase
 from compiler.passes.pipeline import Lowered, lower
 from tests.numeric.simulated import Simulated, model_of, run, simulate, start
+from tests.numeric.trained import load
 
 RING = """\
 language: 1
@@ -324,6 +325,29 @@ def test_merged_unmerged_and_row_by_row(tmp_path: Path, precision: str) -> None:
                 assert whole.instance.read(array.name).tobytes() == other.instance.read(array.name).tobytes(), (
                     array.name
                 )
+
+
+@pytest.mark.usefixtures("cc")
+def test_training_merged_unmerged_and_row_by_row(tmp_path: Path, root: Path) -> None:
+    """Weights and optimizer state after five batches, the last of them a short one, bit for bit."""
+    text = deep(root) + "numerics: {order: bitwise}\n"
+    whole, reference = load(text, tmp_path), load(text, tmp_path, "reference")
+    backend, apart = CpuBackend(), row_by_row(whole.program)
+    artifact = backend.build(apart, tmp_path / "apart", {})
+    single = replace(whole, instance=backend.load(artifact, apart, 1), program=apart)
+    model = model_of(text, tmp_path)
+    program = lower(model, backend.capabilities).program
+    unmerged = replace(whole, instance=ReferenceInstance(program, 1))
+    start = whole.weights()
+    for step in range(1, 6):
+        for one in (whole, reference, single, unmerged):
+            one.step(step, range(40 * step, 40 * step + (32 if step < 5 else 13)))
+    kept = [*whole.names, *(f"{n}.{s}" for n in whole.names for s in ("m", "v"))]
+    for name in kept:
+        wanted = whole.read(name)
+        for other in (reference, single, unmerged):
+            assert other.read(name).tobytes() == wanted.tobytes(), name
+    assert all(not np.array_equal(whole.read(n), start[n]) for n in whole.names)
 
 
 @pytest.mark.usefixtures("cc")

@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
-from scipy.stats import chi2
-from scipy.stats import poisson as poisson_distribution
 
 from compiler.diagnostics import ModelError
 from tests.numeric.simulated import Array, model_of, simulate
@@ -389,48 +387,6 @@ numerics: {{precision: float64}}
     for name in names:
         assert len(here.spikes[name]) > 0, name
         np.testing.assert_array_equal(here.spikes[name], there.spikes[name], err_msg=name)
-
-
-# ------------------------------------------------------------------------------------------ Poisson inputs
-
-SHOWERS = """\
-language: 1
-name: showers
-neurons:
-  counter: {state: {count: 0, squares: 0}, inputs: {i: {}}, update: [count = count + i, squares = squares + i * i]}
-populations:
-  rare: {neuron: counter, size: 400}
-  frequent: {neuron: counter, size: 400}
-inputs:
-  rare_rain: {to: rare, poisson: {rate: 3 kHz, into: i, weight: 2}}
-  frequent_rain: {to: frequent, poisson: {rate: 170 kHz, into: i, weight: 1}}
-simulate: {dt: 0.1 ms, duration: 25 ms, seed: 5}
-record:
-  - trace: {from: [rare, frequent], variables: [i, count, squares], members: all}
-"""
-
-
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-def test_poisson_inputs(tmp_path: Path, target: str) -> None:
-    """Counts per step follow the Poisson distribution (chi-square), for small and for large means; sums over steps
-    have its mean and variance; trains of different neurons differ."""
-    result = simulate(SHOWERS + FLOAT64, tmp_path, target)
-    for name, mean, weight in (("rare", 0.3, 2), ("frequent", 17.0, 1)):
-        drawn = result.traces[name, "i"] / weight
-        assert np.array_equal(drawn, np.round(drawn))
-        assert drawn.min() >= 0
-        top = int(poisson_distribution.ppf(1 - 1e-4, mean))
-        bottom = int(poisson_distribution.ppf(1e-4, mean))
-        edges = [-0.5, *np.arange(bottom + 0.5, top), np.inf]
-        observed = np.histogram(drawn, edges)[0]
-        wanted = np.diff(poisson_distribution.cdf([-1, *range(bottom, top), np.inf], mean)) * drawn.size
-        statistic = float(np.sum((observed - wanted) ** 2 / wanted))
-        assert chi2.sf(statistic, len(wanted) - 1) > 1e-5
-        total = result.traces[name, "count"][-1] / weight  # what arrived in the last step has not acted yet
-        assert total.mean() == pytest.approx(249 * mean, abs=5 * math.sqrt(249 * mean / 400))
-        assert total.var() == pytest.approx(249 * mean, rel=0.4)
-        correlation = np.corrcoef(drawn.T)[np.triu_indices(400, 1)]
-        assert abs(correlation.mean()) < 5 / math.sqrt(249 * len(correlation))
 
 
 # ------------------------------------------------------------------------------------------------- names

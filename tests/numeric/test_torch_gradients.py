@@ -179,7 +179,9 @@ def test_gradients_of_an_operator(tmp_path: Path, name: str) -> None:
 
 def test_mean_squared_error(tmp_path: Path) -> None:
     images, targets = samples(tmp_path, (5,), real_labels=True)
-    layers = "    - dense: {name: hidden, units: 7, activation: tanh}\n    - dense: {name: y, units: 3}\n"
+    layers = (
+        "    - dense: {name: hidden, inputs: image, units: 7, activation: tanh}\n    - dense: {name: y, units: 3}\n"
+    )
     loss_text = "{mean_squared_error: {prediction: y, target: label}}"
     trained = load(model(layers, "[5]", loss=loss_text), tmp_path)
     randomised(trained)
@@ -208,7 +210,7 @@ OPTIMIZERS: dict[str, tuple[str, Callable[[list[Any]], Any]]] = {
 
 NET = """\
     - conv2d: {name: one, filters: 6, kernel: 3, padding: same, activation: relu}
-    - batch_norm: {name: norm, momentum: 0.2}
+    - batch_norm: {name: norm, momentum: 0.8}  # the part that is kept; PyTorch counts the other one
     - max_pool2d: {size: 2}
     - conv2d: {name: two, filters: 8, kernel: [3, 2], stride: 1, groups: 2, activation: silu}
     - flatten: {}

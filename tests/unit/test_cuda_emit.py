@@ -106,7 +106,7 @@ def test_a_second_build_compiles_nothing(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("nvrtc")
 def test_a_refused_text_names_the_line() -> None:
     with pytest.raises(BackendError) as e:
-        compile_text(Emitted("int broken( {\n", {}), "broken", False, "sm_80")
+        compile_text(Emitted("int broken = unheard_of;\n", {}), "broken", False, "sm_80")
     assert e.value.code == "E0902" and "broken.cu(1)" in e.value.message and e.value.exit_code == 4
 
 

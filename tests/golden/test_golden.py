@@ -1,0 +1,82 @@
+"""Golden text of the IR and of the emitted C: what a change of the compiler changes is seen and reviewed.
+
+`make golden` (or `pytest --update-golden tests/golden`) writes the files again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from backends.cpu.backend import CpuBackend
+from compiler.frontend.load import load_model
+from compiler.ir.text import parse_ir, print_ir
+from compiler.passes.pipeline import Lowered, lower
+
+HERE = Path(__file__).resolve().parent
+MODELS = ("cuba", "lenet_digits")
+Golden = Callable[[Path, str], None]
+
+
+@cache
+def lowered(root: Path, name: str) -> Lowered:
+    """A model of the repository for the CPU; `shown` keeps the folder of the checkout out of the text."""
+    model = load_model(root / "models" / f"{name}.yaml", shown=f"models/{name}.yaml")
+    return lower(model, CpuBackend().capabilities, verify=True)
+
+
+def rounded(text: str) -> str:
+    """Long decimals to 12 digits: matrix exponentials may differ in the last bit between machines."""
+    return re.sub(r"-?\d+\.\d{12,}(?:e-?\d+)?", lambda m: f"{float(m[0]):.12g}", text)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_graph(root: Path, golden: Golden, name: str) -> None:
+    """Level 1: cells after integration, tensors after fusion."""
+    done = lowered(root, name)
+    nodes = (*(done.spiking.cells if done.spiking is not None else ()), *done.tensors)
+    texts = [print_ir(node) for node in nodes]
+    assert [parse_ir(text) for text in texts] == list(nodes)
+    golden(HERE / f"{name}.graph.ir", "\n\n".join(texts) + "\n")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_program(root: Path, golden: Golden, name: str) -> None:
+    """Level 2 before merging: arrays, kernels with their rows, phases; without the data set."""
+    program = replace(lowered(root, name).program, constants={})
+    text = print_ir(program)
+    assert parse_ir(text) == program
+    golden(HERE / f"{name}.program.ir", rounded(text) + "\n")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_templates(root: Path, golden: Golden, name: str) -> None:
+    """Level 2, merged: what is emitted once, how often it stands in the table, and the launches of each phase."""
+    merged = lowered(root, name).merged
+    lines = [
+        f"{t.index:3} x {rows.count:<3} {t.kind.value:<10} {t.name}"
+        for t, rows in zip(merged.templates, merged.tables, strict=True)
+    ]
+    for phase in merged.phases:
+        lines += ["", f"{phase.name}:"]
+        for x in phase.launches:
+            when = f" every {x.every} + {x.offset}" if x.every > 1 else ""
+            lines.append(f"  {merged.templates[x.template].name} [{x.lo}, {x.hi}){when}")
+    golden(HERE / f"{name}.merged.txt", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("name", ["cuba", "custom_optimizer"])
+def test_emitted_c(root: Path, golden: Golden, name: str) -> None:
+    golden(HERE / f"{name}.c", CpuBackend().emit(lowered(root, name).merged))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_decisions(root: Path, golden: Golden, name: str) -> None:
+    """What passes decided, as `netloom explain` prints it."""
+    lines = [f"{d.pass_name}: {d.subject}: {d.verdict} ({d.reason})" for d in lowered(root, name).decisions]
+    golden(HERE / f"{name}.decisions.txt", "\n".join(lines) + "\n")
