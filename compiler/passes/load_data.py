@@ -2,8 +2,8 @@
 
 Assumes: the frontend has checked that file, arrays and shapes exist and fit.
 Guarantees: one constant per file array that feeds an input, as `data.<array>` (examples, features); integers as
-int32, all else as reals; the same split of examples for every run of a seed.
-Does not: shuffle (the runner does, per epoch).
+int32, all else as reals.
+Does not: say which examples are kept for validation, or shuffle (compiler/runner/data.py does).
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from compiler.source import Span
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """`arrays`: name -> (examples, features); per phase `rows`: number of examples, `members`: their indices."""
+    """`arrays`: name -> (examples, features); `rows`: number of examples per phase."""
 
     arrays: Mapping[str, npt.NDArray[np.generic]]
     rows: Mapping[str, int]
-    members: Mapping[str, npt.NDArray[np.int64]]
     span: Span
 
 
 def load_data(network: Network, train: Train) -> DataSet:
-    """Reads the file and splits its examples into "train" and "eval" (validation) by the seed."""
+    """Reads the file and counts the examples of "train" and "eval" (validation)."""
     kinds = {i.name: i.dtype for i in network.inputs}
     arrays: dict[str, npt.NDArray[np.generic]] = {}
     with np.load(train.data.path, allow_pickle=False) as file:
@@ -39,6 +38,4 @@ def load_data(network: Network, train: Train) -> DataSet:
             arrays[f"data.{array}"] = flat.astype(np.int32 if kinds[name] == "int32" else np.float64)
     examples = next(iter(arrays.values())).shape[0]
     held_out = round(train.data.validation * examples)
-    order = np.random.Generator(np.random.PCG64(train.seed)).permutation(examples)
-    members = {"train": np.sort(order[held_out:]), "eval": np.sort(order[:held_out])}
-    return DataSet(arrays, {k: len(v) for k, v in members.items()}, members, train.data.span)
+    return DataSet(arrays, {"train": examples - held_out, "eval": held_out}, train.data.span)

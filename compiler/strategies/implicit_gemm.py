@@ -23,9 +23,9 @@ MOST_TILES = 1 << 24
 PROCESSORS = 132
 _RESIDENT = 4
 """Blocks that a processor works on at once."""
-_STEP_US, _TERMS_PER_US, _START_US = 0.7, 4.5e4, 1.5
+_STEP_US, _TERMS_PER_US, _START_US = 1.1, 4.5e4, 1.5
 """Time of a step along K that waits for memory; products of one processor in 1 us; time of a block beside its steps."""
-_JOIN_US = 0.03
+_JOIN_US = 0.012
 """Time in which the last block adds one split."""
 
 
@@ -40,7 +40,7 @@ class Tile:
 
 TILES = (Tile(32, 32, 32), Tile(128, 16, 16), Tile(64, 64, 16))
 """By number (`s_tile`): small ones for little work, tall ones for few filters, square ones for large products."""
-_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def sides(out: tuple[str, ...], summed: tuple[str, ...], used: tuple[frozenset[s
     return Sides(both, alone[rows], alone[1 - rows], summed, rows)
 
 
-def _seconds(tile: Tile, batch: int, m: int, n: int, k: int, splits: int) -> float:
+def _microseconds(tile: Tile, batch: int, m: int, n: int, k: int, splits: int) -> float:
     """About how many microseconds a product takes."""
     blocks = batch * -(-m // tile.m) * -(-n // tile.n) * splits
     steps = ceil(k / splits / tile.k)
@@ -81,8 +81,8 @@ def tiling(batch: int, m: int, n: int, k: int) -> tuple[int, int, int]:
         for splits in _SPLITS:
             depth = rounded(ceil(k / splits), tile.k)
             real = -(-k // depth)
-            if splits == 1 or (real == splits and depth >= 2 * tile.k):
-                found.append((_seconds(tile, batch, m, n, k, splits), number, real, depth))
+            if splits == 1 or depth >= 2 * tile.k:
+                found.append((_microseconds(tile, batch, m, n, k, real), number, real, depth))
     return min(found)[1:]
 
 

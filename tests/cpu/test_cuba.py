@@ -99,12 +99,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, str]
         )
         for precision, order in NUMERICS
         for target in ("cpu", "reference")
+        if (order, target) != ("fast", "reference")  # the interpreter has one order of sums for both
     }
 
 
 @pytest.mark.parametrize(("precision", "order"), NUMERICS)
 def test_identical_spikes(small: dict[tuple[str, str, str], Simulated], precision: str, order: str) -> None:
-    here, there = small[precision, order, "cpu"], small[precision, order, "reference"]
+    here = small[precision, order, "cpu"]
+    there = small[precision, "reproducible" if order == "fast" else order, "reference"]
     for population in ("exc", "inh"):
         assert len(here.spikes[population]) > 20
         np.testing.assert_array_equal(here.spikes[population], there.spikes[population])
@@ -164,7 +166,7 @@ projections:
               delay: {normal: {mean: 1.5 ms, std: 0.7 ms, min: 0.1 ms, round: nearest}}}
 inputs:
   rain: {to: a, poisson: {rate: 2 kHz, into: I_ex, weight: 3 pA}}
-simulate: {dt: 0.1 ms, duration: 40 ms, seed: 4}
+simulate: {dt: 0.1 ms, duration: 30 ms, seed: 4}
 record: [{spikes: {from: [a, b, noise]}}]
 """
 

@@ -304,8 +304,8 @@ def row_by_row(merged: Merged) -> Merged:
 def test_merged_unmerged_and_row_by_row(tmp_path: Path, precision: str) -> None:
     """Spikes and every state array: cpu merged, cpu row by row, reference merged, reference unmerged."""
     text = RING + f"numerics: {{precision: {precision}, order: bitwise}}\n"
-    model = model_of(text, tmp_path, {"n": "5", "drive": "26 mV"})
-    results = [run(start(model, tmp_path, target), 150) for target in ("cpu", "reference")]
+    model = model_of(text, tmp_path, {"n": "4", "drive": "45 mV"})
+    results = [run(start(model, tmp_path, target), 100) for target in ("cpu", "reference")]
     backend, whole = CpuBackend(), results[0]
     apart = row_by_row(whole.lowered.merged)
     assert sum(len(p.launches) for p in apart.phases) > sum(len(p.launches) for p in whole.lowered.merged.phases)
@@ -315,7 +315,7 @@ def test_merged_unmerged_and_row_by_row(tmp_path: Path, precision: str) -> None:
     unmerged = Simulated(
         model, results[1].lowered, results[1].artifact, ReferenceInstance(results[1].lowered.program, 1)
     )
-    results += [run(single, 150), run(unmerged, 150)]
+    results += [run(single, 100), run(unmerged, 100)]
     assert sum(len(s) for s in whole.spikes.values()) > 20
     for other in results[1:]:
         for name, spikes in whole.spikes.items():
