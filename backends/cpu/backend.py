@@ -15,8 +15,9 @@ from backends.cpu.emit import emit
 from backends.cpu.load import CpuInstance, load
 from backends.cpu.ship import write_folder
 from backends.cpu.skeletons import environment
+from backends.marked import fixed_order
 from backends.protocol import Artifact, Capabilities
-from compiler.ir.program import Merged, Order
+from compiler.ir.program import Merged
 
 LANES = 16
 
@@ -37,8 +38,9 @@ class CpuBackend:
     def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
         """Compile (or find in the cache) and write the folder that ship.py describes."""
         emitted = emit(program)
-        fixed = program.order is Order.BITWISE or any(t.order is Order.BITWISE for t in program.templates)
-        artifact = compile_text(emitted, program.name, fixed, options.get("portable", "") not in ("", "0"))
+        artifact = compile_text(
+            emitted, program.name, fixed_order(program), options.get("portable", "") not in ("", "0")
+        )
         write_folder(folder, program, emitted, artifact, int(options.get("seed", "1")))
         return artifact
 

@@ -42,6 +42,7 @@ from backends.cpu.events import connect, emit_scheduled, propagate, record_event
 from backends.cpu.kernel import Kernel, function, inside, offset, open_kernel, row_struct
 from backends.cpu.nest import IDENTITY, nest_lines
 from backends.cpu.skeletons import environment, exists, render
+from backends.marked import fixed_order, heading, marked, unmarked
 from backends.protocol import BackendError
 from backends.snippets import known, select
 from compiler.expr.ast import Ref, refs
@@ -55,20 +56,17 @@ from compiler.ir.program import (
     EmitScheduled,
     Merged,
     Nest,
-    Order,
     Propagate,
     RecordEvents,
     RecordTrace,
     ScalarFormal,
     Strided,
-    Template,
 )
 from compiler.ir.space import DType, Role
 from compiler.source import NOWHERE, Span
 from compiler.strategies.tiles import DOTS, TILES
 
 PHASES = 16
-_MARK = re.compile("\x01(\\d+)\x02")
 _CONSTANTS = {
     "NL_INF_F32": "#define NL_INF_F32 __builtin_inff()",
     "NL_INF_F64": "#define NL_INF_F64 __builtin_inf()",
@@ -103,13 +101,13 @@ def emit(program: Merged) -> Emitted:
             raise BackendError("E0903", f"`{template.name}` has no C text: {e.message}{at}", exit_code=4) from None
         functions.append(k.function)
     spans: list[Span] = []
-    kernel_text = "\n".join(_text(b, spans) for b in blocks)
+    kernel_text = "\n".join(marked(b, spans) for b in blocks)
     words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text))
     device = select(sorted((used | words) & known()))
-    marked = render(
+    whole = render(
         "module.c.j2",
         title=f"{program.name}: {program.precision} arithmetic, {program.order} order of sums",
-        fixed_order=_fixed(program),
+        fixed_order=fixed_order(program),
         real=real,
         phases=PHASES,
         helpers=words,
@@ -121,42 +119,14 @@ def emit(program: Merged) -> Emitted:
         kernel_text=kernel_text,
         functions=functions,
     )
-    lines: list[str] = []
-    found: dict[int, Span] = {}
-    for number, line in enumerate(marked.split("\n"), 1):
-        if match := _MARK.search(line):
-            found[number] = spans[int(match[1])]
-            line = _MARK.sub("", line)
-        lines.append(line)
+    text, found = unmarked(whole, spans)
     header = render(
         "module.h.j2",
         source=f"{program.name}.c",
         roles=[str(r) for r in Role],
         kernels=len(program.templates),
     )
-    return Emitted("\n".join(lines), header, found)
-
-
-def _fixed(program: Merged) -> bool:
-    return program.order is Order.BITWISE or any(t.order is Order.BITWISE for t in program.templates)
-
-
-def _text(lines: Iterable[Line], spans: list[Span]) -> str:
-    """Lines as text; those with a span end in a mark that `emit` takes out again."""
-    out = []
-    for line in lines:
-        text = "    " * line.depth + line.text if line.text and not line.text.startswith("#") else line.text
-        if line.span is not NOWHERE:
-            text += f"\x01{len(spans)}\x02"
-            spans.append(line.span)
-        out.append(text)
-    return "\n".join(out) + "\n"
-
-
-def _heading(template: Template) -> list[Line]:
-    where = f"  ({template.span})" if template.span is not NOWHERE else ""
-    text = f"{template.name}{where}".replace("*/", "* /")
-    return [Line(""), Line(f"/* ---- k{template.index}  {text} */"), Line("")]
+    return Emitted(text, header, found)
 
 
 def kernel_lines(k: Kernel) -> list[Line]:
@@ -178,7 +148,7 @@ def kernel_lines(k: Kernel) -> list[Line]:
             body = record_trace(k, r)
         case EmitScheduled() as e:
             body = emit_scheduled(k, e)
-    return [*_heading(k.template), *row_struct(k), Line(""), *helpers, *function(k, body, early)]
+    return [*heading(k.template), *row_struct(k), Line(""), *helpers, *function(k, body, early)]
 
 
 # ----------------------------------------------------------------------------------------- strategies

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from backends.cuda.compile import compile_text, default_arch
 from backends.cuda.contract import strategies
-from backends.cuda.emit import emit, fixed_order
+from backends.cuda.emit import emit
 from backends.cuda.load import CudaInstance
 from backends.manifest import manifest
+from backends.marked import fixed_order
 from backends.protocol import Artifact, Capabilities
 from compiler.ir.program import Merged
 from compiler.passes.plan_memory import place

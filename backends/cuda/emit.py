@@ -10,7 +10,7 @@ Does not: compile (compile.py), divide work (work.py), or print tables (they are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backends.access import Kernel, open_kernel
@@ -21,6 +21,7 @@ from backends.cuda.kernel import BLOCK, Function, function, row_struct
 from backends.cuda.nest import nest_functions
 from backends.cuda.propagate import propagate
 from backends.cuda.skeletons import render
+from backends.marked import heading, marked, unmarked
 from backends.protocol import BackendError
 from backends.snippets import known, select
 from compiler.ir.program import (
@@ -29,16 +30,13 @@ from compiler.ir.program import (
     EmitScheduled,
     Merged,
     Nest,
-    Order,
     Propagate,
     RecordEvents,
     RecordTrace,
-    Template,
 )
 from compiler.ir.space import DType
 from compiler.source import NOWHERE, Span
 
-_MARK = re.compile("\x01(\\d+)\x02")
 _CONSTANTS = {
     "NL_INF_F32": "#define NL_INF_F32 __int_as_float(0x7f800000)",
     "NL_INF_F64": "#define NL_INF_F64 __longlong_as_double(0x7ff0000000000000ll)",
@@ -69,9 +67,9 @@ def emit(program: Merged) -> Emitted:
             at = f" ({where})" if where is not NOWHERE else ""
             raise BackendError("E0903", f"`{template.name}` has no CUDA text: {e.message}{at}", exit_code=4) from None
     spans: list[Span] = []
-    kernel_text = "\n".join(_text(b, spans) for b in blocks)
+    kernel_text = "\n".join(marked(b, spans) for b in blocks)
     words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text))
-    marked = render(
+    whole = render(
         "module.cu.j2",
         title=f"{program.name}: {program.precision} arithmetic, {program.order} order of sums",
         real=real,
@@ -81,37 +79,8 @@ def emit(program: Merged) -> Emitted:
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,
     )
-    lines: list[str] = []
-    found: dict[int, Span] = {}
-    for number, line in enumerate(marked.split("\n"), 1):
-        if match := _MARK.search(line):
-            found[number] = spans[int(match[1])]
-            line = _MARK.sub("", line)
-        lines.append(line)
-    return Emitted("\n".join(lines), found)
-
-
-def fixed_order(program: Merged) -> bool:
-    """Whether a*b+c must stay two operations."""
-    return program.order is Order.BITWISE or any(t.order is Order.BITWISE for t in program.templates)
-
-
-def _text(lines: Iterable[Line], spans: list[Span]) -> str:
-    """Lines as text; those with a span end in a mark that `emit` takes out again."""
-    out = []
-    for line in lines:
-        text = "    " * line.depth + line.text if line.text and not line.text.startswith("#") else line.text
-        if line.span is not NOWHERE:
-            text += f"\x01{len(spans)}\x02"
-            spans.append(line.span)
-        out.append(text)
-    return "\n".join(out) + "\n"
-
-
-def _heading(template: Template) -> list[Line]:
-    where = f"  ({template.span})" if template.span is not NOWHERE else ""
-    text = f"{template.name}{where}".replace("*/", "* /")
-    return [Line(""), Line(f"/* ---- k{template.index}  {text} */"), Line("")]
+    text, found = unmarked(whole, spans)
+    return Emitted(text, found)
 
 
 def functions_of(k: Kernel) -> list[Function]:
@@ -135,7 +104,7 @@ def functions_of(k: Kernel) -> list[Function]:
 
 def kernel_lines(k: Kernel) -> list[Line]:
     """The comment, row structure and functions of one template."""
-    lines = [*_heading(k.template), *row_struct(k)]
+    lines = [*heading(k.template), *row_struct(k)]
     for made in functions_of(k):
         lines += [Line(""), *function(k, made)]
     return lines

@@ -1,29 +1,16 @@
-"""The jinja2 skeletons of this backend (templates/*.j2).
-
-Assumes: the files are package data beside this module.
-Guarantees: an undefined name in a skeleton is an error, never an empty string; trailing newlines are kept.
-Does not: know kernels.
-"""
+"""The skeletons of this backend: backends/skeletons.py with its package."""
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
+
+from backends.skeletons import skeletons
 
 
-@cache
 def environment() -> Environment:
-    """One environment for all skeletons: blocks on lines of their own leave no empty lines."""
-    return Environment(
-        loader=PackageLoader("backends.cuda", "templates"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
+    return skeletons("backends.cuda")
 
 
 def render(file: str, **names: Any) -> str:

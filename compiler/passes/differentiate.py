@@ -27,10 +27,7 @@ from compiler.expr.ast import (
 from compiler.expr.diff import diff
 from compiler.expr.simplify import simplify
 from compiler.ir.graph import Contract, Map, Node, Reindex, Tensor, Weight
-from compiler.passes.graph_builder import GraphBuilder, identity, renumber, used_operands
-
-FIRST = 1.0e9
-"""Larger than any position in a window."""
+from compiler.passes.graph_builder import FIRST, GraphBuilder, identity, renumber, used_operands
 
 
 def _needs_gradient(nodes: list[Node], constants: frozenset[str]) -> set[str]:

@@ -18,6 +18,9 @@ from compiler.source import NOWHERE, Span
 Operand = tuple[Tensor, tuple[int | None, ...]]
 Scalars = tuple[tuple[str, float], ...]
 
+FIRST = 1.0e9
+"""Larger than any index: the identity of "first index that matches"."""
+
 
 def identity(tensor: Tensor) -> Operand:
     """The operand read elementwise."""

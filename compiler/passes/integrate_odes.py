@@ -22,7 +22,7 @@ from dataclasses import replace
 from compiler.diagnostics import Diagnostic, ModelError
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, refs, substitute
 from compiler.expr.diff import linear_in
-from compiler.expr.simplify import simplify
+from compiler.expr.simplify import has_random, simplify
 from compiler.ir.graph import Cell, DerivedScalar
 from compiler.ir.model import Method, Ode, Set
 from compiler.passes.decisions import Decision
@@ -31,7 +31,6 @@ from compiler.passes.linear_system import (
     Plan,
     decays,
     exact_plan,
-    is_random,
     is_zero,
     linear_system,
     product,
@@ -99,7 +98,7 @@ def _exponential_euler(cell: Cell) -> Plan | None:
         own = {k: v for k, v in let_map.items() if ode.state in refs(v)}
         rhs = substitute(ode.rhs, own)
         affine = linear_in(rhs, (ode.state,))
-        if affine is None or is_random(rhs):
+        if affine is None or has_random(rhs):
             return None
         rate = _at_time(simplify(affine[0].get(ode.state, ZERO)), STEP_START)
         constant = _at_time(simplify(affine[1]), STEP_START)

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, children, refs
+from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, Unary, refs
 from compiler.expr.diff import linear_in
-from compiler.expr.simplify import simplify
+from compiler.expr.simplify import has_random, simplify
 from compiler.ir.graph import Cell, DerivedScalar, Propagator
 from compiler.ir.model import Ode, Set
 
 ZERO = Num(0.0)
-RANDOM = frozenset({"random", "normal", "exponential", "poisson"})
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,6 @@ def total(parts: Sequence[Expr]) -> Expr:
 
 def decays(cell: Cell) -> tuple[tuple[str, Expr], ...]:
     return tuple((name, tau) for name, tau in cell.inputs if tau is not None)
-
-
-def is_random(e: Expr) -> bool:
-    if isinstance(e, Call) and e.func in RANDOM:
-        return True
-    return any(is_random(c) for c in children(e))
 
 
 def is_zero(e: Expr) -> bool:
@@ -84,7 +77,7 @@ def linear_system(cell: Cell, odes: tuple[Ode, ...], arrays: tuple[str, ...]) ->
         coefficients, constant = affine
         terms = tuple(simplify(coefficients.get(n, ZERO)) for n in names)
         constant = simplify(constant)
-        if any(refs(e) & barred or is_random(e) for e in (*terms, constant)):
+        if any(refs(e) & barred or has_random(e) for e in (*terms, constant)):
             return None
         matrix.append(terms)
         offset.append(constant)

@@ -13,11 +13,9 @@ import math
 from compiler.expr.ast import Binary, Call, Cond, Num, Ref
 from compiler.ir.graph import Store, Tensor, Variable
 from compiler.ir.model import Train
-from compiler.passes.graph_builder import GraphBuilder, identity
+from compiler.passes.graph_builder import FIRST, GraphBuilder, identity
 
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
-FIRST = 1.0e9
-"""Larger than any index: the identity of "first index that matches"."""
 
 
 def _cross_entropy(g: GraphBuilder, logits: Tensor, target: Tensor) -> tuple[Tensor, frozenset[str]]:
