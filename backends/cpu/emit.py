@@ -38,9 +38,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from backends.cprint import Body, Dialect, Element, Line, PrintError, Symbol, literal
-from backends.cpu.events import connect, emit_scheduled, propagate, record_events, record_trace
+from backends.cpu.events import connect, emit_scheduled, record_events, record_trace
 from backends.cpu.kernel import Kernel, function, inside, offset, open_kernel, row_struct
 from backends.cpu.nest import IDENTITY, nest_lines
+from backends.cpu.propagate import propagate
 from backends.cpu.skeletons import environment, exists, render
 from backends.marked import fixed_order, heading, marked, unmarked
 from backends.protocol import BackendError

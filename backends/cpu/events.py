@@ -1,28 +1,22 @@
-"""Propagation, recording, given events and connecting: kernels whose trip counts are data.
+"""Recording, given events and connecting: kernels whose trip counts are data.
 
-Assumes: formals as compiler/ir/program.py names them; a propagation carries the column `n_pre` (the stride of its
-event ring). Lists of events are ascending.
-Guarantees: synapses of one event run in storage order, events in list order: one fixed order of additions.
-Does not: choose storage (CSR is the only one) or rules.
+Assumes: formals as compiler/ir/program.py names them. Lists of events are ascending.
+Guarantees: the same relations and draws as backends/reference.
+Does not: deliver events (propagate.py) or choose rules.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from backends.cprint import Body, Element, Line, PrintError, Symbol, indent
+from backends.cprint import Body, Element, Line, Symbol, indent
 from backends.cpu.kernel import Kernel, offset
 from backends.cpu.skeletons import render
 from compiler.expr.ast import refs
 from compiler.ir.program import (
-    Add,
     ArrayFormal,
-    Assign,
-    At,
     Connect,
     EmitScheduled,
-    Mode,
-    Propagate,
     RecordEvents,
     RecordTrace,
     ScalarFormal,
@@ -50,62 +44,6 @@ def _lines(text: str) -> list[Line]:
 
 def _skeleton(k: Kernel, file: str, **more: str) -> list[Line]:
     return _lines(render(file, f=_names(k), real=k.dialect.real, name=k.template.name, **more))
-
-
-def propagate(k: Kernel, p: Propagate) -> tuple[list[Line], list[Line]]:
-    """(what runs before the other columns are loaded, the loops over events and synapses)."""
-    ptr, scope, namer = k.pointers, dict(k.scope), k.namer
-    if "n_pre" not in scope:
-        raise PrintError("a propagation needs the column `n_pre`: the stride of its events", k.template.span)
-    delay, slots = scope[p.delay].text, scope[p.slots].text
-    slot, number, events = namer.fresh("slot"), namer.fresh("events"), namer.fresh("event")
-    early = [
-        Line(f"if (step <= {delay}) continue; /* nothing had been emitted so long ago */"),
-        Line(f"const nl_i64 {slot} = (step - {delay}) % {slots};"),
-        Line(f"const nl_i32 {number} = {ptr[p.count]}[{slot}];"),
-        Line(f"if ({number} == 0) continue;"),
-    ]
-    pre, post, syn = namer.fresh("pre"), namer.fresh("post"), namer.fresh("k")
-    for end, text in (("pre", pre), ("post", post), ("syn", syn)):
-        scope.setdefault(end, Symbol(text, DType.I64))
-    at = {"pre": pre, "post": post, "syn": syn}
-    elements: dict[str, Element] = {}
-    for f in k.template.formals:
-        if isinstance(f, ArrayFormal) and isinstance(f.access, At):
-            place = at[f.access.end]
-            if f.access.ring is not None:
-                late, mask, size = f.access.ring
-                steps = f"{ptr[late]}[{syn}]" if late in ptr else scope[late].text
-                place = f"((step + {steps}) & {scope[mask].text}) * {scope[size].text} + {place}"
-            elements[f.name] = Element(f"{ptr[f.name]}[{place}]", f.dtype, f.mode)
-        elif isinstance(f, ArrayFormal) and isinstance(f.access, Strided):
-            place = f"{ptr[f.name]}[{offset(f.access, lambda n: scope[n].text)}]"
-            elements[f.name] = Element(place, f.dtype, f.mode)
-    of_source = {n for n, e in elements.items() if f"[{pre}]" in e.place and e.mode is Mode.READ}
-    used: set[str] = set()
-    for s in p.statements:
-        if isinstance(s, Add | Assign):
-            used |= refs(s.value)
-    source = Body(k.printer, scope, elements, namer)
-    before = source.load(of_source & used)
-    body = Body(k.printer, dict(source.scope), elements, namer)
-    inner = [*body.run(p.statements), *body.stores()]
-    row, col, head = ptr[p.row], ptr[p.col], namer.fresh("list")
-    after = namer.fresh("end")
-    loops = [
-        Line(f"const nl_i32 *const {head} = {ptr[p.list]} + {slot} * {scope['n_pre'].text};"),
-        Line(f"for (nl_i64 {events} = 0; {events} < {number}; {events}++) {{"),
-        Line(f"const nl_i64 {pre} = {head}[{events}];", 1),
-        Line(f"const nl_i64 {after} = {row}[{pre} + 1];", 1),
-        Line(f"if ({events} + 1 < {number}) nl_prefetch({col} + {row}[{head}[{events} + 1]]);", 1),
-        *indent(before),
-        Line(f"for (nl_i64 {syn} = {row}[{pre}]; {syn} < {after}; {syn}++) {{", 1),
-        Line(f"const nl_i64 {post} = {col}[{syn}];", 2),
-        *indent(inner, 2),
-        Line("}", 1),
-        Line("}"),
-    ]
-    return early, loops
 
 
 def connect(k: Kernel, c: Connect) -> list[Line]:

@@ -58,6 +58,8 @@ def connect(k: Kernel, c: Connect) -> list[Function]:
     made = [Function("", _skeleton(k, file, stage=c.stage))]
     if c.rule == "fixed_total" and c.stage == "fill":
         made.append(Function(SORT, _skeleton(k, "connect_sort.cu.j2")))
+    if c.rule == "transpose" and c.stage == "fill":
+        made.append(Function(SORT, _skeleton(k, "connect_transpose_sort.cu.j2")))
     return made
 
 

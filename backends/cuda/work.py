@@ -25,6 +25,7 @@ from backends.cuda.nest import SHARED, WARP
 from compiler.ir.program import (
     Connect,
     Contract,
+    Csr,
     Dim,
     DimKind,
     EmitScheduled,
@@ -176,12 +177,20 @@ def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
     return places, 8 * count + 4 * int(words.sum())
 
 
+def _elements(w: Work, p: Propagate) -> npt.NDArray[np.float64]:
+    """How many synapses each row has."""
+    match p.relation:
+        case Csr(_, col):
+            names = w.rows.arrays[col][w.launch.lo : w.launch.hi]
+            return np.array([w.synapses(n) for n in names], np.float64)
+    raise AssertionError(p.relation)
+
+
 def _propagate(function: str, w: Work, p: Propagate) -> list[Call]:
     """Half of the blocks evenly (a step may bring events to any row), half by numbers of synapses: in all no more
     than run side by side. Many small rows take a small block each."""
     rows = w.launch.hi - w.launch.lo
-    names = w.rows.arrays[p.col][w.launch.lo : w.launch.hi]
-    weight = np.array([w.synapses(n) for n in names], np.float64)
+    weight = _elements(w, p)
     even = max(1, w.blocks // (2 * rows))
     rest = max(0, w.blocks - even * rows)
     parts = even + np.floor(rest * weight / max(weight.sum(), 1.0)).astype(np.int64)
@@ -196,6 +205,8 @@ def _connect(function: str, w: Work, c: Connect) -> list[Call]:
         return _spread(function, w, one, 1)
     if c.rule == "all_to_all" and c.stage == "fill":
         return _spread(function, w, n_pre * w.column("n_post"), BLOCK)
+    if c.rule == "transpose":
+        return _transpose(function, w, c.stage)
     if c.rule != "fixed_total":
         return _spread(function, w, n_pre, BLOCK)
     if c.stage == "count":
@@ -204,6 +215,17 @@ def _connect(function: str, w: Work, c: Connect) -> list[Call]:
     memory = 8 * len(n_pre) + 4 * int(n_pre.sum())
     fill = _spread(function, w, w.column("number"), BLOCK, memory=memory, places=places)
     return [*fill, *_spread(function + SORT, w, n_pre, 1)]
+
+
+def _transpose(function: str, w: Work, stage: str) -> list[Call]:
+    synapses = np.array([w.synapses(n) for n in w.rows.arrays["col"][w.launch.lo : w.launch.hi]], np.int64)
+    if stage == "count":
+        return _spread(function, w, synapses, BLOCK)
+    n_post = w.column("n_post")
+    places = (2 * len(n_post) + np.cumsum(n_post) - n_post).astype(np.uint64)
+    memory = 8 * len(n_post) + 4 * int(n_post.sum())
+    fill = _spread(function, w, synapses, BLOCK, memory=memory, places=places)
+    return [*fill, *_spread(function + SORT, w, n_post, 1)]
 
 
 def function_name(template: Template, dialect: Dialect) -> str:

@@ -97,9 +97,24 @@ def _pairs(row: Row, rule: str) -> Pairs:
     raise InterpretError(f"{row.label}: no connect rule `{rule}`")
 
 
+def _transpose(row: Row, stage: str) -> None:
+    """The same relation by target."""
+    pointers, target = row.arrays["row"], row.arrays["col"]
+    if stage == "count":
+        row.arrays["to_row"][0] = 0
+        row.arrays["to_row"][1:] = np.bincount(target, minlength=row.size("n_post"))
+        return
+    order = np.argsort(target, kind="stable")
+    row.arrays["to_index"][:] = order
+    row.arrays["to_col"][:] = np.repeat(np.arange(row.size("n_pre")), np.diff(pointers))[order]
+
+
 def run_connect(row: Row, body: Connect) -> None:
     """Run one stage of connecting for one relation."""
     pointers: Any = row.arrays["row"]
+    if body.rule == "transpose":
+        _transpose(row, body.stage)
+        return
     match body.stage:
         case "count":
             source, _ = _pairs(row, body.rule)

@@ -1,7 +1,6 @@
 """Delivery of events through a CSR relation, interpreted event by event.
 
-Assumes: a legal Propagate: `row` and `col` are a relation between the populations that own the
-formals.
+Assumes: a legal Propagate.
 Guarantees: the effect of visiting events in list order, the synapses of each in row order, and
 running the statements at every synapse. The synapses of one event are worked off together where
 that is the same thing, one by one where a synapse may read what the one before it wrote.
@@ -18,17 +17,16 @@ from backends.reference.evaluate import Evaluator, Value, cast, loaded
 from backends.reference.row import InterpretError, Row
 from compiler.expr.ast import refs
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.program import Add, ArrayFormal, Assign, At, Propagate
+from compiler.ir.program import Add, ArrayFormal, Assign, At, Csr, Events, Every, Propagate, Relation
 
 
 class Synapses:
-    """Some synapses of one event: source `pre`, targets `post` and positions `syn`, one each per
-    synapse."""
+    """Some synapses of one event: sources `pre`, targets `post` and positions `syn`, one each per synapse."""
 
-    def __init__(self, row: Row, pre: int, post: Any, syn: Any, step: int) -> None:
+    def __init__(self, row: Row, pre: Any, post: Any, syn: Any, step: int) -> None:
         self.row = row
-        self.at = {"pre": np.full(len(syn), pre, np.int64), "post": post, "syn": syn}
-        self.locals: dict[str, Value] = {"step": step}
+        self.at = {"pre": pre, "post": post, "syn": syn}
+        self.locals: dict[str, Value] = {"step": step, "pre": pre, "post": post, "syn": syn}
         self.evaluate = Evaluator(self.read, row.real, step)
 
     def place(self, formal: ArrayFormal) -> Any:
@@ -68,7 +66,7 @@ class Synapses:
 
 
 def _conflicts(row: Row, body: Propagate) -> tuple[bool, bool]:
-    """Whether synapses of one event interfere (always, where two of them share their target)."""
+    """Whether synapses of one event interfere (always, where two of them share their other end)."""
     read: set[str] = set()
     for s in body.statements:
         if isinstance(s, Assign | Add):
@@ -81,26 +79,43 @@ def _conflicts(row: Row, body: Propagate) -> tuple[bool, bool]:
         end = access.end if isinstance(access, At) else ""
         others = sum(bound == row.names[s.target] for bound in row.names.values()) > 1
         if isinstance(s, Assign) or row.names[s.target] in read:
-            always = always or end == "pre" or others
-            shared = shared or end == "post"
+            always = always or end == body.by or others
+            shared = shared or end in ("pre", "post")
         elif others:
             always = True
     return always, shared
 
 
+def _elements(row: Row, relation: Relation, event: int) -> tuple[Any, Any]:
+    """(other ends, synapses) of one neuron's elements, in order."""
+    match relation:
+        case Csr(pointers, col, index):
+            places = np.arange(row.arrays[pointers][event], row.arrays[pointers][event + 1], dtype=np.int64)
+            syn = places if index is None else row.arrays[index][places].astype(np.int64)
+            return row.arrays[col][places].astype(np.int64), syn
+    raise InterpretError(f"{row.label}: no {type(relation).__name__} relation")
+
+
+def _events(row: Row, events: Events | Every, step: int) -> list[int]:
+    match events:
+        case Events(ids, count, slots, delay, stride):
+            slot = (step - row.size(delay)) % row.size(slots)
+            first = slot * row.size(stride)
+            found: list[int] = row.arrays[ids][first : first + int(row.arrays[count][slot])].tolist()
+            return found
+        case Every(n):
+            return list(range(row.size(n)))
+
+
 def run_propagate(row: Row, body: Propagate, step: int) -> None:
     """Deliver the events of step (step - delay)."""
-    events, counts = row.arrays[body.list], row.arrays[body.count]
-    pointers, targets = row.arrays[body.row], row.arrays[body.col]
-    slots = row.size(body.slots)
-    slot = (step - row.size(body.delay)) % slots
-    room = row.size("n_pre")
     always, shared = _conflicts(row, body)
-    for source in events[slot * room : slot * room + int(counts[slot])].tolist():
-        syn = np.arange(pointers[source], pointers[source + 1], dtype=np.int64)
-        post = targets[syn].astype(np.int64)
-        if always or (shared and len(np.unique(post)) < len(post)):
+    for event in _events(row, body.events, step):
+        other, syn = _elements(row, body.relation, event)
+        own = np.full(len(syn), event, np.int64)
+        pre, post = (own, other) if body.by == "pre" else (other, own)
+        if always or (shared and len(np.unique(other)) < len(other)):
             for k in range(len(syn)):
-                Synapses(row, source, post[k : k + 1], syn[k : k + 1], step).run(body)
+                Synapses(row, pre[k : k + 1], post[k : k + 1], syn[k : k + 1], step).run(body)
         elif len(syn):
-            Synapses(row, source, post, syn, step).run(body)
+            Synapses(row, pre, post, syn, step).run(body)

@@ -115,7 +115,9 @@ def _population(name: str, block: tree.Mapping, classes: tuple[str, ...], at: Sp
         _check_times(name, own_params, neuron, params, out)
     if len(c.sink.items) > before:
         return
-    out.built[name] = Population(name, neuron.definition, size, tuple(params.items()), tuple(init.items()), classes, at)
+    out.built[name] = Population(
+        name, neuron.definition, size, tuple(params.items()), tuple(init.items()), classes, span=at
+    )
 
 
 def _params(

@@ -11,6 +11,7 @@ Does not: reorder statements or formals; take part in names, rows, spans or mode
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Final
@@ -19,6 +20,7 @@ import numpy as np
 
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
 from compiler.ir.program import (
+    PLANES,
     Add,
     ArrayFormal,
     Assign,
@@ -28,28 +30,36 @@ from compiler.ir.program import (
     Contract,
     Emit,
     EmitScheduled,
+    Events,
+    Every,
     Formal,
     Kernel,
     Nest,
+    Procedural,
     Propagate,
     RecordEvents,
     RecordTrace,
+    Relation,
     Rows,
     Statement,
     Strided,
     Template,
+    Toeplitz,
 )
 
 _FIXED: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
     {
-        Propagate: frozenset({"n_pre"}),
-        Connect: frozenset({"row", "col", "n_pre", "n_post", "key", "table", "autapses", "same", "number"}),
+        Connect: frozenset({"row", "col", "n_pre", "n_post", "key", "table", "autapses", "same", "number"})
+        | {"to_row", "to_col", "to_index"},
         RecordEvents: frozenset({"list", "count", "slots", "buffer", "used", "capacity", "n"}),
         RecordTrace: frozenset({"members", "m", "buffer", "used", "capacity"}),
         EmitScheduled: frozenset({"steps", "ids", "m", "cursor", "list", "count", "slots", "n"}),
     }
 )
 """Formals that a body finds by name."""
+
+_DRAWN_AGAIN: Final = frozenset({"n_pre", "n_post", "connect_key", "table", "autapses", "same", "number"})
+"""Formals that a Procedural relation finds by name."""
 
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -61,6 +71,12 @@ def canonical(kernel: Kernel | Template) -> str:
     names get a `$`."""
     names: Names = {}
     fixed = _FIXED.get(type(kernel.body), _NONE)
+    if isinstance(kernel.body, Propagate):
+        match kernel.body.relation:
+            case Toeplitz():
+                fixed = frozenset(PLANES)
+            case Procedural():
+                fixed = _DRAWN_AGAIN
     for i, formal in enumerate(kernel.formals):
         names[formal.name] = f"${formal.name}" if formal.name in fixed else f"f{i}"
     body = _body(kernel.body, names)  # first: names dims and locals, which accesses may use
@@ -112,8 +128,8 @@ def _body(body: object, names: Names) -> str:
             inner = _nest(nest, names)
             space = None if scratch is None else _name(scratch, names)
             return f"contract {strategy}({options};{space}){inner}"
-        case Propagate(events, count, slots, delay, row, col, statements):
-            given = ",".join([_name(x, names) for x in (events, count, slots, delay, row, col)])
+        case Propagate(events, relation, statements, by):
+            given = f"{by} {_parts(events, names)} {_parts(relation, names)}"
             return f"propagate({given}){{{_statements(statements, names)}}}"
         case Connect(rule, stage):
             return f"connect {rule} {stage}"
@@ -124,6 +140,15 @@ def _body(body: object, names: Names) -> str:
         case EmitScheduled():
             return "emit scheduled"
     raise TypeError(f"{type(body).__name__} is not the body of a kernel")
+
+
+def _parts(x: Events | Every | Relation, names: Names) -> str:
+    """The fields of `x`: names are those of formals, but for a rule's."""
+    shown = []
+    for f in fields(x):
+        value = getattr(x, f.name)
+        shown.append(_name(value, names) if isinstance(value, str) and f.name != "rule" else repr(value))
+    return f"{type(x).__name__}({','.join(shown)})"
 
 
 def _nest(nest: Nest, names: Names) -> str:

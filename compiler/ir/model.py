@@ -179,7 +179,95 @@ class Population:
     params: tuple[tuple[str, Value], ...]
     init: tuple[tuple[str, Value], ...]
     classes: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()  # row-major; () without one
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Send:
+    """`deliver(value)`, `deliver(value, post.x)` or `deliver(value, pre.x)`: adds to an input of the target or of the
+    source. `into` None: the input that the projection's `deliver: {into: ...}` names."""
+
+    value: Expr
+    end: str = "post"
+    into: str | None = None
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+Action = Set | Send
+"""A statement of a synapse. Set's target: a state of the synapse or a local."""
+
+
+@dataclass(frozen=True)
+class EndDef:
+    """`pre:` or `post:` of a synapse: variables held once per source (or target) neuron of each projection and read as
+    `pre.x` (`post.x`). `dynamics` and `update` run in every step, `on_spike` at a spike; they read own states, params
+    of the synapse, `t`, `dt`."""
+
+    state: tuple[StateDecl, ...]
+    dynamics: tuple[Ode, ...] = ()
+    update: tuple[Set, ...] = ()
+    on_spike: tuple[Set, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class SynapseEvent:
+    """A spike-like event with a condition of its own: in each step, for every neuron of `end` ("pre" | "post") for
+    which `when` holds (after the neurons' step; names without a dot are params of the synapse, `pre.v` or `post.v`
+    are that neuron's), the actions run at its synapses, after `on_pre` and `on_post`."""
+
+    name: str
+    end: str
+    when: Expr
+    actions: tuple[Action, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class SynapseDef:
+    """A synapse model. Names in expressions: own params, state and lets; `pre.x` and `post.x`: a state of `pre:` or
+    `post:`, or else a state, input or param of the source/target neuron; `pre.last_spike`, `pre.previous_spike` (and post's):
+    times [ms] of the last spike before this one that reached the synapse, and of the one before it (-1e9 when there
+    was none); `t`, `dt` [ms]; model params; random().
+
+    Order within step k, in whole steps, never by comparing times: neurons (dynamics, spikes) | `pre`/`post` dynamics
+    and update, then synapses' dynamics and update (unless event-driven) | for sources whose spike of step k - delay
+    arrives: on_pre, then `pre: on_spike` | for targets that spiked in step k - back_delay: on_post, then
+    `post: on_spike` | events. So a pre and a post spike that meet in one step count as pre before post, and a trace
+    jumps after the statements of its own spike have read it.
+
+    `event_driven`: dynamics (linear, each state by itself) are applied exactly, for the time that passed, right
+    before an event of the synapse instead of in every step.
+    """
+
+    name: str
+    params: tuple[ParamDecl, ...]
+    state: tuple[StateDecl, ...]
+    lets: tuple[Set, ...] = ()
+    pre: EndDef | None = None
+    post: EndDef | None = None
+    dynamics: tuple[Ode, ...] = ()
+    update: tuple[Action, ...] = ()
+    on_pre: tuple[Action, ...] = ()
+    on_post: tuple[Action, ...] = ()
+    events: tuple[SynapseEvent, ...] = ()
+    method: Method = Method.AUTO
+    event_driven: bool = False
+    model_params: tuple[str, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Planes:
+    """Layout of a conv2d or avg_pool2d connection (see Toeplitz in ir/program.py). `weights` of kernel elements are
+    in the order (out channel, in channel, ky, kx)."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    depthwise: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -199,18 +287,32 @@ class Member:
     delay: int
     pairs: int | None = None
     delays: Distribution | None = None
+    params: tuple[tuple[str, Value], ...] = ()
+    init: tuple[tuple[str, Value], ...] = ()
+    back_delay: int = 0
 
 
 @dataclass(frozen=True)
 class Projection:
-    """A family of static projections with one rule and one input. rule: all_to_all | one_to_one |
-    fixed_probability | fixed_total | pairs."""
+    """A family of projections with one rule, one input and one synapse model (None: static, one delivery of `weight`).
+    With a synapse, members give a value for each of its params and states (`params`, `init`: defaults filled in), and
+    `into` is "" when it names every input itself.
+
+    rule: all_to_all | one_to_one | fixed_probability | fixed_total | fixed_indegree | fixed_outdegree | expression |
+    pairs | conv2d | avg_pool2d. `probability`: of rule "expression", over `i`, `j`, `n_from`, `n_to`, params and the
+    coordinates of both ends. storage: auto | sparse | dense | bitmask | procedural | toeplitz. `planes`: of conv2d
+    and avg_pool2d.
+    """
 
     name: str
     rule: str
     into: str
     members: tuple[Member, ...]
     pair_lists: tuple[tuple[tuple[int, int], ...], ...] = ()  # (source, target) as the user ordered them
+    synapse: SynapseDef | None = None
+    storage: str = "auto"
+    probability: Expr | None = None
+    planes: Planes | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -241,6 +343,18 @@ class Simulate:
 @dataclass(frozen=True)
 class RecordSpikes:
     populations: tuple[str, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class RecordSynapses:
+    """Variables of the synapses of a projection, one value per synapse in storage order (source by source, targets
+    ascending; explicit pairs in the user's order), sampled at the end of steps k with k % every == 0. `weight` is the
+    name of a static synapse's. `every` 0: at the end of the run only."""
+
+    projection: str
+    variables: tuple[str, ...]
+    every: int
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -401,4 +515,5 @@ class Model:
     expect: tuple[Expectation, ...]
     numerics: Numerics
     poisson: tuple[PoissonInput, ...] = ()
+    synapses: tuple[RecordSynapses, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)

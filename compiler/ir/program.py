@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -249,21 +250,108 @@ class Contract:
 
 
 @dataclass(frozen=True)
-class Propagate:
-    """For every event of step (step - delay) of the source, in list order, for every synapse k of its row:
-    run the statements. CSR relation: `row` (i64 [n_pre + 1]) and `col` (i32 [synapses]).
-
-    Array formals are accessed At("pre"/"post"/"syn"); `delay` is a column (whole steps >= 0), `slots` too, and
-    `n_pre`: the source's size, which is the stride of its event lists.
-    """
+class Events:
+    """The events of step (step - delay) of one population: its ring (`list` and `count`, Whole formals; `slots`, a
+    column), and the columns `delay` (whole steps >= 0) and `stride` (the population's size: what lies between
+    the lists of two slots)."""
 
     list: str
     count: str
     slots: str
     delay: str
+    stride: str
+
+
+@dataclass(frozen=True)
+class Every:
+    """Every neuron 0 .. n - 1, in every step (`n`: a column): what synapses do without events."""
+
+    n: str
+
+
+@dataclass(frozen=True)
+class Csr:
+    """Stored rows: the elements t of neuron e are row[e] <= t < row[e + 1], the other end is col[t] and the synapse
+    is t, or index[t] where the relation is a transposed one (made by Connect's stages "transpose_..."). `row` i64
+    [n + 1], `col` i32 [synapses], `index` i32 [synapses]."""
+
     row: str
     col: str
+    index: str | None = None
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Every pair, never stored. Columns: the sizes of the two populations. `hole`: a neuron is not connected to itself
+    (both sizes are then equal). Synapses are numbered as stored rows would be: source by source, targets ascending;
+    so (i, j) is i * (n_post - hole) + j - (hole and j > i)."""
+
+    n_pre: str
+    n_post: str
+    hole: bool = False
+
+
+@dataclass(frozen=True)
+class OneToOne:
+    """Neuron e to neuron e, synapse e."""
+
+
+@dataclass(frozen=True)
+class Bitmask:
+    """One bit per pair: u32 words[n_pre][ceil(n_post / 32)], bit j % 32 of word j / 32 of row i. Only by source, and
+    synapses have no number (no formal At("syn")): they share what they have."""
+
+    words: str
+    n_post: str
+
+
+@dataclass(frozen=True)
+class Procedural:
+    """Rows that are drawn again at every event, by a rule of Connect ("fixed_probability", ...), from Connect's own
+    stream. Formals are what Connect's rule finds by name (key as "connect_key"); `row`: the row pointers, counted and
+    never filled: element t of source e is synapse row[e] + t. Only by source."""
+
+    rule: str
+    row: str
+
+
+@dataclass(frozen=True)
+class Toeplitz:
+    """A convolution between populations laid out as (channels, height, width), never stored: the doubly blocked
+    Toeplitz matrix of `kernel` (height, width), `stride` and (columns) padding. Source (c, y, x) reaches, for every
+    output channel o and kernel position (ky, kx), target (o, (y + pad_h - ky) / stride, (x + pad_w - kx) / stride)
+    where that is whole and inside. The synapse is the kernel's element ((o * in_c + c) * kh + ky) * kw + kx, shared
+    by all positions; `depthwise`: o is c alone, and the element is (c * kh + ky) * kw + kx; `shared`: as depthwise
+    with one plane, the element is ky * kw + kx. Columns with fixed names: PLANES.
+    Only by source."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    depthwise: bool = False
+    shared: bool = False
+
+
+PLANES: Final = ("in_c", "in_h", "in_w", "out_c", "out_h", "out_w", "pad_h", "pad_w")
+"""Columns of a Toeplitz relation."""
+
+Relation = Csr | Dense | OneToOne | Bitmask | Procedural | Toeplitz
+
+
+@dataclass(frozen=True)
+class Propagate:
+    """For every event, in list order, for every synapse of that neuron, in the relation's order: run the statements.
+
+    `by` says which end the events belong to: "pre" (a spike reaches the synapses of its source) or "post" (the synapses
+    of its target; a stored relation is then the transposed one: `row` over targets, `col` the sources). Array formals
+    are accessed At("pre"), At("post") and At("syn") whatever `by` is; `pre`, `post` and `syn` are integers in the
+    statements. Random calls use (key column, `syn`, draw). Statements write what is At("syn"), and add to
+    ACCUMULATE formals at either end; the synapses of one launch are distinct.
+    """
+
+    events: Events | Every
+    relation: Relation
     statements: tuple[Statement, ...]
+    by: str = "pre"
 
 
 @dataclass(frozen=True)
@@ -273,6 +361,9 @@ class Connect:
     Formals have fixed names: row, col (fill), n_pre, n_post, key, and per rule:
       fixed_probability: table (u32 [512]: compiler/passes/lower_connect.py says what), autapses (0/1), same (0/1)
       fixed_total: number    all_to_all: autapses, same    one_to_one: -
+    Rule "transpose" makes the relation by target of a filled one: stage "count" (row, col -> to_row: counts of each
+    target, scanned by the stage "scan" like any other), stage "fill" (row, col, to_row -> to_col: the source, to_index:
+    the synapse; in each row ascending by synapse, so by source). Columns n_pre, n_post.
     """
 
     rule: str

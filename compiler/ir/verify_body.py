@@ -26,26 +26,36 @@ from typing import Final
 from compiler.expr.ast import Call, Expr, Quantity, Ref, children
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.ir.program import (
+    PLANES,
     Add,
     ArrayFormal,
     At,
+    Bitmask,
     Body,
     Connect,
     Contract,
+    Csr,
+    Dense,
     DimKind,
     Emit,
     EmitScheduled,
+    Events,
+    Every,
     Kernel,
     Kind,
     Mode,
     Nest,
+    OneToOne,
+    Procedural,
     Propagate,
     RecordEvents,
     RecordTrace,
+    Relation,
     ScalarFormal,
     Statement,
     Strided,
     Template,
+    Toeplitz,
     Whole,
 )
 from compiler.ir.space import DType
@@ -160,6 +170,8 @@ class _Code:
                 yield f"{where} reads `{name}`, which is only added to"
             if formal.mode is Mode.WRITE and name not in self.assigned:
                 yield f"{where} reads `{name}` before it is written"
+        elif self.in_propagation and name in ENDS:
+            return
         elif name != "step" and name not in CONSTANTS:
             yield f"{where} reads `{name}`, which is not known there"
 
@@ -277,20 +289,16 @@ class _Code:
 
     def propagate(self, body: Propagate) -> Iterator[str]:
         self.in_propagation = True
-        wanted = {
-            body.list: DType.I32,
-            body.count: DType.I32,
-            body.row: DType.I64,
-            body.col: DType.I32,
-        }
-        for name, dtype in wanted.items():
-            formal = self.arrays.get(name)
-            if formal is None or not isinstance(formal.access, Whole):
-                yield f"the relation or the events need the whole array `{name}`"
-            elif formal.dtype is not dtype or formal.mode is not Mode.READ:
-                yield f"`{name}` is {formal.mode.value} {formal.dtype.value}, not r {dtype.value}"
-        for column in (body.slots, body.delay, "n_pre"):
-            yield from self.column(column, "the propagation")
+        match body.events:
+            case Events(events, count, slots, delay, stride):
+                yield from self.whole({events: DType.I32, count: DType.I32})
+                for column in (slots, delay, stride):
+                    yield from self.column(column, "the propagation")
+            case Every(n):
+                yield from self.column(n, "the propagation")
+        if body.by not in ("pre", "post"):
+            yield f"events cannot belong to `{body.by}`"
+        yield from self.relation(body.relation, body.by)
         for formal in self.arrays.values():
             if isinstance(formal.access, At) and formal.access.end not in ENDS:
                 yield f"`{formal.name}` is accessed at `{formal.access.end}`"
@@ -302,9 +310,56 @@ class _Code:
                     yield from self.column(delay, f"the ring of `{formal.name}`")
         yield from self.statements(body.statements, "propagation")
 
+    def whole(self, wanted: Mapping[str, DType]) -> Iterator[str]:
+        """Whole arrays that are read."""
+        for name, dtype in wanted.items():
+            formal = self.arrays.get(name)
+            if formal is None or not isinstance(formal.access, Whole):
+                yield f"the relation or the events need the whole array `{name}`"
+            elif formal.dtype is not dtype or formal.mode is not Mode.READ:
+                yield f"`{name}` is {formal.mode.value} {formal.dtype.value}, not r {dtype.value}"
+
+    def relation(self, relation: Relation, by: str) -> Iterator[str]:
+        match relation:
+            case Csr(row, col, index):
+                yield from self.whole({row: DType.I64, col: DType.I32} | ({index: DType.I32} if index else {}))
+                if index is None and by != "pre":
+                    yield "stored rows are walked by target, but have no index"
+            case Dense(n_pre, n_post):
+                for column in (n_pre, n_post):
+                    yield from self.column(column, "the relation")
+            case OneToOne():
+                pass
+            case Bitmask(words, n_post):
+                yield from self.whole({words: DType.U32})
+                yield from self.column(n_post, "the relation")
+                yield from (
+                    f"`{f.name}` is accessed at `syn`, but the synapses of a bitmask have no number"
+                    for f in self.arrays.values()
+                    if isinstance(f.access, At) and f.access.end == "syn"
+                )
+            case Procedural(rule, row):
+                yield from self.whole({row: DType.I64})
+                if rule not in _RULES:
+                    yield f"connect rule `{rule}` is not known"
+                else:
+                    wanted = {("connect_key" if n == "key" else n): t for n, t in {**_DRAWN, **_RULES[rule]}.items()}
+                    yield from self.found(wanted)
+            case Toeplitz(kernel, stride):
+                if min(*kernel, *stride) < 1:
+                    yield f"the kernel is {kernel}, the stride {stride}"
+                yield from self.found(dict.fromkeys(PLANES, DType.I64))
+        if by == "post" and isinstance(relation, Bitmask | Procedural | Toeplitz):
+            yield f"a {type(relation).__name__} relation is walked by target"
+
     def connect(self, rule: str, stage: str) -> Iterator[str]:
         if stage == "scan":
             yield from self.found({"row": DType.I64, "n_pre": DType.I64})
+            return
+        if rule == "transpose" and stage in ("count", "fill"):
+            made = {"to_col": DType.I32, "to_index": DType.I32} if stage == "fill" else {}
+            sizes = {"n_pre": DType.I64, "n_post": DType.I64}
+            yield from self.found({"row": DType.I64, "col": DType.I32, "to_row": DType.I64} | made | sizes)
             return
         if rule not in _RULES or stage not in ("count", "fill"):
             yield f"connect rule `{rule}`, stage `{stage}`, is not known"

@@ -1,17 +1,46 @@
-"""lower_connect: the numbers that the connect rules of level 2 draw with.
+"""lower_connect: relations in stored rows (CSR), drawn on the device or given by the host.
 
 Assumes: IEEE float64 on the host.
-Guarantees: tables are integers, so that every backend compares integers and draws the same network.
-Does not: make arrays, rows or kernels (lower_projections does).
+Guarantees: tables are integers, so that every backend compares integers and draws the same network; explicit pairs
+become constants; rows are ascending by target.
+Does not: deliver anything (lower_projections).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from compiler.ir.graph import Instance
+from compiler.ir.model import Member, Projection
+from compiler.ir.program import (
+    Array,
+    ArrayFormal,
+    ColumnValue,
+    Connect,
+    Formal,
+    Kind,
+    Mode,
+    ScalarFormal,
+    StreamKey,
+    Whole,
+)
+from compiler.ir.space import DType, Role
+from compiler.passes.build_program import ProgramBuilder
+
+ROW = ArrayFormal("row", DType.I64, Mode.UPDATE, Whole())
+RULE_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "fixed_probability": ("autapses", "same"),
+    "fixed_total": ("number",),
+    "all_to_all": ("autapses", "same"),
+    "one_to_one": (),
+}
+
 
 BLOCK: Final = 256
 """Skips are drawn as whole blocks of 256 targets and a rest below 256, from one table of 256
@@ -52,3 +81,135 @@ def fixed_probability_table(p: float) -> npt.NDArray[np.uint32]:
     rest[-1] = 1.0
     blocks = -np.expm1(BLOCK * k * log_q)
     return np.concatenate([_thresholds(rest), _thresholds(blocks)])
+
+
+def _pairs(builder: ProgramBuilder, projection: Projection, member: Member, name: str, n_pre: int) -> None:
+    """Row pointers and targets of explicit pairs, as constants."""
+    pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
+    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    row = np.zeros(n_pre + 1, np.int64)
+    np.add.at(row, pairs[:, 0] + 1, 1)
+    builder.array(
+        Array(f"{name}.row", DType.I64, (n_pre + 1,), Role.CONST, span=projection.span),
+        np.cumsum(row),
+    )
+    col = np.zeros(max(len(order), 1), np.int32)
+    col[: len(order)] = pairs[order, 1]
+    builder.array(Array(f"{name}.col", DType.I32, (len(col),), Role.CONST, span=projection.span), col)
+
+
+def _connect(
+    builder: ProgramBuilder,
+    projection: Projection,
+    member: Member,
+    name: str,
+    pre: Instance,
+    post: Instance,
+) -> None:
+    """Rows of the connecting kernels: count, scan, fill."""
+    rule, span = projection.rule, projection.span
+    args = dict(member.args)
+    builder.array(Array(f"{name}.row", DType.I64, (pre.size + 1,), Role.CONST, span=span))
+    builder.array(Array(f"{name}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=f"{name}.row", span=span))
+    columns: dict[str, ColumnValue] = {
+        "n_pre": pre.size,
+        "n_post": post.size,
+        "key": StreamKey(f"{name}/connect"),
+        "autapses": int(args.get("autapses", 1)),
+        "same": int(pre.name == post.name),
+        "number": int(args.get("number", 0)),
+    }
+    bound = {"row": f"{name}.row", "col": f"{name}.col"}
+    scalars: tuple[Formal, ...] = (
+        ScalarFormal("n_pre", DType.I64),
+        ScalarFormal("n_post", DType.I64),
+        ScalarFormal("key", DType.U64),
+        *(ScalarFormal(c, DType.I64) for c in RULE_COLUMNS[rule]),
+    )
+    table: tuple[Formal, ...] = ()
+    if rule == "fixed_probability":
+        p = float(args["p"])
+        shared = f"fixed_probability({p!r})"
+        if shared not in builder.arrays:
+            builder.array(Array(shared, DType.U32, (512,), Role.CONST), fixed_probability_table(p))
+        bound["table"] = shared
+        table = (ArrayFormal("table", DType.U32, Mode.READ, Whole()),)
+    stages: tuple[tuple[str, tuple[Formal, ...]], ...] = (
+        ("count", (ROW, *table, *scalars)),
+        ("scan", (ROW, ScalarFormal("n_pre", DType.I64))),
+        (
+            "fill",
+            (
+                ArrayFormal("row", DType.I64, Mode.READ, Whole()),
+                ArrayFormal("col", DType.I32, Mode.WRITE, Whole()),
+                *table,
+                *scalars,
+            ),
+        ),
+    )
+    for stage, formals in stages:
+        key = ("connect", rule if stage != "scan" else "", stage)
+        row = builder.row(
+            key,
+            f"{name}: {stage} synapses" + (f" ({rule})" if stage != "scan" else ""),
+            Kind.CONNECT,
+            formals,
+            Connect(rule if stage != "scan" else "any", stage),
+            {f.name: bound[f.name] for f in formals if isinstance(f, ArrayFormal)},
+            columns,
+            name,
+            span,
+        )
+        builder.launch(stage, key, row, row + 1)
+
+
+def connect(
+    builder: ProgramBuilder, projection: Projection, member: Member, name: str, pre: Instance, post: Instance
+) -> None:
+    """Makes `<name>.row` and `<name>.col`."""
+    if projection.rule == "pairs":
+        _pairs(builder, projection, member, name, pre.size)
+    else:
+        _connect(builder, projection, member, name, pre, post)
+
+
+def transpose(builder: ProgramBuilder, projection: Projection, name: str, pre: Instance, post: Instance) -> None:
+    """Makes `<name>.to_row`, `<name>.to_col` and `<name>.to_index`, the same relation by target; `connect` and `count`,
+    `scan`, `fill` come before."""
+    span = projection.span
+    if f"{name}.to_row" in builder.arrays:
+        return
+    builder.array(Array(f"{name}.to_row", DType.I64, (post.size + 1,), Role.CONST, span=span))
+    stored = builder.arrays[f"{name}.col"]
+    for part in ("to_col", "to_index"):
+        builder.array(replace(stored, name=f"{name}.{part}", role=Role.SYNAPSE))
+    sizes = (ScalarFormal("n_pre", DType.I64), ScalarFormal("n_post", DType.I64))
+    relation = (
+        ArrayFormal("row", DType.I64, Mode.READ, Whole()),
+        ArrayFormal("col", DType.I32, Mode.READ, Whole()),
+    )
+    made = tuple(ArrayFormal(part, DType.I32, Mode.WRITE, Whole()) for part in ("to_col", "to_index"))
+    stages: tuple[tuple[str, tuple[Formal, ...]], ...] = (
+        ("count", (*relation, ArrayFormal("to_row", DType.I64, Mode.UPDATE, Whole()), *sizes)),
+        ("scan", (ROW, ScalarFormal("n_pre", DType.I64))),
+        ("fill", (*relation, ArrayFormal("to_row", DType.I64, Mode.READ, Whole()), *made, *sizes)),
+    )
+    for stage, formals in stages:
+        rule = "transpose" if stage != "scan" else "any"
+        key = ("connect", "transpose", stage) if stage != "scan" else ("connect", "", stage)
+        bound = {f.name: f"{name}.{f.name}" for f in formals if isinstance(f, ArrayFormal)}
+        columns: dict[str, ColumnValue] = {"n_pre": pre.size, "n_post": post.size}
+        if stage == "scan":
+            bound, columns = {"row": f"{name}.to_row"}, {"n_pre": post.size}
+        row = builder.row(
+            key,
+            f"{name}: {stage} synapses by target",
+            Kind.CONNECT,
+            formals,
+            Connect(rule, stage),
+            bound,
+            columns,
+            name,
+            span,
+        )
+        builder.launch("init", key, row, row + 1)

@@ -28,18 +28,16 @@ from compiler.ir.model import (
 )
 from compiler.ir.program import (
     Add,
-    Array,
     ArrayFormal,
     At,
     ColumnValue,
-    Connect,
+    Events,
     Formal,
     Kind,
     Mode,
     Propagate,
     ScalarFormal,
     SizeOf,
-    StreamKey,
     Whole,
 )
 from compiler.ir.space import DType, Role
@@ -47,15 +45,8 @@ from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.free_names import PROPAGATION, free_name
 from compiler.passes.init_values import initialise, read_file
 from compiler.passes.lower_cells import array_name, delivered_name
-from compiler.passes.lower_connect import fixed_probability_table
-
-ROW = ArrayFormal("row", DType.I64, Mode.UPDATE, Whole())
-RULE_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "fixed_probability": ("autapses", "same"),
-    "fixed_total": ("number",),
-    "all_to_all": ("autapses", "same"),
-    "one_to_one": (),
-}
+from compiler.passes.lower_connect import connect
+from compiler.passes.relations import relation_of
 
 
 def largest_weight(value: Value) -> float:
@@ -89,86 +80,6 @@ def input_quanta(model: Model) -> dict[tuple[str, str], float]:
             key = (member.target, projection.into)
             largest[key] = max(largest.get(key, 0.0), largest_weight(member.weight))
     return {k: 2.0 ** (math.ceil(math.log2(v)) - 40) if v > 0 else 1.0 for k, v in largest.items()}
-
-
-def _pairs(builder: ProgramBuilder, projection: Projection, member: Member, name: str, n_pre: int) -> None:
-    """Row pointers and targets of explicit pairs, as constants."""
-    pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
-    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
-    row = np.zeros(n_pre + 1, np.int64)
-    np.add.at(row, pairs[:, 0] + 1, 1)
-    builder.array(
-        Array(f"{name}.row", DType.I64, (n_pre + 1,), Role.CONST, span=projection.span),
-        np.cumsum(row),
-    )
-    col = np.zeros(max(len(order), 1), np.int32)
-    col[: len(order)] = pairs[order, 1]
-    builder.array(Array(f"{name}.col", DType.I32, (len(col),), Role.CONST, span=projection.span), col)
-
-
-def _connect(
-    builder: ProgramBuilder,
-    projection: Projection,
-    member: Member,
-    name: str,
-    pre: Instance,
-    post: Instance,
-) -> None:
-    """Rows of the connecting kernels: count, scan, fill."""
-    rule, span = projection.rule, projection.span
-    args = dict(member.args)
-    builder.array(Array(f"{name}.row", DType.I64, (pre.size + 1,), Role.CONST, span=span))
-    builder.array(Array(f"{name}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=f"{name}.row", span=span))
-    columns: dict[str, ColumnValue] = {
-        "n_pre": pre.size,
-        "n_post": post.size,
-        "key": StreamKey(f"{name}/connect"),
-        "autapses": int(args.get("autapses", 1)),
-        "same": int(pre.name == post.name),
-        "number": int(args.get("number", 0)),
-    }
-    bound = {"row": f"{name}.row", "col": f"{name}.col"}
-    scalars: tuple[Formal, ...] = (
-        ScalarFormal("n_pre", DType.I64),
-        ScalarFormal("n_post", DType.I64),
-        ScalarFormal("key", DType.U64),
-        *(ScalarFormal(c, DType.I64) for c in RULE_COLUMNS[rule]),
-    )
-    table: tuple[Formal, ...] = ()
-    if rule == "fixed_probability":
-        p = float(args["p"])
-        shared = f"fixed_probability({p!r})"
-        if shared not in builder.arrays:
-            builder.array(Array(shared, DType.U32, (512,), Role.CONST), fixed_probability_table(p))
-        bound["table"] = shared
-        table = (ArrayFormal("table", DType.U32, Mode.READ, Whole()),)
-    stages: tuple[tuple[str, tuple[Formal, ...]], ...] = (
-        ("count", (ROW, *table, *scalars)),
-        ("scan", (ROW, ScalarFormal("n_pre", DType.I64))),
-        (
-            "fill",
-            (
-                ArrayFormal("row", DType.I64, Mode.READ, Whole()),
-                ArrayFormal("col", DType.I32, Mode.WRITE, Whole()),
-                *table,
-                *scalars,
-            ),
-        ),
-    )
-    for stage, formals in stages:
-        key = ("connect", rule if stage != "scan" else "", stage)
-        row = builder.row(
-            key,
-            f"{name}: {stage} synapses" + (f" ({rule})" if stage != "scan" else ""),
-            Kind.CONNECT,
-            formals,
-            Connect(rule if stage != "scan" else "any", stage),
-            {f.name: bound[f.name] for f in formals if isinstance(f, ArrayFormal)},
-            columns,
-            name,
-            span,
-        )
-        builder.launch(stage, key, row, row + 1)
 
 
 def _weight(builder: ProgramBuilder, projection: Projection, member: Member, name: str) -> str | None:
@@ -235,29 +146,26 @@ def lower_projections(
             pre, post = instances[member.source], instances[member.target]
             if projection.rule == "fixed_probability" and dict(member.args)["p"] == 0:
                 continue
-            if projection.rule == "pairs":
-                _pairs(builder, projection, member, name, pre.size)
-            else:
-                _connect(builder, projection, member, name, pre, post)
+            connect(builder, projection, member, name, pre, post)
+            found = relation_of(builder, projection, member, name, pre, post)
             weight = _weight(builder, projection, member, name)
             value = Ref("weight")
             target: ArrayFormal
             bound = {
                 "spikes": f"{pre.name}.spikes",
                 "spike_count": f"{pre.name}.spike_count",
-                "row": f"{name}.row",
-                "col": f"{name}.col",
+                **found.arrays,
             }
             columns: dict[str, ColumnValue] = {
                 "n_pre": pre.size,
                 "slots": pre.slots,
                 "delay": member.delay if member.delays is None else 0,
+                **found.columns,
             }
             formals: list[Formal] = [
                 ArrayFormal("spikes", DType.I32, Mode.READ, Whole()),
                 ArrayFormal("spike_count", DType.I32, Mode.READ, Whole()),
-                ArrayFormal("row", DType.I64, Mode.READ, Whole()),
-                ArrayFormal("col", DType.I32, Mode.READ, Whole()),
+                *found.formals,
             ]
             into = projection.into
             formal = free_name(into, PROPAGATION)
@@ -300,13 +208,21 @@ def lower_projections(
                 formals += [] if member.delays is not None else [ScalarFormal("late", DType.I64)]
             if fixed_point:
                 formals.append(ScalarFormal("counts", real))
-            key = ("propagate", into, weight is None, ring, member.delays is not None, bound.get("delays") and dtype)
+            key = (
+                "propagate",
+                found.text,
+                into,
+                weight is None,
+                ring,
+                member.delays is not None,
+                bound.get("delays") and dtype,
+            )
             row = builder.row(
                 key,
                 f"{name}: propagation into {into}",
                 Kind.PROPAGATE,
                 tuple(formals),
-                Propagate("spikes", "spike_count", "slots", "delay", "row", "col", (statement,)),
+                Propagate(Events("spikes", "spike_count", "slots", "delay", "n_pre"), found.relation, (statement,)),
                 bound,
                 columns,
                 name,

@@ -17,8 +17,10 @@ from compiler.ir.program import (
     Assign,
     At,
     Connect,
+    Csr,
     Dim,
     Emit,
+    Events,
     Formal,
     Kernel,
     KernelLaunch,
@@ -221,7 +223,11 @@ def network(
                 ScalarFormal("delay", I64),
                 ScalarFormal("n_pre", I64),
             ),
-            Propagate("spikes", "spike_count", "slots", "delay", "row", "col", (Add("ge", expr("weight")),)),
+            Propagate(
+                Events("spikes", "spike_count", "slots", "delay", "n_pre"),
+                Csr("row", "col"),
+                (Add("ge", expr("weight")),),
+            ),
             Rows(count, prop_arrays, prop_scalars, tuple(synapses)),  # type: ignore[arg-type]
         )
     )

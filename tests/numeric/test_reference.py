@@ -339,7 +339,7 @@ def propagation(statements: str, formals: str, bound: str, columns: str = "") ->
     return (
         f"""Kernel("deliver", propagate, [{RING.format(mode="r")}, ArrayFormal(row, i64, r, @whole),
           ArrayFormal(col, i32, r, @whole), ScalarFormal(delay, i64), ScalarFormal(n_pre, i64), {formals}],
-        Propagate(list, count, slots, delay, row, col, [{statements}]),"""
+        Propagate(Events(list, count, slots, delay, n_pre), Csr(row, col), [{statements}]),"""
         f"""Rows(1, {{list: [list], count: [count], row: [row], col: [col], {bound}}},
           {{slots: #i64[3], delay: #i64[1], n_pre: #i64[4], {columns}}}))"""
     )

@@ -1,0 +1,122 @@
+"""Delays: whole steps, or distributions of them, at each member of a family.
+
+Assumes: the time step is known.
+Guarantees: delays are at least 0 and at most MAX_DELAY steps, and whole unless rounding is asked for.
+Does not: draw them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from compiler.expr.units import TIME
+from compiler.frontend import tree
+from compiler.frontend.family import Family
+from compiler.frontend.tree import Node
+from compiler.frontend.values import (
+    Context,
+    Names,
+    Step,
+    mapping,
+    steps_of,
+    text_of,
+)
+from compiler.frontend.values_initial import initial_value
+from compiler.ir.model import Distribution
+
+MAX_DELAY = 1 << 20
+"""Steps; what is under way is held in a ring of this many slots at most."""
+
+Delay = Callable[[dict[str, Any]], "int | Distribution | None"]
+
+
+def _drawn_delay(node: tree.Mapping, family: Family, step: Step) -> Delay:
+    """Delays that differ from synapse to synapse: their distribution at each member, in steps."""
+    c, kind = family.c, node.entries[0]
+    block = mapping(kind.value)
+    if block is None:
+        return lambda env: None
+    if kind.name not in ("normal", "uniform"):
+        message = f"`{kind.name}` delays are not supported yet"
+        c.sink.error("E0801", message, kind.key.span, "use `normal` or `uniform`, which are bounded")
+        return lambda env: None
+    if text_of(block.get("round")) != "nearest":
+        message = "delays that are drawn are not whole steps"
+        c.sink.error("E0601", message, kind.key.span, "add `round: nearest` to the distribution")
+        return lambda env: None
+    used = family.mentions(node)
+    known: dict[tuple[Any, ...], Distribution | None] = {}
+
+    def drawn(env: dict[str, Any]) -> Distribution | None:
+        key = tuple(env[n] for n in used)
+        if key not in known:
+            names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
+            value = None if None in key else initial_value(node, c, "`delay`", TIME, names)[0]
+            known[key] = _in_steps(value, step, block, c) if isinstance(value, Distribution) else None
+        return known[key]
+
+    return drawn
+
+
+def _in_steps(value: Distribution, step: Step, block: tree.Mapping, c: Context) -> Distribution | None:
+    """A distribution of delays (ms) in units of the step; a normal one is cut at 0 (or its `min`) and ten
+    standard deviations (or its `max`)."""
+    given = dict(value.args)
+    low, high = ("min", "max") if value.kind == "normal" else ("low", "high")
+
+    def wrong(name: str, message: str, help: str | None = None) -> None:
+        item = block.get(name)
+        c.sink.error("E0106", message, value.span if item is None else item.span, help)
+
+    for name in (low, high, "mean"):
+        if given.get(name, 0.0) < 0:
+            wrong(name, f"`{name}` of `delay` must not be negative; it is {given[name]:g} ms")
+            return None
+    args = {name: number / step.dt for name, number in value.args if name != "keep_sign"}
+    if value.kind == "normal":
+        args.setdefault("min", 0.0)
+        args.setdefault("max", max(args["min"], args["mean"] + 10.0 * args["std"]))
+    if args[high] > MAX_DELAY:
+        longest = (
+            f"`{high}` of `delay` is" if high in given else "ten standard deviations of `delay` above its `mean` are"
+        )
+        help = None if high in given else "give the longest delay as `max`"
+        message = f"{longest} {args[high]:,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+        wrong(high, message, help)
+        return None
+    return Distribution(value.kind, tuple(args.items()), value.span)
+
+
+def delay_steps(node: Node | None, family: Family) -> Delay:
+    """The delay at each member: whole steps, or a distribution of them."""
+    c, step = family.c, family.populations.step
+    if node is None:
+        return lambda env: 0
+    nearest = False
+    block = mapping(node)
+    if block is not None:
+        inner = block.get("value")
+        if inner is None:
+            if len(block.entries) == 1 and step is not None:
+                return _drawn_delay(block, family, step)
+            return lambda env: None
+        nearest = text_of(block.get("round")) == "nearest"
+        node = inner
+    time = family.per_member(node, "`delay`", TIME)
+    at, known = node.span, dict[float, "int | None"]()
+
+    def steps(env: dict[str, Any]) -> int | None:
+        value = time(env)
+        if value is None or step is None:
+            return None
+        if value not in known:
+            count = steps_of(value, at, c.sink, "`delay`", step, nearest=nearest, roundable=True)
+            if count is not None and count > MAX_DELAY:
+                message = f"`delay` is {count:,} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+                c.sink.error("E0106", message, at)
+                count = None
+            known[value] = count
+        return known[value]
+
+    return steps
