@@ -227,9 +227,9 @@ class SynapseEvent:
 @dataclass(frozen=True)
 class SynapseDef:
     """A synapse model. Names in expressions: own params, state and lets; `pre.x` and `post.x`: a state of `pre:` or
-    `post:`, or else a state, input or param of the source/target neuron; `pre.last_spike`, `pre.previous_spike` (and post's):
-    times [ms] of the last spike before this one that reached the synapse, and of the one before it (-1e9 when there
-    was none); `t`, `dt` [ms]; model params; random().
+    `post:`, or else a state, input or param of the source (target) neuron; `pre.last_spike`, `pre.previous_spike` and
+    post's: times [ms] of the last spike before this one that reached the synapse, and of the one before it (-1e9 when
+    there was none); `t`, `dt` [ms]; model params; random().
 
     Order within step k, in whole steps, never by comparing times: neurons (dynamics, spikes) | `pre`/`post` dynamics
     and update, then synapses' dynamics and update (unless event-driven) | for sources whose spike of step k - delay
