@@ -18,19 +18,22 @@ from compiler.frontend.build_functions import build_functions
 from compiler.frontend.build_inputs import build_inputs
 from compiler.frontend.build_network import Built, build_network, check_use
 from compiler.frontend.build_optimizer import check_others
+from compiler.frontend.build_phases import build_phases
+from compiler.frontend.build_plots import build_plots
 from compiler.frontend.build_populations import build_populations
 from compiler.frontend.build_projections import build_projections
+from compiler.frontend.build_records import build_records
 from compiler.frontend.build_run import (
     build_expectations,
     build_numerics,
-    build_plots,
-    build_records,
     build_simulate,
     read_step,
 )
+from compiler.frontend.build_synapses import Synapses
 from compiler.frontend.build_train import build_train
 from compiler.frontend.definitions import Definitions
 from compiler.frontend.language.neurons import NEURON
+from compiler.frontend.language.synapses import SYNAPSE
 from compiler.frontend.language.training import OPTIMIZER
 from compiler.frontend.resolve import LibraryFinder, ParamValue, Resolved
 from compiler.frontend.resolve_values import kind_of_value
@@ -38,7 +41,7 @@ from compiler.frontend.scope import Scope
 from compiler.frontend.values import Context, Names, mapping, text_of
 from compiler.ir.model import FunctionDef, Model, ModelParam, Train
 
-_OF_SPIKING = ("projections", "record", "classes", "inputs")
+_OF_SPIKING = ("projections", "record", "classes", "inputs", "phases")
 
 
 def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFinder, sink: Sink) -> Model | None:
@@ -48,13 +51,18 @@ def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFin
     functions = build_functions(root.get("functions"), c)
     simulate_block = mapping(root.get("simulate"))
     step = read_step(simulate_block, c)
+    c.phases = build_phases(root.get("phases"), step, c)
     neurons = Definitions("neurons", "neuron", NEURON, root, folder, library, sink, True)
     optimizers = Definitions("optimizers", "optimizer", OPTIMIZER, root, folder, library, sink, True)
     populations = build_populations(root, c, neurons, step)
-    projections = build_projections(root, c, populations)
+    synapses = Synapses(c, Definitions("synapses", "synapse", SYNAPSE, root, folder, library, sink, True))
+    synapses.build_own()
+    projections = build_projections(root, c, populations, synapses)
     poisson = build_inputs(root.get("inputs"), populations, c)
     simulate = None if simulate_block is None else build_simulate(simulate_block, step, c)
-    recorded = build_records(root.get("record"), populations, c)
+    declared = mapping(root.get("projections"))
+    named = () if declared is None else tuple(e.name for e in declared.entries)
+    recorded = build_records(root.get("record"), populations, projections, named, c)
     numerics = build_numerics(mapping(root.get("numerics")))
     network_block, train_block = mapping(root.get("network")), mapping(root.get("train"))
     built = Built()
@@ -83,12 +91,16 @@ def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFin
         simulate=simulate,
         spikes=tuple(recorded.spikes),
         traces=tuple(recorded.traces),
+        synapses=tuple(recorded.synapses),
+        rates=tuple(recorded.rates),
+        histograms=tuple(recorded.histograms),
         network=built.network,
         train=train,
         plots=plots,
         expect=expect,
         numerics=numerics,
         poisson=poisson,
+        phases=c.phases,
         span=root.span,
     )
 

@@ -90,6 +90,16 @@ def _in_steps(value: Distribution, step: Step, block: tree.Mapping, c: Context) 
 
 def delay_steps(node: Node | None, family: Family) -> Delay:
     """The delay at each member: whole steps, or a distribution of them."""
+    step, block = family.populations.step, mapping(node)
+    if block is None or block.get("value") is not None:
+        return whole_delay(node, family, "`delay`")
+    if len(block.entries) == 1 and step is not None:
+        return _drawn_delay(block, family, step)
+    return lambda env: None
+
+
+def whole_delay(node: Node | None, family: Family, what: str) -> Callable[[dict[str, Any]], int | None]:
+    """A time at each member, `what`, in whole steps: given so, or rounded where that is asked for. 0 without a node."""
     c, step = family.c, family.populations.step
     if node is None:
         return lambda env: 0
@@ -98,12 +108,10 @@ def delay_steps(node: Node | None, family: Family) -> Delay:
     if block is not None:
         inner = block.get("value")
         if inner is None:
-            if len(block.entries) == 1 and step is not None:
-                return _drawn_delay(block, family, step)
             return lambda env: None
         nearest = text_of(block.get("round")) == "nearest"
         node = inner
-    time = family.per_member(node, "`delay`", TIME)
+    time = family.per_member(node, what, TIME)
     at, known = node.span, dict[float, "int | None"]()
 
     def steps(env: dict[str, Any]) -> int | None:
@@ -111,9 +119,9 @@ def delay_steps(node: Node | None, family: Family) -> Delay:
         if value is None or step is None:
             return None
         if value not in known:
-            count = steps_of(value, at, c.sink, "`delay`", step, nearest=nearest, roundable=True)
+            count = steps_of(value, at, c.sink, what, step, nearest=nearest, roundable=True)
             if count is not None and count > MAX_DELAY:
-                message = f"`delay` is {count:,} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+                message = f"{what} is {count:,} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
                 c.sink.error("E0106", message, at)
                 count = None
             known[value] = count

@@ -103,6 +103,11 @@ def _copies(entry: Entry, params: Params[str, ParamValue], sink: Sink) -> list[E
         if "{" in entry.key.text:
             return []
         key = [entry.key.text] * loop.count
+    wrong = next((name for name in key if not _NAME.match(name)), None)
+    if wrong is not None:
+        help = "names are letters, digits and `_`, and begin with a letter"
+        sink.error("E0107", f"`{entry.key.text}` gives the name `{wrong}`", entry.key.span, help)
+        return []
     body = without(block, "for")
     build = templates.compile(body)
     at, file = entry.key.span, entry.key.span.file

@@ -64,7 +64,14 @@ class Formula:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-Value = Const | Distribution | FromFile | Listed | Formula
+@dataclass(frozen=True)
+class Driven:
+    """A parameter whose value in each step is what drives give it (0 without them)."""
+
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+Value = Const | Distribution | FromFile | Listed | Formula | Driven
 
 # ------------------------------------------------------------------------------------------- the language
 
@@ -150,9 +157,71 @@ class Spike:
 
 
 @dataclass(frozen=True)
+class PhaseDef:
+    """A cycle of the run: trials of `every` steps. Step k belongs to trial (k - 1) // every, counted from 0, and is its
+    step (k - 1) % every + 1; expressions read them as `<name>.count` and `<name>.step` (numbers). `events`: (name,
+    steps after the trial's start, 0 .. every): at 0 the event's actions run at the beginning of the trial's first step,
+    before the dynamics; at d > 0 at the end of its step d, after spikes and resets, before deliveries."""
+
+    name: str
+    every: int
+    events: tuple[tuple[str, int], ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Handler:
+    """What runs at an event of a phase, in order: assignments to states and inputs, or (of a pool) to its states."""
+
+    phase: str
+    event: str
+    actions: tuple[Set, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """`<scope>.<name>` = `op` of `value` over the neurons of a pool: "sum", "mean", "min", "max", or "argmax": the index
+    (from 0, within the pool) of the first neuron where `value`, a variable, is largest."""
+
+    name: str
+    op: str
+    value: Expr
+    unit: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class PoolDef:
+    """Variables held once per pool (`scope` "pool": each of Population.pools equal parts, consecutive neurons) or once
+    per population (`scope` "population"). Everything of it is called `<scope>.<name>` in every expression and target,
+    locals of `update` too; `name` and `state` here are without the scope.
+
+    In each step, once: the reductions in order (a value reads the neuron's variables as they are then, and what is
+    computed before it: earlier reductions, and for "pool" everything of "population"), then `update` (which reads
+    params that are one number, `t`, `dt`, random(), not the neurons' variables). This happens right before the first
+    statement of the neuron's `update` or `spike` that reads a variable of either scope, or at the end of the step's
+    equations if there is none; `dynamics` read the values of the step before. Lets that read them are evaluated, and
+    so count as read, where `update` begins."""
+
+    scope: str
+    reductions: tuple[Reduction, ...]
+    state: tuple[StateDecl, ...] = ()
+    update: tuple[Set, ...] = ()
+    on: tuple[Handler, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """What is held per pool, with the scope."""
+        return tuple(f"{self.scope}.{x.name}" for x in (*self.reductions, *self.state))
+
+
+@dataclass(frozen=True)
 class NeuronDef:
     """A neuron model. Expressions may use: own params, state, inputs, lets, `t` and `dt` (ms), model params
-    (listed in `model_params`), functions (already inlined), random().
+    (listed in `model_params`), functions (already inlined), random(),
+    variables of `pools`, counters of phases. `pools`: "population" before "pool".
     `source`: "equations", or "spike_times" (params: file arrays times [ms], indices)."""
 
     name: str
@@ -166,12 +235,15 @@ class NeuronDef:
     method: Method
     source: str = "equations"
     model_params: tuple[str, ...] = ()
+    pools: tuple[PoolDef, ...] = ()
+    on: tuple[Handler, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Population:
-    """`params` and `init` give a value for every declared param and state (defaults filled in)."""
+    """`params` and `init` give a value for every declared param and state (defaults filled in). `pools`: number of
+    equal parts, which divides `size`; `pool_init`: values of the pools' states, by `<scope>.<name>`."""
 
     name: str
     neuron: NeuronDef
@@ -180,6 +252,8 @@ class Population:
     init: tuple[tuple[str, Value], ...]
     classes: tuple[str, ...] = ()
     shape: tuple[int, ...] = ()  # row-major; () without one
+    pools: int = 1
+    pool_init: tuple[tuple[str, Const], ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -326,31 +400,118 @@ class PoissonInput:
     into: str
     rate: float
     weight: float
+    changing: SourceDef | None = None  # whose value is the rate at the start of each step (`rate` is then 0)
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class TimedArray:
+    """Values for times: row r (from 0) holds in steps r * every + 1 .. (r + 1) * every, the last row from then on.
+    `interpolate`: in between, linear from a row to the next, taken at the start of the step. `columns` 0: one number
+    for all; else one for each neuron of a population of that size, `values` row by row."""
+
+    name: str
+    values: Listed | FromFile
+    rows: int
+    columns: int
+    every: int  # steps
+    interpolate: bool = False
+    unit: str = "1"
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+def hidden(name: str) -> str:
+    """What expressions call the value of a timed array or of white noise in this step: no user's name begins so."""
+    return f"_{name}"
+
+
+@dataclass(frozen=True)
+class SourceDef:
+    """What is added to something of each neuron at the start of every step k: `value`, over what the definition's lets
+    may read, with `t` = (k-1) dt. Then dynamics and update take its states (one of each per neuron) to the end of the
+    step. `neuron`: params, state, lets, dynamics, update, method (no inputs, no spike).
+
+    `timed`: timed arrays that are read, as `hidden(name)`. `noise`: white noise, one process per name, read as
+    `hidden(name)`, in 1/sqrt(ms): normal() / sqrt(dt), drawn anew for each neuron and step and constant in the step.
+    """
+
+    neuron: NeuronDef
+    value: Expr
+    timed: tuple[str, ...] = ()
+    noise: tuple[str, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Drive:
+    """A source that drives an input without decay, or a parameter, of every neuron of a population: in each step the
+    sum of all drives into it, on top of the parameter's own value (of what was delivered into the input in the last
+    step). `hidden(x)` as `into`: a parameter that the frontend added for a timed array or noise that equations read."""
+
+    name: str
+    population: str
+    into: str
+    source: SourceDef
+    params: tuple[tuple[str, Value], ...] = ()
+    init: tuple[tuple[str, Value], ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Simulate:
-    """dt in ms; duration and warmup in whole steps."""
+    """dt in ms; duration and warmup in whole steps. `freeze`: "learning" runs without what synapses learn
+    (passes/freeze_learning.py). `instances`: independent copies of the network that run side by side
+    (passes/expand_instances.py), with the same synapses (`weights` "shared") or each with its own ("separate")."""
 
     dt: float
     steps: int
     warmup: int
     seed: int
+    freeze: str = ""
+    instances: int = 1
+    weights: str = "separate"
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class RecordSpikes:
+    """`members`: the neurons that are kept (empty: all); `between`: the steps (after the warm-up) that are kept,
+    first < k <= last."""
+
     populations: tuple[str, ...]
+    members: tuple[int, ...] = ()
+    between: tuple[int, int] | None = None
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class RecordRate:
+    """The mean rate of a population in bins of `every` steps."""
+
+    population: str
+    every: int
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class RecordHistogram:
+    """Counts of a variable of a projection's synapses in `bins` bars between `low` and `high` (canonical units), sampled
+    as RecordSynapses."""
+
+    projection: str
+    variable: str
+    low: float
+    high: float
+    bins: int
+    every: int
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class RecordSynapses:
     """Variables of the synapses of a projection, one value per synapse in storage order (source by source, targets
-    ascending; explicit pairs in the user's order), sampled at the end of steps k with k % every == 0. `weight` is the
-    name of a static synapse's. `every` 0: at the end of the run only."""
+    ascending; explicit pairs in the user's order), sampled at time 0 after the warm-up and every `every` steps from
+    then on; `every` 0: at the end of the run only. Static synapses have `weight` (and `delay`)."""
 
     projection: str
     variables: tuple[str, ...]
@@ -366,6 +527,7 @@ class RecordTraces:
     variables: tuple[str, ...]
     members: tuple[int, ...]
     every: int
+    between: tuple[int, int] | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -427,8 +589,10 @@ class Network:
 
 @dataclass(frozen=True)
 class OptimizerDef:
-    """An optimizer as text: statements over `param`, `gradient`, `step` (from 1), its params and its state
-    (one of each per trained value)."""
+    """An optimizer as text: statements over `param`, `gradient`, `step` and `epoch` (from 1), `steps` and `epochs` (of
+    the whole training), its params and its state (one of each per trained value). A parameter that follows a schedule
+    is no param but a statement that comes first. `norm(e)` stands alone on a right-hand side: the root of the sum of
+    e ** 2 over the elements of the trained array."""
 
     name: str
     params: tuple[tuple[str, float], ...]  # values in force
@@ -459,7 +623,21 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class WeightGroup:
+    """Trained arrays with settings of their own. `of`: names of layers, or "weights", "biases", "norms", "all".
+    `params`: values of optimizer parameters."""
+
+    of: tuple[str, ...]
+    params: tuple[tuple[str, float], ...] = ()
+    frozen: bool = False
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Train:
+    """`clip`: ("value", v): elements of gradients are held within [-v, v]; ("norm", v): all gradients are scaled so
+    that their norm together is at most v. `groups`: in order, later ones win."""
+
     data: Data
     loss: Loss
     metrics: tuple[str, ...]
@@ -468,6 +646,8 @@ class Train:
     epochs: int
     seed: int
     checkpoint_every: int = 0  # epochs; 0: only at the end
+    clip: tuple[str, float] | None = None
+    groups: tuple[WeightGroup, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -515,5 +695,10 @@ class Model:
     expect: tuple[Expectation, ...]
     numerics: Numerics
     poisson: tuple[PoissonInput, ...] = ()
+    drives: tuple[Drive, ...] = ()
+    timed: tuple[TimedArray, ...] = ()
     synapses: tuple[RecordSynapses, ...] = ()
+    rates: tuple[RecordRate, ...] = ()
+    histograms: tuple[RecordHistogram, ...] = ()
+    phases: tuple[PhaseDef, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)

@@ -1,4 +1,4 @@
-"""lower_records: spike and trace recording into buffers that the runner drains.
+"""lower_records: recording of spikes, rates and traces into buffers that the runner drains.
 
 Assumes: lower_cells has made rings and arrays.
 Guarantees: recording reads, never writes, what the model uses; a trace of an input that is accumulated in fixed
@@ -79,6 +79,41 @@ def record_spikes(builder: ProgramBuilder, model: Model, instances: Mapping[str,
                 record.span,
             )
             builder.launch("step", "record spikes", row, row + 1)
+
+
+RATE_STEPS = 1 << 14  # of one buffer of spike counts
+
+
+def record_rates(builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]) -> None:
+    """Rows that append the number of events of every step; the runner sums them up in bins. Buffers:
+    `<population>.spike_count.record` and its `.used`."""
+    real = builder.precision
+    for record in model.rates:
+        instance = instances[record.population]
+        name = f"{record.population}.spike_count.record"
+        members = f"{record.population}.spike_count.members"
+        builder.array(Array(members, DType.I32, (1,), Role.CONST, span=record.span), np.zeros(1, np.int32))
+        builder.array(Array(name, real, (RATE_STEPS, 1), Role.RECORD, span=record.span))
+        builder.array(Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
+        formals: tuple[Formal, ...] = (
+            ArrayFormal("count", DType.I32, Mode.READ, Strided((Axis((("slot", 1),)),))),
+            ArrayFormal("members", DType.I32, Mode.READ, Whole()),
+            ArrayFormal("buffer", real, Mode.UPDATE, Whole()),
+            ArrayFormal("used", DType.I64, Mode.UPDATE, Whole()),
+            *(ScalarFormal(c, DType.I64) for c in ("m", "capacity", "ring_slots")),
+        )
+        row = builder.row(
+            "record rate",
+            f"{record.population}: record rate",
+            Kind.RECORD,
+            formals,
+            RecordTrace(Call("float", (Ref("count"),))),
+            {"count": f"{record.population}.spike_count", "members": members, "buffer": name, "used": f"{name}.used"},
+            {"m": 1, "capacity": RATE_STEPS, "ring_slots": instance.slots},
+            record.population,
+            record.span,
+        )
+        builder.launch("step", "record rate", row, row + 1)
 
 
 def record_traces(

@@ -22,9 +22,10 @@ from compiler.passes.integrate_odes import integrate_odes
 from compiler.passes.lower_cells import Deliveries, lower_cells
 from compiler.passes.lower_inputs import lower_inputs
 from compiler.passes.lower_model import SpikingGraph, lower_model
-from compiler.passes.lower_projections import input_quanta, lower_projections
-from compiler.passes.lower_records import record_spikes, record_traces
+from compiler.passes.lower_projections import lower_projections
+from compiler.passes.lower_records import record_rates, record_spikes, record_traces
 from compiler.passes.merge import merge
+from compiler.passes.quanta import input_quanta
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def _spiking(
     lower_cells(builder, graph, model.simulate.dt, units, deliveries)
     instances = {i.name: i for i in graph.instances}
     record_spikes(builder, model, instances)
-    lower_projections(builder, model, instances, fixed_point, graph.rings)
+    record_rates(builder, model, instances)
+    lower_projections(builder, model, instances, deliveries)
     lower_inputs(builder, model, instances)
     inputs = tuple(frozenset(cell.shown(name) for name, _ in cell.inputs) for cell in graph.cells)
     record_traces(builder, model, instances, inputs, deliveries)

@@ -14,7 +14,7 @@ import numpy as np
 from backends.protocol import Instance
 from compiler.ir.program import Merged
 from compiler.ir.space import Role
-from compiler.runner.arrays import to_logical
+from compiler.runner.arrays import persistent_arrays, to_logical
 from compiler.runner.errors import RunError
 
 SHARE = 50  # time between two looks, in units of the time that one look takes
@@ -24,7 +24,7 @@ class Health:
     """Looks at drain points; `look` raises RunError (E0908) when something is not finite."""
 
     def __init__(self, program: Merged) -> None:
-        self._arrays = tuple(a for a in program.arrays if a.dtype.is_real and a.role in (Role.STATE, Role.WEIGHT))
+        self._arrays = tuple(a for a in persistent_arrays(program) if a.dtype.is_real and a.role is not Role.EVENT)
         self._pause = 0.0
         self._last = time.perf_counter()
 

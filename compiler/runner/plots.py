@@ -1,6 +1,7 @@
-"""Plots of a run, as PNG and SVG: raster with rates, traces, training curves.
+"""Plots of a run, as PNG and SVG: raster with rates, traces, rates, synapses, training curves.
 
-Assumes: spikes.h5, traces.h5 and metrics.jsonl in the run's folder, as record.py and train.py write them.
+Assumes: spikes.h5, traces.h5, rates.h5, synapses.h5 and metrics.jsonl in the run's folder, as the runner writes
+them.
 Guarantees: without matplotlib nothing fails: `draw_plots` says so in its result; no window opens; the same data give
 the same SVG.
 Does not: run anything.
@@ -20,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.ir.model import Model, Plot
+from compiler.runner.plot_style import COLORS, new_figure
+from compiler.runner.plot_synapses import evolution, histogram, matrix
 
 MISSING: Final = "no plots were made: matplotlib is not installed (pip install 'netloom[plot]')"
-COLORS: Final = ("#3465a4", "#cc3b3b", "#3c8d40", "#b8860b", "#75507b", "#2e8b8b", "#8b5a2b", "#555753")
 MOST_DOTS: Final = 200_000  # spikes that a raster shows; of more, an even selection of neurons
 MOST_LINES: Final = 12  # neurons of a population that a trace shows
 Floats = npt.NDArray[np.float64]
@@ -71,6 +73,14 @@ def draw_plots(folder: Path, model: Model) -> Plotted:
                     figure = _raster(folder, model, plot)
                 case "trace":
                     figure = _trace(folder, model, plot)
+                case "rate":
+                    figure = _rate(folder, model, plot)
+                case "histogram":
+                    figure = histogram(folder, model, plot)
+                case "matrix":
+                    figure = matrix(folder, model, plot)
+                case "evolution":
+                    figure = evolution(folder, model, plot)
                 case "training":
                     figure = _training(folder)
                 case _:
@@ -86,13 +96,6 @@ def draw_plots(folder: Path, model: Model) -> Plotted:
                 figure.savefig(folder / file, dpi=150, metadata=metadata)
                 files.append(file)
     return Plotted(tuple(files))
-
-
-def _figure(width: float, height: float) -> Any:
-    """A figure without a window: pyplot, which would choose one, is never imported."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _names(plot: Plot) -> tuple[str, ...]:
@@ -113,7 +116,7 @@ def _raster(folder: Path, model: Model, plot: Plot) -> Any:
     sizes = {p.name: p.size for p in model.populations}
     end, scale = _span(model)
     unit = "s" if scale > 1 else "ms"
-    figure = _figure(8, 5.5)
+    figure = new_figure(8, 5.5)
     dots, rates = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     bin_width = max(end / 200, 1e-9)
     edges = np.arange(0, end + bin_width / 2, bin_width)
@@ -158,6 +161,24 @@ def _raster(folder: Path, model: Model, plot: Plot) -> Any:
     return figure
 
 
+def _rate(folder: Path, model: Model, plot: Plot) -> Any:
+    """Recorded rates over time, a line per population."""
+    end, scale = _span(model)
+    figure = new_figure(8, 3)
+    axes = figure.subplots()
+    with h5py.File(folder / "rates.h5") as file:
+        for number, name in enumerate(_names(plot)):
+            times, rate = file[name]["time"][:] / scale, file[name]["rate"][:]
+            axes.plot(times, rate, linewidth=1, color=COLORS[number % len(COLORS)], label=name, drawstyle="steps-pre")
+    axes.set_title(f"{model.name}: rates")
+    axes.set_xlim(0, end / scale)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(f"time ({'s' if scale > 1 else 'ms'})")
+    axes.set_ylabel("rate (Hz)")
+    axes.legend(loc="upper right", fontsize="small")
+    return figure
+
+
 def _trace(folder: Path, model: Model, plot: Plot) -> Any:
     """A row per recorded neuron, all on one scale, population after population."""
     names, variable = _names(plot), str(dict(plot.args)["variable"])
@@ -165,7 +186,7 @@ def _trace(folder: Path, model: Model, plot: Plot) -> Any:
     with h5py.File(folder / "traces.h5") as file:
         found = {name: file[name] for name in names}
         counts = {name: min(len(group["members"]), MOST_LINES) for name, group in found.items()}
-        figure = _figure(8, 1.0 + max(0.6 * sum(counts.values()), 1.6))
+        figure = new_figure(8, 1.0 + max(0.6 * sum(counts.values()), 1.6))
         axes = iter(figure.subplots(sum(counts.values()), 1, sharex=True, sharey=True, squeeze=False)[:, 0])
         for number, (name, group) in enumerate(found.items()):
             unit = group[variable].attrs["unit"]
@@ -206,7 +227,7 @@ def _training(folder: Path) -> Any:
         return None
     names = [k for k in rows[0] if k not in ("epoch", "seconds") and not k.startswith("validation_")]
     epochs = [r["epoch"] for r in rows]
-    figure = _figure(4.2 * len(names), 3.2)
+    figure = new_figure(4.2 * len(names), 3.2)
     for at, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
         for key, label, color in (
             (name, "training", COLORS[0]),

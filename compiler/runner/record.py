@@ -48,12 +48,24 @@ def sorted_events(pairs: Pairs) -> Pairs:
 
 @dataclass
 class _Held:
-    """Spikes of one population: where they go, and those that are not on disk yet."""
+    """Spikes of one population: where they go, which neurons and steps are `wanted`, and those that are not on disk
+    yet."""
 
     times: Growing
     ids: Growing
+    wanted: npt.NDArray[np.bool_] | None
+    between: tuple[int, int] | None
     blocks: list[Pairs] = field(default_factory=list)
     events: int = 0
+
+
+def _kept(pairs: Pairs, held: _Held) -> Pairs:
+    """The (step, id) pairs that the model wants."""
+    if held.wanted is not None:
+        pairs = pairs[held.wanted[pairs[:, 1]]]
+    if held.between is not None:
+        pairs = pairs[(pairs[:, 0] > held.between[0]) & (pairs[:, 0] <= held.between[1])]
+    return pairs
 
 
 class SpikeWriter:
@@ -77,7 +89,16 @@ class SpikeWriter:
                 label(group.id, "sorting", "by_time")
             chunk = 8192 if sizes[name] >= 256 else 256
             times = growing(group, "timestamps", "float64", (), chunk, {"units": "ms"})
-            self._held[name] = _Held(times, growing(group, "node_ids", "uint64", (), chunk, {}))
+            record = next(r for r in model.spikes if name in r.populations)
+            wanted: npt.NDArray[np.bool_] | None = None
+            if record.members:
+                wanted = np.zeros(sizes[name], np.bool_)
+                wanted[list(record.members)] = True
+            between = record.between
+            if between is not None:
+                between = between[0] + self._warmup, between[1] + self._warmup
+            ids = growing(group, "node_ids", "uint64", (), chunk, {})
+            self._held[name] = _Held(times, ids, wanted, between)
             self.counts[name] = times.rows
 
     def drain(self, instance: Instance, keep: bool = True) -> None:
@@ -88,11 +109,11 @@ class SpikeWriter:
             if used == 0:
                 continue
             if keep:
-                pairs = instance.read(buffer)[: 2 * used].reshape(-1, 2).astype(np.int32)
+                pairs = _kept(instance.read(buffer)[: 2 * used].reshape(-1, 2).astype(np.int32), held)
                 held.blocks.append(sorted_events(pairs))
-                held.events += used
-                self.counts[name] += used
-                self._waiting += used
+                held.events += len(pairs)
+                self.counts[name] += len(pairs)
+                self._waiting += len(pairs)
             instance.write(f"{buffer}.used", ZERO)
         if self._waiting > HELD:
             self.flush()
@@ -124,6 +145,18 @@ class _Times:
     first: int
 
 
+@dataclass
+class _Samples:
+    """One variable: its buffer, how many samples came before, and which ones are kept (low < number <= high)."""
+
+    buffer: str
+    members: int
+    data: Growing
+    seen: int
+    low: int
+    high: int
+
+
 class TraceWriter:
     """traces.h5 of one run; a file that is there is continued. `start`: the step before the first one."""
 
@@ -133,7 +166,7 @@ class TraceWriter:
         self._file = open_file(path)
         start = max(start, self._warmup)
         arrays = {a.name: a for a in program.arrays}
-        self._buffers: list[tuple[str, int, Growing]] = []  # buffer, members, dataset
+        self._buffers: list[_Samples] = []
         groups: dict[str, _Times] = {}
         for number, record in enumerate(model.traces):
             name = record.population
@@ -143,10 +176,13 @@ class TraceWriter:
                 array = arrays[f"{record.population}.{variable}.record.{number}"]
                 rows = min(1024, max(1, (1 << 17) // (m * array.dtype.bytes)))
                 data = growing(group, variable, array.dtype.numpy, (m,), rows, {"unit": array.unit})
-                self._buffers.append((array.name, m, data))
+                low, high = 0, 1 << 62
+                if record.between is not None:
+                    low, high = ((self._warmup + x) // record.every for x in record.between)
+                self._buffers.append(_Samples(array.name, m, data, start // record.every, low, high))
                 if name not in groups:
                     times = growing(group, "time", "float64", (), 1024, {"unit": "ms"})
-                    first = start // record.every + 1 - times.rows
+                    first = max(start // record.every, low) + 1 - times.rows
                     groups[name] = _Times(times, data, record.every, first)
         self._groups = tuple(groups.values())
 
@@ -163,12 +199,15 @@ class TraceWriter:
 
     def drain(self, instance: Instance, keep: bool = True) -> None:
         """Append what the buffers hold and empty them; with keep=False it is dropped (the warm-up)."""
-        for name, m, data in self._buffers:
-            used = int(instance.read(f"{name}.used")[0])
+        for b in self._buffers:
+            used = int(instance.read(f"{b.buffer}.used")[0])
             if used and keep:
-                data.append(instance.read(name)[: used * m].reshape(used, m))
+                numbers = b.seen + np.arange(1, used + 1)
+                rows = instance.read(b.buffer)[: used * b.members].reshape(used, b.members)
+                b.data.append(rows[(numbers > b.low) & (numbers <= b.high)])
+                b.seen += used
             if used:
-                instance.write(f"{name}.used", ZERO)
+                instance.write(f"{b.buffer}.used", ZERO)
         for g in self._groups:
             numbers = g.first + np.arange(g.times.rows, g.values.rows, dtype=np.int64)
             g.times.append((numbers * g.every - self._warmup) * self._dt)
@@ -197,11 +236,37 @@ def cut_records(folder: Path, model: Model, step: int) -> None:
                 for name, data in group.items():
                     if name != "members":
                         data.resize(used, axis=0)
+    if (folder / "rates.h5").exists():
+        with h5py.File(folder / "rates.h5", "a") as file:
+            for group in file.values():
+                used = int(np.searchsorted(group["time"][:], end))
+                for data in group.values():
+                    data.resize(used, axis=0)
+    if (folder / "synapses.h5").exists():
+        with h5py.File(folder / "synapses.h5", "a") as file:
+            for group in (member for projection in file.values() for member in projection.values()):
+                for name, data in group.items():
+                    times = f"{name}.time" if name.endswith(".histogram") else "time"
+                    if name in ("source", "target") or name.endswith("time"):
+                        continue
+                    data.resize(int(np.searchsorted(group[times][:], end)), axis=0)
+                for name, data in group.items():
+                    if name.endswith("time"):
+                        data.resize(int(np.searchsorted(data[:], end)), axis=0)
 
 
 def mean_rates(model: Model, counts: Mapping[str, int], steps: int) -> dict[str, float]:
-    """Spikes per neuron and second (Hz) over `steps` recorded steps; empty when none ran."""
+    """Spikes per neuron and second (Hz) over `steps` recorded steps, of the neurons and the time that are recorded;
+    empty when none ran."""
     assert model.simulate is not None
-    seconds = steps * model.simulate.dt / 1000
     sizes = {p.name: p.size for p in model.populations}
-    return {n: c / (sizes[n] * seconds) for n, c in counts.items()} if seconds > 0 else {}
+    rates: dict[str, float] = {}
+    for record in model.spikes:
+        kept = steps
+        if record.between is not None:
+            kept = max(min(steps, record.between[1]) - record.between[0], 0)
+        seconds = kept * model.simulate.dt / 1000
+        for name in record.populations:
+            if seconds > 0 and name in counts:
+                rates[name] = counts[name] / ((len(record.members) or sizes[name]) * seconds)
+    return rates

@@ -15,6 +15,8 @@ from compiler.runner.checkpoint import Position, save_checkpoint
 from compiler.runner.errors import RunError
 from compiler.runner.health import Health
 from compiler.runner.record import SpikeWriter, TraceWriter, cut_records, mean_rates
+from compiler.runner.record_rates import RateWriter
+from compiler.runner.record_synapses import SynapseWriter
 from compiler.runner.session import Outcome, Session
 from compiler.runner.simulate import simulate
 
@@ -42,11 +44,26 @@ def run_spiking(session: Session) -> Outcome:
     traces = None
     if model.traces:
         traces = TraceWriter(session.folder / "traces.h5", model, program, start=done)
+    rates = RateWriter(session.folder / "rates.h5", model, done) if model.rates else None
+    synapses: SynapseWriter | None = None
+    if model.synapses or model.histograms:
+        synapses = SynapseWriter(session.folder / "synapses.h5", model, program, session.instance, done)
     health = Health(program)
     try:
-        result = simulate(session.instance, model, spikes, traces, health, session.stop, session.progress, done)
+        result = simulate(
+            session.instance,
+            model,
+            spikes,
+            traces,
+            rates,
+            synapses,
+            health,
+            session.stop,
+            session.progress,
+            done,
+        )
     finally:
-        for writer in (spikes, traces):
+        for writer in (spikes, traces, rates, synapses):
             if writer is not None:
                 writer.close()
     position = Position("spiking", result.step, session.prepared.seed, session.hash)
@@ -75,7 +92,7 @@ def _copy_records(session: Session, checkpoint: Path, step: int) -> bool:
     if not (source / "run.json").exists():
         return False
     found = False
-    for name in ("spikes.h5", "traces.h5"):
+    for name in ("spikes.h5", "traces.h5", "rates.h5", "synapses.h5"):
         if (source / name).exists():
             shutil.copyfile(source / name, session.folder / name)
             found = True

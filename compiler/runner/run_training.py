@@ -194,7 +194,9 @@ def save_weights(path: Path, instance: Instance, lowered: Lowered) -> None:
         node.out.name
         for graph in lowered.tensors
         for node in graph.nodes
-        if isinstance(node, Weight | Variable) and not node.out.name.startswith("metric.")
+        if isinstance(node, Weight | Variable)
+        and not node.out.name.startswith("metric.")
+        and not (isinstance(node, Variable) and node.inner)
     }
     arrays = {a.name: a for a in lowered.merged.arrays}
     write_tensors(path, {n: read_logical(instance, arrays[n]) for n in sorted(names)})

@@ -17,6 +17,8 @@ from compiler.runner.errors import RunError
 from compiler.runner.health import Health
 from compiler.runner.progress import Progress
 from compiler.runner.record import SpikeWriter, TraceWriter
+from compiler.runner.record_rates import RateWriter
+from compiler.runner.record_synapses import SynapseWriter
 from compiler.runner.signals import Stop
 
 DRAIN_SECONDS = 10.0  # wall time after which buffers are drained although they are not full
@@ -39,6 +41,8 @@ def simulate(
     model: Model,
     spikes: SpikeWriter | None,
     traces: TraceWriter | None,
+    rates: RateWriter | None,
+    synapses: SynapseWriter | None,
     health: Health,
     stop: Stop,
     progress: Progress,
@@ -49,19 +53,25 @@ def simulate(
     dt, warmup = model.simulate.dt, model.simulate.warmup
     last = warmup + model.simulate.steps
     begin_step = done
-    writers = tuple(w for w in (spikes, traces) if w is not None)
+    writers = tuple(w for w in (spikes, traces, rates) if w is not None)
     progress.start(model.name, (last - done) * dt)
     cpu, wall = time.process_time(), time.perf_counter()
     block, drain_at = 8, wall + DRAIN_SECONDS
+    if synapses is not None:
+        synapses.sample(instance, done)
     try:
         while done < last and stop.number is None:
             end = warmup if done < warmup else last
+            if synapses is not None:
+                end = min(end, synapses.next_sample(done))
             begin = time.perf_counter()
             wanted = min(block, end - done)
             ran = instance.run("step", done + 1, wanted)
             if ran <= 0:
                 raise RunError("E0906", "the simulation does not advance", exit_code=70)
             done += ran
+            if synapses is not None:
+                synapses.sample(instance, done)
             seconds = time.perf_counter() - begin
             if ran == wanted and seconds < BLOCK_SECONDS:
                 block = min(2 * block, 1 << 24)
@@ -85,6 +95,8 @@ def simulate(
         for writer in writers:  # after a failure, too: what led to it is worth seeing
             writer.drain(instance, keep=done > warmup)
             writer.flush()
+        if synapses is not None:
+            synapses.flush()
         progress.finish()
     return Simulated(
         done,

@@ -8,6 +8,7 @@ Does not: say anything that is not about the top level.
 from __future__ import annotations
 
 from compiler.frontend.language.connections import INPUTS_MAP, PROJECTIONS_MAP
+from compiler.frontend.language.control import PHASES
 from compiler.frontend.language.kinds import (
     Block,
     Choice,
@@ -21,9 +22,11 @@ from compiler.frontend.language.kinds import (
     Text,
 )
 from compiler.frontend.language.layers import NETWORK
-from compiler.frontend.language.neurons import NEURONS, SYNAPSES
+from compiler.frontend.language.neurons import NEURONS
 from compiler.frontend.language.populations import CLASSES, POPULATIONS_MAP
-from compiler.frontend.language.run import EXPECT, NUMERICS, PLOTS, RECORD, SIMULATE, SWEEP
+from compiler.frontend.language.recording import PLOTS, RECORD
+from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE, SWEEP
+from compiler.frontend.language.synapses import SYNAPSES
 from compiler.frontend.language.training import FUNCTIONS, OPTIMIZERS, TRAIN
 from compiler.frontend.language.values import QUANTITY
 
@@ -124,7 +127,6 @@ ROOT = Block(
             SYNAPSES,
             "Synapse models with state of their own, by name.",
             example="synapses: {plastic: {state: {w: 0.5}, on_pre: [deliver(w)]}}",
-            supported=False,
         ),
         Field(
             "optimizers",
@@ -175,6 +177,12 @@ ROOT = Block(
             SIMULATE,
             "How the spiking network is simulated.",
             example="simulate: {dt: 0.1 ms, duration: 1 s}",
+        ),
+        Field(
+            "phases",
+            PHASES,
+            "Cycles of the run, such as trials, with named events at which neurons do something.",
+            example="phases: {trial: {every: 200 ms, events: {start: 0 ms}}}",
         ),
         Field(
             "record",

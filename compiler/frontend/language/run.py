@@ -1,5 +1,4 @@
-"""The part of the language that says how a model is run: simulate, record, plots, expect, numerics,
-sweep.
+"""The part of the language that says how a model is run: simulate, expect, numerics, sweep.
 
 Assumes: kinds.py, values.py.
 Guarantees: every key of these blocks, with its hover text, default and example. Nothing here takes
@@ -14,26 +13,20 @@ from compiler.frontend.language.kinds import (
     Block,
     Choice,
     Field,
-    Kind,
     ListOf,
     MapOf,
     OneKey,
-    OneOf,
     Option,
-    Pattern,
     Reference,
     Value,
 )
 from compiler.frontend.language.values import (
     COUNT,
     DURATION,
-    NAMES,
     NUMBER,
     POPULATIONS,
-    POSITIVE,
     POSITIVE_TIME,
     QUANTITY,
-    TEMPLATE_KEY,
 )
 
 SIMULATE = Block(
@@ -80,213 +73,6 @@ SIMULATE = Block(
         "steps": "`duration`",
     },
     example="{dt: 0.1 ms, duration: 1 s}",
-)
-
-_FROM = Field("from", POPULATIONS, "The populations that are recorded.", required=True, example="from: exc")
-_EVERY = Field(
-    "every",
-    POSITIVE_TIME,
-    "The time between two samples, a whole number of steps; without it, every step.",
-    example="every: 1 ms",
-)
-_MEMBERS: Kind = OneOf(
-    (
-        Pattern("`all` or a range", r"^(?:all|\d+\.\.\d+)$", "0..9"),
-        ListOf(COUNT, low=1, example="[0, 5, 7]"),
-    )
-)
-_VARIABLE = Reference("variable", "v")
-
-RECORD = ListOf(
-    OneKey(
-        "recording",
-        (
-            Alternative(
-                "spikes",
-                Block(
-                    "recording",
-                    (_FROM,),
-                    title="record_spikes",
-                    elsewhere={"of": "`from`", "population": "`from`"},
-                    example="{from: exc}",
-                ),
-                "The spikes of populations, written to `spikes.h5`.",
-                example="{spikes: {from: [exc, inh]}}",
-            ),
-            Alternative(
-                "trace",
-                Block(
-                    "recording",
-                    (
-                        _FROM,
-                        Field(
-                            "variables",
-                            NAMES,
-                            "State variables and inputs of the neurons.",
-                            required=True,
-                            example="variables: [v, ge]",
-                        ),
-                        Field(
-                            "members",
-                            _MEMBERS,
-                            "Which neurons: `all`, a range such as `0..9` (both ends included), "
-                            "or a list of indices from 0.",
-                            default="all",
-                            example="members: 0..9",
-                        ),
-                        _EVERY,
-                    ),
-                    title="record_trace",
-                    elsewhere={
-                        "variable": "`variables: [...]`",
-                        "neurons": "`members`",
-                        "indices": "`members`",
-                        "dt": "`every`",
-                        "interval": "`every`",
-                        "of": "`from`",
-                        "population": "`from`",
-                    },
-                    example="{from: exc, variables: [v]}",
-                ),
-                "Variables over time, sampled at the end of a step, written to `traces.h5`.",
-                example="{trace: {from: exc, variables: [v], members: 0..9}}",
-            ),
-            Alternative(
-                "synapses",
-                Block(
-                    "recording",
-                    (
-                        Field(
-                            "from",
-                            Reference("projection", "plastic", TEMPLATE_KEY),
-                            "The projection.",
-                            required=True,
-                            example="from: plastic",
-                        ),
-                        Field(
-                            "variables",
-                            NAMES,
-                            "State variables of the synapses.",
-                            required=True,
-                            example="variables: [w]",
-                        ),
-                        _EVERY,
-                    ),
-                    title="record_synapses",
-                    example="{from: plastic, variables: [w], every: 1 s}",
-                ),
-                "Variables of synapses over time.",
-                supported=False,
-                example="{synapses: {from: plastic, variables: [w], every: 1 s}}",
-            ),
-        ),
-        title="recording",
-        doc="One thing that is recorded. Recording never changes the result.",
-        elsewhere={
-            "traces": "`trace`",
-            "state": "`trace`",
-            "spike": "`spikes`",
-            "voltage": "`trace: {variables: [v]}`",
-        },
-    ),
-    example="[{spikes: {from: exc}}]",
-)
-
-PLOTS = ListOf(
-    OneKey(
-        "plot",
-        (
-            Alternative(
-                "raster",
-                Block(
-                    "plot",
-                    (
-                        Field(
-                            "from",
-                            POPULATIONS,
-                            "Populations whose spikes are recorded.",
-                            required=True,
-                            example="from: [exc, inh]",
-                        ),
-                    ),
-                    title="plot_raster",
-                    example="{from: exc}",
-                ),
-                "Spikes over time, a row per neuron, with the rates below.",
-                example="{raster: {from: [exc, inh]}}",
-            ),
-            Alternative(
-                "trace",
-                Block(
-                    "plot",
-                    (
-                        Field(
-                            "from",
-                            POPULATIONS,
-                            "Populations with a recorded trace.",
-                            required=True,
-                            example="from: exc",
-                        ),
-                        Field(
-                            "variable",
-                            _VARIABLE,
-                            "The recorded variable.",
-                            required=True,
-                            example="variable: v",
-                        ),
-                    ),
-                    title="plot_trace",
-                    elsewhere={"variables": "`variable`"},
-                    example="{from: exc, variable: v}",
-                ),
-                "A variable over time, a line per recorded neuron.",
-                example="{trace: {from: exc, variable: v}}",
-            ),
-            Alternative(
-                "histogram",
-                Block(
-                    "plot",
-                    (
-                        Field(
-                            "from",
-                            Reference("projection", "plastic", TEMPLATE_KEY),
-                            "The projection with recorded synapses.",
-                            required=True,
-                            example="from: plastic",
-                        ),
-                        Field(
-                            "variable",
-                            _VARIABLE,
-                            "The recorded variable.",
-                            required=True,
-                            example="variable: w",
-                        ),
-                        Field("bins", POSITIVE, "The number of bars.", default=20, example="bins: 20"),
-                    ),
-                    title="plot_histogram",
-                    example="{from: plastic, variable: w}",
-                ),
-                "How a variable is distributed at the end.",
-                supported=False,
-                example="{histogram: {from: plastic, variable: w}}",
-            ),
-            Alternative(
-                "training",
-                Block("plot", (), title="plot_training", example="{}"),
-                "Loss and metrics over the epochs of training.",
-                example="{training: {}}",
-            ),
-        ),
-        title="plot",
-        doc="One figure, written as PNG and SVG.",
-        elsewhere={
-            "loss": "`training`",
-            "metrics": "`training`",
-            "spikes": "`raster`",
-            "traces": "`trace`",
-        },
-    ),
-    example="[{raster: {from: exc}}]",
 )
 
 _AT_LEAST = Field("at_least", NUMBER, "The smallest value that is good.", example="at_least: 0.96")

@@ -27,7 +27,7 @@ from compiler.frontend.language.kinds import (
 )
 from compiler.frontend.language.kinds import Choice as ChoiceOf
 
-TEMPLATE_NAME = r"[A-Za-z](?:[A-Za-z0-9_]|\{[^{}]*\})*"
+TEMPLATE_NAME = r"(?:[A-Za-z]|\{[^{}]*\})(?:[A-Za-z0-9_]|\{[^{}]*\})*"
 """A name that may hold expressions in braces, as members that are made by `for` do."""
 
 TEMPLATE_KEY = rf"^{TEMPLATE_NAME}$"
@@ -258,22 +258,21 @@ PARAMETER = Block(
 INITIAL: Kind = OneOf((QUANTITY, DISTRIBUTION, ListOf(QUANTITY, low=1, example="[1 mV, 2 mV]"), FILE_ARRAY))
 """An initial value, a weight: one for all, a distribution, or one for each, as a list or in a file."""
 
-DELAY: Kind = OneOf(
+_ROUNDED_TIME = Block(
+    "rounded time",
     (
-        TIME,
-        Block(
-            "rounded time",
-            (
-                Field("value", TIME, "The delay.", required=True, example="value: 1.37 ms"),
-                ROUND,
-            ),
-            doc="A delay that may be rounded to whole steps.",
-            title="rounded_time",
-            example="{value: 1.37 ms, round: nearest}",
-        ),
-        DELAY_DISTRIBUTION,
-    )
+        Field("value", TIME, "The delay.", required=True, example="value: 1.37 ms"),
+        ROUND,
+    ),
+    doc="A delay that may be rounded to whole steps.",
+    title="rounded_time",
+    example="{value: 1.37 ms, round: nearest}",
 )
+
+WHOLE_TIME: Kind = OneOf((TIME, _ROUNDED_TIME))
+"""A time that is a whole number of steps, or is rounded to one."""
+
+DELAY: Kind = OneOf((TIME, _ROUNDED_TIME, DELAY_DISTRIBUTION))
 
 POPULATION_REFERENCE = Reference("population", "exc", TEMPLATE_KEY, ("all",))
 

@@ -1,0 +1,362 @@
+"""Recording: from resolved blocks of `record` to what is recorded.
+
+Assumes: populations and projections have been built.
+Guarantees: every population, projection and variable that is recorded exists; intervals are whole steps.
+Does not: make buffers (passes/lower_records.py) or files (runner/record.py).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from compiler.diagnostics import Related, did_you_mean
+from compiler.expr.units import parse_unit
+from compiler.frontend import tree
+from compiler.frontend.build_populations import Populations
+from compiler.frontend.select import select
+from compiler.frontend.tree import Node, Scalar, Sequence
+from compiler.frontend.values import Context, items_of, mapping, number, steps, text_of, whole
+from compiler.frontend.wording import allowed
+from compiler.ir.model import (
+    Projection,
+    RecordHistogram,
+    RecordRate,
+    RecordSpikes,
+    RecordSynapses,
+    RecordTraces,
+)
+from compiler.ir.synapse_values import synapse_unit, synapse_variables
+from compiler.source import Span
+
+_RANGE = re.compile(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*\Z", re.ASCII)
+_MOST_MEMBERS = 1_000_000
+"""Neurons of one trace; each has a place in the model and in every sample."""
+
+
+@dataclass
+class Recorded:
+    """What is recorded, with the places that say so."""
+
+    spikes: list[RecordSpikes] = field(default_factory=list)
+    traces: list[RecordTraces] = field(default_factory=list)
+    spiking: set[str] = field(default_factory=set)
+    variables: dict[tuple[str, str], Span] = field(default_factory=dict)
+    tracing: dict[str, RecordTraces] = field(default_factory=dict)
+    rates: list[RecordRate] = field(default_factory=list)
+    rated: set[str] = field(default_factory=set)
+    synapses: list[RecordSynapses] = field(default_factory=list)
+    histograms: list[RecordHistogram] = field(default_factory=list)
+    weighed: dict[tuple[str, str], Span] = field(default_factory=dict)
+    """(projection, variable) of synapses that are recorded one by one."""
+    kept: set[tuple[str, str, str]] = field(default_factory=set)
+
+
+def build_records(
+    node: Node | None,
+    populations: Populations,
+    projections: tuple[Projection, ...],
+    declared: tuple[str, ...],
+    c: Context,
+) -> Recorded:
+    """Everything under `record`. `declared`: names of all projections of the file, with those that have a mistake."""
+    out = Recorded()
+    for item in node.items if isinstance(node, Sequence) else ():
+        if not isinstance(item, tree.Mapping) or len(item.entries) != 1:
+            continue
+        kind, block = item.entries[0].name, mapping(item.entries[0].value)
+        at = item.entries[0].key.span
+        if block is None:
+            continue
+        source = block.get("from")
+        if kind in ("synapses", "histogram"):
+            _of_synapses(kind, block, at, projections, declared, populations, out, c)
+            continue
+        names = select(source, populations, c)
+        if names is None or source is None:
+            continue
+        match kind:
+            case "spikes":
+                _spikes(names, block, source, at, populations, out, c)
+            case "rate":
+                _rates(names, block, source, at, populations, out, c)
+            case "trace":
+                _traces(names, block, at, populations, out, c)
+    return out
+
+
+def _never(names: tuple[str, ...], node: Node, populations: Populations, c: Context) -> bool:
+    """Reports the first population that never spikes."""
+    for name in names:
+        neuron = populations.neuron_of.get(name)
+        if neuron is not None and not neuron.spikes:
+            message = f"`{name}` never spikes: its neuron `{neuron.name}` has no `spike`"
+            related = (Related("the neuron is declared here", neuron.span),)
+            c.sink.error("E0604", message, node.span, None, related)
+            return True
+    return False
+
+
+def _spikes(
+    names: tuple[str, ...],
+    block: tree.Mapping,
+    node: Node,
+    at: Span,
+    populations: Populations,
+    out: Recorded,
+    c: Context,
+) -> None:
+    if _never(names, node, populations, c):
+        return
+    for name in names:
+        if name in out.spiking:
+            c.sink.error("E0802", f"the spikes of `{name}` are recorded twice", at, "write one entry for it")
+            return
+    out.spiking.update(names)
+    between = _between(block.get("between"), populations, c)
+    chosen = block.get("members")
+    if chosen is None or text_of(chosen) == "all":
+        out.spikes.append(RecordSpikes(names, (), between, at))
+        return
+    for name in names:
+        built = populations.built.get(name)
+        members = None if built is None else _members(chosen, name, built.size, at, populations, c)
+        if members is None:
+            return
+        out.spikes.append(RecordSpikes((name,), members, between, at))
+
+
+def _rates(
+    names: tuple[str, ...],
+    block: tree.Mapping,
+    node: Node,
+    at: Span,
+    populations: Populations,
+    out: Recorded,
+    c: Context,
+) -> None:
+    every = block.get("every")
+    if _never(names, node, populations, c) or every is None or populations.step is None:
+        return
+    width = steps(every, c, "`every`", populations.step, low=1)
+    if width is None:
+        return
+    for name in names:
+        if name in out.rated:
+            c.sink.error("E0802", f"the rate of `{name}` is recorded twice", at, "write one entry for it")
+            return
+        out.rated.add(name)
+        out.rates.append(RecordRate(name, width, at))
+
+
+def _between(node: Node | None, populations: Populations, c: Context) -> tuple[int, int] | None:
+    """Steps of the part that is kept."""
+    if not isinstance(node, Sequence) or len(node.items) != 2 or populations.step is None:
+        return None
+    first, last = (steps(item, c, "`between`", populations.step) for item in node.items)
+    if first is None or last is None:
+        return None
+    if last <= first:
+        c.sink.error("E0106", "`between` must end after it begins", node.span)
+        return None
+    return first, last
+
+
+def _traces(
+    names: tuple[str, ...],
+    block: tree.Mapping,
+    at: Span,
+    populations: Populations,
+    out: Recorded,
+    c: Context,
+) -> None:
+    variables = block.get("variables")
+    items = [i for i in variables.items if isinstance(i, Scalar)] if isinstance(variables, Sequence) else []
+    every: int | None = 1
+    node = block.get("every")
+    if node is not None and populations.step is not None:
+        every = steps(node, c, "`every`", populations.step, low=1)
+    for name in names:
+        neuron, built = populations.neuron_of.get(name), populations.built.get(name)
+        good: list[str] = []
+        for item in items:
+            if neuron is None:
+                continue
+            if item.text not in neuron.states and item.text not in neuron.inputs:
+                _no_variable(item, name, populations, c)
+            elif item.text not in good:
+                good.append(item.text)
+        if built is None or len(good) != len(items) or every is None:
+            continue
+        members = _members(block.get("members"), name, built.size, at, populations, c)
+        if members is None:
+            continue
+        between = _between(block.get("between"), populations, c)
+        record = RecordTraces(name, tuple(good), members, every, between, at)
+        if _clashes(record, items, at, out, c):
+            continue
+        out.traces.append(record)
+        out.tracing.setdefault(name, record)
+        for item in items:
+            out.variables[name, item.text] = item.span
+
+
+def _of_synapses(
+    kind: str,
+    block: tree.Mapping,
+    at: Span,
+    projections: tuple[Projection, ...],
+    declared: tuple[str, ...],
+    populations: Populations,
+    out: Recorded,
+    c: Context,
+) -> None:
+    """`synapses` and `histogram`."""
+    source = block.get("from")
+    if not isinstance(source, Scalar):
+        return
+    found = next((p for p in projections if p.name == source.text), None)
+    if found is None:
+        if source.text not in declared:  # else it has a mistake, which has been reported
+            help = did_you_mean(source.text, declared) or (allowed("they are", declared) if declared else None)
+            c.sink.error("E0201", f"there is no projection `{source.text}`", source.span, help)
+        return
+    every: int | None = 0
+    node = block.get("every")
+    if node is not None and populations.step is not None:
+        every = steps(node, c, "`every`", populations.step, low=1)
+    items = [block.get("variable")] if kind == "histogram" else list(items_of(block.get("variables")))
+    names: list[str] = []
+    for item in items:
+        if not isinstance(item, Scalar) or not _synapse_variable(item, found, c):
+            return
+        if (kind, found.name, item.text) in out.kept:
+            c.sink.error("E0802", f"`{item.text}` of `{found.name}` is recorded twice", item.span)
+            return
+        out.kept.add((kind, found.name, item.text))
+        names.append(item.text)
+    if every is None or not names:
+        return
+    if kind == "synapses":
+        out.synapses.append(RecordSynapses(found.name, tuple(names), every, at))
+        out.weighed.update({(found.name, name): at for name in names})
+        return
+    edges = block.get("range")
+    if not isinstance(edges, Sequence) or len(edges.items) != 2:
+        return
+    unit = parse_unit(synapse_unit(found, names[0], tuple(populations.built.values())))
+    low, high = (number(e, c, "`range`", unit[0] if unit else None) for e in edges.items)
+    bins_node = block.get("bins")
+    bins = 20 if bins_node is None else whole(bins_node, c, "`bins`", 1, 100_000)
+    if low is None or high is None or bins is None:
+        return
+    if high <= low:
+        c.sink.error("E0106", "`range` must end above where it begins", edges.span)
+        return
+    out.histograms.append(RecordHistogram(found.name, names[0], float(low), float(high), bins, every, at))
+
+
+def _synapse_variable(item: Scalar, projection: Projection, c: Context) -> bool:
+    known = synapse_variables(projection)
+    if item.text not in known:
+        help = did_you_mean(item.text, known) or (allowed("they have", known) if known else "they have no state")
+        message = f"the synapses of `{projection.name}` have no variable `{item.text}`"
+        related = (Related("the projection is declared here", projection.span),)
+        c.sink.error("E0201", message, item.span, help, related)
+        return False
+    if projection.storage in ("bitmask", "procedural"):
+        message = f"the synapses of `{projection.name}` are not stored: its storage is `{projection.storage}`"
+        c.sink.error("E0802", message, item.span, "use `storage: sparse`")
+        return False
+    return True
+
+
+def _no_variable(item: Scalar, name: str, populations: Populations, c: Context) -> None:
+    neuron = populations.neuron_of[name]
+    known = [*neuron.states, *neuron.inputs]
+    help = did_you_mean(item.text, known)
+    if item.text in neuron.params:
+        help = f"`{item.text}` is a parameter, which does not change"
+    elif help is None:
+        help = allowed("it has", known) if known else "it has no state"
+    related = (Related("the neuron is declared here", neuron.span),)
+    message = f"neuron `{neuron.name}` of `{name}` has no state variable or input `{item.text}`"
+    c.sink.error("E0201", message, item.span, help, related)
+
+
+def _clashes(record: RecordTraces, items: list[Scalar], at: Span, out: Recorded, c: Context) -> bool:
+    """Traces of one population share their members and times in the file that they are written to."""
+    other = out.tracing.get(record.population)
+    if other is None:
+        return False
+    related = (Related("the other one is here", other.span),)
+    if (other.members, other.every, other.between) != (record.members, record.every, record.between):
+        message = f"`{record.population}` has another trace with other `members`, `every` or `between`"
+        c.sink.error("E0802", message, at, "record all of its variables in one trace", related)
+        return True
+    for item in items:
+        earlier = out.variables.get((record.population, item.text))
+        if earlier is not None:
+            message = f"`{item.text}` of `{record.population}` is recorded twice"
+            c.sink.error("E0802", message, item.span, None, (Related("the first time here", earlier),))
+            return True
+    return False
+
+
+def _members(
+    node: Node | None, name: str, size: int, at: Span, populations: Populations, c: Context
+) -> tuple[int, ...] | None:
+    if node is None or text_of(node) == "all":
+        return _range(0, size - 1, name, node.span if node is not None else at, c)
+    if isinstance(node, Sequence):
+        values = [whole(i, c, "each member") for i in node.items]
+        for value, item in zip(values, node.items, strict=True):
+            if value is not None and value >= size:
+                _outside(value, name, size, item.span, populations, c)
+                return None
+        return None if None in values else tuple(dict.fromkeys(v for v in values if v is not None))
+    found = _RANGE.match(text_of(node))
+    if found is None:
+        return None
+    low, high = int(found[1]), int(found[2])
+    if high < low:
+        c.sink.error("E0106", f"the range from {low} to {high} runs backwards", node.span)
+        return None
+    if high >= size:
+        _outside(high, name, size, node.span, populations, c)
+        return None
+    return _range(low, high, name, node.span, c)
+
+
+def _range(low: int, high: int, name: str, at: Span, c: Context) -> tuple[int, ...] | None:
+    if high - low < _MOST_MEMBERS:
+        return tuple(range(low, high + 1))
+    message = f"a trace of {high - low + 1:,} neurons of `{name}`; at most {_MOST_MEMBERS:,} are possible"
+    c.sink.error("E0106", message, at, "name some of them: `members: 0..99`")
+    return None
+
+
+def _outside(index: int, name: str, size: int, at: Span, populations: Populations, c: Context) -> None:
+    related = (Related("the population is declared here", populations.places[name]),)
+    message = f"`{name}` has no neuron {index:,}: it has {size:,}, counted from 0"
+    c.sink.error("E0106", message, at, f"the last one is {size - 1:,}", related)
+
+
+def need_spikes(names: tuple[str, ...], node: Node, recorded: Recorded, c: Context) -> bool:
+    for name in names:
+        if name not in recorded.spiking:
+            message = f"the spikes of `{name}` are not recorded"
+            help = f"add `- spikes: {{from: {name}}}` to `record`"
+            c.sink.error("E0213", message, node.span, help)
+            return False
+    return True
+
+
+def need_trace(names: tuple[str, ...], variable: Scalar, recorded: Recorded, c: Context) -> bool:
+    for name in names:
+        if (name, variable.text) not in recorded.variables:
+            message = f"`{variable.text}` of `{name}` is not recorded"
+            help = f"add `- trace: {{from: {name}, variables: [{variable.text}]}}` to `record`"
+            c.sink.error("E0213", message, variable.span, help)
+            return False
+    return True

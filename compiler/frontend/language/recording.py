@@ -1,0 +1,358 @@
+"""The part of the language that says what is recorded and drawn: record, plots.
+
+Assumes: kinds.py, values.py.
+Guarantees: every key of these blocks, with its hover text, default and example. Nothing here takes part in the model's
+hash.
+Does not: know which variables a population or a projection has.
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.kinds import (
+    Alternative,
+    Block,
+    Field,
+    Kind,
+    ListOf,
+    OneKey,
+    OneOf,
+    Pattern,
+    Reference,
+)
+from compiler.frontend.language.values import (
+    COUNT,
+    DURATION,
+    NAMES,
+    POPULATIONS,
+    POSITIVE,
+    POSITIVE_TIME,
+    QUANTITY,
+    TEMPLATE_KEY,
+)
+
+_FROM = Field("from", POPULATIONS, "The populations that are recorded.", required=True, example="from: exc")
+_EVERY = Field(
+    "every",
+    POSITIVE_TIME,
+    "The time between two samples, a whole number of steps; without it, every step.",
+    example="every: 1 ms",
+)
+_EVERY_SAMPLE = Field(
+    "every",
+    POSITIVE_TIME,
+    "The time between two samples, a whole number of steps; without it, the end of the run only.",
+    example="every: 1 s",
+)
+_PROJECTION = Field(
+    "from",
+    Reference("projection", "plastic", TEMPLATE_KEY),
+    "The projection.",
+    required=True,
+    example="from: plastic",
+)
+_BETWEEN = Field(
+    "between",
+    ListOf(DURATION, low=2, high=2, example="[1 s, 2 s]"),
+    "The part of the simulated time that is kept, whole numbers of steps; without it, all of it.",
+    example="between: [1 s, 2 s]",
+)
+_MEMBERS: Kind = OneOf(
+    (
+        Pattern("`all` or a range", r"^(?:all|\d+\.\.\d+)$", "0..9"),
+        ListOf(COUNT, low=1, example="[0, 5, 7]"),
+    )
+)
+_VARIABLE = Reference("variable", "v")
+_SOME = Field(
+    "members",
+    _MEMBERS,
+    "Which neurons: `all`, a range such as `0..9` (both ends included), or a list of indices from 0.",
+    default="all",
+    example="members: 0..9",
+)
+
+RECORD = ListOf(
+    OneKey(
+        "recording",
+        (
+            Alternative(
+                "spikes",
+                Block(
+                    "recording",
+                    (_FROM, _SOME, _BETWEEN),
+                    title="record_spikes",
+                    elsewhere={
+                        "of": "`from`",
+                        "population": "`from`",
+                        "neurons": "`members`",
+                        "indices": "`members`",
+                    },
+                    example="{from: exc}",
+                ),
+                "The spikes of populations, written to `spikes.h5`.",
+                example="{spikes: {from: [exc, inh]}}",
+            ),
+            Alternative(
+                "trace",
+                Block(
+                    "recording",
+                    (
+                        _FROM,
+                        Field(
+                            "variables",
+                            NAMES,
+                            "State variables and inputs of the neurons.",
+                            required=True,
+                            example="variables: [v, ge]",
+                        ),
+                        _SOME,
+                        _EVERY,
+                        _BETWEEN,
+                    ),
+                    title="record_trace",
+                    elsewhere={
+                        "variable": "`variables: [...]`",
+                        "neurons": "`members`",
+                        "indices": "`members`",
+                        "dt": "`every`",
+                        "interval": "`every`",
+                        "of": "`from`",
+                        "population": "`from`",
+                    },
+                    example="{from: exc, variables: [v]}",
+                ),
+                "Variables over time, sampled at the end of a step, written to `traces.h5`.",
+                example="{trace: {from: exc, variables: [v], members: 0..9}}",
+            ),
+            Alternative(
+                "rate",
+                Block(
+                    "recording",
+                    (
+                        _FROM,
+                        Field(
+                            "every",
+                            POSITIVE_TIME,
+                            "The width of a bin, a whole number of steps.",
+                            required=True,
+                            example="every: 10 ms",
+                        ),
+                    ),
+                    title="record_rate",
+                    elsewhere={"bin": "`every`", "bins": "`every`", "of": "`from`", "population": "`from`"},
+                    example="{from: exc, every: 10 ms}",
+                ),
+                "The mean rate of a population in bins of time, written to `rates.h5`.",
+                example="{rate: {from: [exc, inh], every: 10 ms}}",
+            ),
+            Alternative(
+                "synapses",
+                Block(
+                    "recording",
+                    (
+                        _PROJECTION,
+                        Field(
+                            "variables",
+                            NAMES,
+                            "State variables of the synapses; of static synapses `weight`, and `delay` where it "
+                            "differs from synapse to synapse.",
+                            required=True,
+                            example="variables: [w]",
+                        ),
+                        _EVERY_SAMPLE,
+                    ),
+                    title="record_synapses",
+                    elsewhere={"variable": "`variables: [...]`", "of": "`from`", "projection": "`from`"},
+                    example="{from: plastic, variables: [w], every: 1 s}",
+                ),
+                "Variables of all synapses of a projection over time, with their sources and targets, written to "
+                "`synapses.h5`: source by source, targets ascending; given pairs in the order of the model.",
+                example="{synapses: {from: plastic, variables: [w], every: 1 s}}",
+            ),
+            Alternative(
+                "histogram",
+                Block(
+                    "recording",
+                    (
+                        _PROJECTION,
+                        Field(
+                            "variable",
+                            _VARIABLE,
+                            "A state variable of the synapses, or the `weight` of static ones.",
+                            required=True,
+                            example="variable: w",
+                        ),
+                        Field(
+                            "range",
+                            ListOf(QUANTITY, low=2, high=2, example="[0, 1]"),
+                            "The edges of the first and of the last bar; what lies outside is not counted.",
+                            required=True,
+                            example="range: [0, 1]",
+                        ),
+                        Field("bins", POSITIVE, "The number of bars.", default=20, example="bins: 20"),
+                        _EVERY_SAMPLE,
+                    ),
+                    title="record_histogram",
+                    elsewhere={"variables": "`variable`", "of": "`from`", "projection": "`from`"},
+                    example="{from: plastic, variable: w, range: [0, 1], every: 1 s}",
+                ),
+                "How a variable of the synapses is distributed over time, written to `synapses.h5`: a count per bar "
+                "and sample, where the synapses are too many to be kept one by one.",
+                example="{histogram: {from: plastic, variable: w, range: [0, 1], every: 1 s}}",
+            ),
+        ),
+        title="recording",
+        doc="One thing that is recorded. Recording never changes the result.",
+        elsewhere={
+            "traces": "`trace`",
+            "state": "`trace`",
+            "spike": "`spikes`",
+            "voltage": "`trace: {variables: [v]}`",
+            "weights": "`synapses: {variables: [...]}`",
+            "rates": "`rate`",
+        },
+    ),
+    example="[{spikes: {from: exc}}]",
+)
+
+_RECORDED = Field(
+    "from",
+    Reference("projection", "plastic", TEMPLATE_KEY),
+    "The projection with recorded synapses.",
+    required=True,
+    example="from: plastic",
+)
+_RECORDED_VARIABLE = Field("variable", _VARIABLE, "The recorded variable.", required=True, example="variable: w")
+
+PLOTS = ListOf(
+    OneKey(
+        "plot",
+        (
+            Alternative(
+                "raster",
+                Block(
+                    "plot",
+                    (
+                        Field(
+                            "from",
+                            POPULATIONS,
+                            "Populations whose spikes are recorded.",
+                            required=True,
+                            example="from: [exc, inh]",
+                        ),
+                    ),
+                    title="plot_raster",
+                    example="{from: exc}",
+                ),
+                "Spikes over time, a row per neuron, with the rates below.",
+                example="{raster: {from: [exc, inh]}}",
+            ),
+            Alternative(
+                "trace",
+                Block(
+                    "plot",
+                    (
+                        Field(
+                            "from",
+                            POPULATIONS,
+                            "Populations with a recorded trace.",
+                            required=True,
+                            example="from: exc",
+                        ),
+                        Field(
+                            "variable",
+                            _VARIABLE,
+                            "The recorded variable.",
+                            required=True,
+                            example="variable: v",
+                        ),
+                    ),
+                    title="plot_trace",
+                    elsewhere={"variables": "`variable`"},
+                    example="{from: exc, variable: v}",
+                ),
+                "A variable over time, a line per recorded neuron.",
+                example="{trace: {from: exc, variable: v}}",
+            ),
+            Alternative(
+                "rate",
+                Block(
+                    "plot",
+                    (
+                        Field(
+                            "from",
+                            POPULATIONS,
+                            "Populations with a recorded rate.",
+                            required=True,
+                            example="from: [exc, inh]",
+                        ),
+                    ),
+                    title="plot_rate",
+                    example="{from: exc}",
+                ),
+                "The rates of populations over time.",
+                example="{rate: {from: [exc, inh]}}",
+            ),
+            Alternative(
+                "histogram",
+                Block(
+                    "plot",
+                    (
+                        _RECORDED,
+                        _RECORDED_VARIABLE,
+                        Field("bins", POSITIVE, "The number of bars.", default=20, example="bins: 20"),
+                    ),
+                    title="plot_histogram",
+                    elsewhere={"variables": "`variable`"},
+                    example="{from: plastic, variable: w}",
+                ),
+                "How a variable of recorded synapses is distributed at the start of the recording and at its end.",
+                example="{histogram: {from: plastic, variable: w}}",
+            ),
+            Alternative(
+                "matrix",
+                Block(
+                    "plot",
+                    (_RECORDED, _RECORDED_VARIABLE),
+                    title="plot_matrix",
+                    elsewhere={"variables": "`variable`"},
+                    example="{from: plastic, variable: w}",
+                ),
+                "The connections as a matrix, a row per target and a column per source, coloured by a variable of "
+                "recorded synapses at the end.",
+                example="{matrix: {from: plastic, variable: w}}",
+            ),
+            Alternative(
+                "evolution",
+                Block(
+                    "plot",
+                    (_RECORDED, _RECORDED_VARIABLE),
+                    title="plot_evolution",
+                    elsewhere={"variables": "`variable`"},
+                    example="{from: plastic, variable: w}",
+                ),
+                "A variable of recorded synapses over time: some synapses, the mean of all, and how they are "
+                "distributed.",
+                example="{evolution: {from: plastic, variable: w}}",
+            ),
+            Alternative(
+                "training",
+                Block("plot", (), title="plot_training", example="{}"),
+                "Loss and metrics over the epochs of training.",
+                example="{training: {}}",
+            ),
+        ),
+        title="plot",
+        doc="One figure, written as PNG and SVG.",
+        elsewhere={
+            "weights": "`histogram` or `evolution`",
+            "connectivity": "`matrix`",
+            "rates": "`rate`",
+            "loss": "`training`",
+            "metrics": "`training`",
+            "spikes": "`raster`",
+            "traces": "`trace`",
+        },
+    ),
+    example="[{raster: {from: exc}}]",
+)

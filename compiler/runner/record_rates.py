@@ -1,0 +1,83 @@
+"""Recording of rates: numbers of events of every step, summed up in bins, into rates.h5.
+
+Assumes: buffers named as compiler/passes/lower_records.py names them.
+Guarantees: /<population>/rate (Hz, the mean over the population and the bin) and /<population>/time (ms, the end of the
+bin, from the end of the warm-up); a last bin that the run does not fill is not written.
+Does not: change what is simulated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.protocol import Instance
+from compiler.ir.model import Model
+from compiler.runner.growing import Growing, growing, open_file
+from compiler.runner.record import ZERO
+
+
+@dataclass
+class _Bins:
+    """One population: what is not a whole bin yet waits in `rest`; the next `skip` steps belong to a bin whose
+    beginning is not known; `first`: the number of the bin in row 0 of the file."""
+
+    population: str
+    every: int
+    scale: float
+    rates: Growing
+    times: Growing
+    skip: int
+    first: int
+    rest: npt.NDArray[np.float64]
+
+
+class RateWriter:
+    """rates.h5 of one run; a file that is there is continued. `start`: the step before the first one."""
+
+    def __init__(self, path: Path, model: Model, start: int = 0) -> None:
+        assert model.simulate is not None
+        self._dt = model.simulate.dt
+        done = max(start - model.simulate.warmup, 0)
+        sizes = {p.name: p.size for p in model.populations}
+        self._file = open_file(path)
+        self._bins: list[_Bins] = []
+        for record in model.rates:
+            name = record.population
+            group = self._file.require_group(name)
+            scale = 1000.0 / (sizes[name] * record.every * self._dt)
+            rates = growing(group, "rate", "float64", (), 1024, {"unit": "Hz"})
+            times = growing(group, "time", "float64", (), 1024, {"unit": "ms"})
+            # A run that resumes within a bin does not know the bin's beginning: it is left out.
+            skip = -done % record.every
+            first = (done + skip) // record.every - rates.rows
+            self._bins.append(_Bins(name, record.every, scale, rates, times, skip, first, np.zeros(0)))
+
+    def drain(self, instance: Instance, keep: bool = True) -> None:
+        """Append the bins that are full; with keep=False what the buffers hold is dropped (the warm-up)."""
+        for b in self._bins:
+            buffer = f"{b.population}.spike_count.record"
+            used = int(instance.read(f"{buffer}.used")[0])
+            if used == 0:
+                continue
+            counts = np.asarray(instance.read(buffer)[:used], np.float64)
+            instance.write(f"{buffer}.used", ZERO)
+            if not keep:
+                continue
+            dropped = min(b.skip, used)
+            b.skip -= dropped
+            counts = np.concatenate([b.rest, counts[dropped:]])
+            full = len(counts) // b.every
+            b.rest = counts[full * b.every :]
+            numbers = b.first + b.rates.rows + np.arange(1, full + 1)
+            b.rates.append(counts[: full * b.every].reshape(full, b.every).sum(axis=1) * b.scale)
+            b.times.append(numbers * (b.every * self._dt))
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
