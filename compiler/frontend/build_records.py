@@ -218,7 +218,9 @@ def _of_synapses(
     found = next((p for p in projections if p.name == source.text), None)
     if found is None:
         if source.text not in declared:  # else it has a mistake, which has been reported
-            help = did_you_mean(source.text, declared) or (allowed("they are", declared) if declared else None)
+            help = did_you_mean(source.text, declared) or (
+                allowed("the projections are", declared) if declared else None
+            )
             c.sink.error("E0201", f"there is no projection `{source.text}`", source.span, help)
         return
     every: int | None = 0

@@ -521,7 +521,7 @@ class RecordSynapses:
 
 @dataclass(frozen=True)
 class RecordTraces:
-    """Sampled at the end of steps k with k % every == 0. `variables`: states, inputs. Units beside them."""
+    """Sampled at the end of every `every`-th step after the warm-up. `variables`: states, inputs. Units beside them."""
 
     population: str
     variables: tuple[str, ...]

@@ -126,6 +126,7 @@ def record_traces(
     """Rows that sample variables at the end of every `every`-th step, run after the propagations.
     `inputs`: per cell, the model's names of its inputs."""
     real = builder.precision
+    assert model.simulate is not None
     for number, record in enumerate(model.traces):
         instance = instances[record.population]
         m = len(record.members)
@@ -201,4 +202,5 @@ def record_traces(
                 f"{record.population}.{variable}",
                 record.span,
             )
-            builder.launch("step", key, row, row + 1, record.every, 0)
+            # Round times count from the end of the warm-up.
+            builder.launch("step", key, row, row + 1, record.every, model.simulate.warmup % record.every)

@@ -164,7 +164,7 @@ class TraceWriter:
         assert model.simulate is not None
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
         self._file = open_file(path)
-        start = max(start, self._warmup)
+        start = max(start - self._warmup, 0)
         arrays = {a.name: a for a in program.arrays}
         self._buffers: list[_Samples] = []
         groups: dict[str, _Times] = {}
@@ -178,7 +178,7 @@ class TraceWriter:
                 data = growing(group, variable, array.dtype.numpy, (m,), rows, {"unit": array.unit})
                 low, high = 0, 1 << 62
                 if record.between is not None:
-                    low, high = ((self._warmup + x) // record.every for x in record.between)
+                    low, high = (x // record.every for x in record.between)
                 self._buffers.append(_Samples(array.name, m, data, start // record.every, low, high))
                 if name not in groups:
                     times = growing(group, "time", "float64", (), 1024, {"unit": "ms"})
@@ -210,7 +210,7 @@ class TraceWriter:
                 instance.write(f"{b.buffer}.used", ZERO)
         for g in self._groups:
             numbers = g.first + np.arange(g.times.rows, g.values.rows, dtype=np.int64)
-            g.times.append((numbers * g.every - self._warmup) * self._dt)
+            g.times.append(numbers * (g.every * self._dt))
 
     def flush(self) -> None:
         self._file.flush()

@@ -106,3 +106,16 @@ def test_rates(here: Path) -> None:
     assert 0.6 < np.mean(variability) < 1.1
     counts = np.histogram(times, bins=np.arange(0, 2001, 3))[0]
     assert counts.var() / counts.mean() < 15  # as measured below 8; lockstep would give hundreds
+
+
+@pytest.mark.slow
+def test_rates_over_five_seeds(tmp_path: Path) -> None:
+    """The mean rates of five seeds of 10 s each lie within 20 % of those that NEST 3.10 and Brian2 2.9 give."""
+    rates = []
+    for seed in range(5):
+        settings = {"scale_n": "0.1", "scale_k": "0.1"}
+        folders = {"build_dir": tmp_path / "build", "runs_dir": tmp_path / "runs"}
+        result = run(PATH, set=settings, seed=seed, duration="10 s", **folders)
+        rates.append([result.rates[name] for name in POPULATIONS])
+    mean = np.mean(rates, axis=0)
+    assert np.all(np.abs(mean / RATES - 1) < 0.2), mean

@@ -1,0 +1,102 @@
+"""A deterministic network of 20 neurons with delays against NEST, spike for spike (DESIGN: steps, deliveries and refractory
+periods mean what they mean in NEST). Needs NEST in benchmarks/.venv-nest (`benchmarks/setup.sh nest`)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.numeric.simulated import simulate
+
+PYTHON = Path(__file__).parents[2] / "benchmarks" / ".venv-nest" / "bin" / "python"
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PYTHON.exists(), reason="NEST is not installed")]
+
+N, DURATION = 20, 500.0
+
+SCRIPT = """
+import json, sys
+import nest
+given = json.loads(sys.argv[1])
+nest.set_verbosity("M_ERROR")
+nest.resolution = 0.1
+cells = nest.Create("iaf_psc_exp", given["n"], {
+    "E_L": -65.0, "V_th": -50.0, "V_reset": -65.0, "C_m": 250.0, "tau_m": 10.0,
+    "tau_syn_ex": 2.0, "tau_syn_in": 2.0, "t_ref": 2.0, "V_m": -65.0})
+cells.V_m = given["v"]
+cells.I_e = given["current"]
+ids = cells.tolist()
+for source, target, weight, delay in given["synapses"]:
+    nest.Connect(cells[source], cells[target], "one_to_one", {"weight": weight, "delay": delay})
+recorder = nest.Create("spike_recorder")
+nest.Connect(cells, recorder)
+nest.Simulate(given["duration"])
+events = recorder.events
+first = min(ids)
+print("RESULT", json.dumps([[round(t * 10), int(s) - first] for t, s in zip(events["times"], events["senders"])]))
+"""
+
+
+def network(seed: int) -> dict[str, object]:
+    rng = np.random.default_rng(seed)
+    pairs = [(i, j) for i in range(N) for j in range(N) if i != j and rng.random() < 0.3]
+    synapses = [
+        (i, j, float(np.round(rng.uniform(100, 300), 2)) * (-1 if i % 5 == 0 else 1), int(rng.integers(1, 60)) / 10)
+        for i, j in pairs
+    ]
+    return {
+        "n": N,
+        "duration": DURATION,
+        "v": [float(x) for x in np.round(rng.uniform(-65, -51, N), 3)],
+        "current": [float(x) for x in np.round(rng.uniform(300, 480, N), 2)],
+        "synapses": synapses,
+    }
+
+
+def model(given: dict[str, object]) -> str:
+    """One population; a projection per delay, as a user would write explicit pairs."""
+    synapses = given["synapses"]
+    assert isinstance(synapses, list)
+    blocks = []
+    for delay in sorted({s[3] for s in synapses}):
+        mine = [s for s in synapses if s[3] == delay]
+        pairs = ", ".join(f"[{i}, {j}]" for i, j, _, _ in mine)
+        weights = ", ".join(f"{w} pA" for _, _, w, _ in mine)
+        blocks.append(
+            f"  d{round(delay * 10)}: {{from: cells, to: cells, connect: {{pairs: {{list: [{pairs}]}}}},\n"
+            f"    deliver: {{into: I_syn, weight: [{weights}]}}, delay: {delay} ms}}"
+        )
+    v, current = given["v"], given["current"]
+    assert isinstance(v, list) and isinstance(current, list)
+    return "\n".join(
+        [
+            "language: 1",
+            "populations:",
+            "  cells:",
+            "    neuron: library/neurons/lif_psc_exp",
+            f"    size: {N}",
+            "    params: {E_L: -65 mV, V_th: -50 mV, V_reset: -65 mV, C_m: 250 pF, tau_m: 10 ms, tau_syn: 2 ms,",
+            f"             t_ref: 2 ms, I_e: [{', '.join(f'{x} pA' for x in current)}]}}",
+            f"    init: {{v: [{', '.join(f'{x} mV' for x in v)}]}}",
+            "projections:",
+            *blocks,
+            f"simulate: {{dt: 0.1 ms, duration: {DURATION} ms}}",
+            "record: [{spikes: {from: cells}}]",
+            "numerics: {precision: float64}",
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_raster_is_that_of_nest(tmp_path: Path, seed: int) -> None:
+    given = network(seed)
+    done = subprocess.run([PYTHON, "-c", SCRIPT, json.dumps(given)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    line = next(x for x in done.stdout.splitlines() if x.startswith("RESULT "))
+    theirs = sorted(tuple(x) for x in json.loads(line.removeprefix("RESULT ")))
+    ours = sorted(tuple(x) for x in simulate(model(given), tmp_path).spikes["cells"].tolist())
+    assert len(ours) > 300
+    assert ours == theirs
