@@ -55,7 +55,7 @@ format: $(DEV_STAMP) ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: bench-cuba bench-microcircuit bench-build bench-lenet ## Run every benchmark beside its peers (makes their environments)
+bench: bench-cuba bench-microcircuit bench-build bench-spiking-conv bench-lenet ## Run every benchmark beside its peers (makes their environments)
 
 .PHONY: bench-cuba
 bench-cuba: $(RUN_STAMP) ## Simulate cuba: Netloom, Brian2, NEST
@@ -70,6 +70,10 @@ bench-microcircuit: $(RUN_STAMP) ## Simulate microcircuit: Netloom, Brian2, NEST
 .PHONY: bench-build
 bench-build: $(RUN_STAMP) ## Build cuba, and a ring of 10 and of 10,000 populations
 	$(BIN)/python benchmarks/bench_build.py $(ARGS)
+
+.PHONY: bench-spiking-conv
+bench-spiking-conv: $(RUN_STAMP) ## Deliver spikes through a convolution: Toeplitz, sparse, plain C
+	$(BIN)/python benchmarks/bench_spiking_conv.py $(ARGS)
 
 .PHONY: bench-lenet
 bench-lenet: $(RUN_STAMP) ## Train LeNet-5: Netloom, PyTorch

@@ -393,13 +393,16 @@ class Printer:
     def _call(self, func: str, args: tuple[Expr, ...], scope: Scope, t: Scalar, span: Span) -> str:
         real = self.dialect.precision
         if func in _RANDOM:
+            at = "(nl_u64)step"
+            if func != "poisson" and len(args) == 4 and isinstance(args[3], Num):  # of a given step
+                at, args = literal(args[3].value, DType.U64), args[:3]
             if len(args) != _RANDOM[func]:
                 raise PrintError(f"`{func}` needs {_RANDOM[func]} arguments here", span)
             key, index, draw = (
                 self._as(a, scope, k)[0] for a, k in zip(args, (DType.U64, DType.U64, DType.U32), strict=False)
             )
             rest = [self._as(a, scope, real)[0] for a in args[3:]]
-            return self.call(func, real, key, index, "(nl_u64)step", draw, *rest)
+            return self.call(func, real, key, index, at, draw, *rest)
         if func in ("min", "max"):
             text = self._as(args[0], scope, t)[0]
             for a in args[1:]:

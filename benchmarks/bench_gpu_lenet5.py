@@ -101,7 +101,9 @@ def times_of_kernels(instance: Any) -> None:
                         device.launch(call.function, call.grid, call.block, call.arguments(0))
                     end.record(device.stream)
                     end.synchronize()
-                rows.append((start.time_till(end) * 50, call.function, call.label[:50], call.grid, call.group))
+                code = device._functions[call.function]
+                used = f"{call.grid} blocks, {code.num_regs} registers, {code.local_size_bytes} bytes of stack"
+                rows.append((start.time_till(end) * 50, call.function, call.label[:50], used))
     for us, *what in rows:
         print(f"{us:8.2f} us ", *what)
     print(f"{sum(r[0] for r in rows):8.2f} us  in {len(rows)} calls", flush=True)

@@ -438,6 +438,42 @@ _EXPRESSIONS: Final = (
         "reset: [v_rest = v]",
         "reset: [v = v_rest]",
     ),
+    _code(
+        "E0311",
+        "not a reduction",
+        "Under `reduce`, each name is one of `sum`, `mean`, `min`, `max` (of an expression over the variables of a "
+        "neuron) or `argmax` (of one variable), taken over the neurons of a pool. Arithmetic with the results stands "
+        "in `update`.",
+        "reduce: {spread: max(v) - min(v)}",
+        "reduce: {low: min(v), high: max(v)}\nupdate: [spread = high - low]",
+    ),
+    _code(
+        "E0312",
+        "a timed array that cannot be read so",
+        "A timed array gives a value for each time. It is read as `name(t)`, or as `name(t, i)` where it has a column"
+        " for each neuron, in equations of neurons and currents, in the rate of a Poisson input and in a population's"
+        " `params`. A shift in time belongs into its values.",
+        "dynamics: {dv/dt: (drive(t - 5 ms) - v) / tau_m}",
+        "dynamics: {dv/dt: (drive(t) - v) / tau_m}",
+    ),
+    _code(
+        "E0313",
+        "white noise that cannot be integrated so",
+        "`xi` is Gaussian white noise with the unit 1/sqrt(time). An equation is linear in it: `f + g * xi`. Where `g`"
+        " reads state variables, the stochastic integral is Ito's, which `method: euler` computes; where it does not,"
+        " every method will do.",
+        "dynamics: {dv/dt: -v / tau + xi ** 2}",
+        "dynamics: {dv/dt: -v / tau + sigma * xi}",
+    ),
+    _code(
+        "E0314",
+        "a current that cannot go there",
+        "A current is added in every step to an input that holds what arrived in the last step, or to a parameter of"
+        " the equations. It cannot go into an input that decays (which would sum it up), nor into a parameter that gives"
+        " a time constant or a refractory period, which are computed once.",
+        "current: {into: ge, source: sine}",
+        "current: {into: I_e, source: sine}",
+    ),
 )
 
 _UNITS: Final = (
@@ -505,6 +541,13 @@ _SPIKING: Final = (
         "`one_to_one` needs two populations of one size, and spikes come only from neurons that have a `spike` block.",
         "connect: {one_to_one: {}}   # from 10 neurons to 20",
         "connect: {all_to_all: {}}",
+    ),
+    _code(
+        "E0611",
+        "a storage that cannot do what these synapses do",
+        "Bitmasks, rows that are drawn again and convolutions are walked from the source and hold nothing per synapse.",
+        "connect: {conv2d: {kernel: [3, 3], storage: toeplitz}}   # with a synapse that learns",
+        "connect: {conv2d: {kernel: [3, 3], storage: sparse}}",
     ),
 )
 

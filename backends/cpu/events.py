@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from backends.cprint import Body, Element, Line, Symbol, indent
+from backends.cprint import Body, Element, Line, Symbol, indent, type_of
 from backends.cpu.kernel import Kernel, offset
 from backends.cpu.skeletons import render
 from compiler.expr.ast import refs
 from compiler.ir.program import (
+    PLACES,
     ArrayFormal,
     Connect,
     EmitScheduled,
+    Procedural,
     RecordEvents,
     RecordTrace,
     ScalarFormal,
@@ -25,6 +27,11 @@ from compiler.ir.program import (
 from compiler.ir.space import DType
 
 SYNONYMS: Final = {"list": "spikes", "count": "spike_count"}
+_DEGREES: Final = ("nl__draw", "nl__shuffle_rounds", "nl__shuffled")
+DRAWING: Final = {"fixed_probability": ("nl__draw",)} | dict.fromkeys(
+    ("fixed_total", "fixed_indegree", "fixed_outdegree"), _DEGREES
+)
+"""Functions of backends/device that the skeletons of rules call."""
 
 
 def _names(k: Kernel) -> dict[str, str]:
@@ -42,16 +49,43 @@ def _lines(text: str) -> list[Line]:
     return [Line(t.lstrip(), (len(t) - len(t.lstrip())) // 4) if t.strip() else Line("") for t in text.splitlines()]
 
 
-def _skeleton(k: Kernel, file: str, **more: str) -> list[Line]:
+def _skeleton(k: Kernel, file: str, **more: object) -> list[Line]:
     return _lines(render(file, f=_names(k), real=k.dialect.real, name=k.template.name, **more))
+
+
+def _given(k: Kernel, c: Connect) -> dict[str, object]:
+    """What the skeleton of an expression rule needs: the text over columns, `i`, `j` and their positions."""
+    if c.probability is None:
+        return {}
+    scope = dict(k.scope) | {n: Symbol(n, DType.I64) for n in ("i", "j", *PLACES)}
+    drawn = type_of(c.probability, scope, k.dialect.precision) != "bool"
+    if drawn:
+        k.printer.used.add("nl__draw")
+    used = refs(c.probability)
+    return {
+        "drawn": drawn,
+        "places_i": bool(used & set(PLACES[:3])),
+        "places_j": bool(used & set(PLACES[3:])),
+        "probability": k.printer.expr(c.probability, scope, k.dialect.precision)
+        if drawn
+        else k.printer.test(c.probability, scope),
+    }
 
 
 def connect(k: Kernel, c: Connect) -> list[Line]:
     """One stage of one rule; the draws are those of backends/reference."""
-    if c.rule in ("fixed_probability", "fixed_total"):
-        k.printer.used.add("nl__draw")
+    k.printer.used |= set(DRAWING.get(c.rule, ()))
     file = "connect_scan.c.j2" if c.stage == "scan" else f"connect_{c.rule}.c.j2"
-    return _skeleton(k, file, stage=c.stage)
+    return _skeleton(k, file, stage=c.stage, **_given(k, c))
+
+
+def row_again(k: Kernel, p: Procedural) -> list[Line]:
+    """The row of source `i` as its rule draws it: the skeleton of connecting, at the stage "walk"."""
+    k.printer.used |= set(DRAWING.get(p.rule, ()))
+    names = _names(k)
+    names |= {"key": names["connect_key"], "row": k.pointers[p.row]}
+    given = _given(k, Connect(p.rule, "walk", p.probability))
+    return _lines(render(f"connect_{p.rule}.c.j2", f=names, real=k.dialect.real, stage="walk", **given))
 
 
 def record_events(k: Kernel, r: RecordEvents) -> list[Line]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from backends.cpu import channels
 from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.ir.program import Contract, Merged
 from compiler.ir.space import Role
@@ -69,9 +70,10 @@ def launch_lists(program: Merged) -> tuple[npt.NDArray[np.int64], ...]:
 
 
 def scratch_bytes(program: Merged, tables: tuple[Words, ...]) -> int:
-    """The most scratch memory that a row of a contraction asks for."""
+    """The most scratch memory that a row of a contraction or a convolution of events asks for."""
     most = 0
     for template, table in zip(program.templates, tables, strict=True):
+        most = max(most, channels.scratch_bytes(template, table))
         if isinstance(template.body, Contract) and template.body.scratch is not None:
             column = [f.name for f in template.formals].index(template.body.scratch)
             most = max(most, int(table[:, column].view(np.int64).max(initial=0)))

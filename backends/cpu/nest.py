@@ -29,6 +29,7 @@ from backends.cprint import (
     statement_refs,
     type_of,
 )
+from backends.cpu.draws import drawn_in_chunks
 from backends.cpu.kernel import Kernel, axis_index, axis_inside, scaled
 from compiler.expr.ast import Binary, Call, Expr, Ref, children, refs, with_children
 from compiler.ir.program import (
@@ -216,6 +217,9 @@ class NestPrinter:
         if emits:
             inner = self._emitting(emits)
             return [*self.hoisted(-1, inner), *inner]
+        drawing = self._drawing()
+        if drawing is not None:
+            return [*self.hoisted(-1, drawing), *drawing]
         if self.lane is not None:
             inner = self._lane_point()
         elif n.combine is not None:
@@ -239,6 +243,9 @@ class NestPrinter:
         v = self.vars[self.loops[0].name]
         extent = self.k.extent(self.loops[0].extent)
         base, end = namer.fresh("base"), namer.fresh("end")
+        n, draws = drawn_in_chunks(self.k, n, self.loops[0].name, v, base, end)
+        self.scope |= draws.scope
+        emits = [s for s in n.prologue if isinstance(s, Emit)]
         flags = {id(s): namer.fresh("fired") for s in emits}
         counts = {id(s): namer.fresh("events") for s in emits}
 
@@ -265,18 +272,39 @@ class NestPrinter:
             tail.append(Line(f"{events} = nl_append({place}, {events}, {fired}, {base}, {end});", 1))
             last.append(Line(f"{self.k.pointers[s.count]}[{slot}] = {events};"))
         self.k.printer.used.add("nl_append")
+        return [*head, *draws.buffers, *self._chunks(base, end, draws.fills, inner, tail), *last]
+
+    def _chunks(
+        self, base: str, end: str, fills: Sequence[Line], inner: Sequence[Line], tail: Sequence[Line]
+    ) -> list[Line]:
+        """The only loop in chunks: what is made for a chunk at once, its elements, and what is done with them."""
+        v, extent = self.vars[self.loops[0].name], self.k.extent(self.loops[0].extent)
         return [
-            *head,
             Line(f"for (nl_i64 {base} = 0; {base} < {extent}; {base} += NL_CHUNK) {{"),
             Line(f"const nl_i64 {end} = nl_least({base} + NL_CHUNK, {extent});", 1),
+            *indent(fills),
             *([Line("#pragma GCC ivdep")] if self.independent() else []),
             Line(f"for (nl_i64 {v} = {base}; {v} < {end}; {v}++) {{", 1),
             *indent(inner, 2),
             Line("}", 1),
             *tail,
             Line("}"),
-            *last,
         ]
+
+    def _drawing(self) -> list[Line] | None:
+        """A flat map that draws numbers for its elements, in chunks; None when it draws none."""
+        if len(self.loops) != 1 or self.loops[0].kind is not DimKind.PAR or self.nest.combine:
+            return None
+        namer = self.k.namer
+        base, end = namer.fresh("base"), namer.fresh("end")
+        dim = self.loops[0].name
+        n, draws = drawn_in_chunks(self.k, self.nest, dim, self.vars[dim], base, end)
+        if not draws.buffers:
+            return None
+        body = self.body({**self.scope, **draws.scope})
+        point = [*body.run(n.prologue), *body.stores()]
+        inner = [*self.hoisted(0, point), *point]
+        return [*draws.buffers, *self._chunks(base, end, draws.fills, inner, ())]
 
     # ----------------------------------------------------------------------------------- reductions
 

@@ -7,52 +7,21 @@ Does not: choose the relation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Final
 
 from backends.access import Kernel, offset
-from backends.cprint import Body, Element, Line, PrintError, Symbol, indent
-from compiler.expr.ast import refs
-from compiler.ir.program import Add, ArrayFormal, Assign, At, Csr, Events, Every, Mode, Propagate, Relation, Strided
+from backends.cprint import Body, Element, Line, Symbol, indent
+from backends.cpu.channels import channels_last, draws, parts_of
+from backends.cpu.walks import Ends, walk
+from compiler.expr.ast import Num, Ref, refs
+from compiler.ir.program import Add, ArrayFormal, Assign, At, Events, Every, Mode, Propagate, Statement, Strided
 from compiler.ir.space import DType
+from compiler.passes.free_names import free_name
 
-
-@dataclass(frozen=True)
-class Ends:
-    """C texts of the integers that a synapse is found by; `event` is that of the end which the events belong to."""
-
-    event: str
-    other: str
-    syn: str
-
-
-@dataclass(frozen=True)
-class Walk:
-    """The synapses of one event as C: `before` the loop (depth of the event loop), the loop's `head`, what `inside`
-    sets the other end and the synapse, and how many braces to close."""
-
-    before: tuple[Line, ...]
-    head: tuple[Line, ...]
-    inside: tuple[Line, ...]
-    braces: int = 1
-
-
-def walk(k: Kernel, relation: Relation, ends: Ends, following: str | None) -> Walk:
-    """The loop over the synapses of event `ends.event`. `following`: the neuron of the next event, when there is one
-    (a C expression that is false without one), to fetch ahead."""
-    ptr, namer = k.pointers, k.namer
-    match relation:
-        case Csr(row, col, index):
-            t = ends.syn if index is None else namer.fresh("t")
-            end = namer.fresh("end")
-            inside = [Line(f"const nl_i64 {ends.other} = {ptr[col]}[{t}];")]
-            if index is not None:
-                inside.append(Line(f"const nl_i64 {ends.syn} = {ptr[index]}[{t}];"))
-            before = [Line(f"const nl_i64 {end} = {ptr[row]}[{ends.event} + 1];")]
-            if following is not None:
-                before.append(Line(following.format(address=f"{ptr[col]} + {ptr[row]}")))
-            head = Line(f"for (nl_i64 {t} = {ptr[row]}[{ends.event}]; {t} < {end}; {t}++) {{")
-            return Walk(tuple(before), (head,), tuple(inside))
-    raise PrintError(f"there is no {type(relation).__name__} relation for this target", k.template.span)
+ENDS: Final = frozenset({"pre", "post", "syn"})
 
 
 def elements(k: Kernel, at: dict[str, str]) -> dict[str, Element]:
@@ -82,6 +51,27 @@ def read_names(p: Propagate) -> set[str]:
     return used
 
 
+def once_per_event(p: Propagate, known: AbstractSet[str]) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:
+    """(what is computed before the loop over synapses, the statements with its names). A sum's value that the synapse
+    does not enter, of names that are `known`, is computed once: compilers do not move it out of every kind of loop."""
+    assigned = {s.target for s in p.statements if isinstance(s, Assign | Add)}
+    once: list[Statement] = []
+    rest: list[Statement] = []
+    for s in p.statements:
+        names = refs(s.value) if isinstance(s, Add) else set()
+        if (
+            isinstance(s, Add)
+            and not isinstance(s.value, Ref | Num)
+            and names <= known - assigned
+            and not draws(s.value)
+        ):
+            name = free_name(f"each_{len(once)}", frozenset(known | assigned))
+            once.append(Assign(name, s.value, s.span))
+            s = replace(s, value=Ref(name))
+        rest.append(s)
+    return tuple(once), tuple(rest)
+
+
 def propagate(k: Kernel, p: Propagate) -> tuple[list[Line], list[Line]]:
     """(what runs before the other columns are loaded, the loops over events and synapses)."""
     ptr, scope, namer = k.pointers, dict(k.scope), k.namer
@@ -107,23 +97,39 @@ def propagate(k: Kernel, p: Propagate) -> tuple[list[Line], list[Line]]:
                 Line(f"for (nl_i64 {event} = 0; {event} < {number}; {event}++) {{"),
                 Line(f"const nl_i64 {ends.event} = {head}[{event}];", 1),
             ]
+            many = number
             following = f"if ({event} + 1 < {number}) nl_prefetch({{address}}[{head}[{event} + 1]]);"
         case Every(n):
-            opening = [Line(f"for (nl_i64 {ends.event} = 0; {ends.event} < {scope[n].text}; {ends.event}++) {{")]
+            many = scope[n].text
+            opening = [Line(f"for (nl_i64 {ends.event} = 0; {ends.event} < {many}; {ends.event}++) {{")]
     places = elements(k, {"pre": pre, "post": post, "syn": syn})
     of_event = {n for n, e in places.items() if f"[{ends.event}]" in e.place and e.mode is Mode.READ}
     source = Body(k.printer, scope, places, namer)
     before = source.load(of_event & read_names(p))
+    once, statements = once_per_event(p, (scope.keys() - ENDS) | of_event)
+    before += source.run(once)
+    p = replace(p, statements=statements)
     body = Body(k.printer, dict(source.scope), places, namer)
     inner = [*body.run(p.statements), *body.stores()]
-    w = walk(k, p.relation, ends, following)
+    words = set(re.findall(r"\w+", "\n".join(x.text for x in (*before, *inner))))
+    w = walk(k, p.relation, ends, p.by, following, words)
     loops = [
         *opening,
         *indent(w.before),
         *indent(before),
         *indent(w.head),
-        *indent([*w.inside, *inner], 1 + w.braces),
-        *(Line("}", depth) for depth in range(w.braces, 0, -1)),
+        *indent([*w.inside, *inner], 1 + w.depth),
+        *indent(w.tail),
         Line("}"),
     ]
+    parts = parts_of(k.template)
+    if parts is not None:
+        pays, lines = channels_last(k, p, parts, (many, opening), ends.event, before, source.scope, places)
+        loops = [
+            Line(f"if ({pays}) {{ /* many events: channels side by side */"),
+            *indent(lines),
+            Line("} else {"),
+            *indent(loops),
+            Line("}"),
+        ]
     return early, loops

@@ -15,14 +15,18 @@ from typing import Final
 
 from backends.access import Kernel, axis_numerator, scaled
 from backends.cprint import Line, PrintError, Symbol
-from backends.cuda.kernel import Function
+from backends.cuda import direct
+from backends.cuda.kernel import BLOCK, Function, with_end
 from backends.cuda.nest import NestPrinter
 from backends.cuda.skeletons import environment, exists, render
 from compiler.ir.program import ArrayFormal, Axis, Contract, DimKind, Nest, Strided, Template
+from compiler.strategies import matmul
 from compiler.strategies.implicit_gemm import TILES, Sides, sides
 
 SUFFIXES: Final = ("", "_tall", "_square")
 """Of the functions, by tile shape (compiler/strategies/implicit_gemm.py)."""
+MATMUL_SUFFIXES: Final = ("", "_large")
+"""Of matmul's functions, by tile (compiler/strategies/matmul.py)."""
 _GROUPS: Final = (4, 2, 1)
 """Threads that share an output of a tile, by tile shape: 256 threads have 16 outputs each, or parts of them."""
 
@@ -142,6 +146,10 @@ class _Printer:
 
 def contract_functions(k: Kernel, contract: Contract) -> list[Function]:
     """One function for each tile shape."""
+    if contract.strategy in direct.STRATEGIES:
+        return direct.direct_functions(k, contract)
+    if contract.strategy == matmul.NAME:
+        return _matmul_functions(k, contract)
     file = f"strategy_{contract.strategy}.cu.j2"
     if not exists(file) or contract.nest.prologue or contract.nest.fill != 0:
         raise PrintError(f"there is no strategy `{contract.strategy}` for this target", k.template.span)
@@ -166,12 +174,52 @@ def contract_functions(k: Kernel, contract: Contract) -> list[Function]:
             end="@end",
             pointer=k.pointers,
         )
-        lines: list[Line] = []
-        for text_line in text.strip("\n").split("\n"):
-            if text_line.strip() == "@end":
-                depth = (len(text_line) - len(text_line.lstrip())) // 4
-                lines += [Line(x.text, x.depth + depth, x.span) for x in end]
-            else:
-                lines.append(Line(text_line))
-        made.append(Function(suffix, tuple(lines)))
+        made.append(Function(suffix, with_end(text, end)))
     return made
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """An operand of a product of two matrices, with its strides along its side of the output and along K."""
+
+    pointer: str
+    by_side: str
+    by_deep: str
+
+
+def _matmul_functions(k: Kernel, contract: Contract) -> list[Function]:
+    """One function for each tile: the sums come from the module, only the epilogue is the kernel's own."""
+    if contract.nest.prologue or contract.nest.fill != 0:
+        raise PrintError(f"there is no strategy `{contract.strategy}` for this kernel", k.template.span)
+    p = _Printer(k, contract)
+
+    def matrix(formal: str, side: str) -> Matrix:
+        steps = {a.terms[0][0]: a.stride for a in _access(k.template, formal).axes}
+        texts = {d: str(x) if isinstance(x, int) else k.scope[x].text for d, x in steps.items()}
+        return Matrix(k.pointers[formal], texts[side], texts[p.sides.k[0]])
+
+    end = p.epilogue("nl_sums[nl_e]")
+    return [
+        Function(
+            suffix,
+            with_end(
+                render(
+                    "strategy_matmul.cu.j2",
+                    tile=tile,
+                    groups=BLOCK * 16 // tile**2,
+                    block=BLOCK,
+                    rows=matrix(f"x{p.sides.rows}", p.sides.m[0]),
+                    columns=matrix(f"x{1 - p.sides.rows}", p.sides.n[0]),
+                    by_m=p.by_m(),
+                    sides=p.sides,
+                    extent=p.extent,
+                    name=lambda dim: p.nest.vars[dim],
+                    splits=k.scope["s_splits"].text,
+                    depth=k.scope["s_depth"].text,
+                    end="@end",
+                ),
+                end,
+            ),
+        )
+        for suffix, tile in zip(MATMUL_SUFFIXES, matmul.TILES, strict=True)
+    ]

@@ -21,7 +21,10 @@ from backends.cuda.driver import CHECK, Driver
 from backends.protocol import AnyArray, BackendError
 
 _ARGUMENTS: Final = "PPqqPq"  # NL_ARGUMENTS of templates/module.cu.j2
+EARLY_FROM: Final = 90
+"""Architecture from which on kernels of a graph begin before those that they wait for have ended (nl_wait)."""
 BRANCHES: Final = 8
+"""Streams of a graph, at most."""
 _MOST_AT_ONCE: Final = 1 << 30
 
 
@@ -59,6 +62,7 @@ class Device:
         self._context = _primary(ordinal)
         self._functions: dict[str, Any] = {}
         self._sides: list[Any] = []
+        self.begins_early = False  # whether kernels wait by themselves for those before them
         with self.current():
             self.stream: Any = cuda.Stream()
 
@@ -84,6 +88,7 @@ class Device:
         """Load a cubin, or its PTX where the device is of a later kind than it was compiled for."""
         built = next((f.split("=")[1] for f in flags if f.startswith("--gpu-architecture=")), self.arch)
         here, there = _number(self.arch), _number(built)
+        self.begins_early = there >= EARLY_FROM
         image = binary if here // 10 == there // 10 and here >= there else binary.with_suffix(".ptx")
         if here < there or not image.is_file():
             raise BackendError(
@@ -162,22 +167,11 @@ class Device:
         where = self.stream if stream is None else stream
         self._function(name, _ARGUMENTS).prepared_async_call((grid, 1, 1), (block, 1, 1), where, *arguments)
 
-    @contextmanager
-    def branches(self, count: int) -> Iterator[list[Any]]:
-        """`count` streams (of at most BRANCHES different ones) that begin where the device's stream stands; what is
-        launched on it afterwards waits for all of them."""
-        if count == 1:
-            yield [self.stream]
-            return
-        while len(self._sides) < min(count, BRANCHES) - 1:
+    def streams(self, count: int) -> list[Any]:
+        """The device's stream and others beside it, `count` in all."""
+        while len(self._sides) < count - 1:
             self._sides.append(self._cuda.Stream())
-        used = [self.stream, *self._sides[: min(count, BRANCHES) - 1]]
-        fork = self.mark()
-        for side in used[1:]:
-            side.wait_for_event(fork)
-        yield [used[n % len(used)] for n in range(count)]
-        for side in used[1:]:
-            self.stream.wait_for_event(self.mark(side))
+        return [self.stream, *self._sides[: count - 1]]
 
     def mark(self, stream: Any | None = None) -> Any:
         """An event where a stream (the device's) stands."""

@@ -18,6 +18,10 @@ _NAME, _RELAXED = 128, 2
 _MAJOR, _MINOR, _PROCESSORS = 75, 76, 16
 _LIBRARIES: Final = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 
+_EDGES: Final = ("cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2")
+_PROGRAMMATIC: Final = (1, 0, 1, 0, 0, 0, 0, 0)
+"""CUgraphEdgeData: from the port of kernels that let others begin, of type programmatic."""
+
 
 class Driver:
     """libcuda, initialised. Raises BackendError (E0923, exit 3) where there is no driver or no device."""
@@ -113,16 +117,43 @@ class Driver:
         """What is launched on the stream from now on is recorded, not run."""
         self._call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _RELAXED)
 
-    def end_capture(self, stream: int) -> int:
-        """An executable graph of what was recorded."""
+    def end_capture(self, stream: int, early: bool) -> int:
+        """An executable graph of what was recorded. `early`: kernels begin while those that they wait for still run,
+        and wait by themselves (nl_wait)."""
         graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
         try:
+            if early:
+                self._begin_early(graph)
             self._call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
         finally:
             self._lib.cuGraphDestroy(graph)
         assert executable.value is not None
         return executable.value
+
+    def _begin_early(self, graph: ctypes.c_void_p) -> None:
+        """Turns the edges between kernels into programmatic ones, where the driver knows them (CUDA 12.3)."""
+        if not all(hasattr(self._lib, f) for f in _EDGES):
+            return
+        get, remove, add = _EDGES
+        many = ctypes.c_size_t()
+        self._call(get, graph, None, None, None, ctypes.byref(many))
+        nodes, data = ctypes.c_void_p * many.value, ctypes.c_ubyte * (8 * many.value)
+        begin, end, kinds = nodes(), nodes(), data()
+        self._call(get, graph, begin, end, kinds, ctypes.byref(many))
+        found = [n for n in range(many.value) if self._is_kernel(begin[n]) and self._is_kernel(end[n])]
+        if not found:
+            return
+        chosen, count = ctypes.c_void_p * len(found), ctypes.c_size_t(len(found))
+        ends = chosen(*(begin[n] for n in found)), chosen(*(end[n] for n in found))
+        self._call(remove, graph, *ends, (ctypes.c_ubyte * (8 * len(found)))(), count)
+        programmatic = (ctypes.c_ubyte * (8 * len(found)))(*(_PROGRAMMATIC * len(found)))
+        self._call(add, graph, *ends, programmatic, count)
+
+    def _is_kernel(self, node: int | None) -> bool:
+        kind = ctypes.c_int(-1)
+        self._call("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
+        return kind.value == 0
 
     def launch(self, executable: int, stream: int) -> None:
         status = int(self._lib.cuGraphLaunch(ctypes.c_void_p(executable), ctypes.c_void_p(stream)))

@@ -11,13 +11,15 @@ from __future__ import annotations
 from typing import Final
 
 from backends.access import Kernel, offset
-from backends.cprint import Body, Element, Line, Symbol
+from backends.cprint import Body, Element, Line, Symbol, type_of
 from backends.cuda.kernel import Function, each_element
 from backends.cuda.skeletons import render
 from compiler.expr.ast import refs
 from compiler.ir.program import (
+    PLACES,
     ArrayFormal,
     Connect,
+    Procedural,
     RecordTrace,
     ScalarFormal,
     Strided,
@@ -25,6 +27,10 @@ from compiler.ir.program import (
 from compiler.ir.space import DType
 
 SYNONYMS: Final = {"list": "spikes", "count": "spike_count"}
+DRAWING: Final = {"fixed_probability": ("nl__draw",)} | dict.fromkeys(
+    ("fixed_total", "fixed_indegree", "fixed_outdegree"), ("nl__draw", "nl__shuffled_once")
+)
+"""Functions of backends/device that the skeletons of rules call."""
 SORT: Final = "_sort"
 """Suffix of the function that puts drawn rows in ascending order."""
 
@@ -46,21 +52,49 @@ def _lines(text: str) -> tuple[Line, ...]:
     )
 
 
-def _skeleton(k: Kernel, file: str, **more: str) -> tuple[Line, ...]:
+def _skeleton(k: Kernel, file: str, **more: object) -> tuple[Line, ...]:
     return _lines(render(file, f=_names(k), real=k.dialect.real, name=k.template.name, **more))
+
+
+def _given(k: Kernel, c: Connect) -> dict[str, object]:
+    """What the skeleton of an expression rule needs: the text over columns, `i`, `j` and their positions."""
+    if c.probability is None:
+        return {}
+    scope = dict(k.scope) | {n: Symbol(n, DType.I64) for n in ("i", "j", *PLACES)}
+    drawn = type_of(c.probability, scope, k.dialect.precision) != "bool"
+    if drawn:
+        k.printer.used.add("nl__draw")
+    used = refs(c.probability)
+    return {
+        "drawn": drawn,
+        "places_i": bool(used & set(PLACES[:3])),
+        "places_j": bool(used & set(PLACES[3:])),
+        "probability": k.printer.expr(c.probability, scope, k.dialect.precision)
+        if drawn
+        else k.printer.test(c.probability, scope),
+    }
 
 
 def connect(k: Kernel, c: Connect) -> list[Function]:
     """One stage of one rule; the draws are those of backends/reference."""
-    if c.rule in ("fixed_probability", "fixed_total"):
-        k.printer.used.add("nl__draw")
+    k.printer.used |= set(DRAWING.get(c.rule, ()))
     file = "connect_scan.cu.j2" if c.stage == "scan" else f"connect_{c.rule}.cu.j2"
-    made = [Function("", _skeleton(k, file, stage=c.stage))]
-    if c.rule == "fixed_total" and c.stage == "fill":
+    made = [Function("", _skeleton(k, file, stage=c.stage, **_given(k, c)))]
+    if c.rule in ("fixed_total", "fixed_indegree", "fixed_outdegree") and c.stage == "fill":
         made.append(Function(SORT, _skeleton(k, "connect_sort.cu.j2")))
     if c.rule == "transpose" and c.stage == "fill":
         made.append(Function(SORT, _skeleton(k, "connect_transpose_sort.cu.j2")))
     return made
+
+
+def row_again(k: Kernel, p: Procedural) -> tuple[Line, ...]:
+    """The row of source `i` as its rule draws it; for fixed_outdegree, target `j` of its element `c`."""
+    k.printer.used |= set(DRAWING.get(p.rule, ()))
+    names = _names(k)
+    names |= {"key": names["connect_key"], "row": k.pointers[p.row]}
+    given = _given(k, Connect(p.rule, "walk", p.probability))
+    file = f"connect_{p.rule}.cu.j2" if p.rule == "fixed_outdegree" else f"walk_{p.rule}.cu.j2"
+    return _lines(render(file, f=names, real=k.dialect.real, stage="walk", **given))
 
 
 def record_events(k: Kernel) -> list[Function]:

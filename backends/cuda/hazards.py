@@ -1,4 +1,4 @@
-"""hazards: which launches of a step may run side by side.
+"""hazards: which launches of a phase may run side by side.
 
 Assumes: a legal program (rows of one launch are independent) and its placement.
 Guarantees: a launch waits for every earlier one whose results it reads, whose arrays it writes, or which writes what
@@ -72,13 +72,13 @@ def touched(program: Merged, launch: Launch, shared: Mapping[str, frozenset[str]
     return Touched(frozenset(read), frozenset(written), frozenset(added))
 
 
-def meetings(launches: Sequence[Touched]) -> list[bool]:
-    """Before which launches of a step all blocks meet; they always meet at its end. A launch that does not
-    need to wait runs beside the ones before it."""
-    since: list[Touched] = []
-    found = []
-    for launch in launches:
-        meet = any(launch.needs(earlier) for earlier in since)
-        since = [launch] if meet else [*since, launch]
-        found.append(meet)
-    return found
+def conflicts(launches: Sequence[Touched]) -> list[frozenset[int]]:
+    """For each launch of a phase those that may not run beside it, itself included: of two of them that one waits which
+    comes later, in a step or in one of the next steps."""
+    found: list[set[int]] = [{n} for n in range(len(launches))]
+    for n, launch in enumerate(launches):
+        for m in range(n):
+            if launch.needs(launches[m]):
+                found[n].add(m)
+                found[m].add(n)
+    return [frozenset(x) for x in found]

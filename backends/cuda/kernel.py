@@ -28,11 +28,25 @@ WORK: Final = "_block"
 
 @dataclass(frozen=True)
 class Function:
-    """One __global__ function of a template. `suffix` tells the functions of one template apart."""
+    """One __global__ function of a template. `suffix` tells the functions of one template apart. `resident`: blocks
+    that a processor has to have registers for (0: the compiler decides)."""
 
     suffix: str
     body: tuple[Line, ...]
     early: tuple[Line, ...] = ()
+    resident: int = 0
+
+
+def with_end(text: str, end: Sequence[Line]) -> tuple[Line, ...]:
+    """The lines of a rendered skeleton, with the epilogue where `@end` stands."""
+    lines: list[Line] = []
+    for line in text.strip("\n").split("\n"):
+        if line.strip() == "@end":
+            depth = (len(line) - len(line.lstrip())) // 4
+            lines += [Line(x.text, x.depth + depth, x.span) for x in end]
+        else:
+            lines.append(Line(line))
+    return tuple(lines)
 
 
 def _array_type(k: Kernel, f: ArrayFormal) -> str:
@@ -92,14 +106,19 @@ def function(k: Kernel, made: Function) -> list[Line]:
     row = [Line(f"const {k.row_type} *const self = (const {k.row_type} *)nl_t.self;")]
     if not (first or rest):
         row = []
-    inner = [*me, *row, *step, *columns(k, first), *made.early, *columns(k, rest), *made.body]
+    start, wait = [*me, *row, *step], Line("nl_wait();")
+    if made.early:
+        inner = [*start, *columns(k, first), wait, *made.early, *columns(k, rest), *made.body]
+    else:
+        inner = [*start, *columns(k, rest), wait, *made.body]
     name = k.function + made.suffix
+    bounds = f"__launch_bounds__({BLOCK}, {made.resident})" if made.resident else "NL_BLOCK"
     return [
         Line(f"NL_FN void {name}{WORK}(const nl_task &nl_t)"),
         Line("{"),
         *indent(inner),
         Line("}"),
-        Line(f'extern "C" __global__ void NL_BLOCK {name}(NL_ARGUMENTS) {{ {name}{WORK}(NL_TASK({k.row_type})); }}'),
+        Line(f'extern "C" __global__ void {bounds} {name}(NL_ARGUMENTS) {{ {name}{WORK}(NL_TASK({k.row_type})); }}'),
     ]
 
 

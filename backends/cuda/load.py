@@ -28,6 +28,9 @@ INIT_PHASES: Final = ("fill", "init")
 FEW_STEPS: Final = 8
 """A run returns for a drain when no more steps than this have room, not when none has."""
 
+APART: Final = 1 << 30
+"""Bytes of WORK arrays up to which they share no memory."""
+
 ANSWERS: Final = 4
 """Questions to the device that may be open."""
 
@@ -94,7 +97,7 @@ class CudaInstance:
     def _place(self, seed: int) -> None:
         """Arenas, tables and launches for the sizes known so far. What an arena that has to grow held moves along."""
         program, device, before = self.program, self._device, self.placement
-        placement = place(program, self.sizes)
+        placement = place(program, self.sizes, APART)
         grown = {r for r in Role if before is None or placement.arena_bytes.get(r, 0) != before.arena_bytes.get(r, 0)}
         kept = {
             n: self._get(n)

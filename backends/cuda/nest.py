@@ -12,9 +12,10 @@ Does not: tile or reorder dims (strategies do).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from backends.access import Kernel, inside, offset
+from backends.access import Kernel, axis_index, axis_numerator, scaled
 from backends.cprint import (
     Body,
     Element,
@@ -32,14 +33,22 @@ from backends.cprint import (
     type_of,
 )
 from backends.cuda.kernel import BLOCK, ONCE, Function, each_element
-from compiler.expr.ast import refs
-from compiler.ir.program import Add, ArrayFormal, Dim, DimKind, Emit, Nest, Order, Strided
+from compiler.expr.ast import Num, refs, substitute
+from compiler.expr.simplify import simplify
+from compiler.ir.program import Add, ArrayFormal, Axis, Dim, DimKind, Emit, Nest, Order, Strided
 from compiler.ir.space import DType
 
 IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 SHARED: Final = "_together"
 """Suffix of the function in which several threads share a point."""
 WARP: Final = 32
+_RESIDENT: Final = 4
+"""Blocks of a sum over few terms that a processor holds: it waits for memory most of the time."""
+
+
+def is_windowed(axis: Axis) -> bool:
+    """Whether the index is a sum that may leave the array or leave a rest."""
+    return axis.div != 1 or axis.extent is not None
 
 
 class NestPrinter:
@@ -62,9 +71,26 @@ class NestPrinter:
         """The text of a dim, a column or a local of the prologue inside an index."""
         return self.scope[name].text if name in self.scope else self.k.namer(name)
 
+    def _short(self, name: str) -> str:
+        """The same in 32 bits."""
+        return f"(nl_i32){self._name(name)}"
+
     def _element(self, f: ArrayFormal, access: Strided) -> Element:
-        place = f"{self.k.pointers[f.name]}[{offset(access, self._name)}]"
-        return Element(place, f.dtype, f.mode, inside(access, self._name), self.nest.fill)
+        """Indices of guarded axes are 32-bit (work.py makes sure that they fit), addresses 64-bit."""
+        parts, tests = [], []
+        for axis in access.axes:
+            if not is_windowed(axis):
+                parts.append(scaled(axis_index(axis, self._name), axis, self._name))
+                continue
+            index = axis_index(axis, self._short)
+            parts.append(scaled(f"(nl_i64)({index})", axis, self._name))
+            if axis.div != 1:
+                tests.append(f"(({axis_numerator(axis, self._short)}) % {axis.div} == 0)")
+            if axis.extent is not None:
+                extent = str(axis.extent) if isinstance(axis.extent, int) else self._name(axis.extent)
+                tests.append(f"((nl_u32)({index}) < (nl_u32){extent})")
+        place = f"{self.k.pointers[f.name]}[{' + '.join(p for p in parts if p != '0') or '0'}]"
+        return Element(place, f.dtype, f.mode, " & ".join(tests) or None, self.nest.fill)
 
     def _body(self, emit: EmitPrinter = refuse_emit) -> Body:
         return Body(self.k.printer, dict(self.scope), self.elements, self.k.namer, emit)
@@ -187,14 +213,41 @@ class NestPrinter:
         body = self._body()
         start, t, acc = self._start(body)
         loop = self._term(body.scope, acc, t)
+        sparse = self._sparse()
         for d in reversed(self.red):
-            v = self.vars[d.name]
-            head = Line(f"for (nl_i64 {v} = 0; {v} < {self.k.extent(d.extent)}; {v}++) {{")
+            v, (first, step) = self.vars[d.name], sparse.get(d.name, ("0", 1))
+            count = f"{v}++" if step == 1 else f"{v} += {step}"
+            head = Line(f"for (nl_i64 {v} = {first}; {v} < {self.k.extent(d.extent)}; {count}) {{")
             loop = [head, *indent(loop), Line("}")]
         body.scope[self.nest.acc] = Symbol(acc, t)
         e = self.k.namer.fresh("e")
         inner = [*self._split(e, self.par), *start, *loop, *body.run(self.nest.epilogue), *body.stores()]
-        return Function("", tuple(each_element(e, self.extent(self.par), inner)))
+        return Function("", tuple(each_element(e, self.extent(self.par), inner)), resident=_RESIDENT)
+
+    def _sparse(self) -> dict[str, tuple[str, int]]:
+        """Dims that are summed over in steps of a divisor, from which term on: the others read 0 because the division
+        leaves a rest, and add nothing (the gradient of a pooling). Leaving them out changes no bit."""
+        found: dict[str, tuple[str, int]] = {}
+        if self.nest.combine != "add" or self.nest.fill != 0 or self.nest.term is None:
+            return found
+        red = {d.name for d in self.red}
+        for f in self.k.template.formals:
+            if (
+                not isinstance(f, ArrayFormal)
+                or not isinstance(f.access, Strided)
+                or f.name not in refs(self.nest.term)
+            ):
+                continue
+            if simplify(substitute(self.nest.term, {f.name: Num(0.0)})) != Num(0.0):
+                continue
+            for axis in f.access.axes:
+                summed = [(d, c) for d, c in axis.terms if d in red]
+                if axis.div == 1 or len(summed) != 1 or abs(summed[0][1]) != 1:
+                    continue
+                (dim, sign), rest = summed[0], tuple(t for t in axis.terms if t[0] not in red)
+                index = axis_numerator(replace(axis, terms=rest), self._short)
+                found.setdefault(dim, (f"nl_rest({'-' if sign > 0 else ''}({index}), {axis.div})", axis.div))
+        return found
 
     def _walk(self, r: str, term: list[Line]) -> list[Line]:
         """Terms nl_first, nl_first + group, ...: several dims are counted on, each by its part of the stride, with

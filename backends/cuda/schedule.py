@@ -1,9 +1,9 @@
 """schedule: the calls of one phase, step after step, as CUDA graphs.
 
 Assumes: calls whose arguments do not change while the plan lives; the device keeps the step (nl_run.step).
-Guarantees: launches of a step run in the order of the phase, each in the steps that it is for. Several steps are
-recorded into one graph, in which launches that need nothing of each other are branches; a graph is recorded once for
-each pattern of launches that occurs.
+Guarantees: launches that may not run side by side run in the order of the phase and of the steps, each in the steps
+that it is for. Several steps are recorded into one graph, in which a launch waits for those alone that it may not run
+beside (also of the step before); a graph is recorded once for each pattern of launches that occurs.
 Does not: know how much room record buffers have.
 """
 
@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from backends.cuda.device import Device
+from backends.cuda.device import BRANCHES, Device
 
 STEPS: Final = 32
 """Steps of one graph, about: more bring nothing, the launch of one graph then takes less than it runs."""
-NODES: Final = 256
+NODES: Final = 512
 MOST_GRAPHS: Final = 128
 
 
@@ -42,13 +42,13 @@ class Ready:
 
 @dataclass(frozen=True)
 class Timed:
-    """The calls of one launch of the phase, in steps k with k % every == offset. `meet`: it waits for the launches
-    before it; otherwise it runs beside those since the last one that waits."""
+    """The calls of one launch of the phase, in steps k with k % every == offset. `apart`: launches by their place in
+    the phase that it may not run beside (hazards.py)."""
 
     calls: tuple[Ready, ...]
     every: int
     offset: int
-    meet: bool = True
+    apart: frozenset[int] = frozenset()
 
     def due(self, step: int) -> bool:
         return self.every == 1 or step % self.every == self.offset
@@ -89,29 +89,73 @@ def _calls(plan: Plan, step: int, count: int) -> Iterator[tuple[Ready, int]]:
                     yield call, ahead
 
 
-def _groups(plan: Plan, step: int) -> list[list[Timed]]:
-    """The launches that are due in a step; those of one group run side by side."""
-    groups: list[list[Timed]] = [[]]
-    for x in plan.launches:
-        if x.meet:
-            groups.append([])
-        if x.due(step) and x.calls:
-            groups[-1].append(x)
-    return [g for g in groups if g]
+@dataclass(frozen=True)
+class Node:
+    """One launch of a graph. `after`: nodes that it waits for, none of which waits for another one of them; `stream`:
+    where it is launched, after what was launched there before."""
+
+    launch: Timed
+    ahead: int
+    after: tuple[int, ...]
+    stream: int
+
+
+def nodes(plan: Plan, step: int, count: int) -> list[Node]:
+    """The launches of steps step .. step + count - 1, in order. A node continues a stream whose last node it waits for;
+    else it takes one whose last node has to end before it anyway, or a new one, or (of BRANCHES) any."""
+    found: list[Node] = []
+    numbers: list[int] = []
+    before: list[int] = []  # by node: the nodes that have to end before it, as bits
+    ends: list[int] = []  # by stream: its last node
+    for ahead in range(count):
+        for number, x in enumerate(plan.launches):
+            if not x.due(step + ahead) or not x.calls:
+                continue
+            known, after = 0, []
+            for n in reversed(range(len(found))):
+                if numbers[n] in x.apart and not known >> n & 1:
+                    after.append(n)
+                    known |= before[n] | 1 << n
+            stream = next((s for s, end in enumerate(ends) if end in after), None)
+            if stream is None:
+                stream = next((s for s, end in enumerate(ends) if known >> end & 1), None)
+            if stream is None and len(ends) < BRANCHES:
+                stream = len(ends)
+                ends.append(-1)
+            if stream is None:
+                stream = min(range(BRANCHES), key=lambda s: ends[s])
+            if ends[stream] >= 0:
+                known |= before[ends[stream]] | 1 << ends[stream]
+            ends[stream] = len(found)
+            found.append(Node(x, ahead, tuple(after), stream))
+            numbers.append(number)
+            before.append(known)
+    return found
 
 
 def _record(device: Device, plan: Plan, step: int, count: int) -> int:
     device.driver.begin_capture(device.stream.handle)
     try:
-        for ahead in range(count):
-            for group in _groups(plan, step + ahead):
-                with device.branches(len(group)) as streams:
-                    for x, stream in zip(group, streams, strict=True):
-                        for call in x.calls:
-                            device.launch(call.function, call.grid, call.block, call.arguments(ahead), stream)
+        todo = nodes(plan, step, count)
+        streams = device.streams(max((n.stream for n in todo), default=0) + 1)
+        start, begun = device.mark(), {0}
+        marks: list[Any] = []
+        for node in todo:
+            stream = streams[node.stream]
+            if node.stream not in begun:
+                begun.add(node.stream)
+                stream.wait_for_event(start)
+            for n in node.after:
+                if todo[n].stream != node.stream:
+                    stream.wait_for_event(marks[n])
+            for call in node.launch.calls:
+                device.launch(call.function, call.grid, call.block, call.arguments(node.ahead), stream)
+            marks.append(device.mark(stream))
+        for number in sorted(begun - {0}):
+            device.stream.wait_for_event(device.mark(streams[number]))
         device.call("nl_advance", "q", 1, 1, count)
     finally:
-        graph = device.driver.end_capture(device.stream.handle)
+        graph = device.driver.end_capture(device.stream.handle, device.begins_early)
     return graph
 
 

@@ -18,32 +18,46 @@ import numpy.typing as npt
 
 from backends.access import open_kernel
 from backends.cprint import Dialect
-from backends.cuda.contract import SUFFIXES, sides_of
+from backends.cuda.contract import MATMUL_SUFFIXES, SUFFIXES, sides_of
+from backends.cuda.direct import SUFFIXES as DIRECT_SUFFIXES
+from backends.cuda.direct import roles
 from backends.cuda.events import SORT
 from backends.cuda.kernel import BLOCK
-from backends.cuda.nest import SHARED, WARP
+from backends.cuda.nest import SHARED, WARP, is_windowed
+from backends.protocol import BackendError
 from compiler.ir.program import (
+    ArrayFormal,
+    Bitmask,
     Connect,
     Contract,
     Csr,
+    Dense,
     Dim,
     DimKind,
     EmitScheduled,
+    Every,
     Launch,
     Nest,
+    OneToOne,
     Order,
+    Procedural,
     Propagate,
     RecordEvents,
     RecordTrace,
     Rows,
+    Strided,
     Template,
+    Toeplitz,
 )
+from compiler.strategies import direct_conv, direct_conv_weights, matmul
 from compiler.strategies.implicit_gemm import TILES, tiles
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 MOST_BLOCKS: Final = 1 << 20
+MANY_BLOCKS: Final = 1 << 12
+"""Blocks of a nest from which on each takes more points: reading a row costs as much as some points."""
 BUSY: Final = 1 << 17
 """Threads that keep a device busy."""
 ENOUGH: Final = 1 << 14
@@ -95,13 +109,19 @@ class Work:
 
 
 def _spread(
-    function: str, w: Work, counts: Ints, per_block: int, chosen: Ints | None = None, **more: Any
+    function: str,
+    w: Work,
+    counts: Ints,
+    per_block: int,
+    chosen: Ints | None = None,
+    most: int = MOST_BLOCKS,
+    **more: Any,
 ) -> list[Call]:
     """Blocks of `per_block` elements over the rows `chosen` (default all), `counts` elements each."""
     rows = np.arange(len(counts), dtype=np.int64) if chosen is None else chosen
     counts = counts[rows]
     chunk = per_block
-    while int((-(-counts // chunk)).sum()) > max(MOST_BLOCKS, len(counts)):
+    while int((-(-counts // chunk)).sum()) > max(most, len(counts)):
         chunk *= 2
     parts = -(-counts // chunk)
     return _call(function, w, rows, parts, chunk, **more)
@@ -131,13 +151,28 @@ def group_size(points: int, terms: int) -> int:
     return BLOCK if few and terms >= BLOCK else WARP
 
 
+def _check_windows(w: Work, nest: Nest) -> None:
+    """Indices of windowed axes are 32-bit in the text."""
+    for f in w.template.formals:
+        if not isinstance(f, ArrayFormal) or not isinstance(f.access, Strided):
+            continue
+        windowed = [a for a in f.access.axes if is_windowed(a)]
+        extents = {a.extent for a in windowed}
+        extents |= {d.extent for d in nest.dims for a in windowed if d.name in dict(a.terms)}
+        for extent in extents:
+            if isinstance(extent, str) and int(w.column(extent).max(initial=0)) >= 1 << 30:
+                what = f"`{w.template.name}` reads through windows along an axis of 2^30 elements or more"
+                raise BackendError("E0903", what, exit_code=4)
+
+
 def _nest(function: str, w: Work, nest: Nest) -> list[Call]:
+    _check_windows(w, nest)
     points = w.extent(nest.dims, False)
     if nest.combine is None or w.template.order is Order.BITWISE:
-        return _spread(function, w, points, BLOCK)
+        return _spread(function, w, points, BLOCK, most=MANY_BLOCKS)
     terms = w.extent(nest.dims, True)
     groups = np.array([group_size(int(p), int(t)) for p, t in zip(points, terms, strict=True)], np.int64)
-    calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1))
+    calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), MANY_BLOCKS)
     for group in (WARP, BLOCK):
         calls += _spread(function + SHARED, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)
     for group in np.unique(groups[groups > BLOCK]).tolist():
@@ -167,6 +202,64 @@ def _contract(function: str, w: Work, nest: Nest) -> list[Call]:
     return calls
 
 
+def _matmul(function: str, w: Work, nest: Nest) -> list[Call]:
+    """A block for each tile and split; the rows of one tile are one call."""
+    dims = {d.name: d for d in nest.dims}
+    found = sides_of(w.template, nest)
+    m, n = (w.extent(tuple(dims[d] for d in part), False) for part in (found.m, found.n))
+    shape, splits = w.column("s_tile"), w.column("s_splits")
+    bytes_ = next(f.dtype.bytes for f in w.template.formals if f.name == "y")
+    calls = []
+    for number, suffix in enumerate(MATMUL_SUFFIXES):
+        rows = np.flatnonzero(shape == number)
+        many = np.array([matmul.tiles(number, int(m[r]), int(n[r])) for r in rows], np.int64)
+        sums = np.where(splits[rows] > 1, many * splits[rows], 0)
+        words = np.where(sums > 0, (many + 1) // 2 * 2 + sums * (matmul.TILES[number] ** 2 * bytes_ // 4), 0)
+        places, memory = _places(rows, words)
+        calls += _call(function + suffix, w, rows, many * splits[rows], 1, places=places, memory=memory)
+    return calls
+
+
+def _direct(function: str, w: Work, contract: Contract) -> list[Call]:
+    """A block for each part of the pixels and outputs; the rows of one number of outputs per thread are one call."""
+    r = roles(w.template, contract)
+    dims = {d.name: d for d in contract.nest.dims}
+    extents = [w.extent((dims[d],), dims[d].kind is DimKind.RED) for d in (r.n, r.o, r.i, r.j)]
+    names = ("s_tile", "s_strips", "s_rows", "s_samples", "s_blocks")
+    columns = {name: w.column(name) for name in names}
+    many = np.array(
+        [
+            direct_conv.tiles({x: int(columns[x][row]) for x in names}, *(int(e[row]) for e in extents))
+            for row in range(len(extents[0]))
+        ],
+        np.int64,
+    )
+    calls = []
+    for number, suffix in enumerate(DIRECT_SUFFIXES):
+        rows = np.flatnonzero(columns["s_tile"] == number)
+        calls += _call(function + suffix, w, rows, many[rows], 1)
+    return calls
+
+
+def _direct_weights(function: str, w: Work, contract: Contract) -> list[Call]:
+    """A block for each tile and split of the samples."""
+    r = roles(w.template, contract)
+    taps = dict(contract.literals)["taps"]
+    dims = {d.name: d for d in contract.nest.dims}
+    o, c, window = (w.extent((dims[d],), False) for d in (r.o, r.c, r.r))
+    blocks, channels, splits = w.column("s_blocks"), w.column("s_channels"), w.column("s_splits")
+    bytes_ = next(f.dtype.bytes for f in w.template.formals if f.name == "y")
+    rows = np.arange(len(o), dtype=np.int64)
+    many, words = np.zeros_like(rows), np.zeros_like(rows)
+    for n in rows.tolist():
+        shape = int(blocks[n]), int(channels[n])
+        many[n] = direct_conv_weights.tiles(*shape, taps, int(o[n]), int(c[n]))
+        counters, sums = direct_conv_weights.words_of(int(splits[n]), *shape, int(window[n]), taps)
+        words[n] = (many[n] * counters + 1) // 2 * 2 + many[n] * sums * bytes_ // 4 + many[n] * sums * bytes_ // 4 % 2
+    places, memory = _places(rows, words)
+    return _call(function, w, rows, many * splits, 1, places=places, memory=memory)
+
+
 def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
     """Where the memory of each row of a call begins, in words of 4 bytes, and how many bytes there are in all."""
     if not words.any():
@@ -178,12 +271,23 @@ def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
 
 
 def _elements(w: Work, p: Propagate) -> npt.NDArray[np.float64]:
-    """How many synapses each row has."""
+    """How many synapses each row has, about."""
     match p.relation:
         case Csr(_, col):
             names = w.rows.arrays[col][w.launch.lo : w.launch.hi]
             return np.array([w.synapses(n) for n in names], np.float64)
-    raise AssertionError(p.relation)
+        case Dense(n_pre, n_post):
+            return w.column(n_pre).astype(np.float64) * w.column(n_post)
+        case OneToOne():
+            return w.column(p.events.n if isinstance(p.events, Every) else p.events.stride).astype(np.float64)
+        case Bitmask(words):
+            names = w.rows.arrays[words][w.launch.lo : w.launch.hi]
+            return np.array([32 * w.synapses(n) for n in names], np.float64)
+        case Toeplitz(kernel):
+            sources = w.column("in_c") * w.column("in_h") * w.column("in_w")
+            return sources.astype(np.float64) * w.column("out_c") * kernel[0] * kernel[1]
+        case Procedural():
+            return w.column("n_pre").astype(np.float64) * w.column("n_post")
 
 
 def _propagate(function: str, w: Work, p: Propagate) -> list[Call]:
@@ -207,13 +311,16 @@ def _connect(function: str, w: Work, c: Connect) -> list[Call]:
         return _spread(function, w, n_pre * w.column("n_post"), BLOCK)
     if c.rule == "transpose":
         return _transpose(function, w, c.stage)
-    if c.rule != "fixed_total":
+    if c.rule == "fixed_outdegree" and c.stage == "fill":
+        return [*_spread(function, w, n_pre * w.column("number"), BLOCK), *_spread(function + SORT, w, n_pre, 1)]
+    if c.rule not in ("fixed_total", "fixed_indegree"):
         return _spread(function, w, n_pre, BLOCK)
+    synapses = w.column("number") * (1 if c.rule == "fixed_total" else w.column("n_post"))
     if c.stage == "count":
-        return _spread(function, w, w.column("number"), BLOCK)
+        return _spread(function, w, synapses, BLOCK)
     places = (2 * len(n_pre) + np.cumsum(n_pre) - n_pre).astype(np.uint64)
     memory = 8 * len(n_pre) + 4 * int(n_pre.sum())
-    fill = _spread(function, w, w.column("number"), BLOCK, memory=memory, places=places)
+    fill = _spread(function, w, synapses, BLOCK, memory=memory, places=places)
     return [*fill, *_spread(function + SORT, w, n_pre, 1)]
 
 
@@ -241,6 +348,12 @@ def calls_of(w: Work, dialect: Dialect) -> list[Call]:
     match w.template.body:
         case Nest() as nest:
             return _nest(name, w, nest)
+        case Contract() as c if c.strategy == direct_conv.NAME:
+            return _direct(name, w, c)
+        case Contract() as c if c.strategy == direct_conv_weights.NAME:
+            return _direct_weights(name, w, c)
+        case Contract(nest) as c if c.strategy == matmul.NAME:
+            return _matmul(name, w, nest)
         case Contract(nest):
             return _contract(name, w, nest)
         case Propagate() as p:

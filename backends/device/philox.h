@@ -4,11 +4,12 @@
    Guarantees: a draw is a pure function of (key, index, step, draw): no state, the same bits on every
    backend and for every block size, order and merge (mirror: backends/reference/philox.py).
      key    names a stream; splitmix64(stream ^ splitmix64(seed)), made on the host by stream_key
-     index  the element (neuron or synapse) in the stream
+     index  the element (neuron or synapse) in the stream; the block is the index, or the index over the number of
+            draws that a block is enough for
      step   the step of the simulation, below 2**48; 0 while initializing
      draw   the random call in one kernel, below 256; bits 8..15 of the counter field count the
             trials of rejection sampling
-   Counter words: index low, index high, step low, (draw << 16) | step bits 32..47.
+   Counter words: block low, block high, step low, (draw << 16) | step bits 32..47.
    Does not: seed itself, or give cryptographic strength.
 
    Source: Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3, SC11. */
@@ -96,38 +97,58 @@ NL_FN double nl__cos_turn_f64(nl_u32 a, nl_u32 b) {
 
 /* ---- distributions --------------------------------------------------------------------------- */
 
-/* Uniform in [0, 1): 24 bits of word 0; 53 bits of words 0 and 1. */
-NL_FN float nl_uniform_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
+/* A draw takes as many words as it has bits for, so that neighbouring indices share a block: word (or pair) `index` of
+   the blocks that (key, step, draw) numbers. Blocks are made side by side where a loop draws for all its elements. */
+NL_FN nl_u32 nl__word(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
     nl_u32 w[4];
-    nl__draw(key, index, step, draw, w);
-    return (float)(nl_i32)(w[0] >> 8) * 5.96046448e-08f;
+    nl__draw(key, index >> 2, step, draw, w);
+    return index & 2u ? (index & 1u ? w[3] : w[2]) : (index & 1u ? w[1] : w[0]);
+}
+NL_FN void nl__pair(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u32 out[2]) {
+    nl_u32 w[4];
+    nl__draw(key, index >> 1, step, draw, w);
+    out[0] = index & 1u ? w[2] : w[0];
+    out[1] = index & 1u ? w[3] : w[1];
+}
+
+/* Uniform in [0, 1): 24 bits of a word; 53 bits of a pair. */
+NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8) * 5.96046448e-08f; }
+NL_FN double nl_uniform_of_f64(nl_u32 a, nl_u32 b) { return nl__unit_f64(a, b); }
+NL_FN float nl_uniform_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
+    return nl_uniform_of_f32(nl__word(key, index, step, draw));
 }
 NL_FN double nl_uniform_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
-    nl_u32 w[4];
-    nl__draw(key, index, step, draw, w);
-    return nl__unit_f64(w[0], w[1]);
+    nl_u32 w[2];
+    nl__pair(key, index, step, draw, w);
+    return nl_uniform_of_f64(w[0], w[1]);
 }
-/* Standard normal (Box and Muller 1958), the cosine branch; |x| < 6.6 in float32, < 8.6 in float64. */
+/* Standard normal (Box and Muller 1958), the cosine branch; |x| < 6.6 in float32 (a pair), < 8.6 in float64 (a block). */
+NL_FN float nl_normal_of_f32(nl_u32 a, nl_u32 b) {
+    return nl_sqrt_f32(-2.0f * nl_log_f32(nl__open_f32(a))) * nl__cos_turn_f32(b);
+}
+NL_FN double nl_normal_of_f64(nl_u32 a, nl_u32 b, nl_u32 c, nl_u32 d) {
+    return nl_sqrt_f64(-2.0 * nl_log_f64(nl__open_f64(a, b))) * nl__cos_turn_f64(c, d);
+}
 NL_FN float nl_normal_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
-    nl_u32 w[4];
-    nl__draw(key, index, step, draw, w);
-    return nl_sqrt_f32(-2.0f * nl_log_f32(nl__open_f32(w[0]))) * nl__cos_turn_f32(w[1]);
+    nl_u32 w[2];
+    nl__pair(key, index, step, draw, w);
+    return nl_normal_of_f32(w[0], w[1]);
 }
 NL_FN double nl_normal_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
     nl_u32 w[4];
     nl__draw(key, index, step, draw, w);
-    return nl_sqrt_f64(-2.0 * nl_log_f64(nl__open_f64(w[0], w[1]))) * nl__cos_turn_f64(w[2], w[3]);
+    return nl_normal_of_f64(w[0], w[1], w[2], w[3]);
 }
 /* Exponential with mean 1, >= 0. */
+NL_FN float nl_exponential_of_f32(nl_u32 a) { return 0.0f - nl_log_f32(nl__open_f32(a)); }
+NL_FN double nl_exponential_of_f64(nl_u32 a, nl_u32 b) { return 0.0 - nl_log_f64(nl__open_f64(a, b)); }
 NL_FN float nl_exponential_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
-    nl_u32 w[4];
-    nl__draw(key, index, step, draw, w);
-    return 0.0f - nl_log_f32(nl__open_f32(w[0]));
+    return nl_exponential_of_f32(nl__word(key, index, step, draw));
 }
 NL_FN double nl_exponential_f64(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
-    nl_u32 w[4];
-    nl__draw(key, index, step, draw, w);
-    return 0.0 - nl_log_f64(nl__open_f64(w[0], w[1]));
+    nl_u32 w[2];
+    nl__pair(key, index, step, draw, w);
+    return nl_exponential_of_f64(w[0], w[1]);
 }
 /* A whole number in [0, n), n > 0: the high part of (64 random bits) * n; no outcome's probability is
    off by more than 2**-64. */
@@ -201,4 +222,45 @@ NL_FN float nl_poisson_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, f
     return (float)nl_poisson_f64(key, index, step, draw, (double)lambda);
 }
 
+/* ---- permutations ---------------------------------------------------------------------------- */
+/* A keyed permutation of 0 .. n - 1 (n < 2**62), evaluated at one place without a table: the swap-or-not
+   network of Hoang, Morris and Rogaway (2012), An enciphering scheme based on a card shuffle, CRYPTO: in
+   round r, x and its partner (offset - x) mod n change places if a bit of a hash of the larger one says
+   so. It needs no power of two, so nothing is drawn again; places taken two at a time are uniform but for
+   2**-rounds. The offset and the hash's key of a round are the words of nl__draw(key, index, r, 1). */
+NL_FN void nl__shuffle_round(nl_u64 key, nl_u64 index, nl_u32 r, nl_u64 n, nl_u64 out[2]) {
+    nl_u32 w[4];
+    nl_u64 n0 = n & 0xffffffffull, n1 = n >> 32, mid, low;
+    nl__draw(key, index, r, 1, w);
+    low = ((nl_u64)w[1] * n0) >> 32;
+    mid = (nl_u64)w[0] * n0 + low;
+    low = (nl_u64)w[1] * n1 + (mid & 0xffffffffull);
+    out[0] = (nl_u64)w[0] * n1 + (mid >> 32) + (low >> 32);
+    out[1] = ((nl_u64)w[2] << 32) | w[3];
+}
+NL_FN nl_u64 nl__swapped_or_not(nl_u64 x, nl_u64 n, nl_u64 offset, nl_u64 salt) {
+    nl_u64 other = offset - x, h;
+    other += other >> 63 ? n : 0;
+    h = ((x > other ? x : other) + salt) * 0xFF51AFD7ED558CCDull;
+    h = (h ^ (h >> 32)) * 0xC4CEB9FE1A85EC53ull;
+    return h >> 63 ? other : x;
+}
+/* All rounds of one permutation, for `many` places from `first` on (in loops that become vector code); and one
+   place. */
+NL_FN void nl__shuffle_rounds(nl_u64 key, nl_u64 index, nl_u64 n, nl_u64 rounds[48]) {
+    for (nl_u32 r = 0; r < 24; r++) nl__shuffle_round(key, index, r, n, rounds + 2 * r);
+}
+NL_FN void nl__shuffled(const nl_u64 rounds[48], nl_u64 n, nl_u64 first, nl_i64 many, nl_u64 x[64]) {
+    for (nl_i64 t = 0; t < many; t++) x[t] = first + (nl_u64)t;
+    for (nl_u32 r = 0; r < 24; r++)
+        for (nl_i64 t = 0; t < many; t++) x[t] = nl__swapped_or_not(x[t], n, rounds[2 * r], rounds[2 * r + 1]);
+}
+NL_FN nl_u64 nl__shuffled_once(nl_u64 key, nl_u64 index, nl_u64 n, nl_u64 x) {
+    for (nl_u32 r = 0; r < 24; r++) {
+        nl_u64 round[2];
+        nl__shuffle_round(key, index, r, n, round);
+        x = nl__swapped_or_not(x, n, round[0], round[1]);
+    }
+    return x;
+}
 #endif

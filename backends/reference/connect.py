@@ -2,26 +2,36 @@
 
 Assumes: formals with the fixed names that compiler/ir/program.py gives for each rule.
 Guarantees: the same relation as every other backend: words of Philox with counter (index, step,
-draw) and integer comparisons. Rows are ascending by target; a target may repeat only under
-fixed_total.
+draw) and integer comparisons. Rows are ascending by target; a target may repeat only where multapses
+are wanted.
+Only `expression` computes with real numbers: its relation is the same everywhere under `order: bitwise`,
+else where rounding does not decide.
 Does not: check p or sizes (the lowering does).
 
 fixed_probability: row i draws word pairs (index i, step d = 0, 1, ..., draw 0): blocks = first k
   with w[0] <= hi[k] (none: 256 blocks are passed without a synapse), rest = first k with w[1] <=
   lo[k]; compiler/passes/lower_connect.py makes the table and says why.
 fixed_total: synapse k draws (index k, step 0, draw 0): source = (w[0] n_pre) >> 32, target = (w[1]
-n_post) >> 32.
+pool) >> 32 in the pool of its targets (all, or all but itself); without multapses it is place k of the
+permutation 0 of all n_pre pool pairs.
+fixed_indegree: source c of target j is (w[0] pool) >> 32 of (index j, step c, draw 0); without multapses place
+c of permutation j of the pool. fixed_outdegree: the same from the other end.
+expression: pair (i, j) draws (index i n_post + j, step 0, draw 0) and is connected when w[0] / 2**32 < p.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from backends.reference import philox
+from backends.reference.evaluate import Evaluator, cast
 from backends.reference.row import InterpretError, Row
+from compiler.expr.ast import Expr
+from compiler.expr.functions import CONSTANTS
 from compiler.ir.program import Connect
 
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -55,12 +65,63 @@ def _fixed_probability(row: Row) -> Pairs:
     return _joined(found)
 
 
+def _without_self(row: Row) -> bool:
+    return row.size("same") == 1 and row.size("autapses") == 0
+
+
+def _part(word: Any, n: int) -> npt.NDArray[np.int64]:
+    """The part of 0 .. n - 1 that a 32-bit word falls into."""
+    return np.asarray(word.astype(np.uint64) * np.uint64(n) >> np.uint64(32), np.int64)
+
+
 def _fixed_total(row: Row) -> Pairs:
-    number = row.size("number")
-    words = philox.words(int(row.scalars["key"]), np.arange(number), 0, 0).astype(np.uint64)
-    n_pre, n_post = np.uint64(row.size("n_pre")), np.uint64(row.size("n_post"))
-    half = np.uint64(32)
-    return (words[0] * n_pre >> half).astype(np.int64), (words[1] * n_post >> half).astype(np.int64)
+    key, each, skip = int(row.scalars["key"]), np.arange(row.size("number")), _without_self(row)
+    n_pre, pool = row.size("n_pre"), row.size("n_post") - skip
+    if row.size("multapses"):
+        words = philox.words(key, each, 0, 0)
+        source, at = _part(words[0], n_pre), _part(words[1], pool)
+    else:
+        source, at = np.divmod(philox.shuffled(key, 0, n_pre * pool, each), pool)
+    return source, at + (skip & (at >= source))
+
+
+def _fixed_degree(row: Row, owners: int, pool: int) -> Pairs:
+    """Each of `owners` neurons and its partners among the `pool` neurons of the other end."""
+    key, number, skip = int(row.scalars["key"]), row.size("number"), _without_self(row)
+    owner = np.repeat(np.arange(owners, dtype=np.int64), number)
+    place = np.tile(np.arange(number, dtype=np.int64), owners)
+    if row.size("multapses"):
+        words = [philox.words(key, np.arange(owners), c, 0)[0] for c in range(number)]
+        at = _part(np.stack(words, axis=1).ravel(), pool - skip) if number else place
+    else:
+        at = philox.shuffled(key, owner, pool - skip, place)
+    return owner, at + (skip & (at >= owner))
+
+
+def _expression(row: Row, e: Expr) -> Pairs:
+    n_pre, n_post = row.size("n_pre"), row.size("n_post")
+    columns = {**CONSTANTS, **row.scalars}
+    found: list[Pairs] = []
+    chunk = max(1, (1 << 22) // max(n_post, 1))
+    for first in range(0, n_pre, chunk):
+        i = np.arange(first, min(first + chunk, n_pre), dtype=np.int64)[:, None]
+        j = np.arange(n_post, dtype=np.int64)[None, :]
+        known: dict[str, Any] = {**columns, "i": i, "j": j}
+        for end, index, side in (("i", i, "from"), ("j", j, "to")):
+            w, h = row.size(f"w_{side}"), row.size(f"h_{side}")
+            known |= {f"x_{end}": index % w, f"y_{end}": index // w % h, f"c_{end}": index // (w * h)}
+        with np.errstate(all="ignore"):
+            p = np.asarray(Evaluator(known.__getitem__, row.real, 0).typed(e))
+        shape = (i.size, n_post)
+        if p.dtype != np.bool_:
+            word = philox.words(int(row.scalars["key"]), i * n_post + j, 0, 0)[0]
+            p = word.astype(np.float64) < np.broadcast_to(cast(p, row.real).astype(np.float64), shape) * 4294967296.0
+        hit = np.broadcast_to(p, shape)
+        if _without_self(row):
+            hit = hit & (i != j)
+        a, b = np.nonzero(hit)
+        found.append((a + first, b))
+    return _joined(found)
 
 
 def _all_to_all(row: Row) -> Pairs:
@@ -84,7 +145,10 @@ def _joined(parts: list[Pairs]) -> Pairs:
     return np.concatenate(sources), np.concatenate(targets)
 
 
-def _pairs(row: Row, rule: str) -> Pairs:
+def _pairs(row: Row, body: Connect) -> Pairs:
+    rule = body.rule
+    if body.probability is not None:
+        return _expression(row, body.probability)
     match rule:
         case "fixed_probability":
             return _fixed_probability(row)
@@ -94,6 +158,11 @@ def _pairs(row: Row, rule: str) -> Pairs:
             return _all_to_all(row)
         case "one_to_one":
             return _one_to_one(row)
+        case "fixed_indegree":
+            target, source = _fixed_degree(row, row.size("n_post"), row.size("n_pre"))
+            return source, target
+        case "fixed_outdegree":
+            return _fixed_degree(row, row.size("n_pre"), row.size("n_post"))
     raise InterpretError(f"{row.label}: no connect rule `{rule}`")
 
 
@@ -109,21 +178,40 @@ def _transpose(row: Row, stage: str) -> None:
     row.arrays["to_col"][:] = np.repeat(np.arange(row.size("n_pre")), np.diff(pointers))[order]
 
 
+def _mask(row: Row, body: Connect) -> None:
+    """A bit per pair: words of 32 targets."""
+    n_pre, n_post = row.size("n_pre"), row.size("n_post")
+    bits = np.zeros((n_pre, -(-n_post // 32) * 32), np.bool_)
+    bits[_pairs(row, body)] = True
+    row.arrays["words"][:] = np.packbits(bits, axis=1, bitorder="little").view("<u4").reshape(-1)
+
+
+def drawn_again(row: Row, rule: str, probability: Expr | None) -> Pairs:
+    """(sources, targets) of all rows of a Procedural relation, sources ascending, targets ascending in each."""
+    scalars = {**row.scalars, "key": row.scalars["connect_key"]}  # statements may have a stream of their own
+    source, target = _pairs(replace(row, scalars=scalars), Connect(rule, "fill", probability))
+    order = np.lexsort((target, source))
+    return source[order], target[order]
+
+
 def run_connect(row: Row, body: Connect) -> None:
     """Run one stage of connecting for one relation."""
-    pointers: Any = row.arrays["row"]
     if body.rule == "transpose":
         _transpose(row, body.stage)
         return
+    if body.stage == "mask":
+        _mask(row, body)
+        return
+    pointers: Any = row.arrays["row"]
     match body.stage:
         case "count":
-            source, _ = _pairs(row, body.rule)
+            source, _ = _pairs(row, body)
             pointers[0] = 0
             pointers[1:] = np.bincount(source, minlength=row.size("n_pre"))
         case "scan":
             np.cumsum(pointers, out=pointers)
         case "fill":
-            source, target = _pairs(row, body.rule)
+            source, target = _pairs(row, body)
             row.arrays["col"][:] = target[np.lexsort((target, source))]
         case _:
             raise InterpretError(f"{row.label}: no stage `{body.stage}` of connecting")

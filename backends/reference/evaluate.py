@@ -221,4 +221,5 @@ class Evaluator:
             "normal": philox.normal,
             "exponential": philox.exponential,
         }
-        return by_name[func](key, index, self.step, draw, self.real)
+        step = int(args[3]) if len(args) == 4 else self.step  # of a given step
+        return by_name[func](key, index, step, draw, self.real)

@@ -52,6 +52,15 @@ def words(key: int, index: ArrayLike, step: int, draw: int | Array) -> Words:
     return philox(at & np.uint64(_LOW), at >> np.uint64(32), step & _LOW, last, key)
 
 
+def parts(key: int, index: ArrayLike, step: int, draw: int, count: int) -> Words:
+    """The `count` (1, 2 or 4) words of the draws at `index`, shape (count, *index.shape): neighbouring indices share a
+    block."""
+    at = np.asarray(index, np.uint64) * np.uint64(count)
+    block = words(key, at >> np.uint64(2), step, draw)
+    first = (at & np.uint64(3)).astype(np.int64)
+    return np.stack([np.take_along_axis(block, (first + k)[None], axis=0)[0] for k in range(count)])
+
+
 def _small(w: Array, shift: int, dtype: DTypeLike) -> Array:
     return (w >> np.uint32(shift)).astype(dtype)
 
@@ -100,25 +109,27 @@ def _shaped(index: ArrayLike) -> tuple[Array, tuple[int, ...]]:
 def uniform(key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64) -> Array:
     """Uniform in [0, 1), one per index: 24 bits (float32) or 53 bits (float64)."""
     at, shape = _shaped(index)
-    w = words(key, at, step, draw)
     if np.dtype(dtype) == np.float64:
-        return _unit64(w[0], w[1]).reshape(shape)
-    return np.asarray(_small(w[0], 8, np.float32) * np.float32(2.0**-24)).reshape(shape)
+        return _unit64(*parts(key, at, step, draw, 2)).reshape(shape)
+    (a,) = parts(key, at, step, draw, 1)
+    return np.asarray(_small(a, 8, np.float32) * np.float32(2.0**-24)).reshape(shape)
 
 
 def normal(key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64) -> Array:
     """Standard normal, one per index (Box and Muller 1958, the cosine branch)."""
     at, shape = _shaped(index)
-    w = words(key, at, step, draw)
+    wide = np.dtype(dtype) == np.float64
+    w = parts(key, at, step, draw, 4 if wide else 2)
     radius = np.sqrt(-2.0 * elementary.log(_open(w, dtype)))
-    a, b = (w[2], w[3]) if np.dtype(dtype) == np.float64 else (w[1], w[1])
+    a, b = (w[2], w[3]) if wide else (w[1], w[1])
     return np.asarray(radius * _cos_turn(a, b, dtype)).reshape(shape)
 
 
 def exponential(key: int, index: ArrayLike, step: int, draw: int, dtype: DTypeLike = np.float64) -> Array:
     """Exponential with mean 1, one per index."""
     at, shape = _shaped(index)
-    return np.asarray(0.0 - elementary.log(_open(words(key, at, step, draw), dtype))).reshape(shape)
+    w = parts(key, at, step, draw, 2 if np.dtype(dtype) == np.float64 else 1)
+    return np.asarray(0.0 - elementary.log(_open(w, dtype))).reshape(shape)
 
 
 def below(key: int, index: ArrayLike, step: int, draw: int, n: int, dtype: DTypeLike = np.uint32) -> Array:
@@ -210,3 +221,27 @@ def _poisson_rejection(key: int, at: Array, step: int, draw: int, mean: Array) -
         result[open_[taken]] = k[taken]
         open_ = open_[~taken]
     return result
+
+
+ROUNDS: Final = 24
+_HASH: Final = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
+
+
+def shuffled(key: int, index: ArrayLike, n: int, at: ArrayLike) -> NDArray[np.int64]:
+    """Place `at` (0 <= at < n) of the permutation of 0 .. n - 1 (n < 2**62) that (key, index) name: a swap-or-not
+    network (Hoang, Morris and Rogaway 2012); `index` and `at` are broadcast. See device/philox.h."""
+    which, x = (np.asarray(a, np.uint64) for a in np.broadcast_arrays(index, at))
+    half, low, size = np.uint64(32), np.uint64(_LOW), np.uint64(n)
+    n0, n1 = np.uint64(n & _LOW), np.uint64(n >> 32)
+    with np.errstate(over="ignore"):
+        for r in range(ROUNDS):
+            w = words(key, which, r, 1).astype(np.uint64)
+            mid = w[0] * n0 + (w[1] * n0 >> half)
+            cross = w[1] * n1 + (mid & low)
+            offset = w[0] * n1 + (mid >> half) + (cross >> half)
+            other = offset - x
+            other = other + np.where(other >> np.uint64(63) != 0, size, np.uint64(0))
+            h = (np.maximum(x, other) + (w[2] << half | w[3])) * np.uint64(_HASH[0])
+            h = (h ^ (h >> half)) * np.uint64(_HASH[1])
+            x = np.where(h >> np.uint64(63) != 0, other, x)
+    return np.asarray(x, np.int64)

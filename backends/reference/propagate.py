@@ -1,4 +1,4 @@
-"""Delivery of events through a CSR relation, interpreted event by event.
+"""Delivery of events through a relation, interpreted event by event.
 
 Assumes: a legal Propagate.
 Guarantees: the effect of visiting events in list order, the synapses of each in row order, and
@@ -13,11 +13,28 @@ from typing import Any
 
 import numpy as np
 
+from backends.reference.connect import Pairs, drawn_again
 from backends.reference.evaluate import Evaluator, Value, cast, loaded
 from backends.reference.row import InterpretError, Row
 from compiler.expr.ast import refs
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.program import Add, ArrayFormal, Assign, At, Csr, Events, Every, Propagate, Relation
+from compiler.ir.program import (
+    PLANES,
+    Add,
+    ArrayFormal,
+    Assign,
+    At,
+    Bitmask,
+    Csr,
+    Dense,
+    Events,
+    Every,
+    OneToOne,
+    Procedural,
+    Propagate,
+    Relation,
+    Toeplitz,
+)
 
 
 class Synapses:
@@ -86,14 +103,49 @@ def _conflicts(row: Row, body: Propagate) -> tuple[bool, bool]:
     return always, shared
 
 
-def _elements(row: Row, relation: Relation, event: int) -> tuple[Any, Any]:
-    """(other ends, synapses) of one neuron's elements, in order."""
+def _elements(row: Row, relation: Relation, event: int, by: str, drawn: Pairs | None) -> tuple[Any, Any]:
+    """(other ends, synapses) of one neuron's elements, in order. `drawn`: the pairs of a Procedural relation."""
     match relation:
         case Csr(pointers, col, index):
             places = np.arange(row.arrays[pointers][event], row.arrays[pointers][event + 1], dtype=np.int64)
             syn = places if index is None else row.arrays[index][places].astype(np.int64)
             return row.arrays[col][places].astype(np.int64), syn
+        case Dense(n_pre, n_post, hole):
+            other = np.arange(row.size(n_post if by == "pre" else n_pre), dtype=np.int64)
+            other = other[other != event] if hole else other
+            i, j = (event, other) if by == "pre" else (other, event)
+            return other, i * (row.size(n_post) - hole) + j - (hole & (j > i))
+        case OneToOne():
+            return np.array([event]), np.array([event])
+        case Bitmask(words, n_post):
+            width = -(-row.size(n_post) // 32)
+            bits = row.arrays[words][event * width : (event + 1) * width].astype("<u4").view(np.uint8)
+            other = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+            return other, np.full(len(other), -1)
+        case Procedural(_, pointers):
+            assert drawn is not None
+            first, last = np.searchsorted(drawn[0], [event, event + 1])
+            return drawn[1][first:last], row.arrays[pointers][event] + np.arange(last - first)
+        case Toeplitz():
+            return _convolved(row, relation, event)
     raise InterpretError(f"{row.label}: no {type(relation).__name__} relation")
+
+
+def _convolved(row: Row, relation: Toeplitz, event: int) -> tuple[Any, Any]:
+    """(targets, kernel elements) of one source of a convolution, by output channel and kernel position."""
+    in_c, in_h, in_w, out_c, out_h, out_w, pad_h, pad_w = (row.size(name) for name in PLANES)
+    c, y, x = event // (in_h * in_w), event // in_w % in_h, event % in_w
+    (kh, kw), (sh, sw) = relation.kernel, relation.stride
+    alone = relation.depthwise or relation.shared
+    o, ky, kx = (a.reshape(-1) for a in np.indices((1 if alone else out_c, kh, kw)))
+    up, left = y + pad_h - ky, x + pad_w - kx
+    inside = (up % sh == 0) & (left % sw == 0) & (up >= 0) & (left >= 0)
+    inside &= (up // sh < out_h) & (left // sw < out_w)
+    kind = ky * kw + kx
+    if not relation.shared:
+        kind = kind + (c if alone else o * in_c + c) * kh * kw
+    target = ((c if alone else o) * out_h + up // sh) * out_w + left // sw
+    return target[inside], kind[inside]
 
 
 def _events(row: Row, events: Events | Every, step: int) -> list[int]:
@@ -110,8 +162,11 @@ def _events(row: Row, events: Events | Every, step: int) -> list[int]:
 def run_propagate(row: Row, body: Propagate, step: int) -> None:
     """Deliver the events of step (step - delay)."""
     always, shared = _conflicts(row, body)
+    drawn: Pairs | None = None
+    if isinstance(body.relation, Procedural):
+        drawn = drawn_again(row, body.relation.rule, body.relation.probability)
     for event in _events(row, body.events, step):
-        other, syn = _elements(row, body.relation, event)
+        other, syn = _elements(row, body.relation, event, body.by, drawn)
         own = np.full(len(syn), event, np.int64)
         pre, post = (own, other) if body.by == "pre" else (other, own)
         if always or (shared and len(np.unique(other)) < len(other)):

@@ -14,6 +14,7 @@ from compiler.diagnostics import Severity, Sink
 from compiler.expr.types import Kind
 from compiler.expr.units import canonical_name
 from compiler.frontend import tree
+from compiler.frontend.build_currents import Currents
 from compiler.frontend.build_functions import build_functions
 from compiler.frontend.build_inputs import build_inputs
 from compiler.frontend.build_network import Built, build_network, check_use
@@ -30,8 +31,12 @@ from compiler.frontend.build_run import (
     read_step,
 )
 from compiler.frontend.build_synapses import Synapses
+from compiler.frontend.build_timed import build_timed
 from compiler.frontend.build_train import build_train
 from compiler.frontend.definitions import Definitions
+from compiler.frontend.drives import Drives
+from compiler.frontend.expand_instances import check_instances, expand_instances
+from compiler.frontend.language.currents import CURRENT
 from compiler.frontend.language.neurons import NEURON
 from compiler.frontend.language.synapses import SYNAPSE
 from compiler.frontend.language.training import OPTIMIZER
@@ -54,14 +59,23 @@ def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFin
     c.phases = build_phases(root.get("phases"), step, c)
     neurons = Definitions("neurons", "neuron", NEURON, root, folder, library, sink, True)
     optimizers = Definitions("optimizers", "optimizer", OPTIMIZER, root, folder, library, sink, True)
+    timed = build_timed(root.get("timed"), c, step)
     populations = build_populations(root, c, neurons, step)
     synapses = Synapses(c, Definitions("synapses", "synapse", SYNAPSE, root, folder, library, sink, True))
     synapses.build_own()
     projections = build_projections(root, c, populations, synapses)
-    poisson = build_inputs(root.get("inputs"), populations, c)
-    simulate = None if simulate_block is None else build_simulate(simulate_block, step, c)
+    drives = Drives(c, {a.name: a for a in timed})
+    for made in populations.drives:
+        if made.population in populations.built:
+            drives.add(made, populations.built[made.population].size)
+    currents = Currents(c, Definitions("currents", "current", CURRENT, root, folder, library, sink, True), drives)
+    poisson = build_inputs(root.get("inputs"), populations, currents, c)
+    currents.check_others()
+    drives.add_hidden(populations.built.values())
+    drives.check_poisson(poisson, populations.built)
     declared = mapping(root.get("projections"))
     named = () if declared is None else tuple(e.name for e in declared.entries)
+    simulate = None if simulate_block is None else build_simulate(simulate_block, step, projections, named, c)
     recorded = build_records(root.get("record"), populations, projections, named, c)
     numerics = build_numerics(mapping(root.get("numerics")))
     network_block, train_block = mapping(root.get("network")), mapping(root.get("train"))
@@ -72,7 +86,9 @@ def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFin
     if train_block is not None and network_block is not None:
         train = build_train(train_block, built, c, optimizers)
         if train is not None and built.network is not None:
-            check_use(built.network, (train.loss.prediction,), (train.loss.target,), c)
+            read = train.loss.reads
+            layers = tuple(n for n in read if n not in built.inputs)
+            check_use(built.network, layers, tuple(n for n in read if n in built.inputs), c)
     else:
         check_others(c, optimizers)
     plots = build_plots(root.get("plots"), populations, recorded, train_block is not None, c)
@@ -81,7 +97,7 @@ def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFin
     if any(d.severity is Severity.ERROR for d in sink.items):
         return None
     known: list[FunctionDef] = [f for n in functions.known if (f := functions.closed(n)) is not None]
-    return Model(
+    model = Model(
         name=text_of(root.get("name")) or name,
         description=text_of(root.get("description")).strip(),
         params=tuple(_param(p) for p in resolved.params.values()),
@@ -100,9 +116,16 @@ def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFin
         expect=expect,
         numerics=numerics,
         poisson=poisson,
+        drives=tuple(drives.found),
+        timed=tuple(drives.timed.values()),
         phases=c.phases,
         span=root.span,
     )
+    if simulate_block is None or model.simulate is None or model.simulate.instances == 1:
+        return model
+    shared = text_of(simulate_block.get("weights")) == "shared"
+    check_instances(model, shared, simulate_block.span, sink)
+    return None if any(d.severity is Severity.ERROR for d in sink.items) else expand_instances(model, shared)
 
 
 def _names(params: dict[str, ParamValue]) -> Names:

@@ -7,9 +7,15 @@ Does not: draw them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from compiler.array_files import read_array
 from compiler.expr.units import TIME
 from compiler.frontend import tree
 from compiler.frontend.family import Family
@@ -23,12 +29,19 @@ from compiler.frontend.values import (
     text_of,
 )
 from compiler.frontend.values_initial import initial_value
-from compiler.ir.model import Distribution
+from compiler.ir.model import Distribution, FromFile, Listed
 
 MAX_DELAY = 1 << 20
 """Steps; what is under way is held in a ring of this many slots at most."""
 
-Delay = Callable[[dict[str, Any]], "int | Distribution | None"]
+Delay = Callable[[dict[str, Any]], "int | Distribution | Listed | None"]
+
+
+def longest(delays: Distribution | Listed) -> int:
+    """The largest of delays that differ from synapse to synapse, in steps."""
+    if isinstance(delays, Listed):
+        return int(max(delays.values, default=0.0))
+    return math.ceil(dict(delays.args)["max" if delays.kind == "normal" else "high"])
 
 
 def _drawn_delay(node: tree.Mapping, family: Family, step: Step) -> Delay:
@@ -88,9 +101,50 @@ def _in_steps(value: Distribution, step: Step, block: tree.Mapping, c: Context) 
     return Distribution(value.kind, tuple(args.items()), value.span)
 
 
-def delay_steps(node: Node | None, family: Family) -> Delay:
-    """The delay at each member: whole steps, or a distribution of them."""
+def _listed_delays(node: Node, family: Family, step: Step, count: int | None) -> Delay:
+    """A delay for each of `count` given pairs, in their order: the same at each member."""
+    c = family.c
+    if count is None:
+        message = "delays from a list or a file need connections that are given one by one"
+        c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`")
+        return lambda env: None
+    value = initial_value(node, c, "`delay`", TIME, family.names, count, "connection")[0]
+    times: npt.NDArray[np.float64]
+    if isinstance(value, Listed):
+        times = np.array(value.values)
+    elif isinstance(value, FromFile):
+        try:
+            times = np.asarray(read_array(Path(value.path), value.array), np.float64).ravel()
+        except (OSError, ValueError, TypeError) as error:
+            c.sink.error("E0703", f"the array cannot be read: {error}", node.span)
+            return lambda env: None
+        if len(times) != count:
+            message = f"`delay` needs {count:,} numbers, one for each connection; the array has {len(times):,}"
+            c.sink.error("E0703", message, node.span)
+            return lambda env: None
+    else:
+        return lambda env: None
+    steps = np.zeros(count)
+    for time in np.unique(times).tolist():  # one mistake is told, not one for each connection
+        found = steps_of(time, node.span, c.sink, "each `delay`", step)
+        if found is None:
+            return lambda env: None
+        steps[times == time] = found
+    if steps.max(initial=0.0) > MAX_DELAY:
+        message = f"`delay` is {steps.max():,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+        c.sink.error("E0106", message, node.span)
+        return lambda env: None
+    whole = Listed(tuple(steps.tolist()), node.span)
+    return lambda env: whole
+
+
+def delay_steps(node: Node | None, family: Family, count: int | None = None) -> Delay:
+    """The delay at each member: whole steps, or delays that differ from connection to connection: a distribution of
+    steps, or the steps of each of `count` given pairs."""
     step, block = family.populations.step, mapping(node)
+    listed = isinstance(node, tree.Sequence) or (block is not None and block.get("file") is not None)
+    if listed and node is not None and step is not None:
+        return _listed_delays(node, family, step, count)
     if block is None or block.get("value") is not None:
         return whole_delay(node, family, "`delay`")
     if len(block.entries) == 1 and step is not None:
@@ -119,6 +173,8 @@ def whole_delay(node: Node | None, family: Family, what: str) -> Callable[[dict[
         if value is None or step is None:
             return None
         if value not in known:
+            if None in known.values():
+                return None  # one mistake is told once, not for every member
             count = steps_of(value, at, c.sink, what, step, nearest=nearest, roundable=True)
             if count is not None and count > MAX_DELAY:
                 message = f"{what} is {count:,} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"

@@ -1,36 +1,46 @@
 """Inputs: what reaches neurons from outside, from resolved blocks of `inputs`.
 
 Assumes: populations have been built (a constant current changes their params).
-Guarantees: one PoissonInput per target population; a current is added to the named parameter of every target.
+Guarantees: one PoissonInput per target population; a constant current is added to the named parameter of every target
+where that is one number, any other becomes a drive.
 Does not: simulate source neurons.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from compiler.diagnostics import Related, did_you_mean
+from compiler.expr.ast import Ref
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend import tree
+from compiler.frontend.build_currents import Currents, drive, target_dimension
 from compiler.frontend.build_populations import Populations
+from compiler.frontend.drives import reads_time, source_of
 from compiler.frontend.member_values import member_values
 from compiler.frontend.select import select
 from compiler.frontend.tree import Node, Scalar
-from compiler.frontend.values import Context, Names, mapping, number, out_of_bounds, shown
-from compiler.ir.model import Const, PoissonInput
+from compiler.frontend.values import Context, Names, bounded, mapping, number, out_of_bounds, shown
+from compiler.ir.model import Const, Drive, Method, NeuronDef, ParamDecl, PoissonInput, SourceDef, Value
 from compiler.source import Span
 
 _RATE = TIME**-1
 _NO_SOURCE = ("",)
 """What stands for the sources of an input in its `values`."""
+CONSTANT: Final = SourceDef(
+    NeuronDef("dc", (ParamDecl("amplitude", "1", None),), (), (), (), (), (), None, Method.AUTO), Ref("amplitude")
+)
+"""A constant current, as library/currents/dc."""
 MAX_EVENTS = 1 << 52
 """Largest mean number of events of one neuron in a step: what can be drawn."""
 
 
-def build_inputs(node: Node | None, populations: Populations, c: Context) -> tuple[PoissonInput, ...]:
-    """The Poisson inputs of the file; currents are added to the populations' parameters."""
+def build_inputs(
+    node: Node | None, populations: Populations, currents: Currents, c: Context
+) -> tuple[PoissonInput, ...]:
+    """The Poisson inputs of the file; constant currents are added to the populations' parameters, others are drives."""
     blocks = mapping(node)
     out: list[PoissonInput] = []
     for entry in blocks.entries if blocks is not None else ():
@@ -57,7 +67,7 @@ def build_inputs(node: Node | None, populations: Populations, c: Context) -> tup
                 made = _poisson(entry.name, poisson, target, populations, c, names, entry.key.span)
                 out += [] if made is None else [made]
             if current is not None:
-                _current(current, target, populations, c, names)
+                _current(entry.name, current, target, populations, currents, names, entry.key.span)
             if len(c.sink.items) > before:
                 break  # the same mistake would be reported for every target
     return tuple(out)
@@ -82,11 +92,10 @@ def _missing(
     """Report that what is to be delivered into does not exist, and where it would go instead."""
     neuron = populations.neuron_of[target]
     message = f"neuron `{neuron.name}` of `{target}` has no {kind} `{into.text}`"
-    help = f"its {kind}s are {', '.join(f'`{n}`' for n in known)}" if known else f"it has no {kind}s"
+    several = "parameters and inputs" if kind != "input" else "inputs"
+    help = f"its {several} are {', '.join(f'`{n}`' for n in known)}" if known else f"it has no {several}"
     if kind == "input" and into.text in neuron.params:
         help = f"`{into.text}` is a parameter: a constant is added to it by `current`; {help}"
-    elif kind == "parameter" and into.text in neuron.inputs:
-        help = f"`{into.text}` is an input: events are delivered into it by `poisson`; {help}"
     elif into.text in neuron.states:
         help = f"`{into.text}` is a state variable; {help}"
     else:
@@ -105,6 +114,8 @@ def _poisson(
         _missing("input", into, target, tuple(inputs), populations, c)
         return None
     dimension: Dimension | None = inputs[into.text]
+    if reads_time(rate_node, c):
+        return _changing(name, into.text, rate_node, weight_node, target, dimension, c, names, at)
     rate = number(rate_node, c, "`rate`", _RATE, names)
     weight = number(weight_node, c, "`weight`", dimension, names)
     if rate is None or weight is None:
@@ -120,30 +131,69 @@ def _poisson(
         message = f"`rate` is {shown(rate, _RATE)}: more events in a step of {step.dt:g} ms than can be drawn"
         c.sink.error("E0106", message, rate_node.span, f"at most {MAX_EVENTS:,} can")
         return None
-    return PoissonInput(name, target, into.text, float(rate), float(weight), at)
+    return PoissonInput(name, target, into.text, float(rate), float(weight), None, at)
 
 
-def _current(block: tree.Mapping, target: str, populations: Populations, c: Context, names: Names) -> None:
-    into, node = block.get("into"), block.get("amplitude")
-    if not isinstance(into, Scalar) or node is None:
+def _changing(
+    name: str,
+    into: str,
+    rate: Node,
+    weight: Node,
+    target: str,
+    dimension: Dimension | None,
+    c: Context,
+    names: Names,
+    at: Span,
+) -> PoissonInput | None:
+    """A Poisson input whose rate is an expression of the time."""
+    made = source_of(name, rate, "`rate`", _RATE, c, names)
+    size = bounded(weight, c, "`weight`", dimension or DIMENSIONLESS, names=names)
+    if made is None or size is None:
+        return None
+    changing = Drive(name, target, into, made[0], made[1], span=at)
+    return PoissonInput(name, target, into, 0.0, size, changing, at)
+
+
+def _current(
+    name: str,
+    block: tree.Mapping,
+    target: str,
+    populations: Populations,
+    currents: Currents,
+    names: Names,
+    at: Span,
+) -> None:
+    into, node, c = block.get("into"), block.get("amplitude"), currents.c
+    if not isinstance(into, Scalar):
         return
-    population = populations.built[target]
-    params = dict(population.params)
-    neuron = populations.neuron_of[target]
-    if into.text not in params:
-        _missing("parameter", into, target, tuple(params), populations, c)
+    population, neuron = populations.built[target], populations.neuron_of[target]
+    if into.text not in neuron.params and into.text not in neuron.inputs:
+        definition = neuron.definition
+        held = [i.name for i in definition.inputs if i.decay is None] if definition is not None else []
+        _missing("parameter or input", into, target, (*neuron.params, *held), populations, c)
         return
-    amplitude = number(node, c, "`amplitude`", neuron.params[into.text], names)
+    if node is None:
+        drive(name, block, target, populations, currents, names, at)
+        return
+    dimension = neuron.params.get(into.text, neuron.inputs.get(into.text))
+    if reads_time(node, c):
+        possible, _ = target_dimension(into, neuron, target, c)
+        made = source_of(name, node, "`amplitude`", dimension, c, names) if possible else None
+        if made is not None:
+            currents.drives.add(Drive(name, target, into.text, made[0], made[1], span=at), population.size)
+        return
+    amplitude = number(node, c, "`amplitude`", dimension, names)
     if amplitude is None:
         return
     problem = out_of_bounds(amplitude, None, None)
     if problem is not None:
         c.sink.error("E0106", f"`amplitude` must be {problem}", node.span)
         return
-    before = params[into.text]
-    if not isinstance(before, Const):
-        message = f"`{into.text}` of `{target}` differs from neuron to neuron; a current cannot be added to it yet"
-        c.sink.error("E0801", message, into.span, f"add it to the values of `{into.text}` in the population's `params`")
-        return
-    params[into.text] = Const(before.value + amplitude, node.span)
-    populations.built[target] = replace(population, params=tuple(params.items()))
+    params = dict(population.params)
+    before = params.get(into.text)
+    if isinstance(before, Const):
+        params[into.text] = Const(before.value + amplitude, node.span)
+        populations.built[target] = replace(population, params=tuple(params.items()))
+    elif target_dimension(into, neuron, target, c)[0]:
+        given: tuple[tuple[str, Value], ...] = (("amplitude", Const(float(amplitude), node.span)),)
+        currents.drives.add(Drive(name, target, into.text, CONSTANT, given, span=at), population.size)

@@ -8,24 +8,28 @@ Does not: say how a layer is computed.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
+from types import MappingProxyType
 
 from compiler.diagnostics import Related, did_you_mean
-from compiler.expr.ast import refs
+from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
+from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
+from compiler.frontend import build_layers as rules
+from compiler.frontend import build_windows as windows
 from compiler.frontend import tree
 from compiler.frontend.build_functions import Functions
+from compiler.frontend.build_layers import MOST, Place, Result, Shape, broadcast, shown
 from compiler.frontend.language.layers import ACTIVATIONS
+from compiler.frontend.scope import Wanted, check_expression
 from compiler.frontend.tree import Node, Scalar, Sequence
-from compiler.frontend.values import Context, bounded, items_of, mapping, pair_of, text_of, whole
+from compiler.frontend.values import Context, items_of, mapping, text_of, whole
 from compiler.frontend.wording import allowed
 from compiler.ir.model import Attr, FunctionDef, Layer, Network, TensorInput
 from compiler.source import Span
 
-Shape = tuple[int, ...]
-_MOST = (1 << 31) - 1
+__all__ = ["Built", "build_network", "check_use", "has_weights", "shown"]
 
 
 @dataclass
@@ -58,9 +62,7 @@ def build_network(block: tree.Mapping, c: Context, functions: Functions, precisi
     items = layers.items if isinstance(layers, Sequence) else ()
     named: dict[str, Span] = {}
     for item in items:
-        settings = _settings(item)
-        name = settings.get("name") if settings is not None else None
-        if isinstance(name, Scalar):
+        for name in _names(item):
             named.setdefault(name.text, name.span)
     r = _Reader(c, functions, precision, out, named)
     inputs = mapping(block.get("inputs"))
@@ -77,6 +79,18 @@ def _settings(item: Node) -> tree.Mapping | None:
     if isinstance(item, tree.Mapping) and len(item.entries) == 1:
         return mapping(item.entries[0].value)
     return None
+
+
+def _names(item: Node) -> list[Scalar]:
+    """The names that a layer's item gives: `name`, the parts of a split, the formulas of a map."""
+    settings = _settings(item)
+    if settings is None or not isinstance(item, tree.Mapping):
+        return []
+    if item.entries[0].name == "map":
+        return [e.key for e in settings.entries]
+    found = settings.get("name")
+    parts = items_of(settings.get("into")) if item.entries[0].name == "split" else ()
+    return [n for n in (found, *parts) if isinstance(n, Scalar)]
 
 
 def _input(r: _Reader, name: str, block: tree.Mapping | None, at: Span) -> None:
@@ -101,7 +115,7 @@ def _input(r: _Reader, name: str, block: tree.Mapping | None, at: Span) -> None:
 def _shape(node: Node | None, c: Context, what: str) -> Shape | None:
     if not isinstance(node, Sequence):
         return None
-    extents = [whole(i, c, f"each number of {what}", 1, _MOST) for i in node.items]
+    extents = [whole(i, c, f"each number of {what}", 1, MOST) for i in node.items]
     return None if None in extents else tuple(e for e in extents if e is not None)
 
 
@@ -113,39 +127,146 @@ def _layer(r: _Reader, item: Node) -> None:
     if settings is None or not isinstance(item, tree.Mapping):
         return
     kind, at = item.entries[0].name, item.entries[0].key.span
+    if kind == "map":
+        for entry in settings.entries:
+            _formula(r, entry)
+        return
+    if kind == "split":
+        _split(r, settings, at)
+        return
     name_node = settings.get("name")
     name = text_of(name_node) or _automatic(r, kind)
     place = name_node.span if name_node is not None else at
-    if name in r.out.places:
-        noun = "an input" if name in r.out.inputs else "a layer"
-        related = (Related("it is declared here", r.out.places[name]),)
-        r.c.sink.error("E0207", f"{noun} of the network is called `{name}` already", place, None, related)
-        r.previous = f"{name}'"  # a layer of unknown shape, for those that follow
-        r.out.shapes[r.previous] = None
+    if not _declare(r, name, place):
         return
     sources = _sources(r, kind, settings, at)
-    r.out.places[name] = place
     shape: Shape | None = None
     attrs: dict[str, Attr] = {}
     known = [None if s is None else r.out.shapes[s] for s in sources]
     before = len(r.c.sink.items)
     if known and None not in known:
         shapes = [s for s in known if s is not None]
-        found = _LAYERS[kind](_Place(r.c, name, kind, at, settings, sources[0] or ""), shapes)
+        found = _RULES[kind](Place(r.c, name, kind, at, settings, sources[0] or ""), shapes)
         if found is not None:
             shape, attrs = found
     else:
-        _LAYERS[kind](_Place(r.c, name, kind, at, settings, ""), [])
-    activation, function = _activation(r, settings, kind)
-    r.out.shapes[name] = shape
+        _RULES[kind](Place(r.c, name, kind, at, settings, ""), [])
+    activation, function = (None, None) if kind == "rnn" else _activation(r, settings, kind)
     if shape is not None:
         shape = _expected(r, settings, name, shape)
-        r.out.shapes[name] = shape
+    _append(r, kind, name, sources, attrs, activation, function, shape, at, len(r.c.sink.items) == before)
+
+
+def _declare(r: _Reader, name: str, place: Span) -> bool:
+    """Takes a name for a layer; False when there is one already."""
+    if name in r.out.places:
+        noun = "an input" if name in r.out.inputs else "a layer"
+        related = (Related("it is declared here", r.out.places[name]),)
+        r.c.sink.error("E0207", f"{noun} of the network is called `{name}` already", place, None, related)
+        r.previous = f"{name}'"  # a layer of unknown shape, for those that follow
+        r.out.shapes[r.previous] = None
+        return False
+    r.out.places[name] = place
+    return True
+
+
+def _append(
+    r: _Reader,
+    kind: str,
+    name: str,
+    sources: list[str | None],
+    attrs: dict[str, Attr],
+    activation: str | None,
+    function: FunctionDef | None,
+    shape: Shape | None,
+    at: Span,
+    right: bool,
+) -> None:
+    r.out.shapes[name] = shape
     r.previous = name
-    if shape is not None and len(r.c.sink.items) == before:
+    if shape is not None and right:
         inputs = tuple(s for s in sources if s is not None)
         ordered = tuple(sorted(attrs.items()))
         r.out.layers.append(Layer(kind, name, inputs, ordered, activation, function, shape, at))
+
+
+def _split(r: _Reader, settings: tree.Mapping, at: Span) -> None:
+    """A layer of kind `slice` for each part."""
+    sources = _sources(r, "split", settings, at)
+    source = sources[0] if sources else None
+    shape = r.out.shapes[source] if source is not None else None
+    p = Place(r.c, "", "split", at, settings, source or "")
+    names = [n for n in items_of(settings.get("into")) if isinstance(n, Scalar)]
+    before = len(r.c.sink.items)
+    axis = p.axis(shape, 0) if shape is not None else None
+    sizes = p.list("sizes", 1)
+    if shape is not None and axis is not None:
+        extent = shape[axis]
+        if settings.get("sizes") is None:
+            sizes = (extent // len(names),) * len(names)
+            if extent % len(names):
+                p.fail(f"axis {axis} of `{source}` has {extent} elements, which {len(names)} parts cannot share",
+                       "give `sizes`", "into")  # fmt: skip
+        elif sizes is not None and (len(sizes) != len(names) or sum(sizes) != extent):
+            message = f"`sizes` must be {len(names)} numbers that add up to {extent}, the extent of axis {axis}"
+            p.fail(message, None, "sizes")
+    right = len(r.c.sink.items) == before and shape is not None and axis is not None and sizes is not None
+    start = 0
+    for k, name in enumerate(names):
+        if not _declare(r, name.text, name.span):
+            continue
+        if not right or shape is None or axis is None or sizes is None:
+            r.out.shapes[name.text] = None
+            r.previous = name.text
+            continue
+        attrs: dict[str, Attr] = {"axis": axis, "range": (start, start + sizes[k])}
+        start += sizes[k]
+        part = (*shape[:axis], sizes[k], *shape[axis + 1 :])
+        _append(r, "slice", name.text, [source], attrs, None, None, part, name.span, True)
+
+
+def _formula(r: _Reader, entry: tree.Entry) -> None:
+    """`y: a * sigmoid(b)`: a layer that is an expression over layers, inputs and parameters of the model."""
+    name, c = entry.name, r.c
+    readable = {n: s for n, s in r.out.shapes.items() if n in r.out.places}
+    scope = c.names.scope.extended(
+        dict.fromkeys(readable, Kind.REAL), dict.fromkeys(readable, DIMENSIONLESS), r.out.places
+    )
+    before = len(c.sink.items)
+    checked = check_expression(entry.value, scope, Wanted(f"`{name}`", DIMENSIONLESS), c.sink)
+    declared = _declare(r, name, entry.key.span)
+    if not declared:
+        return
+    sources = [n for n in readable if checked is not None and n in refs(checked.expr)]
+    shape: Shape | None = None
+    known = [readable[n] for n in sources]
+    if checked is not None and not sources:
+        help = "for example `{y: a * sigmoid(b)}`, where `a` and `b` are layers"
+        c.sink.error("E0802", f"`{name}` reads no layer and no input", entry.value.span, help)
+    shapes = [s for s in known if s is not None]
+    if sources and len(shapes) == len(known):
+        shape = broadcast(shapes)
+        if shape is None:
+            listed = ", ".join(f"`{n}` {shown(s)}" for n, s in zip(sources, shapes, strict=True))
+            c.sink.error("E0501", f"the shapes in `{name}` do not go together: {listed}", entry.value.span)
+    attrs: dict[str, Attr] = {}
+    function: FunctionDef | None = None
+    if checked is not None:
+        args = {n: f"x{i}" for i, n in enumerate(sources)}
+        bindings: dict[str, Expr] = {n: Ref(a) for n, a in args.items()}
+        for parameter in sorted(refs(checked.expr) & c.names.numbers.keys() - args.keys()):
+            value = c.names.numbers[parameter]
+            attrs[f"p_{parameter}"] = value if isinstance(value, bool) else float(value)
+            column = Ref(f"p_{parameter}")
+            bindings[parameter] = column if not isinstance(value, bool) else _truth(column)
+        body = substitute(checked.expr, bindings)
+        function = FunctionDef(name, (*args.values(), *attrs), body, entry.value.span)
+    right = len(c.sink.items) == before
+    _append(r, "map", name, [*sources], attrs, None, function, shape, entry.key.span, right)
+
+
+def _truth(column: Expr) -> Expr:
+    return Binary("!=", column, Num(0.0))
 
 
 def _automatic(r: _Reader, kind: str) -> str:
@@ -163,7 +284,8 @@ def _sources(r: _Reader, kind: str, settings: tree.Mapping, at: Span) -> list[st
     if node is None:
         if r.previous is not None:
             return [r.previous]
-        real = [n for n, i in r.out.inputs.items() if i.dtype == "real"]
+        wanted = "int32" if kind == "embedding" else "real"
+        real = [n for n, i in r.out.inputs.items() if i.dtype == wanted]
         if len(real) == 1:
             return [real[0]]
         if r.out.inputs:
@@ -174,18 +296,28 @@ def _sources(r: _Reader, kind: str, settings: tree.Mapping, at: Span) -> list[st
         return [None]
     out: list[str | None] = []
     for item in items_of(node):
-        out.append(_reference(r, item) if isinstance(item, Scalar) else None)
-    if kind != "add" and len(out) != 1:
+        out.append(_reference(r, item, kind) if isinstance(item, Scalar) else None)
+    if kind == "attention":
+        return out
+    if kind not in ("add", "multiply", "concat") and len(out) != 1:
         help = "add layers with `- add: {inputs: [a, b]}`"
-        c.sink.error("E0106", f"a {kind} layer reads one input; here are {len(out)}", node.span, help)
+        article = "an" if kind[0] in "aeiou" else "a"
+        c.sink.error("E0106", f"{article} {kind} layer reads one input; here are {len(out)}", node.span, help)
         return [None]
     return out
 
 
-def _reference(r: _Reader, item: Scalar) -> str | None:
+def _reference(r: _Reader, item: Scalar, kind: str) -> str | None:
     name, c = item.text, r.c
     if name in r.out.shapes:
         declared = r.out.inputs.get(name)
+        if kind == "embedding":
+            if declared is None or declared.dtype == "real":
+                message = f"an embedding layer reads whole numbers; `{name}` holds real ones"
+                help = "declare an input with `dtype: int32`"
+                c.sink.error("E0501", message, item.span, help)
+                return None
+            return name
         if declared is not None and declared.dtype != "real":
             message = f"`{name}` holds whole numbers; layers read real ones"
             related = (Related("declared here", declared.span),)
@@ -234,14 +366,27 @@ def _activation(r: _Reader, settings: tree.Mapping, kind: str) -> tuple[str | No
         return name, None if function is None else r.functions.closed(name)
     if name in ACTIVATIONS:
         return name, None
-    help = did_you_mean(name, (*r.functions.known, *ACTIVATIONS))
+    help = f"`{_OTHER_NAMES[name]}` is the same" if name in _OTHER_NAMES else None
+    help = help or did_you_mean(name, (*r.functions.known, *ACTIVATIONS))
     if help is None:
         help = allowed("activations are", ACTIVATIONS) + f", or write it: `functions: {{{name}(x): ...}}`"
     r.c.sink.error("E0201", f"there is no activation or function `{name}`", node.span, help)
     return None, None
 
 
-WITH_WEIGHTS = frozenset({"dense", "conv2d", "batch_norm"})
+_OTHER_NAMES = {"swish": "silu", "hardswish": "hard_swish", "hardtanh": "hard_tanh", "logistic": "sigmoid"}
+
+
+def has_weights(layer: Layer) -> bool:
+    """Whether there is something to train in a layer."""
+    if layer.kind in ("layer_norm", "group_norm", "instance_norm"):
+        return bool(layer.attr("affine"))
+    if layer.kind == "positions":
+        return layer.attr("encoding") == "trained"
+    return layer.kind.startswith("conv") or layer.kind in _WITH_WEIGHTS
+
+
+_WITH_WEIGHTS = frozenset({"dense", "batch_norm", "embedding", "attention", "rnn", "gru", "lstm"})
 
 
 def check_use(network: Network, outputs: tuple[str, ...], read: tuple[str, ...], c: Context) -> None:
@@ -261,226 +406,39 @@ def check_use(network: Network, outputs: tuple[str, ...], read: tuple[str, ...],
     for layer in network.layers:
         if layer.name not in seen and not any(layer.name in other.inputs for other in network.layers):
             c.sink.warning("W0003", f"nothing reads the layer `{layer.name}`", layer.span)
-    if outputs and not any(layers[n].kind in WITH_WEIGHTS for n in seen if n in layers):
+    if outputs and not any(has_weights(layers[n]) for n in seen if n in layers):
         message = f"there is nothing to train: `{outputs[0]}` depends on no layer that has weights"
         c.sink.error("E0103", message, layers[outputs[0]].span, "for example `- dense: {units: 10}`")
 
 
-def shown(shape: Shape) -> str:
-    return "[" + ", ".join(str(n) for n in shape) + "]"
-
-
-# ------------------------------------------------------------------------- one function per kind
-
-
-@dataclass(frozen=True)
-class _Place:
-    """One layer, for the rules of its kind. `source`: what it reads."""
-
-    c: Context
-    name: str
-    kind: str
-    at: Span
-    settings: tree.Mapping
-    source: str
-
-    def fail(self, message: str, help: str | None = None, key: str | None = None) -> None:
-        node = self.settings.get(key) if key is not None else None
-        self.c.sink.error("E0501", message, node.span if node is not None else self.at, help)
-
-    def whole(self, key: str, default: int | None = None) -> int | None:
-        node = self.settings.get(key)
-        if node is None:
-            return default
-        return whole(node, self.c, f"`{key}`", 1, _MOST)
-
-    def pair(self, key: str, default: tuple[int, int] | None = (1, 1)) -> tuple[int, int] | None:
-        node = self.settings.get(key)
-        return default if node is None else pair_of(node, self.c, f"`{key}`", 1)
-
-    def flag(self, key: str, default: bool) -> bool:
-        node = self.settings.get(key)
-        return bool(node.value) if isinstance(node, Scalar) and isinstance(node.value, bool) else default
-
-
-_Result = tuple[Shape, dict[str, Attr]] | None
-
-
-def _dense(p: _Place, shapes: list[Shape]) -> _Result:
-    units = p.whole("units")
-    if not shapes:
-        return None
-    if len(shapes[0]) != 1:
-        message = f"a dense layer reads a list of numbers; `{p.source}` has the shape {shown(shapes[0])}"
-        help = "put `- flatten: {}` before it" if len(shapes[0]) > 1 else None
-        p.fail(message, help)
-        return None
-    return None if units is None else ((units,), {"units": units, "bias": p.flag("bias", True)})
-
-
-def _image(p: _Place, shapes: list[Shape]) -> Shape | None:
-    """The input's (channels, height, width)."""
-    if not shapes:
-        return None
-    if len(shapes[0]) != 3:
-        message = f"a {p.kind} layer reads channels, height and width; `{p.source}` has the shape {shown(shapes[0])}"
-        help = f"write its shape as [1, {', '.join(map(str, shapes[0]))}]" if len(shapes[0]) == 2 else None
-        p.fail(message, help)
-        return None
-    return shapes[0]
-
-
-def _padding(
-    p: _Place, default: str, image: Shape, size: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
-) -> tuple[int, int, int, int] | None:
-    """(top, bottom, left, right). `same` gives an output of the input's extent divided by the
-    stride, rounded up; an odd rest goes to the bottom and the right, as in TensorFlow."""
-    node = p.settings.get("padding")
-    text = default if node is None else text_of(node)
-    if text == "valid":
-        return 0, 0, 0, 0
-    if text == "same":
-        edges: list[int] = []
-        for axis in (0, 1):
-            extent = image[1 + axis]
-            out = -(-extent // stride[axis])
-            reach = (size[axis] - 1) * dilation[axis] + 1
-            total = max((out - 1) * stride[axis] + reach - extent, 0)
-            edges += [total // 2, total - total // 2]
-        return edges[0], edges[1], edges[2], edges[3]
-    if node is None:
-        return 0, 0, 0, 0
-    pair = pair_of(node, p.c, "`padding`", 0)
-    return None if pair is None else (pair[0], pair[0], pair[1], pair[1])
-
-
-def _windows(
-    p: _Place,
-    image: Shape,
-    size: tuple[int, int],
-    stride: tuple[int, int],
-    dilation: tuple[int, int],
-    padding: tuple[int, int, int, int],
-    key: str,
-) -> tuple[int, int] | None:
-    """Height and width of the output."""
-    out: list[int] = []
-    for axis, word in ((0, "high"), (1, "wide")):
-        extent = image[1 + axis] + padding[2 * axis] + padding[2 * axis + 1]
-        reach = (size[axis] - 1) * dilation[axis] + 1
-        if reach > extent:
-            padded = " with its padding" if any(padding) else ""
-            p.fail(
-                f"the {'kernel' if key == 'kernel' else 'window'} is {reach} {word}, "
-                f"but `{p.source}`{padded} only {extent}",
-                "write `padding: same`" if not any(padding) else None,
-                key,
-            )
-            return None
-        out.append((extent - reach) // stride[axis] + 1)
-    return out[0], out[1]
-
-
-def _conv2d(p: _Place, shapes: list[Shape]) -> _Result:
-    filters, groups = p.whole("filters"), p.whole("groups", 1)
-    kernel, stride, dilation = p.pair("kernel", None), p.pair("stride"), p.pair("dilation")
-    image = _image(p, shapes)
-    if image is None or kernel is None or stride is None or dilation is None:
-        return None
-    padding = _padding(p, "valid", image, kernel, stride, dilation)
-    if padding is None or filters is None or groups is None:
-        return None
-    channels = f"{image[0]} channel{'' if image[0] == 1 else 's'}"
-    for what, count in ((f"`{p.source}` has {channels}, which", image[0]), (f"{filters} filters", filters)):
-        if count % groups:
-            p.fail(f"{what} cannot be split into {groups} groups of one size", None, "groups")
-            return None
-    extent = _windows(p, image, kernel, stride, dilation, padding, "kernel")
-    if extent is None:
-        return None
-    attrs: dict[str, Attr] = {
-        "filters": filters,
-        "kernel": kernel,
-        "stride": stride,
-        "padding": padding,
-        "dilation": dilation,
-        "groups": groups,
-        "bias": p.flag("bias", True),
+_RULES: Mapping[str, Callable[[Place, list[Shape]], Result]] = MappingProxyType(
+    {
+        "dense": rules.dense,
+        **dict.fromkeys(("conv1d", "conv2d", "conv3d"), windows.conv),
+        **dict.fromkeys(("conv_transpose1d", "conv_transpose2d"), windows.conv_transpose),
+        **dict.fromkeys(("max_pool1d", "avg_pool1d", "max_pool2d", "avg_pool2d"), windows.pool),
+        **dict.fromkeys(("global_max_pool", "global_avg_pool"), windows.global_pool),
+        "upsample": windows.upsample,
+        "pad": rules.pad,
+        "flatten": rules.flatten,
+        "reshape": rules.reshape,
+        "permute": rules.permute,
+        "concat": rules.concat,
+        "slice": rules.slice_of,
+        "add": rules.same_shape,
+        "multiply": rules.same_shape,
+        "activation": rules.elementwise,
+        "softmax": rules.softmax,
+        "log_softmax": rules.softmax,
+        "dropout": rules.dropout,
+        "batch_norm": rules.batch_norm,
+        "layer_norm": rules.layer_norm,
+        "group_norm": rules.group_norm,
+        "instance_norm": rules.group_norm,
+        "embedding": rules.embedding,
+        "positions": rules.positions,
+        "attention": rules.attention,
+        **dict.fromkeys(("rnn", "gru", "lstm"), rules.recurrent),
     }
-    return (filters, *extent), attrs
-
-
-def _pool2d(p: _Place, shapes: list[Shape]) -> _Result:
-    size = p.pair("size", None)
-    stride = p.pair("stride", size)
-    image = _image(p, shapes)
-    if image is None or size is None or stride is None:
-        return None
-    padding = _padding(p, "valid", image, size, stride, (1, 1))
-    if padding is None:
-        return None
-    if max(padding[:2]) >= size[0] or max(padding[2:]) >= size[1]:
-        p.fail("a window could lie in the padding as a whole", "a padding is smaller than `size`", "padding")
-        return None
-    extent = _windows(p, image, size, stride, (1, 1), padding, "size")
-    if extent is None:
-        return None
-    return (image[0], *extent), {"size": size, "stride": stride, "padding": padding}
-
-
-def _flatten(p: _Place, shapes: list[Shape]) -> _Result:
-    return ((math.prod(shapes[0]),), {}) if shapes else None
-
-
-def _add(p: _Place, shapes: list[Shape]) -> _Result:
-    if not shapes:
-        return None
-    if any(s != shapes[0] for s in shapes):
-        listed = ", ".join(shown(s) for s in shapes)
-        p.fail(f"an add layer reads inputs of one shape; these have {listed}", None, "inputs")
-        return None
-    return shapes[0], {}
-
-
-def _batch_norm(p: _Place, shapes: list[Shape]) -> _Result:
-    keep = _number(p, "momentum", "0.9", 0.0, 1.0)
-    epsilon = _number(p, "epsilon", "1e-5", 0.0, None, above=True)
-    if not shapes or keep is None or epsilon is None:
-        return None
-    if not shapes[0]:
-        p.fail(f"batch_norm needs channels; `{p.source}` is a single number")
-        return None
-    # The file says which part of the running mean is kept, the IR which part is new; exactly.
-    new = float(1 - Fraction(repr(keep)))
-    return shapes[0], {"momentum": new, "epsilon": epsilon}
-
-
-def _number(
-    p: _Place, key: str, default: str, low: float, high: float | None, *, above: bool = False, below: bool = False
-) -> float | None:
-    node = p.settings.get(key)
-    if node is None:
-        return float(default)
-    return bounded(node, p.c, f"`{key}`", DIMENSIONLESS, low, high, above=above, below=below)
-
-
-def _dropout(p: _Place, shapes: list[Shape]) -> _Result:
-    rate = _number(p, "rate", "0", 0.0, 1.0, below=True)
-    return None if not shapes or rate is None else (shapes[0], {"rate": rate})
-
-
-def _elementwise(p: _Place, shapes: list[Shape]) -> _Result:
-    return (shapes[0], {}) if shapes else None
-
-
-_LAYERS = {
-    "dense": _dense,
-    "conv2d": _conv2d,
-    "max_pool2d": _pool2d,
-    "avg_pool2d": _pool2d,
-    "flatten": _flatten,
-    "add": _add,
-    "batch_norm": _batch_norm,
-    "dropout": _dropout,
-    "activation": _elementwise,
-}
+)
+"""Shape and attributes of each kind of layer; `map` and `split` make several layers and are read here."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 import keyword
 
 from compiler.diagnostics import Related, did_you_mean
-from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
+from compiler.expr.ast import Binary, Call, Expr, Num, Ref, children, refs, substitute
+from compiler.expr.show import show
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend import tree
 from compiler.frontend.definitions import Definitions
+from compiler.frontend.schedules import TIMES, is_schedule, read_schedule
 from compiler.frontend.scope import Scope, Wanted, check_tree, read_statement
 from compiler.frontend.tree import Entry, Scalar, Sequence
 from compiler.frontend.values import Context, mapping, number
@@ -24,7 +26,7 @@ from compiler.frontend.wording import allowed
 from compiler.ir.model import OptimizerDef, Set
 from compiler.source import Span
 
-GIVEN = ("param", "gradient", "step")
+GIVEN = ("param", "gradient", "step", "epoch", "steps", "epochs")
 _NO_RANDOM = "random numbers in an optimizer are not supported yet"
 
 
@@ -53,9 +55,11 @@ def check_others(c: Context, known: Definitions, chosen: tree.Mapping | None = N
 def _optimizer(name: str, block: tree.Mapping, given: tree.Mapping | None, at: Span, c: Context) -> OptimizerDef | None:
     before = len(c.sink.items)
     places: dict[str, Span] = {}
-    params = _params(block, given, places, name, at, c)
+    schedules: list[Set] = []
+    params = _params(block, given, places, name, at, c, schedules)
     state = _state(block, places, c)
     update, read = _update(block, params, state, places, c)
+    numbers, schedules = _renamed(schedules, set(places) | {s.target for s in update}, c)
     for entry in _entries(given):
         if entry.name not in params:
             help = did_you_mean(entry.name, params)
@@ -64,13 +68,27 @@ def _optimizer(name: str, block: tree.Mapping, given: tree.Mapping | None, at: S
             c.sink.error("E0201", f"optimizer `{name}` has no parameter `{entry.name}`", entry.key.span, help)
     if len(c.sink.items) > before:
         return None
-    numbers = {p: float(v) for p, v in c.names.numbers.items() if p in read and p not in places}
-    flags: dict[str, Expr] = {
-        p: Binary("!=", Ref(p), Num(0.0)) for p in numbers if isinstance(c.names.numbers[p], bool)
-    }
+    used = {p: v for p, v in c.names.numbers.items() if p in read and p not in places}
+    numbers = {**{p: float(v) for p, v in used.items()}, **numbers}
+    flags: dict[str, Expr] = {p: Binary("!=", Ref(p), Num(0.0)) for p in used if isinstance(used[p], bool)}
     statements = tuple(Set(s.target, substitute(s.value, flags), s.span) for s in update)
     values = tuple((p, v) for p, v in params.items() if v is not None)
-    return OptimizerDef(name, (*values, *numbers.items()), tuple(state.items()), statements, block.span)
+    return OptimizerDef(name, (*values, *numbers.items()), tuple(state.items()), (*schedules, *statements), block.span)
+
+
+def _renamed(schedules: list[Set], taken: set[str], c: Context) -> tuple[dict[str, float], list[Set]]:
+    """Parameters of the model that schedules read, under names that clash with nothing: `learning_rate` may be both
+    the model's and the optimizer's."""
+    numbers: dict[str, float] = {}
+    bindings: dict[str, Expr] = {}
+    for p in sorted(set().union(*(refs(s.value) for s in schedules)) & c.names.numbers.keys()):
+        name = p
+        while name in taken:
+            name += "_"
+        value = c.names.numbers[p]
+        numbers[name] = float(value)
+        bindings[p] = Binary("!=", Ref(name), Num(0.0)) if isinstance(value, bool) else Ref(name)
+    return numbers, [Set(s.target, substitute(s.value, bindings), s.span) for s in schedules]
 
 
 def _entries(block: tree.Mapping | None) -> tuple[Entry, ...]:
@@ -101,8 +119,9 @@ def _params(
     name: str,
     at: Span,
     c: Context,
+    schedules: list[Set],
 ) -> dict[str, float | None]:
-    """Parameters with the values in force; None after an error."""
+    """Parameters with the values in force; None after an error, and for those that follow a schedule."""
     out: dict[str, float | None] = {}
     for entry in _entries(mapping(block.get("params"))):
         if not _declare(entry.key, "a parameter", places, c):
@@ -116,6 +135,12 @@ def _params(
             related = (Related("declared here", entry.key.span),)
             message = f"optimizer `{name}` needs a value for `{entry.name}`"
             c.sink.error("E0103", message, at, f"write `{{{name}: {{{entry.name}: ...}}}}`", related)
+        if own is not None and is_schedule(own, c):
+            scheduled = read_schedule(own, c, entry.name)
+            if scheduled is not None:
+                schedules.append(scheduled)
+            out[entry.name] = None
+            continue
         values = [number(n, c, f"`{entry.name}`", DIMENSIONLESS) for n in (node, own) if n is not None]
         last = values[-1] if values else 0.0
         out[entry.name] = None if last is None or None in values else float(last)
@@ -153,7 +178,7 @@ def _update(
         if statement is None:
             continue
         target, at = statement.target, statement.target_span
-        fixed = target in ("gradient", "step") or target in params
+        fixed = target in ("gradient", *TIMES) or target in params
         if fixed or "." in target or (target in scope.kinds and target not in (*names, *locals_)):
             noun = "a parameter of the optimizer" if target in params else "a parameter of the model"
             noun = "given" if target in GIVEN else noun
@@ -170,6 +195,17 @@ def _update(
         value = statement.value
         if statement.op != "=":
             value = Binary(statement.op[0], Ref(target, at), value, statement.span)
+        argument = _norm_of(value)
+        if argument is not None and target in (*names, *locals_):
+            help = "give the norm a name of its own: `size = norm(...)`"
+            c.sink.error("E0310", f"a norm is one number; `{target}` has one value for each element", at, help)
+            continue
+        value = value if argument is None else argument
+        if (inner := _inner_norm(value)) is not None:
+            message = "a norm stands alone on the right-hand side of its assignment"
+            help = f"write `size = {show(inner)}` before, and use `size` here"
+            c.sink.error("E0304", message, inner.span, help)
+            continue
         is_condition = None if target not in (*names, *locals_) else locals_.get(target) is Kind.BOOL
         wanted = Wanted(f"`{target}`", DIMENSIONLESS, is_condition, _NO_RANDOM)
         found = check_tree(value, node.span, scope, wanted, c.sink)
@@ -180,9 +216,22 @@ def _update(
             locals_.setdefault(target, kind)
             scope = scope.extended({target: kind}, {target: DIMENSIONLESS})
         if found is not None:
-            out.append(Set(target, found.expr, statement.span))
+            whole = found.expr if argument is None else Call("norm", (found.expr,))
+            out.append(Set(target, whole, statement.span))
             read |= refs(found.expr)
     if not assigned and nodes is not None and len(c.sink.items) == before:
         help = "for example `param = param - learning_rate * gradient`"
         c.sink.error("E0103", "no statement assigns to `param`: nothing would be trained", nodes.span, help)
     return out, read - locals_.keys()
+
+
+def _norm_of(e: Expr) -> Expr | None:
+    """What the norm is taken of, where the whole right-hand side is one."""
+    return e.args[0] if isinstance(e, Call) and e.func == "norm" and len(e.args) == 1 else None
+
+
+def _inner_norm(e: Expr) -> Expr | None:
+    """A call of `norm` somewhere in an expression."""
+    if isinstance(e, Call) and e.func == "norm":
+        return e
+    return next((found for k in children(e) if (found := _inner_norm(k)) is not None), None)

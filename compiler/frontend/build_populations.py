@@ -9,6 +9,7 @@ Does not: connect or record.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,13 +23,25 @@ from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.types import Kind
 from compiler.frontend import tree
 from compiler.frontend.build_neurons import BuiltNeuron, build_neuron
+from compiler.frontend.build_pools import count_pools
 from compiler.frontend.data_files import arrays_of, locate, pick, read_array
 from compiler.frontend.definitions import Definitions, place_of
+from compiler.frontend.drives import reads_time, source_of
 from compiler.frontend.tree import Scalar, Sequence
 from compiler.frontend.values import Context, Names, Step, mapping, steps_of, whole, whole_steps
 from compiler.frontend.values_initial import initial_value
 from compiler.frontend.wording import allowed
-from compiler.ir.model import Const, Distribution, Formula, FromFile, Listed, Population, Value
+from compiler.ir.model import (
+    Const,
+    Distribution,
+    Drive,
+    Driven,
+    Formula,
+    FromFile,
+    Listed,
+    Population,
+    Value,
+)
 from compiler.source import Span
 
 MAX_SIZE = (1 << 31) - 1
@@ -47,6 +60,7 @@ class Populations:
     places: dict[str, Span] = field(default_factory=dict)
     classes: dict[str, list[str]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
+    drives: list[Drive] = field(default_factory=list)  # into parameters that are given as expressions of the time
     _blocks: dict[int, tuple[tree.Mapping, BuiltNeuron]] = field(default_factory=dict)
     _good: set[tuple[int, float | int]] = field(default_factory=set)  # (expression, value) that fit
 
@@ -92,6 +106,9 @@ def _population(name: str, block: tree.Mapping, classes: tuple[str, ...], at: Sp
     c = out.c
     size_node = block.get("size")
     size = None if size_node is None else whole(size_node, c, f"`size` of `{name}`", 1, MAX_SIZE)
+    shape = _shape(name, block.get("shape"), c)
+    if shape:
+        size = math.prod(shape)
     reference = block.get("neuron")
     if not isinstance(reference, Scalar):
         return
@@ -113,11 +130,52 @@ def _population(name: str, block: tree.Mapping, classes: tuple[str, ...], at: Sp
         _check_spike_times(name, params, size, own_params or block, out)
     else:
         _check_times(name, own_params, neuron, params, out)
+    pools = count_pools(name, block, size, neuron.definition, c)
+    pool_init = _pool_init(name, neuron, params, at, out)
     if len(c.sink.items) > before:
         return
     out.built[name] = Population(
-        name, neuron.definition, size, tuple(params.items()), tuple(init.items()), classes, span=at
+        name,
+        neuron.definition,
+        size,
+        tuple(params.items()),
+        tuple(init.items()),
+        classes,
+        shape,
+        pools=pools,
+        pool_init=pool_init,
+        span=at,
     )
+
+
+def _shape(name: str, node: tree.Node | None, c: Context) -> tuple[int, ...]:
+    """The extents of a population; () without them or after an error."""
+    if not isinstance(node, Sequence):
+        return ()
+    found = [whole(item, c, f"each extent of `{name}`", 1, MAX_SIZE) for item in node.items]
+    extents = tuple(n for n in found if n is not None)
+    if len(extents) < len(found):
+        return ()
+    if math.prod(extents) > MAX_SIZE:
+        message = f"`{name}` would have {math.prod(extents):,} neurons; at most {MAX_SIZE:,} are possible"
+        c.sink.error("E0106", message, node.span)
+        return ()
+    return extents
+
+
+def _pool_init(
+    name: str, neuron: BuiltNeuron, params: Mapping[str, Value], at: Span, out: Populations
+) -> tuple[tuple[str, Const], ...]:
+    """The initial values of the states of pools."""
+    assert neuron.definition is not None
+    values: dict[str, Const] = {}
+    for pool in neuron.definition.pools:
+        for decl in pool.state:
+            what = f"the initial value of `{pool.scope}.{decl.name}` of `{name}`"
+            value = evaluated(decl.init, params, what, at, out.c) if isinstance(decl.init, Formula) else decl.init
+            if isinstance(value, Const):
+                values[f"{pool.scope}.{decl.name}"] = value
+    return tuple(values.items())
 
 
 def _params(
@@ -144,6 +202,14 @@ def _params(
         if entry is not None:
             what = f"parameter `{decl.name}` of `{name}`"
             count = size if neuron.source == "equations" else None
+            if count is not None and reads_time(entry.value, c):
+                made = source_of(decl.name, entry.value, what, neuron.params[decl.name], c, c.names)
+                if made is not None:
+                    at_value = entry.value.span
+                    drive = Drive(f"{name}.{decl.name}", name, decl.name, made[0], made[1], (), at_value)
+                    out.drives.append(drive)
+                    values[decl.name] = Driven(at_value)
+                continue
             value, _ = initial_value(entry.value, c, what, neuron.params[decl.name], None, count)
             if value is not None:
                 values[decl.name] = value
@@ -152,7 +218,7 @@ def _params(
         elif decl.default is None:
             missing.append(decl.name)
         elif isinstance(decl.default, Formula):
-            value = _evaluated(decl.default, values, f"parameter `{decl.name}` of `{name}`", at, c)
+            value = evaluated(decl.default, values, f"parameter `{decl.name}` of `{name}`", at, c)
             if value is not None:
                 values[decl.name] = value
         else:
@@ -197,7 +263,7 @@ def _numbers(values: Mapping[str, Value], c: Context) -> dict[str, Any]:
     return env
 
 
-def _evaluated(formula: Formula, values: Mapping[str, Value], what: str, at: Span, c: Context) -> Const | None:
+def evaluated(formula: Formula, values: Mapping[str, Value], what: str, at: Span, c: Context) -> Const | None:
     """A formula over parameters of a population as a number."""
     expr = formula.expr
     if isinstance(expr, Ref) and isinstance(values.get(expr.name), Const):
@@ -206,7 +272,8 @@ def _evaluated(formula: Formula, values: Mapping[str, Value], what: str, at: Spa
         return Const(found.value, formula.span)
     several = [n for n in sorted(refs(expr)) if n in values and not isinstance(values[n], Const)]
     if several:
-        message = f"{what} follows from `{several[0]}`, which differs from neuron to neuron"
+        why = "changes in time" if isinstance(values[several[0]], Driven) else "differs from neuron to neuron"
+        message = f"{what} follows from `{several[0]}`, which {why}"
         related = (Related("by this formula", formula.span),)
         c.sink.error("E0802", message, at, "give it a value or a distribution of its own", related)
         return None
@@ -252,7 +319,7 @@ def _init(
             if names is not None and isinstance(value, Const):
                 names = Names(names.scope, {**names.numbers, decl.name: value.value})
         elif isinstance(decl.init, Formula):
-            value = _evaluated(decl.init, {**params, **values}, f"{what} of `{name}`", at, c)
+            value = evaluated(decl.init, {**params, **values}, f"{what} of `{name}`", at, c)
         else:
             value = decl.init
             if isinstance(value, Listed) and size is not None and len(value.values) != size:
@@ -290,10 +357,11 @@ def _check_times(
         if isinstance(value, Const) and (id(expr), value.value) in out._good:
             continue
         used = refs(expr)
-        several = [n for n in sorted(used) if isinstance(params.get(n), Distribution | Listed | FromFile)]
+        several = [n for n in sorted(used) if isinstance(params.get(n), Distribution | Listed | FromFile | Driven)]
         blame, related = _blame(used, given, neuron, place)
         if several:
-            message = f"{what} of `{name}` follows from `{several[0]}`, which differs from neuron to neuron"
+            why = "changes in time" if isinstance(params[several[0]], Driven) else "differs from neuron to neuron"
+            message = f"{what} of `{name}` follows from `{several[0]}`, which {why}"
             out.c.sink.error("E0802", message, blame, "give one number per population", related)
             continue
         try:

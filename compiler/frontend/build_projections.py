@@ -4,39 +4,45 @@ Assumes: populations have been built.
 Guarantees: members stand in the order of sources, then targets, each in the order in which `from`
 and `to` name them (`all` and classes: in the order of `populations`); a member whose probability or
 number of connections is 0 does not exist. Weights have the dimension of the input, delays are whole
-steps.
+steps. With a synapse, its parameters and states have values at every member, and it fits its neurons.
 Does not: draw connections.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
 from compiler.frontend import tree
-from compiler.frontend.build_connect import connect_arguments, same_sizes
-from compiler.frontend.build_delays import delay_steps
+from compiler.frontend.build_connect import connectivity
+from compiler.frontend.build_delays import delay_steps, longest, whole_delay
 from compiler.frontend.build_populations import Populations
+from compiler.frontend.build_synapses import BuiltSynapse, Synapses
+from compiler.frontend.connect_storage import check_values
 from compiler.frontend.family import SIZES, Family, inside
 from compiler.frontend.member_values import MemberValue, member_values
-from compiler.frontend.pair_lists import read_pairs
 from compiler.frontend.select import select
+from compiler.frontend.synapse_fits import check_delays, check_delivery, check_reads, check_spikes
+from compiler.frontend.synapse_statements import Ends
+from compiler.frontend.synapse_use import Settings, given_dimensions, read_settings
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import (
     Context,
     Names,
     mapping,
+    text_of,
 )
 from compiler.frontend.values_initial import initial_value
 from compiler.ir.model import Const, Distribution, FromFile, Listed, Member, Projection, Value
 from compiler.source import Span
 
 
-def build_projections(root: tree.Mapping, c: Context, populations: Populations) -> tuple[Projection, ...]:
+def build_projections(
+    root: tree.Mapping, c: Context, populations: Populations, synapses: Synapses
+) -> tuple[Projection, ...]:
     """All families of the file that have no mistake."""
     blocks = mapping(root.get("projections"))
     sizes: dict[str, Dimension | None] = dict.fromkeys(SIZES, DIMENSIONLESS)
@@ -47,7 +53,7 @@ def build_projections(root: tree.Mapping, c: Context, populations: Populations) 
         block = mapping(entry.value)
         if block is None:
             continue
-        built = _projection(entry.name, block, entry.key.span, c, populations, names)
+        built = _projection(entry.name, block, entry.key.span, c, populations, names, synapses)
         if built is not None:
             out.append(built)
     return tuple(out)
@@ -60,6 +66,7 @@ def _projection(
     c: Context,
     populations: Populations,
     names: Names,
+    synapses: Synapses,
 ) -> Projection | None:
     before = len(c.sink.items)
     sources = select(block.get("from"), populations, c)
@@ -72,45 +79,108 @@ def _projection(
         scope = names.scope.extended(kinds, {n: v.dimension for n, v in values.items()})
         names = Names(scope, names.numbers)
     family = Family(name, c, populations, names, values)
+    reference = block.get("synapse")
+    plastic = isinstance(reference, Scalar)
+    synapse = synapses.find(reference) if isinstance(reference, Scalar) else None
+    if plastic and (synapse is None or synapse.definition is None):
+        return None
+    user = Related(f"the projection `{name}` uses the synapse here", at)
+    if synapse is not None:
+        synapse = synapses.with_dimensions(synapse, given_dimensions(block, synapse, family), user)
     deliver = mapping(block.get("deliver"))
     into = deliver.get("into") if deliver is not None else None
-    dimension, fits = _input(into, targets, populations, c)
-    _check_sources(block.get("from"), sources, populations, c)
+    dimension, fits = _input(into, targets, populations, c) if into is not None else (None, plastic)
+    if synapse is None:
+        _check_sources(block.get("from"), sources, populations, c)
+    else:
+        fits = _check_synapse(synapse, synapses, block, user, sources, targets, dimension, family) and fits
     connect = mapping(block.get("connect"))
-    if connect is None or len(connect.entries) != 1 or deliver is None:
+    if connect is None or len(connect.entries) != 1 or (deliver is None and not plastic):
         return None
     rule = connect.entries[0]
-    settings = mapping(rule.value) or tree.Mapping((), rule.key.span)
-    arguments = connect_arguments(rule.name, settings, family)
-    pairs = read_pairs(settings, c) if rule.name == "pairs" else None
-    weight = _weight(deliver, dimension, family, rule.name, None if pairs is None else len(pairs.pairs))
-    delay = delay_steps(block.get("delay"), family)
+    connection = connectivity(rule, family)
+    count = None if connection is None else connection.count
+    refused = rule.name if connection is not None and not connection.listed else None
+    weight = _no_weight if deliver is None or plastic else _weight(deliver, dimension, family, refused, count)
+    listed = None if connection is None or connection.pairs is None else count
+    given = _no_settings if synapse is None else read_settings(block, synapse, family, at, listed)
+    delay = delay_steps(block.get("delay"), family, count)
+    back_delay = whole_delay(block.get("back_delay"), family, "`back_delay`")
     if not fits or sources is None or targets is None or any(p not in populations.built for p in (*sources, *targets)):
         return None
+    if connection is None:
+        return None
+    pairs = connection.pairs
     members: list[Member] = []
     for source in sources:
         for target in targets:
             env = family.environment(source, target)
-            args = arguments(env)
-            w = weight(env)
-            d = delay(env)
-            late: Distribution | None = None
-            if isinstance(d, Distribution):
-                late, d = d, math.ceil(dict(d.args)["max" if d.kind == "normal" else "high"])
-            if rule.name == "one_to_one":
-                same_sizes(source, target, rule.key.span, populations, c)
-            if pairs is not None:
-                pairs.check(source, target, populations, c)
-            if args is None or w is None or d is None:
+            args = connection.arguments(source, target, env)
+            w, own = weight(env), given(env)
+            d, back = delay(env), back_delay(env)
+            late: Distribution | Listed | None = None
+            if isinstance(d, Distribution | Listed):
+                late, d = d, longest(d)
+            if args is not None and w is not None:
+                w = connection.weight(w, source, target, family)
+            if args is None or w is None or d is None or own is None or back is None:
                 continue
             if dict(args).get("p", 1) == 0 or dict(args).get("number", 1) == 0:
                 continue
-            members.append(Member(source, target, args, w, d, None if pairs is None else 0, late))
+            members.append(Member(source, target, args, w, d, None if pairs is None else 0, late, *own, back))
+    definition = None if synapse is None else synapse.definition
+    if definition is not None:
+        check_delays(block, definition, members, family)
+        check_reads(definition, text_of(into), members, user, c)
+    given_at = (deliver.get("weight") if deliver is not None else None, block.get("delay"), reference)
+    check_values(connection.storage, members, definition, given_at, c)
     if len(c.sink.items) > before:
         return None
-    assert isinstance(into, Scalar)
     lists = () if pairs is None else (pairs.pairs,)
-    return Projection(name, rule.name, into.text, tuple(members), lists, span=at)
+    return Projection(
+        name,
+        connection.rule,
+        text_of(into),
+        tuple(members),
+        lists,
+        definition,
+        connection.storage,
+        connection.probability,
+        connection.planes,
+        span=at,
+    )
+
+
+def _no_weight(env: dict[str, Any]) -> Value:
+    """With a synapse, the statements of the synapse say what is delivered."""
+    return Const(0.0)
+
+
+def _no_settings(env: Mapping[str, Any]) -> Settings:
+    return (), ()
+
+
+def _check_synapse(
+    synapse: BuiltSynapse,
+    synapses: Synapses,
+    block: tree.Mapping,
+    user: Related,
+    sources: tuple[str, ...] | None,
+    targets: tuple[str, ...] | None,
+    into: Dimension | None,
+    family: Family,
+) -> bool:
+    """Whether the synapse can stand between these neurons and has all that it needs; reports it if not."""
+    good = check_delivery(block, synapse, user.span, family)
+    if sources is None or targets is None or synapse.definition is None:
+        return False
+    check_spikes(block, synapse.definition, sources, targets, family)
+    neuron_of = family.populations.neuron_of
+    ends = [{id(n): n for p in names if (n := neuron_of.get(p)) is not None} for names in (sources, targets)]
+    for pre in ends[0].values():
+        for post in ends[1].values():
+            good = synapses.fits(synapse, Ends(pre, post, into), user) and good
+    return good
 
 
 def _check_sources(node: Node | None, sources: tuple[str, ...] | None, populations: Populations, c: Context) -> None:
@@ -169,9 +239,9 @@ def _no_input(into: Scalar, target: str, populations: Populations, c: Context) -
 
 
 def _weight(
-    deliver: tree.Mapping, dimension: Dimension | None, family: Family, rule: str, count: int | None
+    deliver: tree.Mapping, dimension: Dimension | None, family: Family, rule: str | None, count: int | None
 ) -> Callable[[dict[str, Any]], Value | None]:
-    """The weight at each member."""
+    """The weight at each member. `rule`: the rule, if it draws connections, which have no order for a list."""
     c, node = family.c, deliver.get("weight")
     if node is None:
         help = "for example `weight: 1.62 mV`"
@@ -197,7 +267,7 @@ def _weight(
             value = (
                 None if None in key else initial_value(node, c, "`weight`", dimension, names, count, "connection")[0]
             )
-            if isinstance(value, FromFile | Listed) and rule != "pairs":
+            if isinstance(value, FromFile | Listed) and rule is not None:
                 message = f"weights from a list or a file need connections that are given one by one, not `{rule}`"
                 c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`")
                 value = None

@@ -182,7 +182,7 @@ def _traces(
         for item in items:
             if neuron is None:
                 continue
-            if item.text not in neuron.states and item.text not in neuron.inputs:
+            if item.text not in (*neuron.states, *neuron.inputs, *neuron.shared):
                 _no_variable(item, name, populations, c)
             elif item.text not in good:
                 good.append(item.text)
@@ -192,11 +192,17 @@ def _traces(
         if members is None:
             continue
         between = _between(block.get("between"), populations, c)
-        record = RecordTraces(name, tuple(good), members, every, between, at)
+        own = tuple(v for v in good if "." not in v)
+        record = RecordTraces(name, own, members, every, between, at)
         if _clashes(record, items, at, out, c):
             continue
-        out.traces.append(record)
-        out.tracing.setdefault(name, record)
+        if own:
+            out.traces.append(record)
+            out.tracing.setdefault(name, record)
+        for scope, count in (("population", 1), ("pool", built.pools)):
+            shared = tuple(v for v in good if v.startswith(f"{scope}."))
+            if shared:
+                out.traces.append(RecordTraces(name, shared, tuple(range(count)), every, between, at))
         for item in items:
             out.variables[name, item.text] = item.span
 
@@ -275,7 +281,7 @@ def _synapse_variable(item: Scalar, projection: Projection, c: Context) -> bool:
 
 def _no_variable(item: Scalar, name: str, populations: Populations, c: Context) -> None:
     neuron = populations.neuron_of[name]
-    known = [*neuron.states, *neuron.inputs]
+    known = [*neuron.states, *neuron.inputs, *neuron.shared]
     help = did_you_mean(item.text, known)
     if item.text in neuron.params:
         help = f"`{item.text}` is a parameter, which does not change"

@@ -15,11 +15,12 @@ from compiler.frontend.build_populations import Populations
 from compiler.frontend.build_records import Recorded, need_spikes
 from compiler.frontend.select import select
 from compiler.frontend.tree import Node, Scalar, Sequence
-from compiler.frontend.values import Context, Step, bounded, mapping, number, steps, text_of, whole
+from compiler.frontend.values import Context, Step, bounded, items_of, mapping, number, steps, text_of, whole
 from compiler.frontend.wording import allowed
 from compiler.ir.model import (
     Expectation,
     Numerics,
+    Projection,
     Simulate,
     Train,
 )
@@ -38,8 +39,13 @@ def read_step(block: tree.Mapping | None, c: Context) -> Step | None:
     return None if dt is None else Step(dt, node.span)
 
 
-def build_simulate(block: tree.Mapping, step: Step | None, c: Context) -> Simulate | None:
-    """`simulate`; None after an error."""
+MOST_INSTANCES = 1 << 16
+
+
+def build_simulate(
+    block: tree.Mapping, step: Step | None, projections: tuple[Projection, ...], named: tuple[str, ...], c: Context
+) -> Simulate | None:
+    """`simulate`; None after an error. `named`: the names of all projections, with those that have a mistake."""
     seed_node = block.get("seed")
     seed = 0 if seed_node is None else whole(seed_node, c, "`seed`", 0, (1 << 63) - 1)
     counts: list[int | None] = []
@@ -57,9 +63,35 @@ def build_simulate(block: tree.Mapping, step: Step | None, c: Context) -> Simula
                 count = None
             counts.append(count)
     duration, warmup = counts
-    if step is None or seed is None or duration is None or warmup is None:
+    copies_node = block.get("instances")
+    copies = 1 if copies_node is None else whole(copies_node, c, "`instances`", 1, MOST_INSTANCES)
+    freeze = _frozen(block.get("freeze"), projections, named, c)
+    if step is None or seed is None or duration is None or warmup is None or copies is None:
         return None
-    return Simulate(step.dt, duration, warmup, seed, span=block.span)
+    return Simulate(step.dt, duration, warmup, seed, freeze, copies, block.span)
+
+
+def _frozen(
+    node: Node | None, projections: tuple[Projection, ...], named: tuple[str, ...], c: Context
+) -> tuple[str, ...]:
+    """The projections that `freeze` means."""
+    if node is None:
+        return ()
+    if isinstance(node, Scalar):
+        return tuple(p.name for p in projections if p.synapse is not None)
+    out: list[str] = []
+    for item in items_of(node):
+        name = text_of(item)
+        found = next((p for p in projections if p.name == name), None)
+        if found is not None and found.synapse is None:
+            message = f"the synapses of `{name}` have no state, so that nothing of them can be frozen"
+            c.sink.error("E0802", message, item.span)
+        elif found is None and name not in named:
+            help = did_you_mean(name, named) or (allowed("they are", named) if named else None)
+            c.sink.error("E0201", f"there is no projection `{name}`", item.span, help)
+        elif name not in out:
+            out.append(name)
+    return tuple(out)
 
 
 def build_numerics(block: tree.Mapping | None) -> Numerics:

@@ -11,23 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend import tree
+from compiler.frontend.build_loss import build_loss, build_metrics, check_labels
 from compiler.frontend.build_network import Built, shown
 from compiler.frontend.build_optimizer import build_optimizer
-from compiler.frontend.data_files import Header, arrays_of, locate, pick, read_array
+from compiler.frontend.data_files import Header, arrays_of, locate, pick
 from compiler.frontend.definitions import Definitions
 from compiler.frontend.tree import Node, Scalar, Sequence
-from compiler.frontend.values import Context, bounded, mapping, number, whole
+from compiler.frontend.values import Context, bounded, items_of, mapping, number, whole
 from compiler.frontend.wording import allowed
-from compiler.ir.model import Data, Loss, TensorInput, Train
+from compiler.ir.model import Data, OptimizerDef, Penalty, TensorInput, Train, WeightGroup
 from compiler.source import Span
 
 _MOST = (1 << 31) - 1
-_CLASSIFYING = "softmax_cross_entropy"
 
 
 @dataclass
@@ -42,8 +40,8 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
     """The training of `block`; None after an error."""
     before = len(c.sink.items)
     data, file = _data(mapping(block.get("data")), built, c)
-    loss = _loss(mapping(block.get("loss")), built, c)
-    metrics = _metrics(block.get("metrics"), loss, c)
+    loss = build_loss(mapping(block.get("loss")), built, c)
+    metrics = build_metrics(block.get("metrics"), loss, built, c)
     optimizer = build_optimizer(mapping(block.get("optimizer")), c, optimizers)
     batch = _whole(block, "batch", 32, 1, c)
     epochs = _whole(block, "epochs", None, 1, c)
@@ -53,12 +51,92 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
     if checkpoint is not None:
         every = _whole(checkpoint, "every", 1, 1, c) or 0
     if loss is not None and file is not None:
-        _check_labels(loss, built, file, c)
+        check_labels(loss, built, file.path, file.arrays, c)
     if len([i for i in c.sink.items[before:] if i.severity == "error"]) > 0:
         return None
     if data is None or loss is None or optimizer is None or batch is None or epochs is None or seed is None:
         return None
-    return Train(data, loss, metrics, optimizer, batch, epochs, seed, every, block.span)
+    clip = _clip(mapping(block.get("clip")), c)
+    groups = _groups(block.get("groups"), built, optimizer, c)
+    penalties = _penalties(block.get("penalty"), built, c)
+    if any(i.severity == "error" for i in c.sink.items[before:]):
+        return None
+    return Train(data, loss, metrics, optimizer, batch, epochs, seed, every, clip, groups, penalties, block.span)
+
+
+def _clip(block: tree.Mapping | None, c: Context) -> tuple[str, float] | None:
+    if block is None or not block.entries:
+        return None
+    entry = block.entries[0]
+    limit = bounded(entry.value, c, f"`{entry.name}`", DIMENSIONLESS, 0.0, None, above=True)
+    return None if limit is None else (entry.name, limit)
+
+
+_CLASSES = ("weights", "biases", "norms", "all")
+
+
+def _weights(node: Node | None, built: Built, c: Context) -> list[str]:
+    """Layers and classes of weights, with an error for those that do not exist."""
+    layers = [n for n in built.places if n not in built.inputs]
+    names: list[str] = []
+    for name in items_of(node):
+        if not isinstance(name, Scalar):
+            continue
+        names.append(name.text)
+        if name.text in layers or name.text in _CLASSES:
+            continue
+        help = did_you_mean(name.text, (*layers, *_CLASSES)) or allowed("classes are", _CLASSES)
+        c.sink.error("E0201", f"there is no layer or class of weights `{name.text}`", name.span, help)
+    return names
+
+
+def _penalties(node: Node | None, built: Built, c: Context) -> tuple[Penalty, ...]:
+    out: list[Penalty] = []
+    for item in items_of(node):
+        block = mapping(item)
+        if block is None:
+            continue
+        values = []
+        for key in ("l1", "l2"):
+            value = block.get(key)
+            found = 0.0 if value is None else bounded(value, c, f"`{key}`", DIMENSIONLESS, 0.0)
+            values.append(found or 0.0)
+        names = _weights(block.get("of"), built, c) or ["weights"]
+        out.append(Penalty(values[0], values[1], tuple(names), block.span))
+    return tuple(out)
+
+
+def _groups(node: Node | None, built: Built, optimizer: OptimizerDef, c: Context) -> tuple[WeightGroup, ...]:
+    """Groups of trained arrays, and an error where all of them are frozen."""
+    out: list[WeightGroup] = []
+    params = dict(optimizer.params)
+    scheduled = {s.target for s in optimizer.update} - params.keys()
+    for item in node.items if isinstance(node, Sequence) else ():
+        block = mapping(item)
+        if block is None:
+            continue
+        names = _weights(block.get("of"), built, c)
+        values: list[tuple[str, float]] = []
+        settings = mapping(block.get("set"))
+        for entry in settings.entries if settings is not None else ():
+            if entry.name not in params:
+                message = f"optimizer `{optimizer.name}` has no parameter `{entry.name}`"
+                help = did_you_mean(entry.name, params) or allowed("it has the parameters", params)
+                if entry.name in scheduled:
+                    message = f"`{entry.name}` follows a schedule, which is the same for all weights"
+                    help = "give `optimizer` a number, or put the schedule into the optimizer's `update`"
+                c.sink.error("E0201", message, entry.key.span, help)
+                continue
+            value = number(entry.value, c, f"`{entry.name}`", DIMENSIONLESS)
+            if value is not None:
+                values.append((entry.name, float(value)))
+        frozen = block.get("frozen")
+        is_frozen = isinstance(frozen, Scalar) and frozen.value is True
+        out.append(WeightGroup(tuple(names), tuple(values), is_frozen, block.span))
+    for group in out:
+        if group.frozen and "all" in group.of:
+            c.sink.error("E0103", "there is nothing to train: all weights are frozen", group.span)
+    return tuple(out)
 
 
 def _whole(block: tree.Mapping, key: str, default: int | None, low: int, c: Context) -> int | None:
@@ -184,107 +262,3 @@ def _enough(samples: int, validation: float, block: tree.Mapping, file: Scalar, 
         node = mapping(block.get("split"))
         at = node.span if node is not None else file.span
         c.sink.error("E0106", f"`validation` of {samples:,} samples: {what}", at)
-
-
-# ------------------------------------------------------------------------------------------ loss
-
-
-def _loss(block: tree.Mapping | None, built: Built, c: Context) -> Loss | None:
-    if block is None or len(block.entries) != 1:
-        return None
-    kind, settings = block.entries[0].name, mapping(block.entries[0].value)
-    if settings is None:
-        return None
-    key = "logits" if kind == _CLASSIFYING else "prediction"
-    prediction = _reference(settings.get(key), built, c, layer=True)
-    target = _reference(settings.get("target"), built, c, layer=False)
-    at = block.entries[0].key.span
-    if prediction is None or target is None:
-        return None
-    shape, wanted = built.shapes[prediction.text], built.shapes[target.text]
-    declared = built.inputs[target.text]
-    if shape is None or wanted is None:
-        return Loss(kind, prediction.text, target.text, at)
-    related = (Related("the input is declared here", declared.span),)
-    if kind == _CLASSIFYING:
-        if len(shape) != 1 or shape[0] < 2:
-            message = f"`logits` must be one score per class, but `{prediction.text}` has the shape {shown(shape)}"
-            c.sink.error("E0501", message, prediction.span)
-            return None
-        if declared.dtype != "int32" or wanted != ():
-            message = f"the target of `{kind}` is the class's number, but `{target.text}` is not"
-            help = "declare it with `{shape: [], dtype: int32}`"
-            c.sink.error("E0501", message, target.span, help, related)
-            return None
-    else:
-        if declared.dtype != "real":
-            message = f"the target of `{kind}` holds real numbers, but `{target.text}` whole ones"
-            c.sink.error("E0501", message, target.span, None, related)
-            return None
-        if shape != wanted:
-            message = (
-                f"`{prediction.text}` has the shape {shown(shape)}, but its target `{target.text}` {shown(wanted)}"
-            )
-            c.sink.error("E0501", message, prediction.span, None, related)
-            return None
-    return Loss(kind, prediction.text, target.text, at)
-
-
-def _reference(node: Node | None, built: Built, c: Context, *, layer: bool) -> Scalar | None:
-    if not isinstance(node, Scalar):
-        return None
-    known = [n for n in built.places if (n in built.inputs) != layer]
-    if node.text in known:
-        return node
-    noun = "layer" if layer else "network input"
-    if node.text in built.places:
-        other = "an input of the network" if layer else "a layer"
-        related = (Related("declared here", built.places[node.text]),)
-        message = f"`{node.text}` is {other}; a {noun} is needed here"
-        c.sink.error("E0201", message, node.span, None, related)
-        return None
-    help = did_you_mean(node.text, known) or (allowed(f"the {noun}s are", known) if known else None)
-    c.sink.error("E0201", f"there is no {noun} `{node.text}`", node.span, help)
-    return None
-
-
-def _check_labels(loss: Loss, built: Built, file: _File, c: Context) -> None:
-    """Every label must be a class that the network has a score for."""
-    shape = built.shapes.get(loss.prediction)
-    entry = file.arrays.get(loss.target)
-    if loss.kind != _CLASSIFYING or shape is None or entry is None:
-        return
-    array, _, at = entry
-    try:
-        labels = np.asarray(read_array(file.path, array))
-    except (OSError, ValueError) as error:
-        c.sink.error("E0703", f"`{array}` cannot be read: {error}", at)
-        return
-    if not labels.size:
-        c.sink.error("E0703", f"`{array}` holds no samples", at)
-        return
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= shape[0]:
-        message = (
-            f"the classes of `{array}` go from {low} to {high}, "
-            f"but `{loss.prediction}` has {shape[0]} scores, for the classes 0 to {shape[0] - 1}"
-        )
-        related = (Related("the layer is declared here", built.places[loss.prediction]),)
-        c.sink.error("E0703", message, at, None, related)
-
-
-def _metrics(node: Node | None, loss: Loss | None, c: Context) -> tuple[str, ...]:
-    out: list[str] = []
-    for item in node.items if isinstance(node, Sequence) else ():
-        if not isinstance(item, Scalar):
-            continue
-        if item.text in out:
-            c.sink.error("E0108", f"the metric `{item.text}` stands twice", item.span)
-            continue
-        if loss is not None and (loss.kind == _CLASSIFYING) != (item.text == "accuracy"):
-            message = f"`{item.text}` cannot be measured with the loss `{loss.kind}`"
-            related = (Related("the loss is chosen here", loss.span),)
-            c.sink.error("E0802", message, item.span, None, related)
-            continue
-        out.append(item.text)
-    return tuple(out)

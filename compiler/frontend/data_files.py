@@ -1,6 +1,6 @@
 """Data files that a model names: whether they are there, and what they hold.
 
-Assumes: numpy's formats (.npy, .npz) and .csv.
+Assumes: the formats of compiler/array_files.py.
 Guarantees: shapes and types are read from headers, so that a large file costs nothing; what is
 wrong with a file is an error at the place that names it, never an exception.
 Does not: follow pickles.
@@ -9,57 +9,15 @@ Does not: follow pickles.
 from __future__ import annotations
 
 import hashlib
-import math
-import zipfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
 
-import numpy as np
-import numpy.typing as npt
-
+from compiler.array_files import HDF5, Header, headers, read_array
 from compiler.diagnostics import did_you_mean
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import Context
 from compiler.source import Span
 
-
-@dataclass(frozen=True)
-class Header:
-    """Shape and element type of an array in a file."""
-
-    shape: tuple[int, ...]
-    kind: str  # numpy's: "f" real, "i" and "u" whole, "b" truth values, others no numbers
-    dtype: str
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-
-def _header(stream: IO[bytes]) -> Header:
-    version = np.lib.format.read_magic(stream)
-    read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(stream)
-    return Header(tuple(int(n) for n in shape), dtype.kind, str(dtype))
-
-
-def headers(path: Path) -> dict[str, Header]:
-    """The arrays of a .npz file by name, or that of a .npy file under "". Raises OSError or
-    ValueError where the file is none."""
-    try:
-        if path.suffix == ".npy":
-            with path.open("rb") as stream:
-                return {"": _header(stream)}
-        with zipfile.ZipFile(path) as archive:
-            out: dict[str, Header] = {}
-            for name in archive.namelist():
-                if name.endswith(".npy"):
-                    with archive.open(name) as stream:
-                        out[name.removesuffix(".npy")] = _header(stream)
-            return out
-    except (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError) as error:
-        raise ValueError(str(error)) from None
+__all__ = ["Header", "arrays_of", "check_array", "headers", "locate", "pick", "read_array"]
 
 
 def locate(file: Scalar, c: Context) -> Path | None:
@@ -84,7 +42,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def arrays_of(path: Path, file: Scalar, c: Context) -> dict[str, Header] | None:
-    """The headers of a .npy or .npz file, with an error (E0703) where it is broken."""
+    """The headers of a file's arrays, with an error (E0703) where it is broken."""
     try:
         return headers(path)
     except (OSError, ValueError) as error:
@@ -99,7 +57,11 @@ def pick(found: dict[str, Header], name: str, span: Span, file: Scalar, c: Conte
         return found[name]
     known = ", ".join(f"`{n}`" for n in list(found)[:12])
     help = did_you_mean(name, found) or (f"it has {known}" if known else "it has none")
-    c.sink.error("E0702", f"`{file.text}` has no array `{name}`", span, help)
+    csv = file.text.endswith(".csv")
+    if csv and not found:
+        help = "its first line has no names; leave `array` out to use the whole table"
+    what = "column" if csv else "data set" if file.text.endswith(HDF5) else "array"
+    c.sink.error("E0702", f"`{file.text}` has no {what} `{name}`", span, help)
     return None
 
 
@@ -112,10 +74,7 @@ def check_array(
         return None
     if isinstance(sha256, Scalar) and not _has_sum(path, sha256, file, c):
         return None
-    if path.suffix == ".csv":
-        if array is not None:
-            c.sink.error("E0702", "a .csv file has no named arrays", array.span, "leave `array` out")
-            return None
+    if path.suffix == ".csv" and array is None:
         return path, None, None
     found = arrays_of(path, file, c)
     if found is None:
@@ -152,17 +111,3 @@ def _has_sum(path: Path, sha256: Scalar, file: Scalar, c: Context) -> bool:
     message = f"`{file.text}` is not the file that the model was written for: its SHA-256 sum differs"
     c.sink.error("E0704", message, sha256.span, f"it is {digest}")
     return False
-
-
-def read_array(path: Path, name: str | None) -> npt.NDArray[Any]:
-    """The array itself. Raises OSError or ValueError."""
-    if path.suffix == ".csv":
-        return np.loadtxt(path, delimiter=",", ndmin=1)
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return np.asarray(loaded[name or ""])
-    except (KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(str(error)) from None

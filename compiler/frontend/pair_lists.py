@@ -4,6 +4,9 @@ Assumes: a validated block.
 Guarantees: pairs of whole numbers from 0 in the user's order; that they fit the populations is
 checked per member.
 Does not: sort.
+
+Files: an .npz with two arrays, a .csv with two named columns, or a SONATA edges file (HDF5): the data sets
+source_node_id and target_node_id of edges/<population> (Dai et al. 2020, The SONATA data format, PLoS Comput Biol).
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from compiler.array_files import HDF5
+from compiler.diagnostics import did_you_mean
 from compiler.frontend import tree
 from compiler.frontend.build_populations import MAX_SIZE, Populations
-from compiler.frontend.data_files import arrays_of, locate, pick, read_array
+from compiler.frontend.data_files import Header, arrays_of, locate, pick, read_array
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import Context, whole
 from compiler.source import Span
@@ -73,13 +78,24 @@ def _from_file(file: Scalar, settings: tree.Mapping, c: Context) -> Pairs | None
     path = locate(file, c)
     if path is None:
         return None
+    if path.suffix not in (".npz", ".csv", *HDF5):
+        help = "write two arrays into an `.npz`, or two named columns into a `.csv`"
+        c.sink.error("E0703", f"`{file.text}` holds one array only", file.span, help)
+        return None
+    found = arrays_of(path, file, c)
+    if found is None:
+        return None
+    group = _group(found, path.suffix in HDF5, file, settings, c)
+    if group is None:
+        return None
     columns: list[npt.NDArray[np.int64]] = []
     places: list[Span] = []
     for key in ("sources", "targets"):
         node = settings.get(key)
-        name = node.text if isinstance(node, Scalar) else key
+        default = f"{key[:-1]}_node_id" if path.suffix in HDF5 else key
+        name = node.text if isinstance(node, Scalar) else default
         at = file.span if node is None else node.span
-        column = _column(path, name, at, file, c)
+        column = _column(path, found, group + name, at, file, c)
         if column is None:
             return None
         columns.append(column)
@@ -92,26 +108,42 @@ def _from_file(file: Scalar, settings: tree.Mapping, c: Context) -> Pairs | None
     return Pairs(tuple(pairs), ((places[0], places[1]),))
 
 
-def _column(path: Path, name: str, at: Span, file: Scalar, c: Context) -> npt.NDArray[np.int64] | None:
+def _group(found: dict[str, Header], sonata: bool, file: Scalar, settings: tree.Mapping, c: Context) -> str | None:
+    """What the names of the two arrays begin with: the population of edges in a SONATA file; None after an error."""
+    node = settings.get("population")
+    if not sonata:
+        if node is None:
+            return ""
+        c.sink.error("E0702", f"`{file.text}` has no populations of edges", node.span, "only SONATA files (`.h5`) have")
+        return None
+    if settings.get("sources") is not None and settings.get("targets") is not None and node is None:
+        return ""  # any HDF5 file: both are paths of data sets
+    names = sorted({name.split("/")[1] for name in found if name.startswith("edges/") and name.count("/") >= 2})
+    known = ", ".join(f"`{n}`" for n in names)
+    if isinstance(node, Scalar):
+        if node.text in names:
+            return f"edges/{node.text}/"
+        help = did_you_mean(node.text, names) or (f"it has {known}" if known else None)
+        c.sink.error("E0702", f"`{file.text}` has no population of edges `{node.text}`", node.span, help)
+        return None
+    if len(names) == 1:
+        return f"edges/{names[0]}/"
+    if names:
+        c.sink.error("E0702", f"say which edges of `{file.text}` are meant", file.span, f"`population:` {known}")
+    else:
+        help = "SONATA files have `edges/<population>/source_node_id`; for others give `sources` and `targets`"
+        c.sink.error("E0702", f"`{file.text}` has no populations of edges", file.span, help)
+    return None
+
+
+def _column(
+    path: Path, found: dict[str, Header], name: str, at: Span, file: Scalar, c: Context
+) -> npt.NDArray[np.int64] | None:
     """One column of indices."""
+    if pick(found, name, at, file, c) is None:
+        return None
     try:
-        if path.suffix == ".csv":
-            table = np.genfromtxt(path, delimiter=",", names=True, ndmin=1)
-            known = table.dtype.names or ()
-            if name not in known:
-                help = "its first line names " + ", ".join(f"`{n}`" for n in known)
-                c.sink.error("E0702", f"`{file.text}` has no column `{name}`", at, help)
-                return None
-            data = np.asarray(table[name])
-        elif path.suffix == ".npz":
-            found = arrays_of(path, file, c)
-            if found is None or pick(found, name, at, file, c) is None:
-                return None
-            data = read_array(path, name)
-        else:
-            help = "write two arrays into an `.npz`, or two named columns into a `.csv`"
-            c.sink.error("E0703", f"`{file.text}` holds one array only", file.span, help)
-            return None
+        data = read_array(path, name)
     except (OSError, ValueError, TypeError) as error:
         c.sink.error("E0703", f"`{file.text}` cannot be read: {error}", file.span)
         return None

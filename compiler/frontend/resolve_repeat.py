@@ -9,6 +9,7 @@ Does not: name layers that have no name, or look at what a layer is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping as Params
 from dataclasses import dataclass, field
 from typing import Final
@@ -64,9 +65,7 @@ def _expand(layers: Sequence, params: Params[str, ParamValue], sink: Sink) -> _B
         entry = _repeat(item)
         if entry is None:
             out.layers.append(item)
-            name = _name(item)
-            if name is not None:
-                out.names[name] = (name, "")
+            out.names.update((name, (name, "")) for name in _names(item))
         else:
             copies = _copies(entry, params, sink)
             out.layers.extend(copies.layers)
@@ -111,10 +110,27 @@ def _settings(layer: Node) -> Mapping | None:
     return None
 
 
-def _name(layer: Node) -> str | None:
+def _names(layer: Node) -> list[str]:
+    """The names that a layer gives: its own, the parts of a split, the formulas of a map."""
     settings = _settings(layer)
-    name = settings.get("name") if settings is not None else None
-    return name.text if isinstance(name, Scalar) else None
+    if settings is None or not isinstance(layer, Mapping):
+        return []
+    if layer.entries[0].name == "map":
+        return [e.name for e in settings.entries]
+    parts = settings.get("into") if layer.entries[0].name == "split" else None
+    found = (settings.get("name"), *(parts.items if isinstance(parts, Sequence) else ()))
+    return [n.text for n in found if isinstance(n, Scalar)]
+
+
+_WORD: Final = re.compile(r"[A-Za-z_]\w*")
+
+
+def _in_formula(node: Node, names: dict[str, str]) -> Node:
+    """A formula over layers of this copy."""
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return node
+    text = _WORD.sub(lambda m: names.get(m[0], m[0]), node.text)
+    return node if text == node.text else Scalar(text, text, node.plain, node.span)
 
 
 def _renamed(layer: Node, names: dict[str, str]) -> Node:
@@ -131,6 +147,11 @@ def _renamed(layer: Node, names: dict[str, str]) -> Node:
             case _:
                 return node
 
-    entries = tuple(Entry(e.key, renamed(e.value)) if e.name in ("name", "inputs") else e for e in settings.entries)
     kind = layer.entries[0]
+    if kind.name == "map":
+        formulas = [(renamed(e.key), _in_formula(e.value, names)) for e in settings.entries]
+        entries = tuple(Entry(k, v) for k, v in formulas if isinstance(k, Scalar))
+        return Mapping((Entry(kind.key, Mapping(entries, settings.span)),), layer.span)
+    own = ("name", "inputs", "into") if kind.name == "split" else ("name", "inputs")
+    entries = tuple(Entry(e.key, renamed(e.value)) if e.name in own else e for e in settings.entries)
     return Mapping((Entry(kind.key, Mapping(entries, settings.span)),), layer.span)

@@ -30,10 +30,11 @@ from compiler.frontend.yaml12 import load_text, read_source
 from compiler.resources import library_path
 from compiler.source import Origin, Span
 
-LIBRARY_KINDS: Final = ("neurons", "synapses", "optimizers")
+LIBRARY_KINDS: Final = ("neurons", "currents", "synapses", "optimizers")
 MAX_CHAIN: Final = 100
 COLLECTIONS: Final = (
     "neurons",
+    "currents",
     "synapses",
     "optimizers",
     "classes",
@@ -60,7 +61,7 @@ class LibraryFinder:
     _blocks: dict[tuple[str, str], Mapping | None] = field(default_factory=dict, repr=False)
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """What there is of `kind` ("neurons", "synapses" or "optimizers"), sorted."""
+        """What there is of `kind` (one of LIBRARY_KINDS), sorted."""
         folder = self.path / kind
         if kind not in LIBRARY_KINDS or not folder.is_dir():
             return ()
@@ -194,11 +195,10 @@ class Uses:
         blocks = file.root.get(collection)
         known = tuple(blocks.keys()) if isinstance(blocks, Mapping) else ()
         if name not in known:
-            help = did_you_mean(name, known)
-            if help is None and where == "this file":
-                library = self.library.names(collection)
-                if name in library:
-                    help = f"write `use: library/{collection}/{name}`"
+            library = self.library.names(collection) if where == "this file" else ()
+            if name in library:  # a name without a path is the library's where the file has none of that name
+                return self.library.find(collection, name)
+            help = did_you_mean(name, known) or did_you_mean(name, library)
             if help is None and known:
                 help = "there are: " + ", ".join(f"`{n}`" for n in known[:10])
             message = f"{where} has no `{name}` in `{collection}`"

@@ -10,26 +10,41 @@ Does not: know what an expression is for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
 from compiler.diagnostics import Diagnostic, Related, Sink
-from compiler.expr.ast import Call, Expr, Num, children, with_children
+from compiler.expr.ast import Call, Expr, Num, Ref, children, with_children
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.inline import Definition, inline
-from compiler.expr.parse import Assign, parse_statement
+from compiler.expr.parse import Assign, Statement, parse_statement
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import Dimension
 from compiler.frontend.resolve_values import exact_span, expression_of
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.wording import found
+from compiler.ir.model import hidden
 from compiler.source import NOWHERE, Span
 
 _NO_PLACES: Final[Mapping[str, Span]] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class TimedName:
+    """A timed array, which is read as `name(t)`, with a column for each neuron as `name(t, i)`."""
+
+    name: str
+    dimension: Dimension | None
+    per_neuron: bool
+
+    @property
+    def form(self) -> str:
+        return f"{self.name}(t, i)" if self.per_neuron else f"{self.name}(t)"
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,7 @@ class Scope:
     arities: Mapping[str, int] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     places: Mapping[str, Span] = field(default_factory=dict)
+    timed: Mapping[str, TimedName] = field(default_factory=dict)
 
     def extended(
         self,
@@ -95,15 +111,22 @@ def check_tree(tree: Expr, span: Span, scope: Scope, wanted: Wanted, sink: Sink)
     own = Sink()
     result = _check(tree, scope, wanted, own)
     for d in own.items:
-        sink.items.append(_placed(d, span))
+        sink.items.append(_placed(_worded(d, scope), span))
     return result
 
 
 def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
+    if scope.timed and _calls(tree) & scope.timed.keys():
+        read = _read_timed(tree, scope, sink)
+        if read is None:
+            return None
+        tree = read
+        values = {hidden(n): t.dimension for n, t in scope.timed.items()}
+        scope = scope.extended(dict.fromkeys(values, Kind.REAL), values)
     calls = _calls(tree)
     if calls & scope.broken:
         return None  # the mistake was reported where the function stands
-    kind = check_types(tree, scope.kinds, sink, scope.arities)
+    kind = check_types(tree, scope.kinds, sink, {**scope.arities, **dict.fromkeys(scope.timed, 1)})
     if sink.items:
         return None
     if calls & scope.functions.keys():
@@ -131,6 +154,29 @@ def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | No
         return None
 
 
+def _read_timed(e: Expr, scope: Scope, sink: Sink) -> Expr | None:
+    """`e` with reads of timed arrays as names of their values in this step; None after an error."""
+    if isinstance(e, Call) and e.func in scope.timed:
+        array = scope.timed[e.func]
+        given = tuple(a.name if isinstance(a, Ref) else "" for a in e.args)
+        if "t" not in scope.kinds:
+            help = "timed arrays are read in equations, in rates of Poisson inputs and in a population's `params`"
+            sink.error("E0312", f"the timed array `{e.func}` cannot be read here", e.span, help)
+            return None
+        if given != (("t", "i") if array.per_neuron else ("t",)):
+            why = "it has a column for each neuron" if array.per_neuron else "it has one value for all neurons"
+            help = f"write `{array.form}`: {why}, and is read at the time of the step"
+            sink.error("E0312", f"the timed array `{e.func}` cannot be read like this", e.span, help)
+            return None
+        return Ref(hidden(e.func), e.span)
+    kids = children(e)
+    new = tuple(_read_timed(k, scope, sink) for k in kids)
+    if None in new:
+        return None
+    whole = tuple(k for k in new if k is not None)
+    return with_children(e, whole) if any(a is not b for a, b in zip(kids, whole, strict=True)) else e
+
+
 def _within_64_bits(e: Expr) -> Expr:
     """`e` with integers that no machine integer holds as real numbers. Raises OverflowError."""
     if isinstance(e, Num):
@@ -145,6 +191,19 @@ def _wrong_kind(tree: Expr, kind: Kind, wanted: Wanted, sink: Sink) -> None:
     needed = Kind.BOOL.value if wanted.condition else Kind.REAL.value
     help = "compare it with something, as in `v > v_thresh`" if wanted.condition else "write `1 if ... else 0`"
     sink.error("E0306", f"{wanted.what} must be {needed}; this is {kind.value}", tree.span, help)
+
+
+def _worded(d: Diagnostic, scope: Scope) -> Diagnostic:
+    """Reads of timed arrays in a message as the user writes them."""
+    message, help = d.message, d.help
+    if d.code == "E0302" and message.startswith("unknown name `xi"):
+        help = "white noise stands in `dynamics`; elsewhere write `sqrt(dt) * normal()` for its sum over a step"
+    for name, array in scope.timed.items():
+        if hidden(name) in message + (help or ""):
+            word = re.compile(rf"\b{hidden(name)}\b")
+            message = word.sub(array.form, message)
+            help = None if help is None else word.sub(array.form, help)
+    return d if (message, help) == (d.message, d.help) else replace(d, message=message, help=help)
 
 
 def _placed(d: Diagnostic, span: Span) -> Diagnostic:
@@ -175,14 +234,19 @@ def _first_random(e: Expr) -> Span | None:
     return next((s for k in children(e) if (s := _first_random(k)) is not None), None)
 
 
-def read_statement(node: Node, scope: Scope, sink: Sink) -> Assign | None:
-    """The assignment of a scalar, not yet checked; None after an error. Augmented forms stay."""
+def read_action(node: Node, scope: Scope, sink: Sink) -> Statement | None:
+    """The assignment or call of a scalar, not yet checked; None after an error. Augmented forms stay."""
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
         help = "for example `v = v_reset`"
         sink.error("E0102", f"an assignment is expected, not {found(node)}", node.span, help)
         return None
     span, exact = exact_span(node)
-    statement = parse_statement(node.text, span, sink, exact=exact, names=scope.kinds)
+    return parse_statement(node.text, span, sink, exact=exact, names=scope.kinds)
+
+
+def read_statement(node: Node, scope: Scope, sink: Sink) -> Assign | None:
+    """The assignment of a scalar, not yet checked; None after an error. Augmented forms stay."""
+    statement = read_action(node, scope, sink)
     if statement is None or isinstance(statement, Assign):
         return statement
     help = "write `name = expression`"

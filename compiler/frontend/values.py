@@ -24,6 +24,7 @@ from compiler.frontend import tree
 from compiler.frontend.scope import Scope, Wanted, check_expression
 from compiler.frontend.tree import Node, Scalar, Sequence
 from compiler.frontend.wording import found
+from compiler.ir.model import PhaseDef
 from compiler.source import NOWHERE, Span
 
 _QUANTITY: Final = re.compile(
@@ -49,6 +50,7 @@ class Context:
     sink: Sink
     names: Names
     folder: Path
+    phases: tuple[PhaseDef, ...] = ()
 
 
 @lru_cache(maxsize=65536)

@@ -50,7 +50,7 @@ from compiler.ir.program import (
 _FIXED: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
     {
         Connect: frozenset({"row", "col", "n_pre", "n_post", "key", "table", "autapses", "same", "number"})
-        | {"to_row", "to_col", "to_index"},
+        | {"to_row", "to_col", "to_index", "words", "multapses", "w_from", "h_from", "w_to", "h_to"},
         RecordEvents: frozenset({"list", "count", "slots", "buffer", "used", "capacity", "n"}),
         RecordTrace: frozenset({"members", "m", "buffer", "used", "capacity"}),
         EmitScheduled: frozenset({"steps", "ids", "m", "cursor", "list", "count", "slots", "n"}),
@@ -58,7 +58,10 @@ _FIXED: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
 )
 """Formals that a body finds by name."""
 
-_DRAWN_AGAIN: Final = frozenset({"n_pre", "n_post", "connect_key", "table", "autapses", "same", "number"})
+_DRAWN_AGAIN: Final = frozenset(
+    {"n_pre", "n_post", "connect_key", "table", "autapses", "same", "number", "multapses"}
+    | {"w_from", "h_from", "w_to", "h_to"}
+)
 """Formals that a Procedural relation finds by name."""
 
 _NONE: Final[frozenset[str]] = frozenset()
@@ -131,8 +134,9 @@ def _body(body: object, names: Names) -> str:
         case Propagate(events, relation, statements, by):
             given = f"{by} {_parts(events, names)} {_parts(relation, names)}"
             return f"propagate({given}){{{_statements(statements, names)}}}"
-        case Connect(rule, stage):
-            return f"connect {rule} {stage}"
+        case Connect(rule, stage, probability):
+            given = "" if probability is None else f" {_expr(probability, names)}"
+            return f"connect {rule} {stage}{given}"
         case RecordTrace(value):
             return f"record trace {_expr(value, names)}"
         case RecordEvents():
@@ -147,6 +151,9 @@ def _parts(x: Events | Every | Relation, names: Names) -> str:
     shown = []
     for f in fields(x):
         value = getattr(x, f.name)
+        if f.name == "probability" and value is not None:
+            shown.append(_expr(value, names))
+            continue
         shown.append(_name(value, names) if isinstance(value, str) and f.name != "rule" else repr(value))
     return f"{type(x).__name__}({','.join(shown)})"
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.expr.interp import evaluate
-from compiler.ir.graph import BatchMask, Contract, Feed, Map, Node, Rand, Reindex, Variable, Weight
+from compiler.ir.graph import BatchMask, Constant, Contract, Feed, Map, Node, Rand, Reindex, Variable, Weight
 from compiler.ir.space import Affine
 
 Values = dict[str, npt.NDArray[Any]]
@@ -97,6 +97,8 @@ def evaluate_graph(nodes: tuple[Node, ...], given: Mapping[str, npt.NDArray[Any]
         match node:
             case Weight() | Variable() | Feed() | BatchMask() | Rand():
                 values[node.out.name] = given[node.out.name]
+            case Constant():
+                values[node.out.name] = np.array(node.values, np.float64).reshape(node.out.shape)
             case Map():
                 values[node.out.name] = _map(node, values)
             case Contract():

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from compiler.expr.ast import Expr
-from compiler.ir.model import Method, Ode, Set, Value
+from compiler.ir.model import Const, Method, Ode, Reduction, Set, Value
 from compiler.ir.space import Affine
 from compiler.source import NOWHERE, Span
 
@@ -41,12 +41,54 @@ class DerivedScalar:
 
 
 @dataclass(frozen=True)
+class AtEvent:
+    """Statements that run at an event of a phase: before the step's equations (`start`) or after them."""
+
+    phase: str
+    event: str
+    start: bool
+    actions: tuple[Set, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A local `name` that counts trials (`of` "count") or steps of a trial ("step"); `every` is the column of the
+    phase's length in steps."""
+
+    name: str
+    phase: str
+    of: str
+    every: str
+
+
+@dataclass(frozen=True)
+class PoolCell:
+    """A PoolDef with names that level 2 can use. `several`: a population has more than one, so that a neuron finds its
+    own by an index; otherwise there is one element."""
+
+    scope: str
+    several: bool
+    reductions: tuple[Reduction, ...]
+    state: tuple[str, ...]
+    update: tuple[Set, ...]
+    on: tuple[AtEvent, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return (*(r.name for r in self.reductions), *self.state)
+
+
+@dataclass(frozen=True)
 class Cell:
     """A neuron model as a pure function of state and inputs for one step.
 
     Before integrate_odes: `dynamics` holds ODEs and `step` is empty. Afterwards `dynamics` is empty and `step`
     is straight-line code: integration, updates, then (with `spike`) `spiked` is computed and resets applied by
-    conditional expressions. `int_state`: counters (refractory).
+    conditional expressions. `int_state`: counters (refractory). The first `integrated` statements of `step` are the
+    integration, those up to `updated` the updates. Pools are computed right before the first statement after
+    `integrated` that reads a variable of them (passes/split_cells.py).
     """
 
     name: str
@@ -64,6 +106,11 @@ class Cell:
     int_state: tuple[str, ...] = ()
     derived: tuple[Propagator | DerivedScalar, ...] = ()
     step: tuple[Set, ...] = ()
+    integrated: int = 0
+    updated: int = 0
+    pools: tuple[PoolCell, ...] = ()
+    on: tuple[AtEvent, ...] = ()
+    counters: tuple[Counter, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     """Names that the compiler uses too, as they stand here and as the user chose them (free_names)."""
     span: Span = field(default=NOWHERE, compare=False, repr=False)
@@ -84,7 +131,10 @@ class Instance:
     params: tuple[tuple[str, Value], ...]
     init: tuple[tuple[str, Value], ...]
     source: str = "equations"
+    pools: int = 1
+    pool_init: tuple[tuple[str, Const], ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+    shape: tuple[int, ...] = ()
 
 
 # ------------------------------------------------------------------------------------------------ tensors
@@ -120,7 +170,8 @@ class BatchMask:
 
 @dataclass(frozen=True)
 class Weight:
-    """A trained value. init: "uniform" (init_args: the bound b, drawn in [-b, b)), "zeros" or "ones"."""
+    """A trained value. init: "uniform" (init_args: the bound b, drawn in [-b, b)), "normal" (init_args: the
+    standard deviation), "zeros" or "ones"."""
 
     out: Tensor
     init: str
@@ -130,11 +181,22 @@ class Weight:
 
 @dataclass(frozen=True)
 class Variable:
-    """Persistent, not trained: running statistics, metric accumulators ("f64" ones have wide=True)."""
+    """Persistent, not trained: running statistics, metric accumulators ("f64" ones have wide=True), state of the
+    optimizer that the graph reads (`inner`: no part of what was learned)."""
 
     out: Tensor
     init: float
     wide: bool = False
+    inner: bool = False
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Numbers that the model gives, in row-major order: data of the program, like weights that nothing changes."""
+
+    out: Tensor
+    values: tuple[float, ...]
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -204,18 +266,20 @@ class Store:
 
 @dataclass(frozen=True)
 class Update:
-    """The optimizer instantiated on one weight: statements over `param`, `gradient`, `step`, its params and
-    its state (one array of the weight's shape each, initial value given)."""
+    """The optimizer instantiated on one weight: statements over `param`, `gradient`, `step`, its params,
+    its state (one array of the weight's shape each, initial value given) and `reads`: names of single numbers that
+    tensors without axes hold (norms)."""
 
     weight: str
     gradient: str
     params: tuple[tuple[str, float], ...]
     state: tuple[tuple[str, float], ...]
     statements: tuple[Set, ...]
+    reads: tuple[tuple[str, str], ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-Node = Feed | BatchMask | Weight | Variable | Map | Contract | Reindex | Rand | Store | Update
+Node = Feed | BatchMask | Weight | Variable | Constant | Map | Contract | Reindex | Rand | Store | Update
 
 
 @dataclass(frozen=True)

@@ -181,8 +181,8 @@ class Handler:
 
 @dataclass(frozen=True)
 class Reduction:
-    """`<scope>.<name>` = `op` of `value` over the neurons of a pool: "sum", "mean", "min", "max", or "argmax": the index
-    (from 0, within the pool) of the first neuron where `value`, a variable, is largest."""
+    """`<scope>.<name>` = `op` of `value` over the neurons of a pool: "sum", "mean", "min", "max", or "argmax": the
+    index (from 0, within the pool) of the first neuron where `value`, a variable, is largest."""
 
     name: str
     op: str
@@ -214,7 +214,8 @@ class PoolDef:
     @property
     def variables(self) -> tuple[str, ...]:
         """What is held per pool, with the scope."""
-        return tuple(f"{self.scope}.{x.name}" for x in (*self.reductions, *self.state))
+        names = (*(r.name for r in self.reductions), *(s.name for s in self.state))
+        return tuple(f"{self.scope}.{name}" for name in names)
 
 
 @dataclass(frozen=True)
@@ -289,11 +290,22 @@ class EndDef:
 class SynapseEvent:
     """A spike-like event with a condition of its own: in each step, for every neuron of `end` ("pre" | "post") for
     which `when` holds (after the neurons' step; names without a dot are params of the synapse, `pre.v` or `post.v`
-    are that neuron's), the actions run at its synapses, after `on_pre` and `on_post`."""
+    are that neuron's or of its block), the actions run at its synapses, after `on_pre` and `on_post`."""
 
     name: str
     end: str
     when: Expr
+    actions: tuple[Action, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class SynapseHandler:
+    """What every synapse of a projection does at an event of a phase (PhaseDef): at 0 before everything else that
+    synapses do in the trial's first step, at d > 0 after everything in its step d. `t` is the end of that step."""
+
+    phase: str
+    event: str
     actions: tuple[Action, ...]
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
@@ -329,6 +341,7 @@ class SynapseDef:
     method: Method = Method.AUTO
     event_driven: bool = False
     model_params: tuple[str, ...] = ()
+    on: tuple[SynapseHandler, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -351,7 +364,9 @@ class Member:
     `args`: numbers of the connect rule (p, number, autapses 0/1); `weight` in the input's unit;
     `delay` in whole steps, or (with `delays`) the largest of delays that differ from synapse to synapse:
     `delays` is then their distribution in steps, before rounding to whole steps (min and max among its
-    args); `pairs`: for rule "pairs" an index into Projection.pair_lists.
+    args), or for rule "pairs" whole steps, one for each as the user ordered them; `pairs`: for rule "pairs" an index into
+    Projection.pair_lists. `like`: source and target of the member of the same family whose synapses (relation, weights,
+    delays) this one shares; static synapses only.
     """
 
     source: str
@@ -360,10 +375,11 @@ class Member:
     weight: Value
     delay: int
     pairs: int | None = None
-    delays: Distribution | None = None
+    delays: Distribution | Listed | None = None
     params: tuple[tuple[str, Value], ...] = ()
     init: tuple[tuple[str, Value], ...] = ()
     back_delay: int = 0
+    like: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -400,7 +416,7 @@ class PoissonInput:
     into: str
     rate: float
     weight: float
-    changing: SourceDef | None = None  # whose value is the rate at the start of each step (`rate` is then 0)
+    changing: Drive | None = None  # the rate at the start of each step is its source's value (`rate` is then 0)
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -459,17 +475,16 @@ class Drive:
 
 @dataclass(frozen=True)
 class Simulate:
-    """dt in ms; duration and warmup in whole steps. `freeze`: "learning" runs without what synapses learn
-    (passes/freeze_learning.py). `instances`: independent copies of the network that run side by side
-    (passes/expand_instances.py), with the same synapses (`weights` "shared") or each with its own ("separate")."""
+    """dt in ms; duration and warmup in whole steps. `freeze`: projections whose synapses keep what they have learned
+    (passes/freeze_learning.py). `instances`: independent copies of the network that run side by side; the frontend has
+    expanded them (frontend/expand_instances.py): populations `exc_0`, `exc_1`, ..."""
 
     dt: float
     steps: int
     warmup: int
     seed: int
-    freeze: str = ""
+    freeze: tuple[str, ...] = ()
     instances: int = 1
-    weights: str = "separate"
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -529,6 +544,12 @@ class RecordTraces:
     every: int
     between: tuple[int, int] | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def group(self) -> str:
+        """Its group in traces.h5: `layer`, or `layer.pool` of variables `pool.gi` (whose `members` are pools)."""
+        scope, dot, _ = self.variables[0].rpartition(".") if self.variables else ("", "", "")
+        return f"{self.population}{dot}{scope}"
 
 
 # ----------------------------------------------------------------------------------------------- tensors
@@ -614,11 +635,36 @@ class Data:
 
 @dataclass(frozen=True)
 class Loss:
-    """kind: softmax_cross_entropy (prediction = logits, target = class index) | mean_squared_error."""
+    """Means over the samples. kind: softmax_cross_entropy (prediction = logits, target = class index) |
+    binary_cross_entropy (logits) | mean_squared_error | mean_absolute_error | huber | hinge | kl_divergence | cosine |
+    expression | sum. `attrs`: numbers (smoothing, delta). `class_weights`: one per class, or (). An expression has its
+    body in `function` and reads `inputs`; a sum has `terms` with their weights, and the first one's prediction and
+    target. `target` is "" where there is none."""
 
     kind: str
     prediction: str
     target: str
+    attrs: tuple[tuple[str, float], ...] = ()
+    class_weights: tuple[float, ...] = ()
+    inputs: tuple[str, ...] = ()
+    function: FunctionDef | None = None
+    terms: tuple[tuple[float, Loss], ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Every layer and network input that the loss is computed from."""
+        own = self.inputs if self.kind == "expression" else (self.prediction, self.target)
+        return tuple(dict.fromkeys(n for n in (*own, *(m for _, t in self.terms for m in t.reads)) if n))
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """Added to the loss: l1 * sum |w| + l2 * sum w ** 2, over the trained arrays of the classes `of`."""
+
+    l1: float
+    l2: float
+    of: tuple[str, ...]
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -648,6 +694,7 @@ class Train:
     checkpoint_every: int = 0  # epochs; 0: only at the end
     clip: tuple[str, float] | None = None
     groups: tuple[WeightGroup, ...] = ()
+    penalties: tuple[Penalty, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

@@ -222,7 +222,8 @@ class Nest:
 
     MAP kernels have no combine: their statements stand in `prologue`. `fill` is what guarded reads give.
     `combine`: "add" | "max" | "min". Random calls at this level: Call("uniform" | "normal" | "exponential",
-    (key column, integer index expression, Num draw)) and Call("poisson", (key, index, draw, lambda)).
+    (key column, integer index expression, Num draw)) and Call("poisson", (key, index, draw, lambda)). With a fourth
+    argument, a Num, the first three draw what they draw in that step (0: in phase init), not in the one that runs.
     """
 
     dims: tuple[Dim, ...]
@@ -309,10 +310,12 @@ class Bitmask:
 class Procedural:
     """Rows that are drawn again at every event, by a rule of Connect ("fixed_probability", ...), from Connect's own
     stream. Formals are what Connect's rule finds by name (key as "connect_key"); `row`: the row pointers, counted and
-    never filled: element t of source e is synapse row[e] + t. Only by source."""
+    never filled: element t of source e is synapse row[e] + t. `probability`: as in Connect. Only by source; the rows of
+    "fixed_outdegree" are not drawn in order, so that its synapses have no number (no formal At("syn"))."""
 
     rule: str
     row: str
+    probability: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -358,9 +361,14 @@ class Propagate:
 class Connect:
     """Draws a relation. `rule` and `stage` ("count": row[i + 1] = number of synapses of source i, row[0] = 0;
     "scan": inclusive sum of row; "fill": writes col, each row ascending by target) choose the template.
+    Stage "mask" writes the bits of a Bitmask instead: words (u32 [n_pre][ceil(n_post / 32)], zero before) and no row.
     Formals have fixed names: row, col (fill), n_pre, n_post, key, and per rule:
       fixed_probability: table (u32 [512]: compiler/passes/lower_connect.py says what), autapses (0/1), same (0/1)
-      fixed_total: number    all_to_all: autapses, same    one_to_one: -
+      fixed_total, fixed_indegree (number per target), fixed_outdegree (number per source): number, multapses (0/1),
+        autapses, same    all_to_all: autapses, same    one_to_one: -
+      expression: autapses, same, and the extents w_from, h_from, w_to, h_to of the two populations (width, height;
+        channels follow). Pair (i, j) is connected when `probability` holds (a truth value), or with that probability.
+        It reads columns and the integers i, j and PLACES, the positions of source and target.
     Rule "transpose" makes the relation by target of a filled one: stage "count" (row, col -> to_row: counts of each
     target, scanned by the stage "scan" like any other), stage "fill" (row, col, to_row -> to_col: the source, to_index:
     the synapse; in each row ascending by synapse, so by source). Columns n_pre, n_post.
@@ -368,6 +376,12 @@ class Connect:
 
     rule: str
     stage: str
+    probability: Expr | None = None
+
+
+PLACES: Final = ("x_i", "y_i", "c_i", "x_j", "y_j", "c_j")
+"""Column, row and channel of source and target, as an expression rule reads them: neuron k of a population of width w
+and height h is at x = k % w, y = k // w % h, channel c = k // (w h)."""
 
 
 @dataclass(frozen=True)

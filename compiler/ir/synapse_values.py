@@ -32,5 +32,7 @@ def synapse_unit(projection: Projection, variable: str, populations: Iterable[Po
 
 
 def member_name(projection: Projection, member: Member) -> str:
-    """Model path of one projection of a family; the arrays of its synapses begin with it."""
-    return f"{projection.name}[{member.source}->{member.target}]"
+    """Model path of one projection of a family (or of the one that it shares its synapses with); the arrays of its
+    synapses begin with it."""
+    source, target = member.like or (member.source, member.target)
+    return f"{projection.name}[{source}->{target}]"

@@ -23,9 +23,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from compiler.expr.ast import Call, Expr, Quantity, Ref, children
+from compiler.expr.ast import Call, Expr, Num, Quantity, Ref, children
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.ir.program import (
+    PLACES,
     PLANES,
     Add,
     ArrayFormal,
@@ -67,7 +68,11 @@ _RING: Final = {"list": DType.I32, "count": DType.I32, "slots": DType.I64}
 _DRAWN: Final = {"n_pre": DType.I64, "n_post": DType.I64, "key": DType.U64}
 _RULES: Final[Mapping[str, Mapping[str, DType]]] = {
     "fixed_probability": {"table": DType.U32, "autapses": DType.I64, "same": DType.I64},
-    "fixed_total": {"number": DType.I64},
+    **{
+        rule: dict.fromkeys(("number", "multapses", "autapses", "same"), DType.I64)
+        for rule in ("fixed_total", "fixed_indegree", "fixed_outdegree")
+    },
+    "expression": dict.fromkeys(("autapses", "same", "w_from", "h_from", "w_to", "h_to"), DType.I64),
     "all_to_all": {"autapses": DType.I64, "same": DType.I64},
     "one_to_one": {},
 }
@@ -103,8 +108,13 @@ def code_violations(code: Kernel | Template) -> Iterator[str]:
                 yield from check.column(scratch, "scratch")
         case Propagate() as body:
             yield from check.propagate(body)
-        case Connect(rule, stage):
+        case Connect(rule, stage, probability):
             yield from check.connect(rule, stage)
+            if (rule == "expression" and stage != "scan") != (probability is not None):
+                yield f"connect rule `{rule}`, stage `{stage}`, has an expression too many or too few"
+            if probability is not None:
+                check.dims |= dict.fromkeys(("i", "j", *PLACES), DimKind.PAR)
+                yield from check.expression(probability, "the probability")
         case RecordEvents():
             yield from check.found(
                 _RING | {"buffer": DType.I32, "used": DType.I64, "capacity": DType.I64, "n": DType.I64}
@@ -149,7 +159,8 @@ class _Code:
                 case Call(func, args):
                     known = FUNCTIONS.get(func)
                     if func in DRAWS and (known is None or known.random):
-                        if len(args) != DRAWS[func]:
+                        given = func != "poisson" and len(args) == 4 and isinstance(args[3], Num)
+                        if len(args) != DRAWS[func] and not given:
                             yield f"{where} calls `{func}` with {len(args)} arguments"
                     elif known is None or known.random:
                         yield f"{where} calls `{func}`, which no kernel can"
@@ -333,24 +344,34 @@ class _Code:
             case Bitmask(words, n_post):
                 yield from self.whole({words: DType.U32})
                 yield from self.column(n_post, "the relation")
-                yield from (
-                    f"`{f.name}` is accessed at `syn`, but the synapses of a bitmask have no number"
-                    for f in self.arrays.values()
-                    if isinstance(f.access, At) and f.access.end == "syn"
-                )
-            case Procedural(rule, row):
+                yield from self.unnumbered("a bitmask")
+            case Procedural(rule, row, probability):
                 yield from self.whole({row: DType.I64})
                 if rule not in _RULES:
                     yield f"connect rule `{rule}` is not known"
                 else:
                     wanted = {("connect_key" if n == "key" else n): t for n, t in {**_DRAWN, **_RULES[rule]}.items()}
                     yield from self.found(wanted)
+                if (rule == "expression") != (probability is not None):
+                    yield f"connect rule `{rule}` has an expression too many or too few"
+                if probability is not None:
+                    places = dict.fromkeys(("i", "j", *PLACES), DimKind.PAR)
+                    code = _Code(self.arrays, self.scalars, places, in_propagation=True)
+                    yield from code.expression(probability, "the probability")
+                if rule == "fixed_outdegree":
+                    yield from self.unnumbered("rows that are drawn out of order")
             case Toeplitz(kernel, stride):
                 if min(*kernel, *stride) < 1:
                     yield f"the kernel is {kernel}, the stride {stride}"
                 yield from self.found(dict.fromkeys(PLANES, DType.I64))
         if by == "post" and isinstance(relation, Bitmask | Procedural | Toeplitz):
             yield f"a {type(relation).__name__} relation is walked by target"
+
+    def unnumbered(self, what: str) -> Iterator[str]:
+        """Synapses of this relation have no number."""
+        for f in self.arrays.values():
+            if isinstance(f.access, At) and f.access.end == "syn":
+                yield f"`{f.name}` is accessed at `syn`, but the synapses of {what} have no number"
 
     def connect(self, rule: str, stage: str) -> Iterator[str]:
         if stage == "scan":
@@ -361,8 +382,11 @@ class _Code:
             sizes = {"n_pre": DType.I64, "n_post": DType.I64}
             yield from self.found({"row": DType.I64, "col": DType.I32, "to_row": DType.I64} | made | sizes)
             return
-        if rule not in _RULES or stage not in ("count", "fill"):
+        if rule not in _RULES or stage not in ("count", "fill", "mask"):
             yield f"connect rule `{rule}`, stage `{stage}`, is not known"
+            return
+        if stage == "mask":
+            yield from self.found({"words": DType.U32} | _DRAWN | dict(_RULES[rule]))
             return
         col = {"col": DType.I32} if stage == "fill" else {}
         yield from self.found({"row": DType.I64} | col | _DRAWN | dict(_RULES[rule]))

@@ -27,6 +27,7 @@ from compiler.expr.functions import CONSTANTS
 from compiler.ir.graph import (
     BatchMask,
     Cell,
+    Constant,
     Contract,
     Feed,
     Map,
@@ -95,6 +96,9 @@ def _node(node: Node, known: Mapping[str, Tensor], kept: set[str], gather_only: 
         case BatchMask(out):
             if len(out.shape) != 1:
                 yield f"a batch mask has one axis, not {len(out.shape)}"
+        case Constant(out, values):
+            if len(values) != math.prod(out.shape) or out.batched:
+                yield f"`{out.name}` {out.shape} has {len(values)} values"
         case Feed() | Weight() | Variable() | Rand():
             pass
 
@@ -112,7 +116,7 @@ def _operands(node: Node) -> Iterable[str]:
         case Store():
             return (node.target, node.value)
         case Update():
-            return (node.weight, node.gradient)
+            return (node.weight, node.gradient, *(t for _, t in node.reads))
     return ()
 
 
@@ -192,10 +196,14 @@ def _update(node: Update, known: Mapping[str, Tensor], kept: set[str]) -> Iterat
     elif known[node.weight].shape != known[node.gradient].shape:
         yield f"{_shown(known, node.gradient)} is not shaped as {_shown(known, node.weight)}"
     params, state = [n for n, _ in node.params], [n for n, _ in node.state]
-    names = ["param", "gradient", "step", *params, *state]
+    reads = [n for n, _ in node.reads]
+    for name, tensor in node.reads:
+        if known[tensor].shape != ():
+            yield f"`{name}` reads {_shown(known, tensor)}, which is not a single number"
+    names = ["param", "gradient", "step", *params, *state, *reads]
     if len(set(names)) != len(names):
         yield "names of params and state are not distinct"
-    yield from _statements(node.statements, {*names}, fixed={"gradient", "step", *params})
+    yield from _statements(node.statements, {*names}, fixed={"gradient", "step", *params, *reads})
 
 
 def _statements(statements: Iterable[Set], known: set[str], fixed: Iterable[str] = ()) -> Iterator[str]:
@@ -221,8 +229,12 @@ def cell_violations(cell: Cell) -> list[str]:
     found += (f"`{name}` is not a state" for name in unknown)
     if cell.step and cell.dynamics:
         found.append("there is a step, but dynamics are left")
-    fixed = {*cell.params, *derived, "t", "dt", "step"}
-    known = {*names, "t", "dt", "step"}
+    shared = [v for p in cell.pools for v in p.variables]
+    columns = {c.every for c in cell.counters}
+    fixed = {*cell.params, *derived, *shared, *columns, "t", "dt", "step"}
+    known = {*names, *shared, *columns, "t", "dt", "step"}
+    if not cell.step:
+        known |= {c.name for c in cell.counters}
     if cell.step:
         found += _statements(cell.step, known, fixed)
         if cell.when is not None and "spiked" not in known:

@@ -9,7 +9,9 @@ Guarantees: every breach is named.
   populations  a positive size; exactly one value for each declared param, initial values for
                declared states
   projections  members join existing populations through an input of the target; delays are whole
-               and >= 0; lists of pairs are there and stay inside both populations
+               and >= 0; lists of pairs are there and stay inside both populations; synapses: verify_synapses.py
+  drives       go into parameters or inputs without decay, have a value for each name of their source; timed arrays
+               exist, have rows and whole steps
   records      populations, variables and members exist
   networks     layers read inputs or layers before them; shapes are positive
   train        loss and data name what exists; the optimizer reads what it declares
@@ -18,7 +20,10 @@ Does not: repeat what the frontend tells users; a breach found here is a fault o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Final
 
 from compiler.expr.ast import Expr, Quantity, children, refs
@@ -28,13 +33,24 @@ from compiler.ir.model import (
     Network,
     NeuronDef,
     OptimizerDef,
+    ParamDecl,
     Population,
     Projection,
     Set,
     Train,
+    hidden,
 )
+from compiler.ir.verify_control import control_violations, phase_violations, population_violations, shared_names
+from compiler.ir.verify_synapses import use_violations
 
-RULES: Final = frozenset({"all_to_all", "one_to_one", "fixed_probability", "fixed_total", "pairs"})
+RULES: Final = frozenset({"all_to_all", "one_to_one", "fixed_probability", "fixed_total", "pairs"}) | frozenset(
+    {"fixed_indegree", "fixed_outdegree", "expression", "conv2d", "avg_pool2d"}
+)
+STORAGE: Final = frozenset({"auto", "sparse", "dense", "bitmask", "procedural", "toeplitz"})
+PLACES: Final = frozenset(f"{axis}_{end}" for axis in "xyc" for end in "ij") | frozenset(
+    {"i", "j", "n_from", "n_to", "w_from", "h_from", "w_to", "h_to"}
+)
+"""What the expression of a rule may read beside its arguments."""
 
 
 def model_violations(model: Model) -> list[str]:
@@ -46,16 +62,21 @@ def model_violations(model: Model) -> list[str]:
     found += _distinct("projection", [p.name for p in model.projections])
     for f in model.functions:
         found += _reads(f.body, f.args, f"function {f.name}")
+    found += phase_violations(model.phases)
     seen: set[int] = set()
     params = {p.name for p in model.params}
     for p in model.populations:
         if id(p.neuron) not in seen:
             seen.add(id(p.neuron))
-            found += (f"neuron {p.neuron.name}: {v}" for v in _neuron(p.neuron, params))
-        found += (f"population {p.name}: {v}" for v in _population(p))
+            shared = shared_names(p.neuron, model.phases)
+            found += (f"neuron {p.neuron.name}: {v}" for v in _neuron(p.neuron, params, shared))
+            found += (f"neuron {p.neuron.name}: {v}" for v in control_violations(p.neuron, model.phases))
+        found += (f"population {p.name}: {v}" for v in (*_population(p), *population_violations(p)))
     populations = {p.name: p for p in model.populations}
     for projection in model.projections:
         found += (f"projection {projection.name}: {v}" for v in _projection(projection, populations))
+        found += (f"projection {projection.name}: {v}" for v in use_violations(projection, populations, params))
+    found += _drives(model, populations, params)
     found += _records(model, populations)
     if model.populations and model.simulate is None:
         found.append("there are populations, but nothing says how to simulate them")
@@ -92,14 +113,14 @@ def _statements(statements: Iterable[Set], known: set[str], fixed: set[str]) -> 
         known.add(s.target)
 
 
-def _neuron(neuron: NeuronDef, model_params: set[str]) -> Iterator[str]:
+def _neuron(neuron: NeuronDef, model_params: set[str], shared: AbstractSet[str] = frozenset()) -> Iterator[str]:
     params = [p.name for p in neuron.params]
     states, inputs = [s.name for s in neuron.state], [i.name for i in neuron.inputs]
     yield from _distinct("name", [*params, *states, *inputs])
     for name in neuron.model_params:
         if name not in model_params:
             yield f"`{name}` is not a param of the model"
-    fixed = {*params, *neuron.model_params, "t", "dt"}
+    fixed = {*params, *neuron.model_params, "t", "dt", *shared}
     known = {*fixed, *states, *inputs}
     for i in neuron.inputs:
         if i.decay is not None:
@@ -122,8 +143,8 @@ def _neuron(neuron: NeuronDef, model_params: set[str]) -> Iterator[str]:
 
 
 def _population(p: Population) -> Iterator[str]:
-    if p.size < 1:
-        yield f"its size is {p.size}"
+    if p.size < 1 or (p.shape and math.prod(p.shape) != p.size):
+        yield f"its size is {p.size}, its shape {p.shape}"
     params, init = [name for name, _ in p.params], [name for name, _ in p.init]
     yield from _distinct("param", params)
     yield from _distinct("initial value", init)
@@ -140,15 +161,24 @@ def _population(p: Population) -> Iterator[str]:
 
 
 def _projection(projection: Projection, populations: dict[str, Population]) -> Iterator[str]:
-    if projection.rule not in RULES:
-        yield f"the rule is `{projection.rule}`"
+    if projection.rule not in RULES or projection.storage not in STORAGE:
+        yield f"the rule is `{projection.rule}`, the storage `{projection.storage}`"
+    if (projection.planes is not None) != (projection.rule in ("conv2d", "avg_pool2d")):
+        yield f"the rule `{projection.rule}` has planes, or lacks them"
+    if (projection.probability is not None) != (projection.rule == "expression"):
+        yield f"the rule `{projection.rule}` has an expression, or lacks one"
+    elif projection.probability is not None:
+        given = {name for member in projection.members[:1] for name, _ in member.args}
+        if projection.members:
+            yield from _reads(projection.probability, given | PLACES, "the rule")
     for i, member in enumerate(projection.members):
         where = f"member {i} ({member.source} -> {member.target})"
         source, target = populations.get(member.source), populations.get(member.target)
         if source is None or target is None:
             yield f"{where} joins a population that does not exist"
             continue
-        if projection.into not in {x.name for x in target.neuron.inputs}:
+        named = projection.into or projection.synapse is None  # else the synapse names every input itself
+        if named and projection.into not in {x.name for x in target.neuron.inputs}:
             yield f"{where} delivers into `{projection.into}`, which is not an input"
         if member.delay < 0:
             yield f"{where} has a delay of {member.delay} steps"
@@ -176,6 +206,7 @@ def _records(model: Model, populations: dict[str, Population]) -> Iterator[str]:
             yield f"`{trace.population}` is recorded, which is not a population"
             continue
         variables = {s.name for s in p.neuron.state} | {i.name for i in p.neuron.inputs}
+        variables |= {v for pool in p.neuron.pools for v in pool.variables}
         for name in trace.variables:
             if name not in variables:
                 yield f"`{p.name}.{name}` is recorded, which does not exist"
@@ -183,6 +214,38 @@ def _records(model: Model, populations: dict[str, Population]) -> Iterator[str]:
             yield f"members of `{p.name}` are recorded that do not exist"
         if trace.every < 1:
             yield f"`{p.name}` is recorded every {trace.every} steps"
+
+
+def _drives(model: Model, populations: dict[str, Population], params: set[str]) -> Iterator[str]:
+    timed = {a.name for a in model.timed}
+    yield from _distinct("timed array", [a.name for a in model.timed])
+    yield from _distinct("drive", [f"{d.name}[{d.population}]" for d in model.drives])
+    for array in model.timed:
+        if array.rows < 1 or array.every < 1:
+            yield f"the timed array `{array.name}` has {array.rows} rows, one every {array.every} steps"
+    seen: set[int] = set()
+    for drive in (*model.drives, *(i.changing for i in model.poisson if i.changing is not None)):
+        where, source = f"drive {drive.name}", drive.source
+        p = populations.get(drive.population)
+        if p is None:
+            yield f"{where} is into a population that does not exist"
+            continue
+        alone = {i.name for i in p.neuron.inputs if i.decay is None} | {d.name for d in p.neuron.params}
+        if drive in model.drives and drive.into not in alone:
+            yield f"{where} is into `{drive.into}`, which is no parameter and no input without decay"
+        for name in sorted(set(source.timed) - timed):
+            yield f"{where} reads the timed array `{name}`, which does not exist"
+        given = {n for n, _ in (*drive.params, *drive.init)}
+        named = {d.name for d in source.neuron.params} | {d.name for d in source.neuron.state}
+        for name in sorted(named - given):
+            yield f"{where} has no value of `{name}`"
+        if id(source) not in seen:
+            seen.add(id(source))
+            extra = tuple(ParamDecl(hidden(n), "1", None) for n in (*source.timed, *source.noise))
+            neuron = replace(source.neuron, params=(*source.neuron.params, *extra))
+            known = {*named, *(d.name for d in extra), *(s.target for s in neuron.lets), *neuron.model_params}
+            yield from (f"{where}: {v}" for v in _neuron(neuron, params))
+            yield from _reads(source.value, {*known, "t", "dt"}, where)
 
 
 def _network(network: Network) -> Iterator[str]:
@@ -208,7 +271,7 @@ def _train(train: Train, network: Network | None) -> Iterator[str]:
         return
     inputs = {x.name for x in network.inputs}
     layers = inputs | {x.name for x in network.layers}
-    for name in (train.loss.prediction, train.loss.target):
+    for name in train.loss.reads:
         if name not in layers:
             yield f"the loss reads `{name}`, which does not exist"
     for name, _, _ in train.data.arrays:
@@ -221,8 +284,9 @@ def _train(train: Train, network: Network | None) -> Iterator[str]:
 
 def _optimizer(optimizer: OptimizerDef) -> Iterator[str]:
     params, state = [n for n, _ in optimizer.params], [n for n, _ in optimizer.state]
-    yield from _distinct("name", [*params, *state, "param", "gradient", "step"])
-    fixed = {*params, "gradient", "step"}
+    given = ("gradient", "step", "epoch", "steps", "epochs")
+    yield from _distinct("name", [*params, *state, "param", "gradient", "step", "epoch"])
+    fixed = {*params, *given}
     yield from _statements(optimizer.update, {*fixed, *state, "param"}, fixed)
     if "param" not in {s.target for s in optimizer.update}:
         yield "`param` is never changed"

@@ -1,7 +1,12 @@
 """The passes, in the order in which they run (compiler/passes/pipeline.py strings them together).
 
-Spiking, level 1:     lower_model (free_names), integrate_odes (linear_system)
-Spiking, to level 2:  lower_cells (init_values), lower_records, lower_projections (lower_connect), lower_inputs
+Spiking, level 0:     freeze_learning
+Spiking, level 1:     lower_model (free_names, plain_control, insert_delays), integrate_odes (linear_system),
+                      quanta (bounds)
+Spiking, to level 2:  lower_cells (split_cells, lower_pools, lower_spike_times, cell_arrays, cell_columns, init_values),
+                      lower_records, lower_projections (stages, relations, lower_connect,
+                      lower_static, lower_synapses: synapse_names, synapse_text, synapse_values, synapse_arrays,
+                      synapse_rows), lower_inputs
 Tensors, level 1:     lower_network, lower_loss, differentiate, expand_updates, decompose, simplify_graph, fuse_maps
 Tensors, to level 2:  load_data, lower_tensors (assign_layouts, fuse_epilogues, nest_builder, lower_feeds,
                       lower_weights; compiler/strategies)

@@ -2,7 +2,7 @@
 
 Assumes: Contracts whose output index maps are affine in the dims; every dim that is solved for indexes some
 operand alone, so that the operand's extent bounds it.
-Guarantees: each axis of out_map is one distinct dim. Where a stride was in the way the operand's index is a
+Guarantees: each axis of out_map is one distinct dim, and these dims stand in the order of the axes. Where a stride was in the way the operand's index is a
 division, and elements it does not divide read `fill` (0).
 Does not: change what is computed: out[f(d)] += b(d) over d is out[i] = sum of b(d) over d with f(d) = i.
 """
@@ -42,6 +42,16 @@ def _substituted(axis: Affine, dim: str, solution: Affine) -> Affine:
     )
 
 
+def _in_order(node: Contract) -> Contract:
+    """The output's dims in the order of its axes, where others have theirs: strategies name dims by that order."""
+    wanted = iter([a.terms[0][0] for a in node.out_map])
+    outer = {a.terms[0][0] for a in node.out_map}
+    extents = dict(node.dims)
+    names = [next(wanted) if d in outer else d for d, _ in node.dims]
+    dims = tuple((d, extents[d]) for d in names)
+    return node if dims == node.dims else replace(node, dims=dims)
+
+
 def gather_form(node: Contract) -> Contract:
     """The Contract with one distinct dim per output axis."""
     dims = dict(node.dims)
@@ -49,7 +59,7 @@ def gather_form(node: Contract) -> Contract:
     in_maps = [list(m) for m in node.in_maps]
     taken = {d for d in map(_plain, out_map) if d is not None}
     if len(taken) == len(out_map):
-        return node
+        return _in_order(node)
     order: list[tuple[str, int]] = []
     for number, axis in enumerate(out_map):
         if _plain(axis) is not None:

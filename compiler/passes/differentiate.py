@@ -27,6 +27,7 @@ from compiler.expr.ast import (
 from compiler.expr.diff import diff
 from compiler.expr.simplify import simplify
 from compiler.ir.graph import Contract, Map, Node, Reindex, Tensor, Weight
+from compiler.ir.space import Affine, along
 from compiler.passes.graph_builder import FIRST, GraphBuilder, identity, renumber, used_operands
 
 
@@ -42,6 +43,25 @@ def _needs_gradient(nodes: list[Node], constants: frozenset[str]) -> set[str]:
         elif isinstance(node, Reindex) and node.source in needs:
             needs.add(node.out.name)
     return needs
+
+
+SHARED = 8
+"""Contributions to one gradient that are added in one kernel; more come from a recurrence."""
+
+
+def _chain(g: GraphBuilder, tensor: Tensor, parts: list[Tensor]) -> Tensor:
+    """The sum, two at a time, so that its text does not depend on their number. Windows of one element keep fuse_maps
+    from joining the additions to kernels whose text would."""
+    rank = len(tensor.shape)
+    dims = (*((f"d{a}", e) for a, e in enumerate(tensor.shape)), ("z", 1))
+    axes = tuple(Affine(((f"d{a}", 1), ("z", 1))) if a == rank - 1 else along(f"d{a}") for a in range(rank))
+    total = parts[0]
+    for k, part in enumerate(parts[1:], 1):
+        out = Tensor(f"{tensor.name}.grad.sum.{k}", tensor.shape, "real", tensor.batched)
+        body = Binary("+", Ref("x0"), Ref("x1"))
+        outer = tuple(along(f"d{a}") for a in range(rank))
+        total = g.add(Contract(out, dims, outer, (total.name, part.name), (axes, axes), body))
+    return total
 
 
 def _is_zero(e: Expr) -> bool:
@@ -174,6 +194,8 @@ def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str]) -> d
             return None
         if len(found) == 1:
             return found[0]
+        if len(found) > SHARED:
+            return _chain(g, tensor, found)
         body: Expr = Ref("x0")
         for i in range(1, len(found)):
             body = Binary("+", body, Ref(f"x{i}"))

@@ -14,22 +14,28 @@ from dataclasses import replace
 from typing import Final
 
 from compiler.expr.ast import Expr, Ref, substitute
+from compiler.ir.controls import rewritten_handler, rewritten_pool
 from compiler.ir.model import NeuronDef, Ode, Set
+from compiler.ir.program import PLANES
 
 RESERVED: Final = frozenset(
     {"i", "n", "key", "step", "slot", "slots", "spikes", "spike_count", "ring_slots"}
     | {"held", "spiked", "refractory_left", "refractory_steps"}
+    | {"k", "members", "acc", "largest", "pool_index", "pool_of", "out"}
+    | {"driven", "undriven", "driven_first", "event_weight", "step_length", "event_mean"}
 )
 """Formals, dims and locals of neuron kernels."""
 
 PROPAGATION: Final = frozenset(
     {"spikes", "spike_count", "row", "col", "n_pre", "slots", "delay", "weight", "delays", "late"}
-    | {"ring_mask", "n_post", "counts", "step"}
+    | {"ring_mask", "n_post", "counts", "step", "index", "words", *PLANES}
+    | {"connect_key", "table", "autapses", "same", "number", "multapses", "w_from", "h_from", "w_to", "h_to"}
 )
 """Formals of propagation kernels, beside the input that they add to."""
 
 _BEFORE: Final = ("decay_", "decay_half_", "k1_", "k2_", "k3_", "k4_", "s2_", "s3_", "s4_")
-_AFTER: Final = ("_next", "_now", "_2", "_3", "_4", "_delivered", "_quantum")
+_DRIVES: Final = ("_start", "_timed", "_timed_every", "_timed_last", "_timed_row", "_timed_ahead", "_timed_row_ahead")
+_AFTER: Final = ("_next", "_now", "_2", "_3", "_4", "_delivered", "_quantum", "_kept", "_every", *_DRIVES)
 
 
 def _made_from(name: str, others: frozenset[str]) -> bool:
@@ -49,14 +55,14 @@ def free_name(name: str, taken: frozenset[str]) -> str:
     return name
 
 
-def renamed(names: Iterable[str]) -> Mapping[str, str]:
-    """New names for those of a definition's names that need one."""
+def renamed(names: Iterable[str], reserved: frozenset[str] = RESERVED) -> Mapping[str, str]:
+    """New names for those of a definition's names that need one; `reserved`: what level 2 gives a meaning there."""
     own = frozenset(names)
     found: dict[str, str] = {}
     for name in sorted(own):
-        new = name
+        new = name[1:].replace(".", "_") if name.startswith("_") else name  # hidden names of level 0
         others = own - {name}
-        while new in RESERVED or new in found.values() or (new != name and new in own) or _made_from(new, others):
+        while new in reserved or new in found.values() or (new != name and new in own) or _made_from(new, others):
             new += "_"
         if new != name:
             found[name] = new
@@ -67,7 +73,8 @@ def names_of(neuron: NeuronDef) -> tuple[str, ...]:
     """Every name that the user chose in a definition, locals of statements included."""
     reset = neuron.spike.reset if neuron.spike is not None else ()
     params, inputs = [p.name for p in neuron.params], [i.name for i in neuron.inputs]
-    statements = (*neuron.lets, *neuron.update, *reset)
+    events = (s for h in neuron.on for s in h.actions)
+    statements = (*neuron.lets, *neuron.update, *reset, *events)
     return (*neuron.model_params, *params, *(s.name for s in neuron.state), *inputs, *(s.target for s in statements))
 
 
@@ -108,5 +115,7 @@ def free_names(neuron: NeuronDef) -> tuple[NeuronDef, Mapping[str, str]]:
         update=sets(neuron.update),
         spike=spike,
         model_params=tuple(map(name, neuron.model_params)),
+        pools=tuple(rewritten_pool(p, expr) for p in neuron.pools),
+        on=tuple(rewritten_handler(h, expr, name) for h in neuron.on),
     )
     return free, new

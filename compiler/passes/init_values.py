@@ -8,16 +8,18 @@ Does not: know what the array is for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from compiler.array_files import headers, read_array
 from compiler.diagnostics import Diagnostic, ModelError
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs
 from compiler.expr.interp import evaluate
 from compiler.ir.graph import Instance
-from compiler.ir.model import Const, Distribution, Formula, FromFile, Listed, Value
+from compiler.ir.model import Const, Distribution, Driven, Formula, FromFile, Listed, Value
 from compiler.ir.program import (
     ELEMENT,
     Array,
@@ -48,20 +50,9 @@ def read_file(value: FromFile) -> npt.NDArray[np.float64]:
     if not path.is_file():
         raise fail("E0701", f"the file `{value.path}` does not exist")
     try:
-        if path.suffix == ".csv":
-            data = np.loadtxt(path, delimiter=",", ndmin=1)
-        else:
-            loaded = np.load(path, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                data = loaded
-            elif value.array is None or value.array not in loaded:
-                raise fail(
-                    "E0702",
-                    f"`{path.name}` has no array `{value.array}`",
-                    "it has: " + ", ".join(loaded.files),
-                )
-            else:
-                data = loaded[value.array]
+        if value.array is not None and value.array not in (found := headers(path)):
+            raise fail("E0702", f"`{path.name}` has no array `{value.array}`", "it has: " + ", ".join(found))
+        data = read_array(path, value.array)
     except (OSError, ValueError) as problem:
         raise fail("E0703", f"`{value.path}` cannot be read: {problem}") from problem
     if data.dtype.kind not in "fiub":
@@ -69,29 +60,35 @@ def read_file(value: FromFile) -> npt.NDArray[np.float64]:
     return np.asarray(data, np.float64).ravel() * value.scale
 
 
-def _draw(kind: str, args: dict[str, float]) -> tuple[Expr, tuple[str, ...]]:
-    """The expression of one draw over columns, and the columns."""
+def drawn(
+    kind: str, args: Mapping[str, float], key: str = "key", index: str = "i", prefix: str = "", step: int | None = None
+) -> tuple[Expr, tuple[str, ...]]:
+    """The expression of one draw over columns, and which of `args` they are: the column of `low` is `<prefix>low`.
+    `step`: the draw is that of this step (default: of the step that runs)."""
 
     def call(name: str) -> Expr:
-        return Call(name, (Ref("key"), Ref("i"), Num(0)))
+        return Call(name, (Ref(key), Ref(index), Num(0), *(() if step is None else (Num(step),))))
+
+    def column(name: str) -> Expr:
+        return Ref(prefix + name)
 
     match kind:
         case "uniform":
-            span = Binary("-", Ref("high"), Ref("low"))
-            return Binary("+", Ref("low"), Binary("*", span, call("uniform"))), ("low", "high")
+            span = Binary("-", column("high"), column("low"))
+            return Binary("+", column("low"), Binary("*", span, call("uniform"))), ("low", "high")
         case "exponential":
-            return Binary("*", Ref("mean"), call("exponential")), ("mean",)
+            return Binary("*", column("mean"), call("exponential")), ("mean",)
         case "lognormal" | "normal":
-            x: Expr = Binary("+", Ref("mean"), Binary("*", Ref("std"), call("normal")))
+            x: Expr = Binary("+", column("mean"), Binary("*", column("std"), call("normal")))
             columns: tuple[str, ...] = ("mean", "std")
             if kind == "lognormal":
                 return Call("exp", (x,)), columns
             if args.get("keep_sign"):
-                wrong = Binary("<", Binary("*", x, Ref("mean")), Num(0.0))
+                wrong = Binary("<", Binary("*", x, column("mean")), Num(0.0))
                 x = Cond(wrong, Num(0.0), x)
             for bound, func in (("min", "max"), ("max", "min")):
                 if bound in args:
-                    x = Call(func, (x, Ref(bound)))
+                    x = Call(func, (x, column(bound)))
                     columns = (*columns, bound)
             return x, columns
     raise AssertionError(kind)
@@ -107,9 +104,10 @@ def initialise(
     size: int | SizeOf | None = None,
     span: Span | None = None,
     whole: DType | None = None,
+    stream: str | None = None,
 ) -> str:
     """Makes sure array `name` exists and starts as `value`; returns its name. With `whole` the elements are
-    whole numbers of that type, rounded to nearest."""
+    whole numbers of that type, rounded to nearest. `stream`: of its draws, when it is not called after the array."""
     real = builder.precision
     stored = whole or real
     extent: int | SizeOf = size if size is not None else instance.size if instance is not None else 0
@@ -117,7 +115,10 @@ def initialise(
     if name not in builder.arrays:
         shape = (-1,) if isinstance(extent, SizeOf) else (extent,)
         size_from = extent.array if isinstance(extent, SizeOf) else None
+        role = Role.STATE if isinstance(value, Driven) else role
         builder.array(Array(name, stored, shape, role, None, size_from, unit, where))
+    if isinstance(value, Driven):  # written in each step before it is read (lower_drives)
+        return name
     if isinstance(value, Formula):
         numbers: dict[str, float | int] = {
             key: v.value for key, v in (instance.params if instance is not None else ()) if isinstance(v, Const)
@@ -148,7 +149,7 @@ def initialise(
             body: Expr = Ref("value")
         case Distribution(kind, args):
             given = dict(args)
-            body, used = _draw(kind, given)
+            body, used = drawn(kind, given)
             key = ("draw", kind, stored, *used, bool(given.get("keep_sign")))
             if whole is not None:
                 body = Call("int", (Call("round", (body,)),))
@@ -159,7 +160,7 @@ def initialise(
                 ScalarFormal("key", DType.U64),
                 *(ScalarFormal(c, real) for c in used),
             )
-            columns["key"] = StreamKey(name)
+            columns["key"] = StreamKey(stream or name)
             columns.update({c: given[c] for c in used})
         case FromFile() | Listed():
             data = read_file(value) if isinstance(value, FromFile) else np.array(value.values, np.float64)
@@ -174,7 +175,7 @@ def initialise(
                         )
                     ]
                 )
-            builder.constants[name] = data.astype(real.numpy)
+            builder.constants[name] = data.astype(stored.numpy)
             return name
         case _:
             raise AssertionError(value)

@@ -23,7 +23,7 @@ from compiler.diagnostics import Diagnostic, ModelError
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, refs, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.simplify import has_random, simplify
-from compiler.ir.graph import Cell, DerivedScalar
+from compiler.ir.graph import AtEvent, Cell, DerivedScalar, PoolCell
 from compiler.ir.model import Method, Ode, Set
 from compiler.passes.decisions import Decision
 from compiler.passes.linear_system import (
@@ -234,7 +234,7 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
     else:
         plan = Plan((), {}, ())
     derived = list(plan.derived)
-    step: list[Set] = []
+    step: list[Set] = list(counter_locals(cell, _reads(cell)))
     int_state: tuple[str, ...] = ()
     if cell.refractory is not None:
         int_state = (COUNTER,)
@@ -255,6 +255,7 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
     for name in changed:
         value = plan.after[name] if lonely else Ref(f"{name}_next")
         step.append(Set(name, _gated(cell, name, value)))
+    integrated = len(step)
     used = set().union(
         refs(cell.when) if cell.when is not None else set(),
         *(refs(s.value) for s in (*cell.update, *cell.reset)),
@@ -272,6 +273,7 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
     for update in cell.update:
         value = _at_time(substitute(update.value, renamed), STEP_END)
         step.append(Set(update.target, _gated(cell, update.target, value), update.span))
+    updated = len(step)
     for name, tau in cell.inputs:
         if tau is None:  # what was delivered in the last step has acted
             step.append(Set(name, ZERO))
@@ -286,5 +288,70 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
         if cell.refractory is not None:
             less = Cond(Ref("held"), Binary("-", Ref(COUNTER), Num(1)), Num(0))
             step.append(Set(COUNTER, Cond(Ref("spiked"), Ref("refractory_steps"), less)))
-    done = replace(cell, dynamics=(), int_state=int_state, derived=tuple(derived), step=tuple(step))
+    done = replace(
+        cell,
+        dynamics=(),
+        int_state=int_state,
+        derived=tuple(derived),
+        step=tuple(step),
+        integrated=integrated,
+        updated=updated,
+        pools=tuple(_timed_pool(cell, p) for p in cell.pools),
+        on=tuple(_timed_event(cell, e) for e in cell.on),
+    )
     return done, decision
+
+
+# ------------------------------------------------------------------------------------ pools and events
+
+
+def counter_locals(cell: Cell, used: set[str]) -> tuple[Set, ...]:
+    """The counters of phases among `used` as locals: step k is step (k - 1) % every + 1 of trial (k - 1) // every."""
+    out: list[Set] = []
+    before = Binary("-", Ref("step"), Num(1))
+    for c in cell.counters:
+        if c.name in used:
+            count = Binary("//", before, Ref(c.every))
+            value = count if c.of == "count" else Binary("+", Binary("%", before, Ref(c.every)), Num(1))
+            out.append(Set(c.name, Call("float", (value,))))
+    return tuple(out)
+
+
+def _reads(cell: Cell) -> set[str]:
+    """What the equations of the neurons read."""
+    found = refs(cell.when) if cell.when is not None else set()
+    found |= set().union(*(refs(o.rhs) for o in cell.dynamics), *(refs(s.value) for s in (*cell.update, *cell.reset)))
+    for let in reversed(cell.lets):
+        if let.target in found:
+            found |= refs(let.value)
+    return found
+
+
+def _whole(cell: Cell, e: Expr, t: Expr) -> Expr:
+    """`e` with the named expressions put in, at the time `t`."""
+    known: dict[str, Expr] = {}
+    for let in cell.lets:
+        known[let.target] = substitute(let.value, known)
+    return _at_time(substitute(e, known), t)
+
+
+def _timed_event(cell: Cell, event: AtEvent) -> AtEvent:
+    t = STEP_START if event.start else STEP_END
+    return replace(event, actions=tuple(Set(s.target, _whole(cell, s.value, t), s.span) for s in event.actions))
+
+
+def _timed_pool(cell: Cell, pool: PoolCell) -> PoolCell:
+    return replace(
+        pool,
+        reductions=tuple(replace(r, value=_whole(cell, r.value, STEP_END)) for r in pool.reductions),
+        update=tuple(Set(s.target, _at_time(s.value, STEP_END), s.span) for s in pool.update),
+        on=tuple(
+            replace(
+                e,
+                actions=tuple(
+                    Set(s.target, _at_time(s.value, STEP_START if e.start else STEP_END), s.span) for s in e.actions
+                ),
+            )
+            for e in pool.on
+        ),
+    )

@@ -2,8 +2,9 @@
 
 Assumes: ODEs with lets substituted; params in `arrays` differ from neuron to neuron.
 Guarantees: `linear_system` finds x' = A x + b over states, decaying inputs and things that stand still for a step
-(inputs without decay, states without an equation, per-neuron params that are added); `exact_plan` steps it by
-columns of the matrix exponential (Rotter & Diesmann 1999), with a second set for what drives on while a state is held.
+(inputs without decay, states without an equation, per-neuron params that are added, variables of pools); `exact_plan`
+steps it by columns of the matrix exponential (Rotter & Diesmann 1999), with a second set for what drives on while a
+state is held.
 Does not: compute the exponentials (lower_cells does, per row).
 """
 
@@ -66,10 +67,11 @@ def linear_system(cell: Cell, odes: tuple[Ode, ...], arrays: tuple[str, ...]) ->
     still = [name for name, tau in cell.inputs if tau is None]
     still += [s for s in cell.state if s not in moving]
     still += list(arrays)
+    still += [v for p in cell.pools for v in p.variables]
     names = (*moving, *still)
     matrix: list[tuple[Expr, ...]] = []
     offset: list[Expr] = []
-    barred = {"t", *names}
+    barred = {"t", *names, *(c.name for c in cell.counters)}
     for ode in odes:
         affine = linear_in(ode.rhs, names)
         if affine is None:

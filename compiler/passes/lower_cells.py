@@ -1,11 +1,11 @@
-"""lower_cells: instances of cells become arrays, initialisation rows and one neuron kernel per cell.
+"""lower_cells: instances of cells become arrays, initialisation rows and a few neuron kernels per cell.
 
 Assumes: integrate_odes has run; dt in ms.
-Guarantees: one kernel per cell with one row per population; params that are one number are columns, params
-that differ from neuron to neuron are arrays; columns that derive from params (propagators by
-scipy.linalg.expm, decays) are computed here for all rows at once. Emission of spikes is part of the kernel.
-Deliveries go into the input itself or into an array that the neuron kernel folds in first (see Deliveries).
-Does not: connect anything (lower_projections).
+Guarantees: one kernel per part of a cell's step (split_cells; without pools and events it is one) with one row per
+population; params that are one number are columns, params that differ from neuron to neuron are arrays. Emission of
+spikes is part of the kernel. Deliveries go into the input itself or into an array that the first neuron kernel folds
+in (see Deliveries). Events of phases are launches of their own, in the steps in which they are.
+Does not: connect anything (lower_projections), reduce (lower_pools).
 """
 
 from __future__ import annotations
@@ -13,26 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from compiler.diagnostics import Diagnostic, ModelError
-from compiler.expr.ast import Binary, Call, Expr, Num, Ref, children, refs, with_children
-from compiler.expr.interp import evaluate
-from compiler.ir.graph import Cell, DerivedScalar, Instance, Propagator
-from compiler.ir.model import Const, FromFile, Set, Value
+from compiler.expr.ast import Binary, Call, Expr, Num, Ref, refs
+from compiler.ir.graph import Cell, Instance
+from compiler.ir.model import Const, PhaseDef, Set
 from compiler.ir.program import (
     ELEMENT,
     Array,
     ArrayFormal,
     Assign,
-    Axis,
     ColumnValue,
-    Dim,
     Emit,
-    EmitScheduled,
     Formal,
     Kind,
     Mode,
@@ -40,139 +34,52 @@ from compiler.ir.program import (
     ScalarFormal,
     Statement,
     StreamKey,
-    Strided,
-    Whole,
 )
 from compiler.ir.space import DType, Role
 from compiler.passes.build_program import ProgramBuilder
-from compiler.passes.init_values import initialise, read_file
+from compiler.passes.cell_arrays import (
+    FLAT,
+    SLOT,
+    Deliveries,
+    N,
+    add_ring,
+    array_name,
+    delivered_access,
+    delivered_name,
+    ring_formals,
+)
+from compiler.passes.cell_columns import column_values
+from compiler.passes.init_values import initialise
 from compiler.passes.lower_model import SpikingGraph
+from compiler.passes.lower_pools import POOL_INDEX, pool_arrays, pool_rows, shared_formals
+from compiler.passes.lower_spike_times import lower_spike_times
+from compiler.passes.split_cells import Part, Split, split_cell
 
-N = ScalarFormal("n", DType.I64)
-FLAT = (Dim("i", "n"),)
-RANDOM = {
-    "random": "uniform",
-    "normal": "normal",
-    "exponential": "exponential",
-    "poisson": "poisson",
-}
+__all__ = ["Deliveries", "array_name", "delivered_name", "lower_cells"]
 
 
 @dataclass(frozen=True)
-class Deliveries:
-    """How events reach inputs. Directly (added to the input itself), or through an array `<input>.delivered` that
-    the neuron kernel folds in at the start of the next step: in fixed point (`quanta`: value of one count), and as
-    a ring where synapses have delays of their own (`rings`: its slots)."""
+class _Lowering:
+    """One cell on its way down. `folds`: inputs that have deliveries of their own -> slots of their ring or 0."""
 
+    cell: Cell
+    arrays: tuple[str, ...]
+    folds: Mapping[str, int]
     fixed_point: bool
-    quanta: Mapping[tuple[str, str], float]
-    rings: Mapping[tuple[str, str], int]
-
-    def of(self, population: str, name: str) -> tuple[bool, int]:
-        """(through an array of its own, slots of its ring or 0)."""
-        slots = self.rings.get((population, name), 0)
-        return self.fixed_point or slots > 0, slots
+    real: DType
 
 
-def array_name(population: str, variable: str) -> str:
-    return f"{population}.{variable}"
-
-
-def delivered_name(population: str, variable: str) -> str:
-    return f"{population}.{variable}.delivered"
-
-
-def ring_formals() -> tuple[Formal, ...]:
-    """The event ring of a population: lists, counts and the number of slots."""
-    return (
-        ArrayFormal("spikes", DType.I32, Mode.WRITE, Whole()),
-        ArrayFormal("spike_count", DType.I32, Mode.WRITE, Whole()),
-        ScalarFormal("slots", DType.I64),
-    )
-
-
-def _number_draws(e: Expr, count: list[int]) -> Expr:
-    """Random calls become draws of the row's stream at (step, neuron): key, index, number of the draw."""
-    if isinstance(e, Call) and e.func in RANDOM:
-        draw = Num(count[0])
-        count[0] += 1
-        args = tuple(_number_draws(a, count) for a in e.args)
-        return Call(RANDOM[e.func], (Ref("key"), Ref("i"), draw, *args), e.span)
-    kids = children(e)
-    if not kids:
-        return e
-    new = tuple(_number_draws(k, count) for k in kids)
-    return e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
-
-
-def _column_values(
-    cell: Cell, group: Sequence[Instance], dt: float, arrays: tuple[str, ...]
-) -> dict[str, npt.NDArray[np.float64]]:
-    """Every scalar param, dt and every derived column, one number per row."""
-    env: dict[str, Any] = {"dt": np.full(len(group), dt)}
-    for position, name in enumerate(cell.params):
-        if name not in arrays:
-            user = cell.shown(name)
-            values = [dict(g.params)[user] if g.params[position][0] != user else g.params[position][1] for g in group]
-            env[name] = np.array([v.value for v in values if isinstance(v, Const)], np.float64)
-    # Systems are shared by many propagators: one matrix exponential per distinct system.
-    systems: dict[int, npt.NDArray[np.float64]] = {}
-    for column in cell.derived:
-        if isinstance(column, DerivedScalar):
-            if refs(column.value) & set(arrays):
-                raise ModelError(
-                    [
-                        Diagnostic(
-                            "E0802",
-                            f"a time constant or refractory period of `{cell.name}` differs from neuron to neuron",
-                            cell.span,
-                            "give one number per population, or write the decay in `dynamics`",
-                        )
-                    ]
-                )
-            env[column.name] = np.broadcast_to(np.asarray(evaluate(column.value, env), np.float64), (len(group),))
-        else:
-            env[column.name] = _propagator(column, env, len(group), dt, systems)
-    return env
-
-
-def _propagator(
-    column: Propagator,
-    env: Mapping[str, Any],
-    rows: int,
-    dt: float,
-    systems: dict[int, npt.NDArray[np.float64]],
-) -> npt.NDArray[np.float64]:
-    key = id(column.matrix)
-    if key not in systems:
-        from scipy.linalg import expm
-
-        n = len(column.matrix)
-        augmented = np.zeros((rows, n + 1, n + 1))
-        for i in range(n):
-            for j in range(n):
-                augmented[:, i, j] = evaluate(column.matrix[i][j], dict(env))
-            augmented[:, i, n] = evaluate(column.offset[i], dict(env))
-        systems[key] = expm(augmented * dt)
-    return systems[key][:, column.row, column.column]
-
-
-def _formals(
-    cell: Cell,
-    body: Sequence[Set],
-    arrays: tuple[str, ...],
-    real: DType,
-    fixed_point: bool,
-    folds: Mapping[str, int],
-    emits: bool,
-) -> tuple[Formal, ...]:
-    """Formals in a fixed order: states, inputs, deliveries, counters, arrays, ring, n, columns that are used."""
+def _formals(at: _Lowering, part: Part, body: Sequence[Set]) -> tuple[Formal, ...]:
+    """Formals in a fixed order: states, inputs, deliveries, counters, arrays, what pools hold, what crosses between
+    parts, ring, n, columns that are used."""
+    cell, real = at.cell, at.real
     used: set[str] = set()
     written: set[str] = set()
     for s in body:
         used |= refs(s.value)
         written.add(s.target)
     variables = (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state)
+    folds = at.folds if part.fold else {}
     formals: list[Formal] = []
     for name in variables:
         dtype = DType.I32 if name in cell.int_state else real
@@ -181,19 +88,25 @@ def _formals(
         elif name in used:
             formals.append(ArrayFormal(name, dtype, Mode.READ, ELEMENT))
     for name, slots in folds.items():
-        held = DType.I64 if fixed_point else real
+        held = DType.I64 if at.fixed_point else real
         formals.append(ArrayFormal(f"{name}_delivered", held, Mode.UPDATE, delivered_access(slots)))
-    for name in arrays:
+    for name in at.arrays:
         if name in used:
             formals.append(ArrayFormal(name, real, Mode.READ, ELEMENT))
-    if emits:
+    formals += shared_formals(cell, used, real)
+    formals += [ArrayFormal(n, real, Mode.WRITE, ELEMENT) for n in _crossing(body, written)]
+    formals += [ArrayFormal(n, real, Mode.READ, ELEMENT) for n in sorted(used) if n.endswith("_kept")]
+    if part.emits:
         formals += ring_formals()
     formals.append(N)
-    columns = [p for p in cell.params if p not in arrays] + [d.name for d in cell.derived] + ["dt"]
+    columns = [p for p in cell.params if p not in at.arrays] + [d.name for d in cell.derived] + ["dt"]
     for name in columns:
         if name in used:
             formals.append(ScalarFormal(name, DType.I64 if name == "refractory_steps" else real))
-    if fixed_point:
+    for name in dict.fromkeys(c.every for c in cell.counters):
+        if name in used:
+            formals.append(ScalarFormal(name, DType.I64))
+    if at.fixed_point:
         formals += [ScalarFormal(f"{name}_quantum", real) for name in folds]
     formals += [ScalarFormal("ring_slots", DType.I64)] if any(folds.values()) else []
     if "key" in used:
@@ -201,28 +114,24 @@ def _formals(
     return tuple(formals)
 
 
-def delivered_access(slots: int) -> Strided:
-    """Element i of the deliveries of the step before: the one array, or its slot of the ring."""
-    if slots == 0:
-        return ELEMENT
-    return Strided((Axis((("slot", 1),), stride="n"), Axis((("i", 1),))))
+def _crossing(body: Sequence[Set], written: set[str]) -> list[str]:
+    return [s.target for s in body if s.target.endswith("_kept") and s.target in written]
 
 
-SLOT = Set("slot", Binary("%", Binary("-", Ref("step"), Num(1)), Ref("ring_slots")))
-"""The slot of the ring that filled up until the end of the last step."""
-
-
-def _body(cell: Cell, fixed_point: bool, folds: Mapping[str, int]) -> tuple[Set, ...]:
-    """The step with numbered random draws, deliveries folded in first."""
-    fold: list[Set] = [SLOT] if any(folds.values()) else []
-    for name in folds:
-        part: Expr = Ref(f"{name}_delivered")
-        if fixed_point:
-            part = Binary("*", Call("float", (part,)), Ref(f"{name}_quantum"))
-        fold.append(Set(name, Binary("+", Ref(name), part)))
-        fold.append(Set(f"{name}_delivered", Num(0)))
-    count = [0]
-    return (*fold, *(Set(s.target, _number_draws(s.value, count), s.span) for s in cell.step))
+def _body(at: _Lowering, part: Part) -> tuple[Set, ...]:
+    """The statements of a part, deliveries folded in and pools found first."""
+    fold: list[Set] = []
+    if part.fold:
+        fold = [SLOT] if any(at.folds.values()) else []
+        for name in at.folds:
+            delivered: Expr = Ref(f"{name}_delivered")
+            if at.fixed_point:
+                delivered = Binary("*", Call("float", (delivered,)), Ref(f"{name}_quantum"))
+            fold.append(Set(name, Binary("+", Ref(name), delivered)))
+            fold.append(Set(f"{name}_delivered", Num(0)))
+    used = set().union(*(refs(s.value) for s in part.statements))
+    several = {v for p in at.cell.pools if p.several for v in p.variables}
+    return (*((POOL_INDEX,) if used & several else ()), *fold, *part.statements)
 
 
 def _statements(cell: Cell, body: Sequence[Set], emits: bool) -> tuple[Statement, ...]:
@@ -230,97 +139,6 @@ def _statements(cell: Cell, body: Sequence[Set], emits: bool) -> tuple[Statement
     if emits:
         out.append(Emit("spikes", "spike_count", "slots", Ref("spiked"), cell.span))
     return tuple(out)
-
-
-def add_ring(builder: ProgramBuilder, instance: Instance) -> dict[str, str]:
-    """The arrays of a population's event ring, by formal name."""
-    name = instance.name
-    spikes = builder.array(
-        Array(
-            f"{name}.spikes",
-            DType.I32,
-            (instance.slots, instance.size),
-            Role.EVENT,
-            span=instance.span,
-        )
-    )
-    count = builder.array(Array(f"{name}.spike_count", DType.I32, (instance.slots,), Role.EVENT, span=instance.span))
-    return {"spikes": spikes, "spike_count": count}
-
-
-def _scheduled(builder: ProgramBuilder, instance: Instance, dt: float) -> None:
-    """spike_times: a given list of (time, index) becomes an emission of step round(time / dt)."""
-    params: dict[str, Value] = dict(instance.params)
-    columns: dict[str, npt.NDArray[np.float64]] = {}
-    for name in ("times", "indices"):
-        value = params[name]
-        columns[name] = (
-            read_file(value)
-            if isinstance(value, FromFile)
-            else np.array(getattr(value, "values", None) or [getattr(value, "value", 0.0)], np.float64)
-        )
-    span = instance.span
-    if len(columns["times"]) != len(columns["indices"]):
-        raise ModelError(
-            [
-                Diagnostic(
-                    "E0703",
-                    f"`{instance.name}` has {len(columns['times'])} times and {len(columns['indices'])} indices",
-                    span,
-                    "each spike needs one time and one index",
-                )
-            ]
-        )
-    steps = np.rint(columns["times"] / dt).astype(np.int64)
-    ids = columns["indices"].astype(np.int64)
-    off_grid = np.abs(columns["times"] / dt - steps) > 1e-6
-    bad = off_grid | (steps < 1) | (ids < 0) | (ids >= instance.size)
-    if bad.any():
-        first = int(np.argmax(bad))
-        raise ModelError(
-            [
-                Diagnostic(
-                    "E0603",
-                    f"spike {first} of `{instance.name}` (time {columns['times'][first]:g} ms, "
-                    f"index {ids[first]}) cannot be emitted",
-                    span,
-                    f"times are whole steps of {dt:g} ms from {dt:g} ms on, indices 0 to {instance.size - 1}",
-                )
-            ]
-        )
-    order = np.lexsort((ids, steps))
-    m = max(len(order), 1)
-    name = instance.name
-    pairs = {"steps": steps[order], "ids": ids[order]}
-    ring = add_ring(builder, instance)
-    bound = {"list": ring["spikes"], "count": ring["spike_count"]}
-    for key, values in pairs.items():
-        stored = np.zeros(m, np.int32)
-        stored[: len(order)] = values
-        bound[key] = builder.array(Array(f"{name}.{key}", DType.I32, (m,), Role.CONST, span=span), stored)
-    bound["cursor"] = builder.array(Array(f"{name}.cursor", DType.I64, (1,), Role.STATE, span=span))
-    formals: tuple[Formal, ...] = (
-        ArrayFormal("steps", DType.I32, Mode.READ, Whole()),
-        ArrayFormal("ids", DType.I32, Mode.READ, Whole()),
-        ArrayFormal("cursor", DType.I64, Mode.UPDATE, Whole()),
-        ArrayFormal("list", DType.I32, Mode.WRITE, Whole()),
-        ArrayFormal("count", DType.I32, Mode.WRITE, Whole()),
-        ScalarFormal("slots", DType.I64),
-        N,
-        ScalarFormal("m", DType.I64),
-    )
-    row = builder.row(
-        "spike_times",
-        f"{name}: given spikes",
-        Kind.EMIT,
-        formals,
-        EmitScheduled(),
-        bound,
-        {"slots": instance.slots, "n": instance.size, "m": len(order)},
-        name,
-        span,
-    )
-    builder.launch("step", "spike_times", row, row + 1)
 
 
 def lower_cells(
@@ -331,86 +149,145 @@ def lower_cells(
     deliveries: Deliveries,
 ) -> None:
     """Arrays, initial values and neuron kernels of all populations. `units`: (population, variable) -> unit."""
-    real = builder.precision
     for number, cell in enumerate(graph.cells):
         group = [g for g in graph.instances if g.cell == number]
         if group[0].source != "equations":
             for instance in group:
-                _scheduled(builder, instance, dt)
+                lower_spike_times(builder, instance, dt)
             continue
         arrays = graph.array_params[number]
-        emits = cell.when is not None
-        fixed_point = deliveries.fixed_point
         ways = {name: deliveries.of(group[0].name, cell.shown(name)) for name, _ in cell.inputs}
         folds = {name: slots for name, (through, slots) in ways.items() if through}
-        body = _body(cell, fixed_point, folds)
-        formals = _formals(cell, body, arrays, real, fixed_point, folds, emits)
-        nest = Nest(FLAT, _statements(cell, body, emits))
-        values = _column_values(cell, group, dt, arrays)
-        variables = (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state)
-        key = ("neuron", number)
-        formal_of = {user: name for name, user in cell.renamed}
-        for at, instance in enumerate(group):
-            bound = add_ring(builder, instance) if emits else {}
-            for name in variables:
-                dtype = DType.I32 if name in cell.int_state else real
-                user = cell.shown(name)
-                bound[name] = builder.array(
-                    Array(
-                        array_name(instance.name, user),
-                        dtype,
-                        (instance.size,),
-                        Role.STATE,
-                        unit=units.get((instance.name, user), "1"),
-                        span=instance.span,
-                    )
-                )
-            most = max((deliveries.rings.get((instance.name, cell.shown(name)), 0) for name in folds), default=0)
-            for name in folds:
-                # One slot count per population: inputs that need fewer slots share the larger ring size.
-                shape = (most, instance.size) if folds[name] else (instance.size,)
-                held = DType.I64 if fixed_point else real
-                bound[f"{name}_delivered"] = builder.array(
-                    Array(
-                        delivered_name(instance.name, cell.shown(name)),
-                        held,
-                        shape,
-                        Role.STATE,
-                        span=instance.span,
-                    )
-                )
-            for name, value in instance.params:
-                if (formal := formal_of.get(name, name)) in arrays:
-                    given = array_name(instance.name, name)
-                    bound[formal] = initialise(builder, given, value, instance, Role.CONST, "1")
-            for name, value in instance.init:
-                if not (isinstance(value, Const) and value.value == 0):
-                    initialise(
-                        builder,
-                        array_name(instance.name, name),
-                        value,
-                        instance,
-                        Role.STATE,
-                        units.get((instance.name, name), "1"),
-                    )
-            columns: dict[str, ColumnValue] = {"n": instance.size, "slots": instance.slots}
-            for name, vector in values.items():
-                columns[name] = float(vector[at])
-            for name in folds if fixed_point else ():
-                columns[f"{name}_quantum"] = deliveries.quanta.get((instance.name, cell.shown(name)), 1.0)
-            columns["ring_slots"] = most
-            if "refractory_steps" in columns:
-                columns["refractory_steps"] = math.floor(float(values["refractory_steps"][at]) + 0.5)
-            columns["key"] = StreamKey(f"{instance.name}/{cell.name}")
-            row = builder.row(
-                key,
-                f"{instance.name}: neuron update ({cell.name})",
-                Kind.MAP,
-                formals,
-                nest,
-                bound,
-                columns,
-                instance.name,
-                cell.span,
+        at = _Lowering(cell, arrays, folds, deliveries.fixed_point, builder.precision)
+        split = split_cell(cell)
+        values = column_values(cell, group, dt, arrays)
+        bound = [_arrays(builder, at, split, instance, units, deliveries) for instance in group]
+        columns = [_columns(at, instance, values, row, deliveries, graph.phases) for row, instance in enumerate(group)]
+        rows = list(zip(group, bound, columns, strict=True))
+        for part in split.start:
+            _launch(builder, at, number, part, rows, graph.phases)
+        for pool in split.pools:
+            pool_rows(builder, cell, arrays, number, pool, rows, graph.phases, start=True)
+        _launch(builder, at, number, split.first, rows, graph.phases)
+        for pool in split.pools:
+            pool_rows(builder, cell, arrays, number, pool, rows, graph.phases)
+        if split.second is not None:
+            _launch(builder, at, number, split.second, rows, graph.phases)
+        for part in split.end:
+            _launch(builder, at, number, part, rows, graph.phases)
+        for pool in split.pools:
+            pool_rows(builder, cell, arrays, number, pool, rows, graph.phases, end=True)
+
+
+Row = tuple[Instance, dict[str, str], dict[str, ColumnValue]]
+
+
+def _launch(
+    builder: ProgramBuilder,
+    at: _Lowering,
+    number: int,
+    part: Part,
+    rows: Sequence[Row],
+    phases: Mapping[str, PhaseDef],
+) -> None:
+    """The rows of one part, one per population."""
+    body = _body(at, part)
+    formals = _formals(at, part, body)
+    nest = Nest(FLAT, _statements(at.cell, body, part.emits))
+    key = ("neuron", number, part.label)
+    every, offset = due(part, phases)
+    for instance, bound, columns in rows:
+        row = builder.row(
+            key,
+            f"{instance.name}: {part.label} ({at.cell.name})",
+            Kind.MAP,
+            formals,
+            nest,
+            bound,
+            columns,
+            instance.name,
+            at.cell.span,
+        )
+        builder.launch("step", key, row, row + 1, every, offset)
+
+
+def due(part: Part, phases: Mapping[str, PhaseDef]) -> tuple[int, int]:
+    """`every` and `offset` of a part's launches: the first step of each trial, or the step that ends at the event."""
+    if part.when is None:
+        return 1, 0
+    phase, event, start = part.when
+    every = phases[phase].every
+    return every, (1 if start else dict(phases[phase].events)[event]) % every
+
+
+def _arrays(
+    builder: ProgramBuilder,
+    at: _Lowering,
+    split: Split,
+    instance: Instance,
+    units: Mapping[tuple[str, str], str],
+    deliveries: Deliveries,
+) -> dict[str, str]:
+    """A population's arrays by formal, with their initial values."""
+    cell, real, folds = at.cell, at.real, at.folds
+    bound = add_ring(builder, instance) if cell.when is not None else {}
+    formal_of = {user: name for name, user in cell.renamed}
+    for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
+        dtype = DType.I32 if name in cell.int_state else real
+        user = cell.shown(name)
+        bound[name] = builder.array(
+            Array(
+                array_name(instance.name, user),
+                dtype,
+                (instance.size,),
+                Role.STATE,
+                unit=units.get((instance.name, user), "1"),
+                span=instance.span,
             )
-            builder.launch("step", key, row, row + 1)
+        )
+    most = _ring_slots(at, instance, deliveries)
+    for name in folds:
+        # One slot count per population: inputs that need fewer slots share the larger ring size.
+        shape = (most, instance.size) if folds[name] else (instance.size,)
+        held = DType.I64 if at.fixed_point else real
+        delivered = delivered_name(instance.name, cell.shown(name))
+        bound[f"{name}_delivered"] = builder.array(Array(delivered, held, shape, Role.STATE, span=instance.span))
+    for name, value in instance.params:
+        if (formal := formal_of.get(name, name)) in at.arrays:
+            given = array_name(instance.name, name)
+            bound[formal] = initialise(builder, given, value, instance, Role.CONST, "1")
+    for name, value in instance.init:
+        if not (isinstance(value, Const) and value.value == 0):
+            unit = units.get((instance.name, name), "1")
+            initialise(builder, array_name(instance.name, name), value, instance, Role.STATE, unit)
+    for name in split.kept:
+        kept = Array(f"{instance.name}.{name}.kept", real, (instance.size,), Role.WORK, span=instance.span)
+        bound[f"{name}_kept"] = builder.array(kept)
+    return bound | pool_arrays(builder, cell, instance, units)
+
+
+def _ring_slots(at: _Lowering, instance: Instance, deliveries: Deliveries) -> int:
+    return max((deliveries.rings.get((instance.name, at.cell.shown(name)), 0) for name in at.folds), default=0)
+
+
+def _columns(
+    at: _Lowering,
+    instance: Instance,
+    values: Mapping[str, npt.NDArray[np.float64]],
+    row: int,
+    deliveries: Deliveries,
+    phases: Mapping[str, PhaseDef],
+) -> dict[str, ColumnValue]:
+    """A population's numbers by column."""
+    columns: dict[str, ColumnValue] = {"n": instance.size, "slots": instance.slots}
+    for name, vector in values.items():
+        columns[name] = float(vector[row])
+    for name in at.folds if at.fixed_point else ():
+        columns[f"{name}_quantum"] = deliveries.quanta.get((instance.name, at.cell.shown(name)), 1.0)
+    columns["ring_slots"] = _ring_slots(at, instance, deliveries)
+    if "refractory_steps" in columns:
+        columns["refractory_steps"] = math.floor(float(values["refractory_steps"][row]) + 0.5)
+    for counter in at.cell.counters:
+        columns[counter.every] = phases[counter.phase].every
+    columns["key"] = StreamKey(f"{instance.name}/{at.cell.name}")
+    return columns

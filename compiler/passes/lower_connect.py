@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.graph import Instance
 from compiler.ir.model import Member, Projection
 from compiler.ir.program import (
+    PLACES,
     Array,
     ArrayFormal,
     ColumnValue,
@@ -32,14 +34,26 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import DType, Role
 from compiler.passes.build_program import ProgramBuilder
+from compiler.passes.free_names import free_name
 
 ROW = ArrayFormal("row", DType.I64, Mode.UPDATE, Whole())
 RULE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "fixed_probability": ("autapses", "same"),
-    "fixed_total": ("number",),
+    "fixed_total": ("number", "multapses", "autapses", "same"),
+    "fixed_indegree": ("number", "multapses", "autapses", "same"),
+    "fixed_outdegree": ("number", "multapses", "autapses", "same"),
     "all_to_all": ("autapses", "same"),
     "one_to_one": (),
+    "expression": ("autapses", "same", "w_from", "h_from", "w_to", "h_to"),
 }
+
+_EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
+_TAKEN: Final = frozenset(
+    {"i", "j", "row", "col", "n_pre", "n_post", "key", "autapses", "same", "step", *PLACES, *_EXTENTS}
+    | {"skip", "k", "first", "many", "hit", "xs", "ys", "cs", "x", "y", "c", "t", "word", "probability", "source"}
+    | {"bits", "words", "target", "table", "number", "multapses", "at", "pool", "draw", "run", "real", "nl_me"}
+)
+"""Formals of an expression rule, and what its text calls its own variables."""
 
 
 BLOCK: Final = 256
@@ -83,10 +97,19 @@ def fixed_probability_table(p: float) -> npt.NDArray[np.uint32]:
     return np.concatenate([_thresholds(rest), _thresholds(blocks)])
 
 
+def pair_order(pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Explicit pairs (n, 2) in storage order: stored synapse k is pair `order[k]` of the user's. Where the user's order
+    differs, it is kept as the array `<projection>[a->b].order`: what is stored per synapse is written back in the
+    user's order by `values[order] = stored`."""
+    return np.lexsort((pairs[:, 1], pairs[:, 0]))
+
+
 def _pairs(builder: ProgramBuilder, projection: Projection, member: Member, name: str, n_pre: int) -> None:
     """Row pointers and targets of explicit pairs, as constants."""
     pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
-    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    order = pair_order(pairs)
+    if (order[1:] < order[:-1]).any():
+        builder.array(Array(f"{name}.order", DType.I32, (len(order),), Role.CONST), order.astype(np.int32))
     row = np.zeros(n_pre + 1, np.int64)
     np.add.at(row, pairs[:, 0] + 1, 1)
     builder.array(
@@ -98,19 +121,28 @@ def _pairs(builder: ProgramBuilder, projection: Projection, member: Member, name
     builder.array(Array(f"{name}.col", DType.I32, (len(col),), Role.CONST, span=projection.span), col)
 
 
-def _connect(
-    builder: ProgramBuilder,
-    projection: Projection,
-    member: Member,
-    name: str,
-    pre: Instance,
-    post: Instance,
-) -> None:
-    """Rows of the connecting kernels: count, scan, fill."""
-    rule, span = projection.rule, projection.span
-    args = dict(member.args)
-    builder.array(Array(f"{name}.row", DType.I64, (pre.size + 1,), Role.CONST, span=span))
-    builder.array(Array(f"{name}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=f"{name}.row", span=span))
+@dataclass(frozen=True)
+class Drawing:
+    """What every kernel that draws a relation carries: formals, the arrays that they are bound to, columns, and the
+    expression of an expression rule."""
+
+    formals: tuple[Formal, ...]
+    arrays: Mapping[str, str]
+    columns: Mapping[str, ColumnValue]
+    probability: Expr | None
+
+    def key(self, rule: str, stage: str) -> tuple[object, ...]:
+        """Equal for two kernels with one text."""
+        given = () if self.probability is None else (self.probability, self.formals)
+        return ("connect", rule, stage, *given)
+
+
+def drawing_of(
+    builder: ProgramBuilder, projection: Projection, member: Member, name: str, pre: Instance, post: Instance
+) -> Drawing:
+    """The drawing of one projection, by a rule other than explicit pairs."""
+    rule, args = projection.rule, dict(member.args)
+    probability, given, more = expression_of(projection, member, pre, post, builder.precision)
     columns: dict[str, ColumnValue] = {
         "n_pre": pre.size,
         "n_post": post.size,
@@ -118,49 +150,123 @@ def _connect(
         "autapses": int(args.get("autapses", 1)),
         "same": int(pre.name == post.name),
         "number": int(args.get("number", 0)),
+        "multapses": int(args.get("multapses", 1)),
+        **more,
     }
-    bound = {"row": f"{name}.row", "col": f"{name}.col"}
     scalars: tuple[Formal, ...] = (
         ScalarFormal("n_pre", DType.I64),
         ScalarFormal("n_post", DType.I64),
         ScalarFormal("key", DType.U64),
         *(ScalarFormal(c, DType.I64) for c in RULE_COLUMNS[rule]),
+        *given,
     )
-    table: tuple[Formal, ...] = ()
-    if rule == "fixed_probability":
-        p = float(args["p"])
-        shared = f"fixed_probability({p!r})"
-        if shared not in builder.arrays:
-            builder.array(Array(shared, DType.U32, (512,), Role.CONST), fixed_probability_table(p))
-        bound["table"] = shared
-        table = (ArrayFormal("table", DType.U32, Mode.READ, Whole()),)
-    stages: tuple[tuple[str, tuple[Formal, ...]], ...] = (
-        ("count", (ROW, *table, *scalars)),
-        ("scan", (ROW, ScalarFormal("n_pre", DType.I64))),
-        (
-            "fill",
-            (
-                ArrayFormal("row", DType.I64, Mode.READ, Whole()),
-                ArrayFormal("col", DType.I32, Mode.WRITE, Whole()),
-                *table,
-                *scalars,
-            ),
-        ),
+    if rule != "fixed_probability":
+        return Drawing(scalars, {}, columns, probability)
+    p = float(args["p"])
+    shared = f"fixed_probability({p!r})"
+    if shared not in builder.arrays:
+        builder.array(Array(shared, DType.U32, (512,), Role.CONST), fixed_probability_table(p))
+    table = ArrayFormal("table", DType.U32, Mode.READ, Whole())
+    return Drawing((table, *scalars), {"table": shared}, columns, probability)
+
+
+def _connect(
+    builder: ProgramBuilder, projection: Projection, member: Member, name: str, pre: Instance, post: Instance
+) -> None:
+    """Rows of the connecting kernels: count, scan, fill."""
+    span = projection.span
+    builder.array(Array(f"{name}.row", DType.I64, (pre.size + 1,), Role.CONST, span=span))
+    builder.array(Array(f"{name}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=f"{name}.row", span=span))
+    drawing = drawing_of(builder, projection, member, name, pre, post)
+    _count(builder, projection, name, drawing)
+    made = (
+        ArrayFormal("row", DType.I64, Mode.READ, Whole()),
+        ArrayFormal("col", DType.I32, Mode.WRITE, Whole()),
     )
-    for stage, formals in stages:
-        key = ("connect", rule if stage != "scan" else "", stage)
-        row = builder.row(
-            key,
-            f"{name}: {stage} synapses" + (f" ({rule})" if stage != "scan" else ""),
-            Kind.CONNECT,
-            formals,
-            Connect(rule if stage != "scan" else "any", stage),
-            {f.name: bound[f.name] for f in formals if isinstance(f, ArrayFormal)},
-            columns,
-            name,
-            span,
-        )
-        builder.launch(stage, key, row, row + 1)
+    _stage(builder, projection, name, "fill", made, drawing)
+
+
+def _count(builder: ProgramBuilder, projection: Projection, name: str, drawing: Drawing) -> None:
+    """Fills in row pointers."""
+    _stage(builder, projection, name, "count", (ROW,), drawing)
+    columns = {"n_pre": drawing.columns["n_pre"]}
+    _stage(builder, projection, name, "scan", (ROW,), Drawing((ScalarFormal("n_pre", DType.I64),), {}, columns, None))
+
+
+def _stage(
+    builder: ProgramBuilder, projection: Projection, name: str, stage: str, made: tuple[Formal, ...], drawing: Drawing
+) -> None:
+    """One row of the kernel that runs a stage; the phase has its name."""
+    rule = projection.rule if stage != "scan" else "any"
+    formals = (*made, *drawing.formals)
+    key = drawing.key(rule if stage != "scan" else "", stage)
+    row = builder.row(
+        key,
+        f"{name}: {stage} synapses" + (f" ({rule})" if stage != "scan" else ""),
+        Kind.CONNECT,
+        formals,
+        Connect(rule, stage, drawing.probability),
+        {f.name: f"{name}.{f.name}" for f in made} | dict(drawing.arrays),
+        drawing.columns,
+        name,
+        projection.span,
+    )
+    builder.launch("init" if stage == "mask" else stage, key, row, row + 1)
+
+
+def count_rows(builder: ProgramBuilder, projection: Projection, name: str, drawing: Drawing, n_pre: int) -> None:
+    """Makes `<name>.row` alone, for rows that are drawn again at every event."""
+    builder.array(Array(f"{name}.row", DType.I64, (n_pre + 1,), Role.CONST, span=projection.span))
+    _count(builder, projection, name, drawing)
+
+
+def draw_mask(
+    builder: ProgramBuilder, projection: Projection, member: Member, name: str, pre: Instance, post: Instance
+) -> None:
+    """Makes `<name>.words`, the bits of Bitmask: drawn in place, or as a constant where nothing is drawn."""
+    shape = (pre.size, -(-post.size // 32))
+    array = Array(f"{name}.words", DType.U32, shape, Role.CONST, span=projection.span)
+    if projection.rule not in ("pairs", "all_to_all", "one_to_one"):
+        builder.array(array)
+        drawing = drawing_of(builder, projection, member, name, pre, post)
+        words = ArrayFormal("words", DType.U32, Mode.UPDATE, Whole())
+        _stage(builder, projection, name, "mask", (words,), drawing)
+        return
+    bits = np.zeros((pre.size, 32 * shape[1]), np.bool_)
+    if projection.rule == "pairs":
+        pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
+        bits[pairs[:, 0], pairs[:, 1]] = True
+    else:
+        bits[:, : post.size] = True if projection.rule == "all_to_all" else np.eye(pre.size, post.size, dtype=np.bool_)
+        if pre.name == post.name and int(dict(member.args).get("autapses", 1)) == 0:
+            np.fill_diagonal(bits[:, : post.size], False)
+    builder.array(array, np.packbits(bits, axis=1, bitorder="little").view("<u4"))
+
+
+def expression_of(
+    projection: Projection, member: Member, pre: Instance, post: Instance, real: DType
+) -> tuple[Expr | None, tuple[Formal, ...], dict[str, ColumnValue]]:
+    """The expression of a rule over formals of its kernel, the formals that the user named, and their columns along
+    with the extents of both populations."""
+    args = dict(member.args)
+    columns: dict[str, ColumnValue] = {
+        "w_from": args.get("w_from", pre.size),
+        "h_from": args.get("h_from", 1),
+        "w_to": args.get("w_to", post.size),
+        "h_to": args.get("h_to", 1),
+    }
+    if projection.probability is None:
+        return None, (), columns
+    bindings: dict[str, Expr] = {"n_from": Ref("n_pre"), "n_to": Ref("n_post")}
+    formals: list[Formal] = []
+    taken = _TAKEN
+    for name in sorted((refs(projection.probability) & args.keys()) - {*_EXTENTS, "autapses"}):
+        new = free_name(name, taken)
+        taken |= {new}
+        bindings[name] = Ref(new)
+        columns[new] = args[name]
+        formals.append(ScalarFormal(new, DType.I64 if isinstance(args[name], int) else real))
+    return substitute(projection.probability, bindings), tuple(formals), columns
 
 
 def connect(

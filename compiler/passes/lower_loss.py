@@ -1,98 +1,222 @@
-"""lower_loss: the loss and the metrics as part of the tensor graph.
+"""lower_loss: the loss as part of the tensor graph; the metrics are in lower_metrics.py.
 
 Assumes: the forward graph of lower_network.
-Guarantees: losses are means over the rows of the batch that exist. Sums over an epoch are kept in wide variables
-`metric.loss`, `metric.<name>` and `metric.count` (each a sum over rows; the host divides and zeroes).
+Guarantees: losses are means over the rows of the batch that exist; what has several elements per row is their mean.
+Penalties go from array to array, so that their text does not depend on how many there are. Sums over an epoch are
+kept in wide variables `metric.loss`, `metric.<name>` and `metric.count` (the host divides and zeroes).
 Does not: differentiate; `constants` names tensors whose gradient is zero by construction.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 
-from compiler.expr.ast import Binary, Call, Cond, Num, Ref
-from compiler.ir.graph import Store, Tensor, Variable
-from compiler.ir.model import Train
-from compiler.passes.graph_builder import FIRST, GraphBuilder, identity
+from compiler.diagnostics import Sink
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, substitute
+from compiler.expr.parse import parse_expr
+from compiler.ir.graph import Constant, Contract, Reindex, Store, Tensor, Variable, Weight
+from compiler.ir.model import Loss, Network, Train
+from compiler.ir.space import along
+from compiler.passes.expand_updates import classes_of
+from compiler.passes.graph_builder import GraphBuilder, Operand, identity
+from compiler.passes.lower_metrics import add_metric
+from compiler.source import NOWHERE
 
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
 
+ELEMENTWISE = {
+    "mean_squared_error": "(p - t) * (p - t)",
+    "mean_absolute_error": "abs(p - t)",
+    # Huber 1964: squares near 0, straight lines outside
+    "huber": "0.5 * (p - t) * (p - t) if abs(p - t) <= delta else delta * (abs(p - t) - 0.5 * delta)",
+    # log(1 + exp(p)) - p t, for scores p
+    "binary_cross_entropy": "softplus(p) - p * (t * (1 - smoothing) + 0.5 * smoothing)",
+    # targets -1 and 1
+    "hinge": "max(0.0, 1.0 - p * t)",
+    # of log-probabilities p; 0 log 0 is 0
+    "kl_divergence": "t * (log(t) - p) if t > 0.0 else 0.0",
+}
+"""Losses that are a mean (kl_divergence: a sum over the last axis) of one expression over prediction and target."""
 
-def _cross_entropy(g: GraphBuilder, logits: Tensor, target: Tensor) -> tuple[Tensor, frozenset[str]]:
-    """-log softmax(logits)[target] per row, shifted by the largest logit (which cancels in the gradient)."""
-    row = (0,)
-    largest = g.reduce("loss.largest", X0, (identity(logits),), logits, (0,), combine="max", fill=-math.inf)
+
+@functools.cache
+def _body(kind: str) -> Expr:
+    sink = Sink()
+    tree = parse_expr(ELEMENTWISE[kind], NOWHERE, sink, exact=False)
+    sink.check()
+    assert tree is not None
+    return substitute(tree, {"p": X0, "t": X1})
+
+
+def _cross_entropy(
+    g: GraphBuilder, loss: Loss, logits: Tensor, target: Tensor, name: str
+) -> tuple[Tensor, frozenset[str]]:
+    """-log softmax(logits)[target] per row, shifted by the largest logit (which cancels in the gradient). With
+    smoothing s the target is 1 - s there and s / classes everywhere (Szegedy et al. 2016, section 7)."""
+    last = len(logits.shape) - 1
+    row = tuple(range(last))
+    largest = g.reduce(f"{name}.largest", X0, (identity(logits),), logits, row, combine="max", fill=-math.inf)
     exponent = Call("exp", (Binary("-", X0, X1),))
-    total = g.reduce("loss.total", exponent, (identity(logits), (largest, row)), logits, (0,))
-    chosen = Cond(Binary("==", Ref("d1"), X1), X0, Num(0.0))
-    picked = g.reduce("loss.picked", chosen, (identity(logits), (target, row)), logits, (0,))
-    body = Binary("-", Binary("+", Call("log", (X0,)), X1), X2)
-    rows = g.map("loss.rows", body, (identity(total), identity(largest), identity(picked)))
+    total = g.reduce(f"{name}.total", exponent, (identity(logits), (largest, row)), logits, row)
+    here = Binary("==", Ref(f"d{last}"), X1)
+    scalars: tuple[tuple[str, float], ...] = ()
+    chosen: Expr = Cond(here, X0, Num(0.0))
+    smoothing = dict(loss.attrs).get("smoothing", 0.0)
+    if smoothing:
+        part = Cond(here, Ref("right"), Num(0.0))
+        chosen = Binary("*", X0, Binary("+", part, Ref("everywhere")))
+        scalars = (("right", 1.0 - smoothing), ("everywhere", smoothing / logits.shape[-1]))
+    picked = g.reduce(f"{name}.picked", chosen, (identity(logits), (target, row)), logits, row, scalars=scalars)
+    body: Expr = Binary("-", Binary("+", Call("log", (X0,)), X1), X2)
+    operands: list[Operand] = [identity(total), identity(largest), identity(picked)]
+    if loss.class_weights:
+        classes = g.add(Constant(Tensor(f"{name}.class_weights", (logits.shape[-1],)), loss.class_weights, loss.span))
+        of_class = g.reduce(f"{name}.weight", Cond(Binary("==", Ref(f"d{last}"), X0), X1, Num(0.0)),
+                            ((target, row), (classes, (last,))), logits, row)  # fmt: skip
+        body = Binary("*", body, X3)
+        operands.append(identity(of_class))
+    rows = g.map(f"{name}.rows" if last == 1 else f"{name}.steps", body, operands)
+    if last > 1:
+        share = (("share", 1.0 / math.prod(logits.shape[1:-1])),)
+        mean = Binary("*", X0, Ref("share"))
+        rows = g.reduce(f"{name}.rows", mean, (identity(rows),), rows, (0,), scalars=share)
     return rows, frozenset({largest.name})
 
 
-def _squared_error(g: GraphBuilder, prediction: Tensor, target: Tensor) -> Tensor:
-    """Mean over the elements of each row of (prediction - target)^2."""
-    off = Binary("-", X0, X1)
-    body = Binary("*", Binary("*", off, off), Ref("share"))
-    elements = math.prod(prediction.shape[1:])
+def _elementwise(g: GraphBuilder, loss: Loss, prediction: Tensor, target: Tensor, name: str) -> Tensor:
+    """Mean over the elements of each row."""
+    axes = prediction.shape[1:-1] if loss.kind == "kl_divergence" else prediction.shape[1:]
     return g.reduce(
-        "loss.rows",
-        body,
+        f"{name}.rows",
+        Binary("*", _body(loss.kind), Ref("share")),
         (identity(prediction), identity(target)),
         prediction,
         (0,),
-        scalars=(("share", 1.0 / elements),),
+        scalars=(("share", 1.0 / math.prod(axes)), *loss.attrs),
     )
+
+
+def _cosine(g: GraphBuilder, prediction: Tensor, target: Tensor, name: str) -> Tensor:
+    """Mean over rows of 1 - p t / (|p| |t|) along the last axis; each norm at least 1e-8, as in PyTorch."""
+    keep = tuple(range(len(prediction.shape) - 1))
+    p, t = identity(prediction), identity(target)
+    dot = g.reduce(f"{name}.dot", Binary("*", X0, X1), (p, t), prediction, keep)
+    pp = g.reduce(f"{name}.prediction", Binary("*", X0, X0), (p,), prediction, keep)
+    tt = g.reduce(f"{name}.target", Binary("*", X0, X0), (t,), target, keep)
+    floor = Num(1e-8)
+    sizes = Binary("*", Call("max", (Call("sqrt", (X1,)), floor)), Call("max", (Call("sqrt", (X2,)), floor)))
+    body = Binary("-", Num(1.0), Binary("/", X0, sizes))
+    rows = g.map(f"{name}.each", body, (identity(dot), identity(pp), identity(tt)))
+    if len(rows.shape) == 1:
+        return rows
+    share = (("share", 1.0 / math.prod(rows.shape[1:])),)
+    return g.reduce(f"{name}.rows", Binary("*", X0, Ref("share")), (identity(rows),), rows, (0,), scalars=share)
+
+
+def _expression(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str) -> Tensor:
+    """Mean over the elements of each row of an expression, whose operands are broadcast as in NumPy."""
+    assert loss.function is not None
+    ins = [named[n] for n in loss.inputs]
+    rank = max(len(t.shape) for t in ins)
+    shape = [ins[0].shape[0], *([1] * (rank - 1))]
+    for t in ins:
+        for a, extent in enumerate(t.shape[1:], rank - len(t.shape) + 1):
+            shape[a] = max(shape[a], extent)
+    operands: list[Operand] = []
+    for t in ins:
+        first = rank - len(t.shape) + 1
+        kept = [(first + a, e) for a, e in enumerate(t.shape[1:]) if e == shape[first + a]]
+        source = t
+        if len(kept) != len(t.shape) - 1:
+            flat = Tensor(f"{name}.of.{t.name}", (t.shape[0], *(e for _, e in kept)), t.dtype, True)
+            source = g.add(Reindex(flat, t.name, loss.span))
+        operands.append((source, (0, *(a for a, _ in kept))))
+    bindings: dict[str, Expr] = {a: Ref(f"x{i}") for i, a in enumerate(loss.function.args[: len(ins)])}
+    body = Binary("*", substitute(loss.function.body, bindings), Ref("share"))
+    scalars = (("share", 1.0 / math.prod(shape[1:])), *loss.attrs)
+    over = Tensor("", tuple(shape), "real", True)
+    return g.reduce(f"{name}.rows", body, operands, over, (0,), scalars=scalars, span=loss.span)
+
+
+def _rows(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str = "loss") -> tuple[Tensor, frozenset[str]]:
+    """The loss of each row, and the tensors that are constants to autodiff."""
+    if loss.kind == "sum":
+        found: list[Tensor] = []
+        constants: frozenset[str] = frozenset()
+        for k, (_, term) in enumerate(loss.terms):
+            rows, own = _rows(g, term, named, f"loss.{k}")
+            found.append(rows)
+            constants |= own
+        scalars = tuple((f"w{k}", w) for k, (w, _) in enumerate(loss.terms))
+        body: Expr = Binary("*", X0, Ref("w0"))
+        for k in range(1, len(found)):
+            body = Binary("+", body, Binary("*", Ref(f"x{k}"), Ref(f"w{k}")))
+        return g.map("loss.rows", body, [identity(t) for t in found], scalars=scalars), constants
+    if loss.kind == "expression":
+        return _expression(g, loss, named, name), frozenset()
+    prediction, target = named[loss.prediction], named[loss.target]
+    if loss.kind == "softmax_cross_entropy":
+        return _cross_entropy(g, loss, prediction, target, name)
+    if loss.kind == "cosine":
+        return _cosine(g, prediction, target, name), frozenset()
+    return _elementwise(g, loss, prediction, target, name), frozenset()
+
+
+def _penalty(g: GraphBuilder, train: Train, network: Network) -> Tensor | None:
+    """The sum of all penalties, array by array; None without any."""
+    total: Tensor | None = None
+    x0, x1, d0 = X0, X1, Ref("d0")
+    carried = Cond(Binary("==", d0, Num(0)), x1, Num(0.0))
+    own = Binary("+", Binary("*", Ref("l1"), Call("abs", (x0,))), Binary("*", Ref("l2"), Binary("*", x0, x0)))
+    weights = [n for n in g.nodes if isinstance(n, Weight)]
+    for k, penalty in enumerate(train.penalties):
+        for node in weights:
+            if not classes_of(node.out.name, network) & set(penalty.of):
+                continue
+            if total is None:
+                total = g.map("penalty.start", Num(0.0), (), like=Tensor("", ()))
+            size = math.prod(node.out.shape)
+            flat = g.add(Reindex(Tensor(f"{node.out.name}.flat{k}", (size,)), node.out.name, penalty.span))
+            total = g.add(
+                Contract(
+                    Tensor(f"{node.out.name}.penalty{k}", ()),
+                    (("d0", size),),
+                    (),
+                    (flat.name, total.name),
+                    ((along("d0"),), ()),
+                    Binary("+", own, carried),
+                    scalars=(("l1", penalty.l1), ("l2", penalty.l2)),
+                    span=penalty.span,
+                )
+            )
+    return total
 
 
 def add_loss(
-    g: GraphBuilder, train: Train, named: dict[str, Tensor], mask: Tensor, count: Tensor
+    g: GraphBuilder,
+    train: Train,
+    named: dict[str, Tensor],
+    mask: Tensor,
+    count: Tensor,
+    network: Network | None = None,
 ) -> tuple[Tensor, frozenset[str]]:
     """Adds `loss` (a scalar) and the metric sums; returns it and the tensors that are constants to autodiff."""
-    prediction, target = named[train.loss.prediction], named[train.loss.target]
-    constants: frozenset[str] = frozenset()
-    if train.loss.kind == "softmax_cross_entropy":
-        rows, constants = _cross_entropy(g, prediction, target)
-    else:
-        rows = _squared_error(g, prediction, target)
+    rows, constants = _rows(g, train.loss, named)
     total = g.reduce("loss.sum", Binary("*", X0, X1), (identity(rows), identity(mask)), rows, ())
-    loss = g.map("loss", Binary("/", X0, X1), (identity(total), identity(count)))
+    penalty = _penalty(g, train, network) if network is not None else None
+    if penalty is None:
+        loss = g.map("loss", Binary("/", X0, X1), (identity(total), identity(count)))
+    else:
+        body = Binary("+", Binary("/", X0, X1), X2)
+        loss = g.map("loss", body, (identity(total), identity(count), identity(penalty)))
+        counted = (identity(total), identity(count), identity(penalty))
+        total = g.map("loss.penalised", Binary("+", X0, Binary("*", X1, X2)), counted)
     sums = {"loss": total, "count": count}
     for metric in train.metrics:
-        sums[metric] = _metric(g, metric, prediction, target, mask)
+        sums |= add_metric(g, metric, train.loss, named, mask)
     for name, value in sums.items():
-        kept = g.add(Variable(Tensor(f"metric.{name}", ()), 0.0, wide=True))
+        kept = g.add(Variable(Tensor(f"metric.{name}", value.shape), 0.0, wide=True))
         after = g.map(f"metric.{name}.after", Binary("+", X0, X1), (identity(kept), identity(value)))
         g.add(Store(kept.name, after.name))
     return loss, constants
-
-
-def _metric(g: GraphBuilder, name: str, prediction: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-    """The sum over rows of a metric."""
-    if name == "accuracy":
-        largest = g.reduce(
-            "accuracy.largest", X0, (identity(prediction),), prediction, (0,), combine="max", fill=-math.inf
-        )
-        first = g.reduce(
-            "accuracy.first",
-            Cond(Binary("==", X0, X1), Ref("d1"), Num(FIRST)),
-            (identity(prediction), (largest, (0,))),
-            prediction,
-            (0,),
-            combine="min",
-            fill=math.inf,
-        )
-        body = Cond(Binary("==", X0, X1), X2, Num(0.0))
-        operands = (identity(first), identity(target), identity(mask))
-        return g.reduce("accuracy.sum", body, operands, first, ())
-    body_error = Binary("*", Binary("*", Call("abs", (Binary("-", X0, X1),)), X2), Ref("share"))
-    elements = math.prod(prediction.shape[1:])
-    return g.reduce(
-        f"{name}.sum",
-        body_error,
-        (identity(prediction), identity(target), (mask, (0,))),
-        prediction,
-        (),
-        scalars=(("share", 1.0 / elements),),
-    )

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from compiler.ir.graph import Cell, Instance
-from compiler.ir.model import Const, Model, NeuronDef, Population
+from compiler.ir.model import Const, Model, NeuronDef, PhaseDef, Population
 from compiler.passes.free_names import free_names
+from compiler.passes.insert_delays import delays_and_rings
+from compiler.passes.plain_control import plain_control
 
 
 @dataclass(frozen=True)
@@ -26,16 +28,17 @@ class SpikingGraph:
     array_params: tuple[tuple[str, ...], ...]
     """Per cell: the params that differ from neuron to neuron."""
     rings: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """(population, input) -> slots of its ring of deliveries, a power of two: inputs whose synapses have delays
-    of their own."""
+    """(population, input) -> slots of its ring of deliveries, a power of two (insert_delays)."""
+    phases: Mapping[str, PhaseDef] = field(default_factory=dict)
 
 
 def _array_params(population: Population) -> tuple[str, ...]:
     return tuple(name for name, value in population.params if not isinstance(value, Const))
 
 
-def _cell(definition: NeuronDef) -> Cell:
-    neuron, renamed = free_names(definition)
+def _cell(definition: NeuronDef, several: bool, phases: tuple[PhaseDef, ...]) -> Cell:
+    free, renamed = free_names(definition)
+    neuron, control = plain_control(free, several, phases)
     spike = neuron.spike
     return Cell(
         name=neuron.name,
@@ -50,34 +53,29 @@ def _cell(definition: NeuronDef) -> Cell:
         refractory=spike.refractory if spike else None,
         hold=spike.hold if spike else (),
         method=neuron.method,
-        renamed=tuple((new, old) for old, new in renamed.items()),
+        pools=control.pools,
+        on=control.on,
+        counters=control.counters,
+        renamed=(*((new, old) for old, new in renamed.items()), *control.shown),
         span=neuron.span,
     )
 
 
 def lower_model(model: Model) -> SpikingGraph:
     """The spiking half of a model as cells and instances."""
-    longest: dict[str, int] = {}
-    rings: dict[tuple[str, str], int] = {}
-    members = [(m, (m.target, p.into)) for p in model.projections for m in p.members]
-    ringed_inputs = {key for member, key in members if member.delays is not None}
-    for member, target in members:
-        if target in ringed_inputs:  # what has one delay for all its synapses goes through the ring, too
-            rings[target] = max(rings.get(target, 1), 1 << member.delay.bit_length())
-        else:
-            longest[member.source] = max(longest.get(member.source, 0), member.delay)
+    longest, rings = delays_and_rings(model)
     model_values = {p.name: Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
     cells: list[Cell] = []
     arrays: list[tuple[str, ...]] = []
-    known: dict[tuple[int, tuple[str, ...], tuple[str, ...]], int] = {}
+    known: dict[tuple[int, tuple[str, ...], tuple[str, ...], bool], int] = {}
     instances: list[Instance] = []
     for population in model.populations:
         neuron = population.neuron
         ringed = tuple(i.name for i in neuron.inputs if (population.name, i.name) in rings)
-        key = (id(neuron), _array_params(population), ringed)
+        key = (id(neuron), _array_params(population), ringed, population.pools > 1)
         if key not in known:
             known[key] = len(cells)
-            cells.append(_cell(neuron))
+            cells.append(_cell(neuron, population.pools > 1, model.phases))
             free = {old: new for new, old in cells[-1].renamed}
             arrays.append(tuple(free.get(name, name) for name in key[1]))
         emits = neuron.spike is not None or neuron.source != "equations"
@@ -91,7 +89,10 @@ def lower_model(model: Model) -> SpikingGraph:
                 population.params + extra,
                 population.init,
                 neuron.source,
+                population.pools,
+                population.pool_init,
                 population.span,
+                population.shape,
             )
         )
-    return SpikingGraph(tuple(cells), tuple(instances), tuple(arrays), rings)
+    return SpikingGraph(tuple(cells), tuple(instances), tuple(arrays), rings, {p.name: p for p in model.phases})

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.graph import (
     BatchMask,
+    Constant,
     Contract,
     Feed,
     Map,
@@ -45,7 +46,7 @@ from compiler.passes.decisions import Decision
 from compiler.passes.fuse_epilogues import Epilogue, epilogues
 from compiler.passes.load_data import DataSet
 from compiler.passes.lower_feeds import lower_feed, lower_rand
-from compiler.passes.lower_weights import lower_store, lower_update, lower_variable, lower_weight
+from compiler.passes.lower_weights import lower_constant, lower_store, lower_update, lower_variable, lower_weight
 from compiler.passes.nest_builder import Walk, build_loops
 from compiler.passes.tensor_phase import Phase, array_formal, axes_of, emit_row
 from compiler.strategies import Choice, choose
@@ -204,7 +205,8 @@ def _in_place(nodes: tuple[Node, ...]) -> dict[str, str]:
         elif isinstance(node, Store):
             readers.setdefault(node.value, []).append(i)
         elif isinstance(node, Update):
-            readers.setdefault(node.gradient, []).append(i)
+            for name in (node.gradient, *(t for _, t in node.reads)):
+                readers.setdefault(name, []).append(i)
     found: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, Store):
@@ -239,6 +241,8 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
                 lower_feed(p, node, data)
             case Rand():
                 lower_rand(p, node)
+            case Constant():
+                lower_constant(p, node)
             case Map():
                 if node.out.name not in swallowed:
                     _map(p, node, in_place.get(node.out.name))

@@ -7,8 +7,11 @@ Does not: decide when a Map may write its variable in place (lower_tensors does)
 
 from __future__ import annotations
 
+import numpy as np
+
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.graph import (
+    Constant,
     Store,
     Update,
     Variable,
@@ -17,6 +20,7 @@ from compiler.ir.graph import (
 from compiler.ir.model import Const, Distribution, Set
 from compiler.ir.program import (
     ELEMENT,
+    SCALAR,
     Array,
     ArrayFormal,
     Assign,
@@ -39,6 +43,7 @@ OWN = frozenset({"i", "n"})
 def _free(node: Update) -> tuple[tuple[Set, ...], dict[str, str]]:
     """The statements with free names, and old name -> new name of what was renamed."""
     names = frozenset(n for n, _ in (*node.params, *node.state)) | {s.target for s in node.statements}
+    names |= {n for n, _ in node.reads}
     new = {name: free_name(name, OWN | names) for name in sorted(OWN & names)}
     if not new:
         return node.statements, new
@@ -60,13 +65,18 @@ def lower_update(p: Phase, node: Update) -> None:
         formals.append(ArrayFormal("gradient", real, Mode.READ, ELEMENT))
     for name, start in node.state:
         array = f"{weight.name}.{name}"
-        p.builder.array(Array(array, real, weight.shape, Role.STATE, span=node.span))
-        if start != 0:
-            initialise(p.builder, array, Const(start), None, Role.STATE, "1", size, node.span)
+        if array not in p.builder.arrays:
+            p.builder.array(Array(array, real, weight.shape, Role.STATE, span=node.span))
+            if start != 0:
+                initialise(p.builder, array, Const(start), None, Role.STATE, "1", size, node.span)
         formal = new.get(name, name)
         bound[formal] = array
         mode = Mode.UPDATE if formal in written else Mode.READ
         formals.append(ArrayFormal(formal, real, mode, ELEMENT))
+    for name, tensor in node.reads:
+        formal = new.get(name, name)
+        bound[formal] = p.arrays[tensor]
+        formals.append(ArrayFormal(formal, real, Mode.READ, SCALAR))
     scalars = tuple((n, v) for n, v in ((new.get(n, n), v) for n, v in node.params) if n in used)
     statements = tuple(Assign(s.target, s.value, s.span) for s in updates)
     emit_row(
@@ -94,6 +104,8 @@ def lower_weight(p: Phase, node: Weight) -> None:
     if node.init == "uniform":
         bound = node.init_args[0]
         value = Distribution("uniform", (("low", -bound), ("high", bound)))
+    if node.init == "normal":
+        value = Distribution("normal", (("mean", 0.0), ("std", node.init_args[0])))
     if node.init != "zeros":
         initialise(p.builder, array.name, value, None, Role.WEIGHT, "1", size, node.span)
 
@@ -107,6 +119,14 @@ def lower_variable(p: Phase, node: Variable) -> None:
     if node.init != 0:
         assert not node.wide, "wide variables start at zero"
         initialise(p.builder, array.name, Const(node.init), None, Role.STATE, "1", array.physical_size, node.span)
+
+
+def lower_constant(p: Phase, node: Constant) -> None:
+    """An array whose contents stand in the program."""
+    p.arrays[node.out.name] = node.out.name
+    if node.out.name not in p.builder.arrays:
+        array = array_of(node.out, node.out.name, p.builder.precision, 0, Role.CONST, span=node.span)
+        p.builder.array(array, np.array(node.values).astype(p.builder.precision.numpy))
 
 
 def lower_store(p: Phase, node: Store) -> None:

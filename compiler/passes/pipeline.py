@@ -18,8 +18,10 @@ from compiler.ir.target import Capabilities
 from compiler.ir.verify import verify_cell, verify_merged, verify_model, verify_program
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
+from compiler.passes.freeze_learning import freeze_learning
 from compiler.passes.integrate_odes import integrate_odes
 from compiler.passes.lower_cells import Deliveries, lower_cells
+from compiler.passes.lower_drives import lower_drives, lower_timed, with_driven
 from compiler.passes.lower_inputs import lower_inputs
 from compiler.passes.lower_model import SpikingGraph, lower_model
 from compiler.passes.lower_projections import lower_projections
@@ -44,7 +46,8 @@ def _spiking(
     model: Model, precision: DType, order: Order, capabilities: Capabilities
 ) -> tuple[SpikingGraph, Program, list[Decision]]:
     decisions: list[Decision] = []
-    graph = lower_model(model)
+    model = freeze_learning(model)
+    graph = lower_model(with_driven(model))
     cells = []
     for cell, arrays in zip(graph.cells, graph.array_params, strict=True):
         done, decision = integrate_odes(cell, arrays)
@@ -64,14 +67,20 @@ def _spiking(
     )
     units = {(p.name, s.name): s.unit for p in model.populations for s in p.neuron.state}
     units |= {(p.name, i.name): i.unit for p in model.populations for i in p.neuron.inputs}
+    for p in model.populations:
+        for pool in p.neuron.pools:
+            units |= {(p.name, f"{pool.scope}.{r.name}"): r.unit for r in pool.reductions}
+            units |= {(p.name, f"{pool.scope}.{s.name}"): s.unit for s in pool.state}
     quanta = input_quanta(model) if fixed_point else {}
     builder = ProgramBuilder(model.name, precision, order)
     deliveries = Deliveries(fixed_point, quanta, graph.rings)
+    lower_timed(builder, model)
+    lower_drives(builder, model)
     lower_cells(builder, graph, model.simulate.dt, units, deliveries)
     instances = {i.name: i for i in graph.instances}
     record_spikes(builder, model, instances)
     record_rates(builder, model, instances)
-    lower_projections(builder, model, instances, deliveries)
+    lower_projections(builder, model, instances, deliveries, decisions)
     lower_inputs(builder, model, instances)
     inputs = tuple(frozenset(cell.shown(name) for name, _ in cell.inputs) for cell in graph.cells)
     record_traces(builder, model, instances, inputs, deliveries)

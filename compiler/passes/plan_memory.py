@@ -71,9 +71,10 @@ def _place_work(merged: Merged, arrays: list[Array], offsets: dict[str, int]) ->
     return top, sum(sizes.values())
 
 
-def place(merged: Merged, sizes: Mapping[str, int]) -> Placement:
+def place(merged: Merged, sizes: Mapping[str, int], apart: int = 0) -> Placement:
     """Offsets of all arrays whose extent is known; `sizes` gives element counts of those known only
-    after connecting (arrays it does not name are left out)."""
+    after connecting (arrays it does not name are left out). Where all WORK arrays together take no more than `apart`
+    bytes, they share no memory: launches then wait for each other's results alone."""
     offsets: dict[str, int] = {}
     arena: dict[Role, int] = dict.fromkeys(Role, 0)
     work: list[Array] = []
@@ -89,4 +90,9 @@ def place(merged: Merged, sizes: Mapping[str, int]) -> Placement:
         offsets[array.name] = arena[array.role]
         arena[array.role] += _padded(max(count, 1) * array.dtype.bytes)
     arena[Role.WORK], unshared = _place_work(merged, work, offsets)
+    if unshared <= apart:
+        arena[Role.WORK] = 0
+        for array in work:
+            offsets[array.name] = arena[Role.WORK]
+            arena[Role.WORK] += _padded(array.physical_size * array.dtype.bytes)
     return Placement(offsets, arena, unshared)

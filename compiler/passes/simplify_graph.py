@@ -25,7 +25,7 @@ def operands(node: Node) -> tuple[str, ...]:
         case Store():
             return (node.value,)
         case Update():
-            return (node.weight, node.gradient)
+            return (node.weight, node.gradient, *(t for _, t in node.reads))
         case _:
             return ()
 
@@ -39,7 +39,8 @@ def _renamed(node: Node, names: dict[str, str]) -> Node:
         case Store():
             return replace(node, value=names.get(node.value, node.value))
         case Update():
-            return replace(node, gradient=names.get(node.gradient, node.gradient))
+            reads = tuple((n, names.get(t, t)) for n, t in node.reads)
+            return replace(node, gradient=names.get(node.gradient, node.gradient), reads=reads)
         case _:
             return node
 

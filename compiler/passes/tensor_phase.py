@@ -7,8 +7,10 @@ Does not: look at nodes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from compiler.ir.graph import (
     Tensor,
@@ -31,6 +33,9 @@ from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.nest_builder import Loops
 from compiler.source import Span
+
+
+_STEP: Final = re.compile(r"\.(at|part)_(?:\d+|[lr]*)(?=[.:]|$)")
 
 
 @dataclass
@@ -85,7 +90,9 @@ def emit_row(
     span: Span,
     keys: Mapping[str, StreamKey] | None = None,
 ) -> None:
-    """One row of a kernel and its launch in this phase."""
+    """One row of a kernel and its launch in this phase. Labels leave out which step of a sequence a row belongs to:
+    a kernel is called after a row, and its text must not depend on how many steps there are."""
+    label = _STEP.sub(r".\1", label)
     real = p.builder.precision
     formals: tuple[Formal, ...] = (
         *arrays,

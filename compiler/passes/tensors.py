@@ -26,8 +26,9 @@ from compiler.passes.lower_tensors import lower_tensors
 from compiler.passes.simplify_graph import simplify_graph
 
 
-def tensor_graphs(model: Model, verify: bool = False) -> tuple[tuple[TensorGraph, ...], list[Decision]]:
+def tensor_graphs(model: Model, batches: int, verify: bool = False) -> tuple[tuple[TensorGraph, ...], list[Decision]]:
     """The graphs of the "train" and "eval" phases, in gather form, simplified and fused; and what was decided.
+    `batches`: of an epoch, which schedules of the optimizer may ask for.
 
     Their only output is the loss of the last batch: sums over an epoch are in the metric variables.
     """
@@ -37,10 +38,10 @@ def tensor_graphs(model: Model, verify: bool = False) -> tuple[tuple[TensorGraph
     for phase in ("train", "eval"):
         context, named = lower_network(model.network, model.train, phase)
         g = context.graph
-        loss, constants = add_loss(g, model.train, named, context.mask, context.count)
+        loss, constants = add_loss(g, model.train, named, context.mask, context.count, model.network)
         if phase == "train":
-            gradients = differentiate(g, loss, constants)
-            expand_updates(g, model.train.optimizer, gradients)
+            gradients = differentiate(g, loss, constants | context.constants)
+            expand_updates(g, model.network, model.train, gradients, batches)
         outputs = (loss.name,)
         nodes: tuple[Node, ...] = tuple(g.nodes)
 
@@ -65,8 +66,9 @@ def lower_network_to_program(
 ) -> tuple[tuple[TensorGraph, ...], Program, list[Decision]]:
     """Both phases as one program."""
     assert model.network is not None and model.train is not None
-    graphs, decisions = tensor_graphs(model, verify)
-    builder = ProgramBuilder(model.name, precision, order)
     data = load_data(model.network, model.train)
+    batches = -(-data.rows["train"] // model.train.batch)
+    graphs, decisions = tensor_graphs(model, batches, verify)
+    builder = ProgramBuilder(model.name, precision, order)
     decisions += lower_tensors(builder, graphs, data, capabilities)
     return graphs, builder.finish(), decisions

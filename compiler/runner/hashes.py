@@ -61,7 +61,9 @@ def model_hash(model: Model) -> str:
     done: dict[int, bytes] = {}
     h = hashlib.sha256()
     # A parameter counts by what it changes; only those that equations read by name stand for themselves.
-    read = {name for p in model.populations for name in p.neuron.model_params}
+    sources = [d.source for d in (*model.drives, *(i.changing for i in model.poisson if i.changing is not None))]
+    neurons = (*(p.neuron for p in model.populations), *(s.neuron for s in sources))
+    read = {name for neuron in neurons for name in neuron.model_params}
     params = tuple((p.name, p.value) for p in model.params if p.name in read)
     for name in _fields(Model):
         if name not in OUTSIDE:

@@ -5,7 +5,8 @@ members and one interval (the frontend sees to that).
 Guarantees: files grow as the run goes on, nothing of a long run is kept in memory; spikes are sorted by time, then by
 id; times count from the end of the warm-up. spikes.h5 has the SONATA layout (/spikes/<population>/timestamps in ms,
 /spikes/<population>/node_ids); traces.h5 has /<population>/<variable> (samples, members), /<population>/members and
-/<population>/time in ms, with the unit of a variable in its attribute `unit`.
+/<population>/time in ms, with the unit of a variable in its attribute `unit`; variables of pools are in a group
+/<population>.pool (or .population), whose members are the pools.
 Does not: change what is simulated.
 """
 
@@ -169,13 +170,13 @@ class TraceWriter:
         self._buffers: list[_Samples] = []
         groups: dict[str, _Times] = {}
         for number, record in enumerate(model.traces):
-            name = record.population
+            name = record.group
             group = self._group(record, path)
             m = len(record.members)
             for variable in record.variables:
                 array = arrays[f"{record.population}.{variable}.record.{number}"]
                 rows = min(1024, max(1, (1 << 17) // (m * array.dtype.bytes)))
-                data = growing(group, variable, array.dtype.numpy, (m,), rows, {"unit": array.unit})
+                data = growing(group, variable.rpartition(".")[2], array.dtype.numpy, (m,), rows, {"unit": array.unit})
                 low, high = 0, 1 << 62
                 if record.between is not None:
                     low, high = (x // record.every for x in record.between)
@@ -187,7 +188,7 @@ class TraceWriter:
         self._groups = tuple(groups.values())
 
     def _group(self, record: RecordTraces, path: Path) -> Any:
-        name = record.population
+        name = record.group
         if name in self._file:
             group = self._file[name]
             if tuple(group["members"][:]) != record.members:

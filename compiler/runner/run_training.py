@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+import numpy.typing as npt
 
 from backends.protocol import Instance
 from compiler.ir.graph import Variable, Weight
@@ -28,6 +29,7 @@ from compiler.runner.checkpoint import Position, save_checkpoint, write_tensors
 from compiler.runner.data import Indices, as_batches, epoch_order, split
 from compiler.runner.errors import RunError
 from compiler.runner.health import Health
+from compiler.runner.metrics import metrics_of
 from compiler.runner.plots import read_metrics
 from compiler.runner.session import Outcome, Session
 
@@ -170,14 +172,12 @@ def _batches(loop: _Loop, phase: str, before: int, first: int, count: int, epoch
 
 def take_metrics(instance: Instance, program: Merged) -> dict[str, float]:
     """Means over the rows since the last call: loss first, then metrics in the program's order; sums become zero."""
-    sums: dict[str, float] = {}
+    sums: dict[str, npt.NDArray[np.float64]] = {}
     for array in program.arrays:
         if array.name.startswith("metric."):
-            sums[array.name.removeprefix("metric.")] = float(np.sum(instance.read(array.name)))
+            sums[array.name.removeprefix("metric.")] = np.array(instance.read(array.name), np.float64)
             instance.write(array.name, np.zeros(array.physical_size, array.dtype.numpy))
-    count = sums.pop("count")
-    loss = sums.pop("loss")
-    return {"loss": loss / count} | {name: total / count for name, total in sums.items()}
+    return metrics_of(sums)
 
 
 def _save(loop: _Loop, epoch: int, batch: int) -> None:

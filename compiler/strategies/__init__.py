@@ -12,10 +12,13 @@ from collections.abc import Callable, Mapping
 from compiler.ir.graph import Contract, Tensor
 from compiler.strategies import (
     dense_weight_gradient,
+    direct_conv,
+    direct_conv_weights,
     implicit_gemm,
     lanes_conv,
     lanes_conv_weight_gradient,
     lanes_dense,
+    matmul,
 )
 from compiler.strategies.choice import Choice, No, Problem, product
 
@@ -26,6 +29,9 @@ STRATEGIES: tuple[tuple[str, Callable[[Problem], Choice | No]], ...] = (
     (dense_weight_gradient.NAME, dense_weight_gradient.match),
     (lanes_conv.NAME, lanes_conv.match),
     (lanes_conv_weight_gradient.NAME, lanes_conv_weight_gradient.match),
+    (matmul.NAME, matmul.match),
+    (direct_conv.NAME, direct_conv.match),
+    (direct_conv_weights.NAME, direct_conv_weights.match),
     (implicit_gemm.NAME, implicit_gemm.match),
 )
 
@@ -37,12 +43,26 @@ def choose(
     problem = product(node, tensors, lanes, real_bytes)
     if isinstance(problem, No):
         return None, problem.reason
-    reasons = []
+    reasons, best = [], None
     for name, match in STRATEGIES:
         if name not in available:
             continue
         found = match(problem)
-        if isinstance(found, Choice):
+        if isinstance(found, No):
+            reasons.append(f"{name}: {found.reason}")
+        elif not found.microseconds:
             return found, "its index maps match"
-        reasons.append(f"{name}: {found.reason}")
+        elif best is None or found.microseconds < best.microseconds:
+            if best is not None:
+                reasons.append(_slower(best))
+            best = found
+        else:
+            reasons.append(_slower(found))
+    if best is not None:
+        told = f"; {'; '.join(reasons)}" if reasons else ""
+        return best, f"its index maps match, about {best.microseconds:.1f} us{told}"
     return None, "; ".join(reasons) or "the target has no strategies"
+
+
+def _slower(choice: Choice) -> str:
+    return f"{choice.strategy}: about {choice.microseconds:.1f} us"

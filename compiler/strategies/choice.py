@@ -21,12 +21,14 @@ LIMIT = 2**31
 
 @dataclass(frozen=True)
 class Choice:
-    """A strategy for one contraction: structural literals, integer columns of its template, scratch bytes."""
+    """A strategy for one contraction: structural literals, integer columns of its template, scratch bytes.
+    `microseconds`: about how long it takes, where strategies of a target compete by time; 0: it always wins."""
 
     strategy: str
     literals: tuple[tuple[str, int], ...]
     columns: tuple[tuple[str, int], ...]
     scratch_bytes: int
+    microseconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,9 @@ I64, I32, U64, U32 = DType.I64, DType.I32, DType.U64, DType.U32
 ROW = ArrayFormal("row", I64, Mode.UPDATE, Whole())
 COLUMNS = {
     "fixed_probability": ("n_pre", "n_post", "key", "autapses", "same"),
-    "fixed_total": ("n_pre", "n_post", "key", "number"),
+    "fixed_total": ("n_pre", "n_post", "key", "number", "multapses", "autapses", "same"),
+    "fixed_indegree": ("n_pre", "n_post", "key", "number", "multapses", "autapses", "same"),
+    "fixed_outdegree": ("n_pre", "n_post", "key", "number", "multapses", "autapses", "same"),
     "all_to_all": ("n_pre", "n_post", "key", "autapses", "same"),
     "one_to_one": ("n_pre", "n_post", "key"),
 }
@@ -102,17 +104,27 @@ def relation(rule: str, values: dict[str, int], p: float) -> Program:
 
 
 @pytest.mark.parametrize("rule", list(COLUMNS))
-@pytest.mark.parametrize(("same", "autapses"), [(0, 1), (1, 0)])
-def test_relations_are_those_of_the_reference(tmp_path: Path, rule: str, same: int, autapses: int) -> None:
-    values = {"n_pre": 40, "n_post": 40, "autapses": autapses, "same": same, "number": 333}
+@pytest.mark.parametrize(("same", "autapses", "multapses"), [(0, 1, 1), (1, 0, 0), (1, 0, 1)])
+def test_relations_are_those_of_the_reference(
+    tmp_path: Path, rule: str, same: int, autapses: int, multapses: int
+) -> None:
+    number = 333 if rule == "fixed_total" else 33
+    values = {"n_pre": 40, "n_post": 40, "autapses": autapses, "same": same, "number": number, "multapses": multapses}
     here, there = both(merge(relation(rule, values, 0.3)), tmp_path)
     row, col = here.read("row"), here.read("col")
     assert np.array_equal(row, there.read("row"))
     assert np.array_equal(col, there.read("col"))
     assert len(col) == row[-1] > 0
-    if same and rule in ("fixed_probability", "all_to_all"):
-        source = np.repeat(np.arange(40), np.diff(row))
+    source = np.repeat(np.arange(40), np.diff(row))
+    if same and rule != "one_to_one":
         assert (col != source).all()
+    if rule.startswith("fixed_") and rule != "fixed_probability" and not multapses:
+        assert len(np.unique(source * 40 + col)) == len(col)
+    if rule == "fixed_indegree":
+        assert (np.bincount(col, minlength=40) == 33).all()
+    if rule == "fixed_outdegree":
+        assert (np.diff(row) == 33).all()
+    assert (np.diff(col)[np.diff(source) == 0] >= 0).all()
 
 
 def test_a_rare_connection_skips_whole_blocks(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from compiler.render import render
 ROOT = Path(__file__).parents[2]
 MODELS = [ROOT / "models" / f"{name}.yaml" for name in ("cuba", "lenet_digits", "custom_optimizer", "microcircuit")]
 MIXED = ROOT / "tests" / "unit" / "build_everything.yaml"
+SYNAPSES = ROOT / "tests" / "unit" / "build_synapses.yaml"
 TIMES = int(os.environ.get("NETLOOM_FUZZ", "60"))
 SEED = os.environ.get("NETLOOM_FUZZ_SEED", "")
 
@@ -51,6 +52,7 @@ ODD: tuple[Any, ...] = (
         "3..0",
     ),
     *("1 ms", "-1 mV", "2 mm", "v > 1", "1 / 0", "n * 2", "random()", "f(1)", "a b", "((", "p{i}", "{", "x = 3"),
+    *("deliver(w)", "deliver(w, post.i)", "deliver(1, 2, 3)", "pre.x", "post.v", "w = pre.x", "pre.x = 1", "x_post"),
     *(
         "v = v + 1 mV",
         "dv/dt",
@@ -142,7 +144,7 @@ def attempt(path: Path) -> None:
         assert model_violations(model) == []
 
 
-@pytest.mark.parametrize("path", [*MODELS, MIXED], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [*MODELS, MIXED, SYNAPSES], ids=lambda p: p.stem)
 def test_changed_entries(path: Path, tmp_path: Path) -> None:
     rng = random.Random(SEED + path.stem)
     root = load_file(path, Sink())
@@ -157,7 +159,7 @@ def test_changed_entries(path: Path, tmp_path: Path) -> None:
         attempt(target)
 
 
-@pytest.mark.parametrize("path", [*MODELS, MIXED], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [*MODELS, MIXED, SYNAPSES], ids=lambda p: p.stem)
 def test_changed_bytes(path: Path, tmp_path: Path) -> None:
     rng = random.Random(SEED + path.stem)
     original = path.read_bytes().replace(b"../../models/", b"")

@@ -1,4 +1,5 @@
-"""Contractions for the CUDA backend: every product of tests/cpu/test_strategies.py and more, by implicit_gemm."""
+"""Contractions for the CUDA backend: every product of tests/cpu/test_strategies.py and more, by implicit_gemm or, where
+they can be, by the direct strategies."""
 
 from __future__ import annotations
 
@@ -10,13 +11,25 @@ from tests.cpu.contractions import Case, Conv, conv, dense, gradient
 from tests.cpu.test_strategies import CONVS, DENSE, with_epilogue
 
 STRATEGY = frozenset({"implicit_gemm"})
+DIRECT = frozenset({"direct_conv", "direct_conv_weights", "matmul"})
 Problem = tuple[Contract, dict[str, Tensor]]
+WIDE = [
+    Conv(70, 1, 6, 28, 28, (5, 5), pad=2),
+    Conv(64, 6, 16, 14, 14, (5, 5)),
+    Conv(5, 20, 40, 16, 150, (3, 3), pad=1),
+    Conv(3, 70, 9, 8, 9, (3, 7), stride=(1, 2), pad=2),
+    Conv(600, 2, 3, 6, 6, (2, 2)),
+    Conv(2, 5, 8, 12, 300, (11, 11), pad=5),
+]
 LARGE = [Conv(40, 3, 20, 30, 31, (5, 5), pad=2), Conv(33, 32, 70, 13, 9, (3, 3), stride=(2, 2), pad=1)]
 LARGE_DENSE = [(300, 500, 260), (5, 3000, 7), (1000, 64, 64)]
 
 
-def chosen(problem: Problem, real: DType, after: Map | None = None) -> Case:
-    choice, reason = choose(*problem, 0, real.bytes, STRATEGY)
+def chosen(problem: Problem, real: DType, after: Map | None = None, first: frozenset[str] = STRATEGY) -> Case:
+    """By the best strategy of `first`, or by implicit_gemm where none of them fits."""
+    choice, reason = choose(*problem, 0, real.bytes, first)
+    if choice is None:
+        choice, reason = choose(*problem, 0, real.bytes, STRATEGY)
     assert choice is not None, reason
     return Case(*problem, choice, after)
 
@@ -42,23 +55,36 @@ def outer() -> Problem:
     return Contract(tensors["y"], dims, (i,), ("w", "x"), ((k,), (i, k)), Binary("*", Ref("x0"), Ref("x1"))), tensors
 
 
-def dense_cases(real: DType) -> list[Case]:
+def dense_cases(real: DType, first: frozenset[str] = STRATEGY) -> list[Case]:
     cases = [chosen(outer(), real), *(chosen(batched_product(t), real) for t in (False, True))]
     for sizes in (*DENSE, *LARGE_DENSE):
         forward = dense(*sizes)
-        cases += [chosen(p, real) for p in (forward, gradient(*forward, 0), gradient(*forward, 1))]
+        cases += [chosen(p, real, None, first) for p in (forward, gradient(*forward, 0), gradient(*forward, 1))]
     return cases
 
 
-def conv_cases(real: DType) -> list[Case]:
+def matmul_cases(real: DType) -> list[Case]:
+    return dense_cases(real, DIRECT)
+
+
+def conv_cases(real: DType, first: frozenset[str] = STRATEGY) -> list[Case]:
     cases = []
-    for c in (*CONVS, *LARGE):
+    for c in (*CONVS, *LARGE, *WIDE):
         forward = conv(c)
-        cases += [chosen(p, real) for p in (forward, gradient(*forward, 0), gradient(*forward, 1))]
+        products = (forward, gradient(*forward, 0), gradient(*forward, 1))
+        cases += [chosen(p, real, None, first) for p in products]
     return cases
 
 
-def epilogue_cases(real: DType) -> list[Case]:
+def direct_cases(real: DType) -> list[Case]:
+    return conv_cases(real, DIRECT)
+
+
+def direct_epilogue_cases(real: DType) -> list[Case]:
+    return epilogue_cases(real, DIRECT)
+
+
+def epilogue_cases(real: DType, first: frozenset[str] = STRATEGY) -> list[Case]:
     bias = ("b", (1,))
     image, grouped = Conv(20, 3, 5, 6, 7, pad=1), Conv(16, 4, 6, 6, 7, pad=1, groups=2)
     strided = gradient(*conv(Conv(16, 4, 6, 7, 7, stride=(2, 2), pad=1)), 0)
@@ -71,4 +97,4 @@ def epilogue_cases(real: DType) -> list[Case]:
         with_epilogue(strided, "x0 * x1 if x1 > 0 else 0.0", ("q", (0, 1, 2, 3))),
         with_epilogue(gradient(*conv(image), 1), "x1 - 0.5 * x0", ("q", (0, 1, 2, 3))),
     ]
-    return [chosen(problem, real, after) for problem, after in texts]
+    return [chosen(problem, real, after, first) for problem, after in texts]

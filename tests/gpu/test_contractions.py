@@ -14,13 +14,22 @@ from compiler.ir.graph import Weight
 from compiler.ir.space import DType
 from compiler.passes.merge import merge
 from tests.cpu.contractions import Case, program
-from tests.gpu.products import conv_cases, dense_cases, epilogue_cases
+from tests.gpu.products import (
+    conv_cases,
+    dense_cases,
+    direct_cases,
+    direct_epilogue_cases,
+    epilogue_cases,
+    matmul_cases,
+)
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("real", [DType.F32, DType.F64])
-@pytest.mark.parametrize("cases_of", [dense_cases, conv_cases, epilogue_cases])
+@pytest.mark.parametrize(
+    "cases_of", [dense_cases, matmul_cases, conv_cases, direct_cases, epilogue_cases, direct_epilogue_cases]
+)
 def test_products(cases_of: Callable[[DType], list[Case]], real: DType, tmp_path: Path) -> None:
     """The numbers of the definition, and the same bits when it runs again."""
     cases = cases_of(real)

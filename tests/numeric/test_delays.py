@@ -55,10 +55,17 @@ def whole_numbers(simulated: Simulated, name: str) -> Array:
     return simulated.instance.read(name).astype(np.int64)
 
 
+def relation(simulated: Simulated, name: str, n: int) -> tuple[Array, Array]:
+    """Row pointers and targets; every pair stores none."""
+    if f"{name}.row" in {a.name for a in simulated.lowered.merged.arrays}:
+        return whole_numbers(simulated, f"{name}.row"), whole_numbers(simulated, f"{name}.col")
+    return np.arange(5) * n, np.tile(np.arange(n), 4)
+
+
 def arrivals(simulated: Simulated, name: str, n: int, weights: Any, delays: Any = None, steps: int = STEPS) -> Array:
     """(steps, n): what one projection from `s` delivers in each step, from its relation as it was drawn.
     `weights`, `delays`: one number, or one per synapse (default: those that were drawn)."""
-    row, col = whole_numbers(simulated, f"{name}.row"), whole_numbers(simulated, f"{name}.col")
+    row, col = relation(simulated, name, n)
     late = np.broadcast_to(whole_numbers(simulated, f"{name}.delay") if delays is None else delays, col.shape)
     weight = np.broadcast_to(np.asarray(weights, np.float64), col.shape)
     out = np.zeros((steps, n))

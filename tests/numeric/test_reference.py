@@ -497,7 +497,7 @@ def connecting(rule: str, n_pre: int, n_post: int, columns: str, p: float | None
     """A program that draws one relation `r` and then gives each synapse its own index as a weight."""
     names = {
         "fixed_probability": ("autapses", "same"),
-        "fixed_total": ("number",),
+        "fixed_total": ("number", "multapses", "autapses", "same"),
         "all_to_all": ("autapses", "same"),
         "one_to_one": (),
     }[rule]
@@ -505,6 +505,8 @@ def connecting(rule: str, n_pre: int, n_post: int, columns: str, p: float | None
     scalars += "".join(f"ScalarFormal({x}, i64), " for x in names)
     table = "ArrayFormal(table, u32, r, @whole), " if p is not None else ""
     bound = ", table: [table]" if p is not None else ""
+    if rule == "fixed_total":
+        columns += ", multapses: #i64[1], autapses: #i64[1], same: #i64[0]"
     values = f"{{n_pre: #i64[{n_pre}], n_post: #i64[{n_post}], key: [StreamKey(r)], {columns}}}"
     return program(
         f"Array(row, i64, [{n_pre + 1}], const), Array(col, i32, [-1], synapse, size_from=row),"

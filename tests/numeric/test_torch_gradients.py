@@ -206,6 +206,28 @@ OPTIMIZERS: dict[str, tuple[str, Callable[[list[Any]], Any]]] = {
         "{adam: {learning_rate: 3e-3, beta1: 0.85, beta2: 0.99}}",
         lambda p: torch.optim.Adam(p, lr=3e-3, betas=(0.85, 0.99)),
     ),
+    "nesterov": (
+        "{nesterov: {learning_rate: 0.02, momentum: 0.8, decay: 0.01}}",
+        lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.8, weight_decay=0.01, nesterov=True),
+    ),
+    "adamw": (
+        "{adamw: {learning_rate: 3e-3, decay: 0.1}}",
+        lambda p: torch.optim.AdamW(p, lr=3e-3, weight_decay=0.1),
+    ),
+    "amsgrad": (
+        "{amsgrad: {learning_rate: 3e-3, beta2: 0.9}}",
+        lambda p: torch.optim.Adam(p, lr=3e-3, betas=(0.9, 0.9), amsgrad=True),
+    ),
+    "nadam": ("{nadam: {learning_rate: 3e-3}}", lambda p: torch.optim.NAdam(p, lr=3e-3)),
+    "rmsprop": (
+        "{rmsprop: {learning_rate: 2e-3, smoothing: 0.9, momentum: 0.5}}",
+        lambda p: torch.optim.RMSprop(p, lr=2e-3, alpha=0.9, momentum=0.5),
+    ),
+    "adagrad": (
+        "{adagrad: {learning_rate: 0.02, learning_rate_decay: 0.1}}",
+        lambda p: torch.optim.Adagrad(p, lr=0.02, lr_decay=0.1),
+    ),
+    "adadelta": ("{adadelta: {learning_rate: 0.5}}", lambda p: torch.optim.Adadelta(p, lr=0.5)),
 }
 
 NET = """\

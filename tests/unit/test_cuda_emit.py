@@ -14,11 +14,11 @@ from backends.cprint import Dialect
 from backends.cuda.backend import CudaBackend
 from backends.cuda.compile import compile_text, find_compiler
 from backends.cuda.emit import Emitted, emit
-from backends.cuda.hazards import Touched, meetings, overlaps, touched
+from backends.cuda.hazards import Touched, conflicts, overlaps, touched
 from backends.cuda.kernel import BLOCK
 from backends.cuda.nest import SHARED
 from backends.cuda.plans import device_table
-from backends.cuda.schedule import Plan, Ready, Timed, _calls, _groups, _pattern
+from backends.cuda.schedule import Plan, Ready, Timed, _calls, _pattern, nodes
 from backends.cuda.work import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
 from backends.protocol import BackendError
 from compiler.diagnostics import ModelError
@@ -277,15 +277,37 @@ def test_steps_recorded_together_are_the_steps_one_by_one() -> None:
         assert {s % 3 for f, s in together if f == "d"} == {2}
 
 
-def test_launches_of_a_group_run_side_by_side() -> None:
-    """A launch that waits ends the group before it, in steps in which it does not run too."""
-    a, b, c, d = (
-        Timed((ready(name),), every, 0, meet)
-        for name, every, meet in (("a", 1, False), ("b", 1, False), ("c", 10, True), ("d", 1, False))
-    )
-    plan = Plan((a, b, c, d))
-    assert _groups(plan, 10) == [[a, b], [c, d]]
-    assert _groups(plan, 11) == [[a, b], [d]]
+def test_launches_wait_for_those_that_they_may_not_run_beside() -> None:
+    """a -> b -> d and a -> c; c runs every 10 steps, and in the next step a waits for c (if it ran) and for d."""
+    apart = {"a": {0, 1, 2, 3}, "b": {0, 1, 3}, "c": {0, 2}, "d": {0, 1, 3}}
+    plan = Plan(tuple(Timed((ready(n),), 10 if n == "c" else 1, 0, frozenset(x)) for n, x in apart.items()))
+    found = nodes(plan, 10, 2)
+    assert [n.launch.calls[0].function for n in found] == ["a", "b", "c", "d", "a", "b", "d"]
+    assert [set(n.after) for n in found] == [set(), {0}, {0}, {1}, {2, 3}, {4}, {5}]
+    assert [n.ahead for n in found] == [0, 0, 0, 0, 1, 1, 1]
+    assert found[1].stream == found[0].stream == found[3].stream != found[2].stream
+    assert [set(n.after) for n in nodes(plan, 11, 1)] == [set(), {0}, {1}]
+
+
+def test_every_two_launches_that_may_not_meet_are_ordered() -> None:
+    """By the streams and events of a graph, for random conflicts."""
+    random = np.random.default_rng(3)
+    for _ in range(30):
+        many = int(random.integers(1, 14))
+        beside = np.triu(random.random((many, many)) < 0.25)
+        apart = [frozenset(np.flatnonzero(row).tolist()) for row in beside | beside.T | np.eye(many, dtype=bool)]
+        every = random.choice([1, 1, 2, 3], many)
+        plan = Plan(tuple(Timed((ready(str(n)),), int(every[n]), 0, x) for n, x in enumerate(apart)))
+        found = nodes(plan, 1, 5)
+        ended: list[set[int]] = []
+        last: dict[int, int] = {}
+        for n, node in enumerate(found):
+            waits = {*node.after, *({last[node.stream]} if node.stream in last else ())}
+            ended.append(waits.union(*(ended[w] for w in waits)))
+            last[node.stream] = n
+            number = int(node.launch.calls[0].function)
+            for m, earlier in enumerate(found[:n]):
+                assert int(earlier.launch.calls[0].function) not in apart[number] or m in ended[n]
 
 
 def test_few_patterns_occur() -> None:
@@ -303,8 +325,8 @@ def test_launches_wait_where_one_needs_another() -> None:
     record = Touched(frozenset({"spikes", "used"}), frozenset({"used", "buffer"}), frozenset())
     deliver = Touched(frozenset({"spikes", "row"}), frozenset(), frozenset({"in"}))
     trace = Touched(frozenset({"v", "in"}), frozenset({"trace"}), frozenset())
-    assert meetings([neuron, record, deliver, deliver]) == [False, True, False, False]
-    assert meetings([neuron, record, deliver, trace]) == [False, True, False, True]
+    assert conflicts([neuron, record, deliver, deliver]) == [{0, 1, 2, 3}, {0, 1}, {0, 2}, {0, 3}]
+    assert conflicts([neuron, record, deliver, trace]) == [{0, 1, 2, 3}, {0, 1}, {0, 2, 3}, {0, 2, 3}]
 
 
 def test_launches_that_share_memory_wait_for_each_other() -> None:
@@ -321,8 +343,8 @@ def test_launches_that_share_memory_wait_for_each_other() -> None:
             assert name in shared[other]
     train = next(p for p in program.phases if p.name == "train")
     touches = [touched(program, x, shared) for x in train.launches]
-    meet = meetings(touches)
-    assert 0 < sum(meet) < len(meet)
+    apart = conflicts(touches)
+    assert any(len(x) < len(apart) for x in apart) and all(n in x for n, x in enumerate(apart))
     name, others = next(iter(shared.items()))
     writers = [t for t in touches if name in t.written]
     assert all(others <= t.written for t in writers)

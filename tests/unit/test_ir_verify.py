@@ -127,6 +127,10 @@ BROKEN = [
     ('"neurons", map', '"neurons", record', "a record kernel cannot have the body Nest"),
     ("Connect(one_to_one, count)", "Connect(fixed_total, count)", "its body needs a formal `number`"),
     ("Connect(one_to_one, count)", "Connect(ring, count)", "connect rule `ring`, stage `count`"),
+    ("Connect(one_to_one, count)", "Connect(one_to_one, count, `0.5`)", "has an expression too many or too few"),
+    ("Connect(one_to_one, count)", "Connect(expression, count)", "has an expression too many or too few"),
+    ("Connect(one_to_one, count)", "Connect(expression, count, `x_j < q`)", "the probability reads `q`"),
+    ("Connect(one_to_one, count)", "Connect(expression, count, `i == j`)", "its body needs a formal `w_from`"),
     (
         "ScalarFormal(n_pre, i64), ScalarFormal(n_post",
         "ScalarFormal(n_pre, u64), ScalarFormal(n_post",

@@ -249,14 +249,34 @@ CASES = [
         "`std` and `relative_std` cannot stand together in distribution `normal`",
         "keep one of",
     ),
-    ("synapses: {}", "E0801", "synapses", "`synapses` is not supported yet", None),
+    (
+        "synapses: {a: {state: {w: 1}, on_prr: [deliver(w)], on_post: [w = 0]}}",
+        "E0101",
+        "on_prr",
+        "unknown key `on_prr`",
+        "on_pre",
+    ),
+    (
+        "synapses: {a: {state: {w: 1}}}",
+        "E0103",
+        "a",
+        "synapse `a` lacks one of `on_pre`, `on_post`, `update`",
+        "on_pre: [deliver(w)",
+    ),
+    (
+        "synapses: {a: {sim_code: x, on_pre: [deliver(1)]}}",
+        "E0101",
+        "sim_code",
+        "unknown key `sim_code`",
+        "write `on_pre: [...]`",
+    ),
     ("sweep: {n: [1]}", "E0801", "sweep", "`sweep` is not supported yet", None),
     (
-        PROJECTION.format("{conv2d: {kernel: 3}}", "1"),
-        "E0801",
-        "conv2d",
-        "`conv2d` connectivity is not supported yet",
-        None,
+        PROJECTION.format("{conv2d: {kernel_size: 3, kernel: 3}}", "1"),
+        "E0101",
+        "kernel_size",
+        "unknown key `kernel_size`",
+        "`kernel`",
     ),
 ]
 
@@ -306,7 +326,7 @@ def test_after_expansion_nothing_comes_from_elsewhere() -> None:
     node = load_text(SourceFile("m.yaml", "language: 1\npopulations: {p: {classes: [c]}}"), sink)
     assert node is not None
     validate(node, sink, expanded=True)
-    assert [d.message for d in sink.items] == ["population `p` lacks `neuron` and `size`"]
+    assert [d.message for d in sink.items] == ["population `p` lacks `neuron` and `size` or `shape`"]
 
 
 def test_names_may_hold_loop_variables() -> None:
@@ -315,8 +335,8 @@ def test_names_may_hold_loop_variables() -> None:
 
 
 def test_inside_of_what_is_refused_mistakes_are_found_but_nothing_is_refused_again() -> None:
-    text = "language: 1\nsynapses: {a: {state: {w: 1}, on_prr: [deliver(w)]}}"
-    assert [d.code for d in findings(text)] == ["E0801", "E0101"]
+    text = "language: 1\nsweep: {n: {a: 1}}"
+    assert [d.code for d in findings(text)] == ["E0801", "E0102"]
 
 
 @pytest.mark.parametrize("name", ["cuba", "lenet_digits", "custom_optimizer"])

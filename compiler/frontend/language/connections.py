@@ -8,213 +8,32 @@ Does not: know populations, inputs or classes by name.
 
 from __future__ import annotations
 
+from compiler.frontend.language.connect import CONNECT
+from compiler.frontend.language.currents import CURRENT_INPUT
 from compiler.frontend.language.kinds import (
-    Alternative,
     Block,
-    Choice,
     Field,
-    Flag,
     Kind,
     ListOf,
     MapOf,
-    OneKey,
     OneOf,
-    Option,
     Reference,
-    Text,
 )
+from compiler.frontend.language.neurons import SETTINGS, STATE
+from compiler.frontend.language.synapses import SYNAPSE_REFERENCE
 from compiler.frontend.language.values import (
-    COUNT,
-    DEFINITION,
     DELAY,
     DESCRIPTION,
-    FILE,
     FILE_ARRAY,
     FOR,
-    FRACTION,
     INITIAL,
     POPULATIONS,
-    POSITIVE,
     QUANTITY,
     RATE,
     TEMPLATE_KEY,
     TEMPLATE_NAME,
     USE,
-)
-
-_AUTAPSES = Field(
-    "autapses",
-    Flag(),
-    "Whether a neuron may connect to itself, where source and target are one population.",
-    default=True,
-    example="autapses: false",
-)
-
-_PAIR = ListOf(COUNT, low=2, high=2, example="[0, 3]")
-
-CONNECT = OneKey(
-    "connectivity",
-    (
-        Alternative(
-            "all_to_all",
-            Block("connectivity", (_AUTAPSES,), title="all_to_all"),
-            "Every source neuron to every target neuron.",
-            example="{all_to_all: {}}",
-        ),
-        Alternative(
-            "one_to_one",
-            Block("connectivity", (), title="one_to_one"),
-            "Neuron i to neuron i; both populations have one size.",
-            example="{one_to_one: {}}",
-        ),
-        Alternative(
-            "fixed_probability",
-            Block(
-                "connectivity",
-                (
-                    Field(
-                        "p",
-                        FRACTION,
-                        "The probability of each connection, drawn independently.",
-                        required=True,
-                        example="p: 0.02",
-                    ),
-                    _AUTAPSES,
-                ),
-                title="fixed_probability",
-                elsewhere={"probability": "`p`", "prob": "`p`", "rate": "`p`"},
-                example="{p: 0.02}",
-            ),
-            "Each pair with one probability, independently (Bernoulli).",
-            example="{fixed_probability: {p: 0.02}}",
-        ),
-        Alternative(
-            "fixed_total",
-            Block(
-                "connectivity",
-                (
-                    Field(
-                        "number",
-                        COUNT,
-                        "The number of connections. `n_from` and `n_to` are the sizes of the two populations.",
-                        required=True,
-                        example="number: 10000",
-                    ),
-                ),
-                title="fixed_total",
-                elsewhere={
-                    "n": "`number`",
-                    "N": "`number`",
-                    "total": "`number`",
-                    "count": "`number`",
-                },
-                example="{number: 10000}",
-            ),
-            "A fixed number of connections, drawn with replacement: a pair may be connected "
-            "several times, a neuron with itself too.",
-            example="{fixed_total: {number: 10000}}",
-        ),
-        Alternative(
-            "pairs",
-            Block(
-                "connectivity",
-                (
-                    Field(
-                        "list",
-                        ListOf(_PAIR, low=1, example="[[0, 1], [0, 2]]"),
-                        "The connections as [source, target], counted from 0. Their order is kept.",
-                        example="list: [[0, 1], [0, 2]]",
-                    ),
-                    Field(
-                        "file",
-                        FILE,
-                        "The file that holds the connections: an `.npz`, or a `.csv` with one named column each.",
-                        example="file: data/edges.npz",
-                    ),
-                    Field(
-                        "sources",
-                        Text("the name of an array", "sources"),
-                        "The array of source indices in `file`; without it, `sources`.",
-                        example="sources: pre",
-                    ),
-                    Field(
-                        "targets",
-                        Text("the name of an array", "targets"),
-                        "The array of target indices in `file`; without it, `targets`.",
-                        example="targets: post",
-                    ),
-                ),
-                title="pairs",
-                one_of=(("list", "file"),),
-                needs=(("sources", ("file",)), ("targets", ("file",))),
-                example="{list: [[0, 1], [0, 2]]}",
-            ),
-            "Given pairs, inline or from a file.",
-            example="{pairs: {list: [[0, 1], [0, 2]]}}",
-        ),
-        Alternative(
-            "conv2d",
-            Block(
-                "connectivity",
-                (
-                    Field(
-                        "kernel",
-                        OneOf((POSITIVE, ListOf(POSITIVE, low=2, high=2, example="[3, 3]"))),
-                        "The kernel's height and width.",
-                        required=True,
-                        example="kernel: [3, 3]",
-                    ),
-                    Field(
-                        "padding",
-                        OneOf((COUNT, ListOf(COUNT, low=2, high=2, example="[1, 1]"))),
-                        "Rows and columns of zeros around the source.",
-                        default=0,
-                        example="padding: 1",
-                    ),
-                    Field(
-                        "stride",
-                        OneOf((POSITIVE, ListOf(POSITIVE, low=2, high=2, example="[2, 2]"))),
-                        "The step of the kernel.",
-                        default=1,
-                        example="stride: 2",
-                    ),
-                    Field(
-                        "storage",
-                        Choice(
-                            "storage",
-                            (
-                                Option("auto", "The compiler chooses."),
-                                Option("sparse", "Stored connections."),
-                                Option("procedural", "Computed from the positions, never stored."),
-                                Option("toeplitz", "The doubly blocked Toeplitz product, never stored."),
-                            ),
-                        ),
-                        "How the connections are held; the result is the same.",
-                        default="auto",
-                        example="storage: toeplitz",
-                    ),
-                ),
-                title="connect_conv2d",
-            ),
-            "A convolution between populations with a `shape`; the weight is a kernel that all positions share.",
-            supported=False,
-            example="{conv2d: {kernel: [3, 3]}}",
-        ),
-    ),
-    title="connect",
-    doc="Which source neurons are connected to which target neurons.",
-    elsewhere={
-        "fixed_prob": "`fixed_probability: {p: ...}`",
-        "bernoulli": "`fixed_probability: {p: ...}`",
-        "pairwise_bernoulli": "`fixed_probability: {p: ...}`",
-        "random": "`fixed_probability: {p: ...}`",
-        "probability": "`fixed_probability: {p: ...}`",
-        "p": "`fixed_probability: {p: ...}`",
-        "dense": "`all_to_all: {}`",
-        "full": "`all_to_all: {}`",
-        "list": "`pairs: {list: [...]}`",
-        "fixed_total_number": "`fixed_total: {number: ...}`",
-    },
+    WHOLE_TIME,
 )
 
 _MEMBER_VALUES: Kind = OneOf(
@@ -365,17 +184,32 @@ PROJECTION = Block(
         ),
         Field(
             "synapse",
-            Reference("synapse", "library/synapses/stdp", DEFINITION),
-            "The synapse model; without it, synapses are static.",
+            SYNAPSE_REFERENCE,
+            "The synapse model: a name of `synapses`, `library/synapses/...` or `other_file.yaml#name`. Without it, "
+            "synapses are static: a spike delivers a weight.",
             example="synapse: stdp_additive",
-            supported=False,
+        ),
+        Field(
+            "params",
+            SETTINGS,
+            "Values for parameters of the synapse model, in place of its defaults: one for all synapses, a "
+            "distribution, or for `pairs` one for each, as a list or in a file. What the model declares without a "
+            "unit takes that of its value here.",
+            example="params: {tau_pre: 17 ms}",
+        ),
+        Field(
+            "init",
+            STATE,
+            "Initial values of the synapses' state variables, in place of the model's: one for all synapses, a "
+            "distribution, or for `pairs` one for each, as a list or in a file.",
+            example="init: {w: {uniform: {low: 0, high: w_max}}}",
         ),
         VALUES,
         Field(
             "deliver",
             DELIVER,
-            "Which input a spike is delivered into, and with which weight.",
-            required=True,
+            "Which input a spike is delivered into, and with which weight. With a `synapse` there is no weight, and "
+            "nothing to say here when the synapse names all of its inputs.",
             example="deliver: {into: ge, weight: 1.62 mV}",
         ),
         Field(
@@ -384,6 +218,13 @@ PROJECTION = Block(
             "The time from a spike to its delivery, a whole number of steps.",
             default="0 ms",
             example="delay: 1.5 ms",
+        ),
+        Field(
+            "back_delay",
+            WHOLE_TIME,
+            "The time from a spike of the target to the synapse's `on_post`, a whole number of steps.",
+            default="0 ms",
+            example="back_delay: 1 ms",
         ),
     ),
     doc="Connections from neurons of one population to those of another.",
@@ -403,7 +244,16 @@ PROJECTION = Block(
         "p": "`connect: {fixed_probability: {p: ...}}`",
         "delays": "`delay`",
         "model": "`synapse`",
+        "synapse_model": "`synapse`",
+        "syn_spec": "`synapse`, `params` and `delay`",
+        "dendritic_delay": "`back_delay`",
+        "back_prop_delay": "`back_delay`",
+        "backprop_delay": "`back_delay`",
+        "initial": "`init`",
+        "parameters": "`params`",
     },
+    at_least_one=("deliver", "synapse"),
+    needs=(("params", ("synapse",)), ("init", ("synapse",)), ("back_delay", ("synapse",))),
     open_with=("use",),
     example="{from: exc, to: inh, connect: {...}, deliver: {...}}",
 )
@@ -430,7 +280,8 @@ STIMULUS = Block(
                     Field(
                         "rate",
                         RATE,
-                        "The rate of the train of each neuron.",
+                        "The rate of the train of each neuron; it may read `t` and timed arrays, which then have their "
+                        "value at the start of each step.",
                         required=True,
                         example="rate: 8 Hz",
                     ),
@@ -457,28 +308,9 @@ STIMULUS = Block(
         ),
         Field(
             "current",
-            Block(
-                "current input",
-                (
-                    Field(
-                        "into",
-                        Reference("parameter", "I_e", TEMPLATE_KEY),
-                        "The parameter of the neuron that is added to.",
-                        required=True,
-                        example="into: I_e",
-                    ),
-                    Field(
-                        "amplitude",
-                        QUANTITY,
-                        "What is added in every step.",
-                        required=True,
-                        example="amplitude: 100 pA",
-                    ),
-                ),
-                title="current_input",
-                example="{into: I_e, amplitude: 100 pA}",
-            ),
-            "A constant current.",
+            CURRENT_INPUT,
+            "A current: a constant, or one of `currents` or of the library. It is added in every step, and several into one "
+            "parameter or input add up.",
             example="current: {into: I_e, amplitude: 100 pA}",
         ),
     ),

@@ -12,148 +12,19 @@ from compiler.frontend.language.kinds import (
     Block,
     Choice,
     Field,
-    Flag,
     Kind,
     Later,
     ListOf,
     MapOf,
-    Name,
     OneKey,
-    OneOf,
     Option,
-    Reference,
-    Value,
 )
-from compiler.frontend.language.values import (
-    COUNT,
-    DESCRIPTION,
-    FRACTION,
-    POSITIVE,
-    TEMPLATE_KEY,
-)
+from compiler.frontend.language.layer_parts import ACTIVATIONS, LAYER_REFERENCE, SHAPE
+from compiler.frontend.language.layers_shape import DENSE, NORM_LAYERS, SEQUENCE_LAYERS, SHAPE_LAYERS
+from compiler.frontend.language.layers_window import WINDOW_LAYERS
+from compiler.frontend.language.values import DESCRIPTION, POSITIVE
 
-_PAIR = ListOf(POSITIVE, low=2, high=2, example="[3, 3]")
-_EXTENT: Kind = OneOf((POSITIVE, _PAIR))
-_SAME_OR_VALID = Choice(
-    "padding",
-    (
-        Option("same", "As much as keeps height and width (divided by the stride, rounded up)."),
-        Option("valid", "None."),
-    ),
-)
-_PADDING: Kind = OneOf(
-    (
-        _SAME_OR_VALID,
-        Value("a whole number", "1", integer=True, low=0),
-        ListOf(COUNT, low=2, high=2, example="[1, 1]"),
-    )
-)
-_SHAPE = ListOf(POSITIVE, example="[16, 5, 5]")
-
-LAYER_REFERENCE = Reference("layer or network input", "conv1", TEMPLATE_KEY)
-ACTIVATIONS = ("relu", "leaky_relu", "elu", "gelu", "silu", "sigmoid", "tanh", "softplus")
-"""The activations that compiler/passes/lower_network.py knows; a test compares the two."""
-
-_FUNCTION = Reference("activation or one of the file's `functions`", "relu", known=ACTIVATIONS)
-
-_NAME = Field(
-    "name",
-    Name("conv1"),
-    "The layer's name, by which others refer to it and under which its weights are written.",
-    example="name: conv1",
-)
-_INPUTS = Field(
-    "inputs",
-    OneOf((LAYER_REFERENCE, ListOf(LAYER_REFERENCE, low=1, example="[a, b]"))),
-    "The layer, layers or network input that this one reads. Without it, the layer before (the "
-    "first layer: the network's input, if only one holds real numbers).",
-    example="inputs: image",
-)
-_EXPECT = Field(
-    "expect",
-    Block(
-        "expectation",
-        (
-            Field(
-                "shape",
-                _SHAPE,
-                "The shape that the layer's output must have, without the batch.",
-                required=True,
-                example="shape: [16, 5, 5]",
-            ),
-        ),
-        title="expect_shape",
-        example="{shape: [16, 5, 5]}",
-    ),
-    "Checks the shape that was inferred; another one is an error here.",
-    example="expect: {shape: [16, 5, 5]}",
-)
-_ACTIVATION = Field(
-    "activation",
-    _FUNCTION,
-    "A function that is applied to every element of the output: a known one, or one of `functions`.",
-    example="activation: relu",
-)
-_BIAS = Field("bias", Flag(), "Whether a trained bias is added.", default=True, example="bias: false")
-
-_ELSEWHERE = {
-    "kernel_size": "`kernel`",
-    "strides": "`stride`",
-    "pool_size": "`size`",
-    "kernels": "`kernel`",
-    "out_channels": "`filters`",
-    "channels": "`filters`",
-    "out_features": "`units`",
-    "features": "`units`",
-    "input": "`inputs`",
-    "input_shape": "the network's `inputs: {name: {shape: [...]}}`",
-    "in_channels": "nothing: it is inferred",
-    "in_features": "nothing: it is inferred",
-    "use_bias": "`bias`",
-    "dilation_rate": "`dilation`",
-    "eps": "`epsilon`",
-    "nonlinearity": "`activation`",
-    "output_shape": "`expect: {shape: [...]}`",
-    "shape": "`expect: {shape: [...]}`",
-}
-
-
-def _layer(
-    name: str,
-    doc: str,
-    *own: Field,
-    elsewhere: dict[str, str] | None = None,
-    example: str | None = None,
-    inputs: Field = _INPUTS,
-) -> Alternative:
-    """One kind of layer: the keys that all layers have, and its own."""
-    block = Block(
-        f"{name} layer",
-        (_NAME, inputs, *own, _EXPECT),
-        title=f"layer_{name}",
-        elsewhere={**_ELSEWHERE, **(elsewhere or {})},
-        example=example or "{}",
-    )
-    return Alternative(name, block, doc, example=f"{{{name}: {block.example}}}")
-
-
-def _pool(name: str, doc: str, *more: Field) -> Alternative:
-    return _layer(
-        name,
-        doc,
-        Field("size", _EXTENT, "The window's height and width.", required=True, example="size: 2"),
-        Field("stride", _EXTENT, "The step of the window; without it, `size`.", example="stride: 2"),
-        Field(
-            "padding",
-            _PADDING,
-            "Rows and columns around the input.",
-            default=0,
-            example="padding: 1",
-        ),
-        *more,
-        elsewhere={"kernel": "`size`", "kernel_size": "`size`"},
-        example="{size: 2}",
-    )
+__all__ = ["ACTIVATIONS", "LAYER", "LAYERS", "LAYER_REFERENCE", "NETWORK"]
 
 
 def _layers() -> Kind:
@@ -163,112 +34,11 @@ def _layers() -> Kind:
 LAYER = OneKey(
     "layer",
     (
-        _layer(
-            "dense",
-            "A fully connected layer: y = x W + b.",
-            Field("units", POSITIVE, "The number of outputs.", required=True, example="units: 10"),
-            _ACTIVATION,
-            _BIAS,
-            example="{units: 10}",
-        ),
-        _layer(
-            "conv2d",
-            "A two-dimensional convolution (cross-correlation) over channels, height, width.",
-            Field(
-                "filters",
-                POSITIVE,
-                "The number of output channels.",
-                required=True,
-                example="filters: 16",
-            ),
-            Field(
-                "kernel",
-                _EXTENT,
-                "The kernel's height and width, or one number for both.",
-                required=True,
-                example="kernel: 3",
-            ),
-            Field("stride", _EXTENT, "The step of the kernel.", default=1, example="stride: 2"),
-            Field(
-                "padding",
-                _PADDING,
-                "Zeros around the input: `same`, `valid` (none), a number, or [height, width].",
-                default="valid",
-                example="padding: same",
-            ),
-            Field(
-                "dilation",
-                _EXTENT,
-                "The distance of the kernel's taps.",
-                default=1,
-                example="dilation: 2",
-            ),
-            Field(
-                "groups",
-                POSITIVE,
-                "Input and output channels are split into this many groups that do not see each other.",
-                default=1,
-                example="groups: 2",
-            ),
-            _ACTIVATION,
-            _BIAS,
-            elsewhere={"units": "`filters`", "size": "`kernel`"},
-            example="{filters: 16, kernel: 3}",
-        ),
-        _pool("max_pool2d", "The largest value of each window."),
-        _pool("avg_pool2d", "The mean of each window."),
-        _layer("flatten", "All axes but the batch as one.", example="{}"),
-        _layer(
-            "add",
-            "The sum of several layers of one shape, elementwise: a residual connection.",
-            inputs=Field(
-                "inputs",
-                ListOf(LAYER_REFERENCE, low=2, example="[a, b]"),
-                "The layers that are added.",
-                required=True,
-                example="inputs: [conv1, conv2]",
-            ),
-            example="{inputs: [a, b]}",
-        ),
-        _layer(
-            "batch_norm",
-            "Normalises each channel over the batch, then scales and shifts it; running means are "
-            "used outside training.",
-            Field(
-                "momentum",
-                FRACTION,
-                "The part of the running mean that is kept at each step.",
-                default=0.9,
-                example="momentum: 0.9",
-            ),
-            Field(
-                "epsilon",
-                Value("a positive number", "1e-5", low=0, above=True),
-                "Added to the variance.",
-                default=1e-5,
-                example="epsilon: 1e-5",
-            ),
-        ),
-        _layer(
-            "dropout",
-            "Sets elements to zero at random while training, and scales the others up.",
-            Field(
-                "rate",
-                FRACTION,
-                "The probability with which an element is dropped.",
-                required=True,
-                example="rate: 0.5",
-            ),
-            elsewhere={"p": "`rate`", "probability": "`rate`"},
-            example="{rate: 0.5}",
-        ),
-        _layer(
-            "activation",
-            "Applies a function to every element.",
-            Field("function", _FUNCTION, "The function.", required=True, example="function: relu"),
-            elsewhere={"activation": "`function`", "name": "`name`"},
-            example="{function: relu}",
-        ),
+        DENSE,
+        *WINDOW_LAYERS,
+        *SHAPE_LAYERS,
+        *NORM_LAYERS,
+        *SEQUENCE_LAYERS,
         Alternative(
             "repeat",
             Block(
@@ -317,6 +87,27 @@ LAYER = OneKey(
         "batchnorm": "`batch_norm`",
         "batch_normalization": "`batch_norm`",
         "residual": "`add`",
+        "depthwise_conv2d": "`conv2d` with as many `groups` as channels",
+        "conv2d_transpose": "`conv_transpose2d`",
+        "transposed_conv2d": "`conv_transpose2d`",
+        "deconv2d": "`conv_transpose2d`",
+        "global_average_pooling2d": "`global_avg_pool`",
+        "global_max_pooling2d": "`global_max_pool`",
+        "concatenate": "`concat`",
+        "transpose": "`permute`",
+        "lambda": "`map: {y: a * sigmoid(b)}`",
+        "multi_head_attention": "`attention`",
+        "self_attention": "`attention`",
+        "positional_encoding": "`positions`",
+        "simple_rnn": "`rnn`",
+        "upsampling2d": "`upsample`",
+        "zero_padding2d": "`pad`",
+        "leaky_relu": "`activation: {function: leaky_relu}`",
+        "elu": "`activation: {function: elu}`",
+        "gelu": "`activation: {function: gelu}`",
+        "silu": "`activation: {function: silu}`",
+        "layernorm": "`layer_norm`",
+        "groupnorm": "`group_norm`",
     },
 )
 
@@ -334,7 +125,7 @@ NETWORK = Block(
                     (
                         Field(
                             "shape",
-                            _SHAPE,
+                            SHAPE,
                             "The shape of one sample, without the batch; `[]` is a single value.",
                             required=True,
                             example="shape: [1, 28, 28]",

@@ -1,4 +1,4 @@
-"""What has dynamics of its own in a spiking network: neurons and synapses.
+"""Neurons, and what all definitions with dynamics share.
 
 Assumes: kinds.py, values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
@@ -7,6 +7,7 @@ Does not: check names, dimensions or expressions.
 
 from __future__ import annotations
 
+from compiler.frontend.language.control import ON, POOL, POPULATION_POOL
 from compiler.frontend.language.kinds import (
     Block,
     Choice,
@@ -60,7 +61,7 @@ LET = Field(
     example="let: {i_total: g_l * (e_l - v) + i_syn}",
 )
 
-_METHOD = Choice(
+METHOD = Choice(
     "integration method",
     (
         Option(
@@ -212,8 +213,11 @@ NEURON = Block(
         Field(
             "dynamics",
             DYNAMICS,
-            "Ordinary differential equations, one for each variable that changes by itself. They "
-            "are integrated over a step by `method`, before `update` runs.",
+            "Differential equations, one for each variable that changes by itself. They are integrated over a step by "
+            "`method`, before `update` runs. `xi` is Gaussian white noise of unit 1/sqrt(time), drawn for each neuron, "
+            "the same process wherever it stands (`xi_name` is another one): `-v / tau + sigma * sqrt(2 / tau) * xi` has "
+            "the standard deviation `sigma`. It is constant in each step; where its factor reads state variables, the "
+            "method is `euler`, which gives Ito's integral. `drive(t)` reads a timed array, at the start of the step.",
             example="dynamics: {dv/dt: (v_rest - v + ge) / tau_m}",
         ),
         Field(
@@ -228,6 +232,9 @@ NEURON = Block(
             "When the neuron spikes, and what happens then.",
             example="spike: {when: v > 30 mV}",
         ),
+        POOL,
+        POPULATION_POOL,
+        ON,
         Field(
             "source",
             Choice(
@@ -244,7 +251,7 @@ NEURON = Block(
         ),
         Field(
             "method",
-            _METHOD,
+            METHOD,
             "How `dynamics` are integrated. The method that is taken is reported.",
             default="auto",
             example="method: rk4",
@@ -257,83 +264,4 @@ NEURON = Block(
     example="{state: {v: -65 mV}, dynamics: {dv/dt: ...}}",
 )
 
-_TRACE = Block(
-    "trace",
-    (
-        Field(
-            "state",
-            STATE,
-            "Variables, one of each per neuron.",
-            required=True,
-            example="state: {x: 0}",
-        ),
-        Field("dynamics", DYNAMICS, "Their equations.", example="dynamics: {dx/dt: -x / tau_pre}"),
-        Field(
-            "on_spike",
-            STATEMENTS,
-            "Runs when that neuron spikes.",
-            example="on_spike: [x = x + a_pre]",
-        ),
-    ),
-    doc="Variables that are held once per neuron and shared by all of its synapses.",
-    title="synapse_trace",
-    example="{state: {x: 0}, dynamics: {dx/dt: -x / tau}}",
-)
-
-SYNAPSE = Block(
-    "synapse",
-    (
-        USE,
-        FOR,
-        DESCRIPTION,
-        Field(
-            "params",
-            PARAMS,
-            "Parameters with their default values.",
-            example="params: {tau_pre: 20 ms}",
-        ),
-        Field(
-            "state",
-            STATE,
-            "Variables, one of each per synapse, with their initial values.",
-            example="state: {w: 0.5}",
-        ),
-        Field(
-            "pre",
-            _TRACE,
-            "Variables of the presynaptic neuron, read as `pre.x`.",
-            example="pre: {state: {x: 0}, dynamics: {dx/dt: -x / tau_pre}, on_spike: [x = x + 1]}",
-        ),
-        Field(
-            "post",
-            _TRACE,
-            "Variables of the postsynaptic neuron, read as `post.y`.",
-            example="post: {state: {y: 0}, dynamics: {dy/dt: -y / tau_post}, on_spike: [y = y + 1]}",
-        ),
-        Field(
-            "on_pre",
-            STATEMENTS,
-            "Runs when a presynaptic spike arrives; `deliver(w)` adds to the target's input.",
-            example="on_pre: [deliver(w), w = w + post.y]",
-        ),
-        Field(
-            "on_post",
-            STATEMENTS,
-            "Runs when the postsynaptic neuron spikes.",
-            example="on_post: [w = w + pre.x]",
-        ),
-    ),
-    doc="A synapse model with state of its own, such as a plasticity rule.",
-    title="synapse",
-    elsewhere={
-        "pre_code": "`on_pre`",
-        "post_code": "`on_post`",
-        "model": "`state` and `pre`/`post`",
-    },
-    open_with=("use",),
-    example="{state: {w: 0.5}, on_pre: [deliver(w)]}",
-)
-
-
 NEURONS = MapOf("neuron", NEURON, TEMPLATE_KEY, "lif", example="{lif: {state: {v: -65 mV}, ...}}")
-SYNAPSES = MapOf("synapse", SYNAPSE, TEMPLATE_KEY, "stdp")

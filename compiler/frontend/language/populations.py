@@ -7,6 +7,7 @@ Does not: know the parameters of a neuron model.
 
 from __future__ import annotations
 
+from compiler.frontend.language.control import POOLS
 from compiler.frontend.language.kinds import (
     Block,
     Field,
@@ -29,15 +30,25 @@ CLASS_NAMES = ListOf(Reference("class", "exc", TEMPLATE_KEY), low=1, example="[c
 
 LIBRARY_NEURONS = (
     "adex",
+    "alif",
+    "eif",
     "hodgkin_huxley",
+    "if_delta",
+    "inhomogeneous_poisson",
     "izhikevich",
+    "izhikevich_2007",
     "lif",
+    "lif_cond_alpha",
     "lif_cond_exp",
     "lif_psc_alpha",
     "lif_psc_exp",
     "lif_psc_exp_2",
     "poisson",
+    "qif",
+    "rulkov",
     "spike_times",
+    "traub_miles",
+    "wang_buzsaki",
 )
 """The files of models/library/neurons, which editors offer; a test compares the two."""
 
@@ -63,16 +74,18 @@ _POPULATION_VALUES = (
     ),
     Field(
         "shape",
-        ListOf(POSITIVE, low=1, example="[1, 64, 64]"),
-        "The extents of a population that is laid out in space, in place of `size`: channels, height, width.",
+        ListOf(POSITIVE, low=1, high=3, example="[1, 64, 64]"),
+        "The extents of a population that is laid out in space, in place of `size`: channels, height, width; or height "
+        "and width; or the length of a line. Neurons are numbered with the last of them running fastest.",
         example="shape: [1, 64, 64]",
-        supported=False,
     ),
+    POOLS,
     Field(
         "params",
         SETTINGS,
-        "Values for parameters of the neuron model, in place of its defaults: one for all "
-        "neurons, a distribution, or one for each neuron, as a list or in a file.",
+        "Values for parameters of the neuron model, in place of its defaults: one for all neurons, a distribution, or "
+        "one for each neuron, as a list or in a file. An expression of the time `t` is taken anew at the start of each "
+        "step; it may read timed arrays, as `drive(t)`.",
         example="params: {tau_m: 10 ms}",
     ),
     Field(

@@ -9,6 +9,7 @@ Does not: know which variables a population or a projection has.
 from __future__ import annotations
 
 from compiler.frontend.language.kinds import (
+    NAME,
     Alternative,
     Block,
     Field,
@@ -30,6 +31,9 @@ from compiler.frontend.language.values import (
     TEMPLATE_KEY,
 )
 
+_VARIABLES: Kind = ListOf(
+    Pattern("a variable", rf"^(population\.|pool\.)?{NAME}$", "v"), low=1, example="[v, ge]"
+)
 _FROM = Field("from", POPULATIONS, "The populations that are recorded.", required=True, example="from: exc")
 _EVERY = Field(
     "every",
@@ -100,8 +104,9 @@ RECORD = ListOf(
                         _FROM,
                         Field(
                             "variables",
-                            NAMES,
-                            "State variables and inputs of the neurons.",
+                            _VARIABLES,
+                            "State variables and inputs of the neurons; variables of their pools as `pool.gi`, which "
+                            "are recorded for all pools.",
                             required=True,
                             example="variables: [v, ge]",
                         ),

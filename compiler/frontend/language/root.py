@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from compiler.frontend.language.connections import INPUTS_MAP, PROJECTIONS_MAP
 from compiler.frontend.language.control import PHASES
+from compiler.frontend.language.currents import CURRENTS, TIMED
 from compiler.frontend.language.kinds import (
     Block,
     Choice,
@@ -121,6 +122,18 @@ ROOT = Block(
             NEURONS,
             "Neuron models, by name.",
             example="neurons: {lif: {state: {v: -65 mV}, dynamics: {dv/dt: (-65 mV - v) / 20 ms}}}",
+        ),
+        Field(
+            "currents",
+            CURRENTS,
+            "Currents as functions of time, by name, for use in `inputs: {drive: {to: exc, current: {source: ...}}}`.",
+            example="currents: {ramp: {params: {slope: 1 pA/ms}, value: slope * t}}",
+        ),
+        Field(
+            "timed",
+            TIMED,
+            "Timed arrays, by name: values that change at given times, read as `name(t)`.",
+            example="timed: {drive: {values: [0 pA, 100 pA], every: 10 ms}}",
         ),
         Field(
             "synapses",

@@ -8,6 +8,7 @@ Does not: know which variables a population has.
 
 from __future__ import annotations
 
+from compiler.frontend.language.control import FREEZE, INSTANCES, WEIGHTS
 from compiler.frontend.language.kinds import (
     Alternative,
     Block,
@@ -60,10 +61,16 @@ SIMULATE = Block(
             default=0,
             example="seed: 1",
         ),
+        FREEZE,
+        INSTANCES,
+        WEIGHTS,
     ),
     doc="How a spiking network is simulated.",
     title="simulate",
+    needs=(("weights", ("instances",)),),
     elsewhere={
+        "batch": "`instances`",
+        "copies": "`instances`",
         "time": "`duration`",
         "t": "`duration`",
         "timestep": "`dt`",

@@ -10,7 +10,6 @@ from __future__ import annotations
 from compiler.frontend.language.kinds import (
     Alternative,
     Block,
-    Choice,
     Expression,
     Field,
     Flag,
@@ -18,12 +17,12 @@ from compiler.frontend.language.kinds import (
     MapOf,
     OneKey,
     OneOf,
-    Option,
     Reference,
     Statement,
     Text,
+    Value,
 )
-from compiler.frontend.language.layers import LAYER_REFERENCE
+from compiler.frontend.language.losses import LOSS, METRIC, PENALTY
 from compiler.frontend.language.values import (
     COUNT,
     DESCRIPTION,
@@ -37,105 +36,36 @@ from compiler.frontend.language.values import (
     values_map,
 )
 
-_LOGITS = Field(
-    "logits",
-    LAYER_REFERENCE,
-    "The layer with the scores, one per class.",
-    required=True,
-    example="logits: logits",
-)
-_TARGET = Field(
-    "target",
-    LAYER_REFERENCE,
-    "The network input with the right answers.",
-    required=True,
-    example="target: label",
-)
-
-LOSS = OneKey(
-    "loss",
-    (
-        Alternative(
-            "softmax_cross_entropy",
-            Block(
-                "loss",
-                (_LOGITS, _TARGET),
-                title="softmax_cross_entropy",
-                elsewhere={"prediction": "`logits`", "label": "`target`", "labels": "`target`"},
-                example="{logits: logits, target: label}",
-            ),
-            "Cross-entropy between the softmax of the scores and the right class; the target is the class's number.",
-            example="{softmax_cross_entropy: {logits: logits, target: label}}",
-        ),
-        Alternative(
-            "mean_squared_error",
-            Block(
-                "loss",
-                (
-                    Field(
-                        "prediction",
-                        LAYER_REFERENCE,
-                        "The layer whose output is compared.",
-                        required=True,
-                        example="prediction: out",
-                    ),
-                    _TARGET,
-                ),
-                title="mean_squared_error",
-                elsewhere={"logits": "`prediction`", "label": "`target`", "labels": "`target`"},
-                example="{prediction: out, target: y}",
-            ),
-            "The mean over all elements of the squared difference.",
-            example="{mean_squared_error: {prediction: out, target: y}}",
-        ),
-    ),
-    title="loss",
-    doc="What training makes small; the mean over the batch.",
-    elsewhere={
-        "mse": "`mean_squared_error`",
-        "l2": "`mean_squared_error`",
-        "cross_entropy": "`softmax_cross_entropy`",
-        "crossentropy": "`softmax_cross_entropy`",
-        "categorical_crossentropy": "`softmax_cross_entropy`",
-        "sparse_categorical_crossentropy": "`softmax_cross_entropy`",
-        "nll": "`softmax_cross_entropy`",
-    },
-)
-
-METRIC = Choice(
-    "metric",
-    (
-        Option("accuracy", "The part of the samples whose largest score is that of the right class."),
-        Option("mean_absolute_error", "The mean over all elements of the size of the difference."),
-    ),
-)
-
+_POSITIVE_NUMBER = Value("a positive number", "1", low=0, above=True)
+_WEIGHTS = Reference("layer or class of weights", "biases", TEMPLATE_KEY, ("weights", "biases", "norms", "all"))
 _OPTIMIZER_VALUES = values_map("optimizer parameter", NUMBER, "{learning_rate: 1e-3}")
+
+
+def _known_optimizer(name: str, doc: str, rate: str = "1e-3") -> Alternative:
+    return Alternative(name, _OPTIMIZER_VALUES, doc, example=f"{{{name}: {{learning_rate: {rate}}}}}")
+
 
 OPTIMIZER_CHOICE = OneKey(
     "optimizer",
     (
-        Alternative(
-            "sgd",
-            _OPTIMIZER_VALUES,
-            "Stochastic gradient descent.",
-            example="{sgd: {learning_rate: 0.1}}",
-        ),
-        Alternative(
-            "momentum",
-            _OPTIMIZER_VALUES,
-            "Gradient descent with momentum.",
-            example="{momentum: {learning_rate: 0.1}}",
-        ),
-        Alternative(
-            "adam",
-            _OPTIMIZER_VALUES,
-            "Adam (Kingma & Ba 2015).",
-            example="{adam: {learning_rate: 1e-3}}",
-        ),
+        _known_optimizer("sgd", "Stochastic gradient descent.", "0.1"),
+        _known_optimizer("momentum", "Gradient descent with momentum.", "0.1"),
+        _known_optimizer("nesterov", "Gradient descent with Nesterov's momentum (Sutskever et al. 2013).", "0.1"),
+        _known_optimizer("adam", "Adam (Kingma & Ba 2015)."),
+        _known_optimizer("adamw", "Adam with decoupled weight decay `decay` (Loshchilov & Hutter 2019)."),
+        _known_optimizer("amsgrad", "Adam whose second moment never falls (Reddi, Kale & Kumar 2018)."),
+        _known_optimizer("nadam", "Adam with Nesterov's momentum (Dozat 2016)."),
+        _known_optimizer("rmsprop", "RMSprop (Tieleman & Hinton 2012)."),
+        _known_optimizer("adagrad", "AdaGrad (Duchi, Hazan & Singer 2011).", "0.01"),
+        _known_optimizer("adadelta", "Adadelta (Zeiler 2012).", "1"),
+        _known_optimizer("lion", "Lion (Chen et al. 2023): steps of one size, with the sign of the momentum.", "1e-4"),
+        _known_optimizer("lamb", "LAMB (You et al. 2020): Adam with steps as large as the weights are."),
     ),
     title="optimizer_choice",
-    doc="An optimizer of this file's `optimizers` or of the library, with its parameters.",
+    doc="An optimizer of this file's `optimizers` or of the library, with its parameters. A parameter is a number or a "
+    "schedule: an expression over `step` and `epoch` (from 1), `steps` and `epochs` (of the whole training), which may "
+    "call `warmup(t, length)`, `step_decay(t, every, factor)`, `cosine_decay(t, length)`, "
+    "`warmup_cosine(t, warmup, length)` and `one_cycle(t, length)`: `1e-3 * warmup_cosine(step, 100, steps)`.",
     own=_OPTIMIZER_VALUES,
 )
 
@@ -165,8 +95,9 @@ OPTIMIZER = Block(
                 example="[param = param - learning_rate * gradient]",
             ),
             "Assignments that run once per step for every trained value, in order, each reading "
-            "the newest values. `param`, `gradient` and `step` (from 1) are given; other names on "
-            "the left are temporaries.",
+            "the newest values. `param`, `gradient`, `step` and `epoch` (from 1), `steps` and `epochs` (of the whole "
+            "training) are given; other names on the left are temporaries. `norm(x)`, alone on the right, is the root "
+            "of the sum of x ** 2 over the weight: `size = norm(param)`.",
             required=True,
             example="update: [param = param - learning_rate * gradient]",
         ),
@@ -287,6 +218,77 @@ TRAIN = Block(
             "How weights follow their gradients.",
             required=True,
             example="optimizer: {adam: {learning_rate: 1e-3}}",
+        ),
+        Field(
+            "penalty",
+            OneOf((PENALTY, ListOf(PENALTY, low=1, example="[{l2: 1e-4}, {l1: 1e-5, of: logits}]"))),
+            "What large weights add to the loss, and so to `loss` among the metrics.",
+            example="penalty: {l2: 1e-4}",
+        ),
+        Field(
+            "clip",
+            Block(
+                "limit",
+                (
+                    Field(
+                        "value",
+                        _POSITIVE_NUMBER,
+                        "Each element of a gradient is held between minus this and this.",
+                        example="value: 0.5",
+                    ),
+                    Field(
+                        "norm",
+                        _POSITIVE_NUMBER,
+                        "All gradients are scaled down together where the root of the sum of their squares is larger.",
+                        example="norm: 1",
+                    ),
+                ),
+                title="clip",
+                one_of=(("value", "norm"),),
+                elsewhere={"global_norm": "`norm`", "max_norm": "`norm`", "clipvalue": "`value`"},
+                example="{norm: 1}",
+            ),
+            "Limits gradients before the optimizer sees them.",
+            example="clip: {norm: 1}",
+        ),
+        Field(
+            "groups",
+            ListOf(
+                Block(
+                    "group of weights",
+                    (
+                        Field(
+                            "of",
+                            OneOf((_WEIGHTS, ListOf(_WEIGHTS, low=1, example="[biases, norms]"))),
+                            "Layers, or classes: `weights`, `biases`, `norms` (scale and shift of normalisations), "
+                            "`all`.",
+                            required=True,
+                            example="of: [biases, norms]",
+                        ),
+                        Field(
+                            "set",
+                            values_map("optimizer parameter", NUMBER, "{decay: 0}"),
+                            "Parameters of the optimizer that are different here.",
+                            example="set: {decay: 0}",
+                        ),
+                        Field(
+                            "frozen",
+                            Flag(),
+                            "Whether these weights stay as they are.",
+                            default=False,
+                            example="frozen: true",
+                        ),
+                    ),
+                    title="weight_group",
+                    at_least_one=("set", "frozen"),
+                    elsewhere={"layers": "`of`", "trainable": "`frozen`", "params": "`set`"},
+                    example="{of: biases, set: {decay: 0}}",
+                ),
+                low=1,
+                example="[{of: biases, set: {decay: 0}}]",
+            ),
+            "Weights that are trained in another way, in order; later groups win.",
+            example="groups: [{of: [biases, norms], set: {decay: 0}}, {of: conv1, frozen: true}]",
         ),
         Field(
             "batch",

@@ -80,7 +80,7 @@ FOR = Field(
     example="for: {i: 0..9}",
 )
 
-FILE = Reference("file", "data/weights.npz", r"^.+\.(?:npy|npz|csv)$")
+FILE = Reference("file", "data/weights.npz", r"^.+\.(?:npy|npz|csv|h5|hdf5)$")
 
 FILE_ARRAY = Block(
     "array in a file",
@@ -88,14 +88,15 @@ FILE_ARRAY = Block(
         Field(
             "file",
             FILE,
-            "The file that holds the array: `.npy`, `.npz` or `.csv`, relative to the model file.",
+            "The file that holds the array: `.npy`, `.npz`, `.csv` or `.h5` (HDF5), relative to the model file.",
             required=True,
             example="file: data/weights.npz",
         ),
         Field(
             "array",
             Text("the name of an array", "weights"),
-            "The name of the array inside an `.npz` file; the other formats hold one array.",
+            "The name of the array inside an `.npz` file, of a column of a `.csv` whose first line names its columns, "
+            "or the path of a data set in an `.h5` file; the other formats hold one array.",
             example="array: weights",
         ),
         Field(
@@ -272,7 +273,10 @@ _ROUNDED_TIME = Block(
 WHOLE_TIME: Kind = OneOf((TIME, _ROUNDED_TIME))
 """A time that is a whole number of steps, or is rounded to one."""
 
-DELAY: Kind = OneOf((TIME, _ROUNDED_TIME, DELAY_DISTRIBUTION))
+DELAY: Kind = OneOf(
+    (TIME, _ROUNDED_TIME, DELAY_DISTRIBUTION, ListOf(TIME, low=1, example="[1 ms, 1.5 ms]"), FILE_ARRAY)
+)
+"""One delay, a distribution, or for given pairs one for each, as a list or in a file (ms)."""
 
 POPULATION_REFERENCE = Reference("population", "exc", TEMPLATE_KEY, ("all",))
 

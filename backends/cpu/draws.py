@@ -1,0 +1,66 @@
+"""Random numbers of a flat map, made for a chunk of elements at once.
+
+Assumes: a nest over one PAR dim whose draws have that dim as their index (compiler/ir/program.py, Nest).
+Guarantees: the numbers are those of nl_uniform and the like, element for element; a block of four words serves as many
+neighbouring elements as it has words for (backends/device/philox.h), which a loop over elements could not use.
+Does not: Poisson numbers, whose words are not known in advance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from backends.cprint import Line, Symbol
+from backends.cpu.kernel import Kernel
+from compiler.expr.ast import Call, Expr, Num, Ref, children, with_children
+from compiler.ir.program import Emit, Nest, Statement
+from compiler.ir.space import DType
+
+_WORDS: Mapping[str, tuple[int, int]] = {"uniform": (1, 2), "normal": (2, 4), "exponential": (1, 2)}
+"""Words that a draw takes in float32 and in float64."""
+
+
+@dataclass
+class Draws:
+    """The draws of one nest. `scope`: what stands for them in its expressions."""
+
+    buffers: list[Line] = field(default_factory=list)
+    fills: list[Line] = field(default_factory=list)
+    scope: dict[str, Symbol] = field(default_factory=dict)
+
+
+def drawn_in_chunks(k: Kernel, nest: Nest, dim: str, index: str, base: str, end: str) -> tuple[Nest, Draws]:
+    """The nest with its draws read from buffers, which are filled for the elements from `base` to `end`; `index`: the C
+    text of the element's number."""
+    draws = Draws()
+    real = k.dialect.precision
+    suffix = "f64" if real is DType.F64 else "f32"
+    found: dict[Expr, str] = {}
+
+    def buffer(e: Call, words: int) -> str:
+        name = k.namer.fresh("words")
+        key, draw = (k.printer.expr(a, k.scope) for a in (e.args[0], e.args[2]))
+        draws.buffers.append(Line(f"nl_u32 {name}[{words} * NL_CHUNK + NL_SLACK] __attribute__((aligned(64)));"))
+        draws.fills.append(Line(f"nl_words({name}, {key}, {words} * {base}, {words} * {end}, (nl_u64)step, {draw}u);"))
+        function = f"nl_{e.func}_of_{suffix}"
+        k.printer.used.add(function)
+        at = f"{index} - {base}"
+        parts = [f"{name}[{at}]"] if words == 1 else [f"{name}[{words} * ({at}) + {n}]" for n in range(words)]
+        local = f"#{name}"
+        draws.scope[local] = Symbol(f"{function}({', '.join(parts)})", real)
+        return local
+
+    def put(e: Expr) -> Expr:
+        match e:
+            case Call(func, (Ref(), Ref(at), Num())) if func in _WORDS and at == dim:
+                if e not in found:
+                    found[e] = buffer(e, _WORDS[func][real is DType.F64])
+                return Ref(found[e])
+        kids = children(e)
+        return with_children(e, tuple(put(x) for x in kids)) if kids else e
+
+    def statement(s: Statement) -> Statement:
+        return replace(s, when=put(s.when)) if isinstance(s, Emit) else replace(s, value=put(s.value))
+
+    return replace(nest, prologue=tuple(statement(s) for s in nest.prologue)), draws

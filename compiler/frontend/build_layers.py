@@ -1,0 +1,353 @@
+"""Shapes and attributes of layers: what the rules of every kind share, and the rules of those without windows.
+
+Assumes: validated settings; the shapes that a layer reads, without the batch ([] where one is unknown after an error).
+Guarantees: attributes have the meaning that compiler/ir/model.py gives them; a mistake is one diagnostic at its place.
+Does not: name layers or follow references (build_network.py).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from compiler.expr.units import DIMENSIONLESS
+from compiler.frontend import tree
+from compiler.frontend.tree import Scalar, Sequence
+from compiler.frontend.values import Context, bounded, number, whole
+from compiler.ir.model import Attr
+from compiler.source import Span
+
+Shape = tuple[int, ...]
+Result = tuple[Shape, dict[str, Attr]] | None
+MOST = (1 << 31) - 1
+
+
+def shown(shape: Shape) -> str:
+    return "[" + ", ".join(str(n) for n in shape) + "]"
+
+
+@dataclass(frozen=True)
+class Place:
+    """One layer, for the rules of its kind. `source`: the first that it reads."""
+
+    c: Context
+    name: str
+    kind: str
+    at: Span
+    settings: tree.Mapping
+    source: str
+
+    def fail(self, message: str, help: str | None = None, key: str | None = None) -> None:
+        node = self.settings.get(key) if key is not None else None
+        self.c.sink.error("E0501", message, node.span if node is not None else self.at, help)
+
+    def whole(self, key: str, default: int | None = None, low: int = 1) -> int | None:
+        node = self.settings.get(key)
+        if node is None:
+            return default
+        return whole(node, self.c, f"`{key}`", low, MOST)
+
+    def each(self, key: str, rank: int, default: int | None, low: int = 1) -> Shape | None:
+        """`3` or `[3, 5]`: one number per dimension."""
+        node = self.settings.get(key)
+        if node is None:
+            return None if default is None else (default,) * rank
+        if not isinstance(node, Sequence):
+            one = whole(node, self.c, f"`{key}`", low, MOST)
+            return None if one is None else (one,) * rank
+        values = self.list(key, low)
+        if values is not None and len(values) != rank:
+            self.fail(f"`{key}` has {len(values)} numbers, but there are {rank} dimensions", None, key)
+            return None
+        return values
+
+    def list(self, key: str, low: int = 0) -> Shape | None:
+        node = self.settings.get(key)
+        if not isinstance(node, Sequence):
+            return None
+        values = [whole(i, self.c, f"`{key}`", low, MOST) for i in node.items]
+        return None if None in values else tuple(v for v in values if v is not None)
+
+    def flag(self, key: str, default: bool) -> bool:
+        node = self.settings.get(key)
+        return bool(node.value) if isinstance(node, Scalar) and isinstance(node.value, bool) else default
+
+    def word(self, key: str, default: str) -> str:
+        node = self.settings.get(key)
+        return node.text if isinstance(node, Scalar) else default
+
+    def number(
+        self, key: str, default: str, low: float | None, high: float | None, *, above: bool = False, below: bool = False
+    ) -> float | None:
+        node = self.settings.get(key)
+        if node is None:
+            return float(default)
+        return bounded(node, self.c, f"`{key}`", DIMENSIONLESS, low, high, above=above, below=below)
+
+    def axis(self, shape: Shape, default: int) -> int | None:
+        """`axis`, which must be one of the shape."""
+        found = self.whole("axis", default, 0)
+        if found is not None and found >= len(shape):
+            axes = (
+                "no axes" if not shape else f"the axes 0 to {len(shape) - 1}" if len(shape) > 1 else "the axis 0 only"
+            )
+            self.fail(f"`{self.source}` has {axes} (shape {shown(shape)}, without the batch)", None, "axis")
+            return None
+        return found
+
+
+def dense(p: Place, shapes: list[Shape]) -> Result:
+    units = p.whole("units")
+    if not shapes:
+        return None
+    if len(shapes[0]) not in (1, 2):
+        message = f"a dense layer reads a list of numbers; `{p.source}` has the shape {shown(shapes[0])}"
+        help = "put `- flatten: {}` before it" if len(shapes[0]) > 1 else None
+        p.fail(message, help)
+        return None
+    return None if units is None else ((*shapes[0][:-1], units), {"units": units, "bias": p.flag("bias", True)})
+
+
+def flatten(p: Place, shapes: list[Shape]) -> Result:
+    return ((math.prod(shapes[0]),), {}) if shapes else None
+
+
+def reshape(p: Place, shapes: list[Shape]) -> Result:
+    wanted = p.list("shape", 1)
+    if not shapes or wanted is None:
+        return None
+    if math.prod(wanted) != math.prod(shapes[0]):
+        message = (
+            f"`{p.source}` has {math.prod(shapes[0]):,} elements (shape {shown(shapes[0])}), "
+            f"but {shown(wanted)} {math.prod(wanted):,}"
+        )
+        p.fail(message, None, "shape")
+        return None
+    return wanted, {}
+
+
+def permute(p: Place, shapes: list[Shape]) -> Result:
+    axes = p.list("axes")
+    if not shapes or axes is None:
+        return None
+    if sorted(axes) != list(range(len(shapes[0]))):
+        known = ", ".join(str(a) for a in range(len(shapes[0])))
+        message = f"`axes` must name each axis of `{p.source}` once ({known}; its shape is {shown(shapes[0])})"
+        p.fail(message, None, "axes")
+        return None
+    return tuple(shapes[0][a] for a in axes), {"axes": axes}
+
+
+def concat(p: Place, shapes: list[Shape]) -> Result:
+    if not shapes:
+        return None
+    axis = p.axis(shapes[0], 0)
+    if axis is None:
+        return None
+    rest = [(*s[:axis], *s[axis + 1 :]) for s in shapes]
+    if any(len(s) != len(shapes[0]) for s in shapes) or any(r != rest[0] for r in rest):
+        listed = ", ".join(shown(s) for s in shapes)
+        message = f"inputs of a concat layer differ along its axis {axis} only; these have {listed}"
+        p.fail(message, None, "inputs")
+        return None
+    total = sum(s[axis] for s in shapes)
+    return (*shapes[0][:axis], total, *shapes[0][axis + 1 :]), {"axis": axis}
+
+
+def slice_of(p: Place, shapes: list[Shape]) -> Result:
+    if not shapes:
+        return None
+    axis = p.axis(shapes[0], 0)
+    if axis is None:
+        return None
+    extent = shapes[0][axis]
+    start, stop = p.whole("from", 0, 0), p.whole("to", extent)
+    if start is None or stop is None:
+        return None
+    if stop > extent or start >= stop:
+        p.fail(
+            f"elements {start} to {stop - 1} are not in axis {axis} of `{p.source}`, which has {extent}",
+            None,
+            "to" if stop > extent or p.settings.get("from") is None else "from",
+        )
+        return None
+    return (*shapes[0][:axis], stop - start, *shapes[0][axis + 1 :]), {"axis": axis, "range": (start, stop)}
+
+
+def pad(p: Place, shapes: list[Shape]) -> Result:
+    before = p.list("before")
+    after = p.list("after") if p.settings.get("after") is not None else before
+    value = p.number("value", "0", None, None)
+    if not shapes or before is None or after is None or value is None:
+        return None
+    for key, numbers in (("before", before), ("after", after)):
+        if len(numbers) != len(shapes[0]):
+            message = f"`{key}` has {len(numbers)} numbers, but `{p.source}` has the shape {shown(shapes[0])}"
+            p.fail(message, None, key)
+            return None
+    shape = tuple(e + b + a for e, b, a in zip(shapes[0], before, after, strict=True))
+    return shape, {"before": before, "value": value}
+
+
+def same_shape(p: Place, shapes: list[Shape]) -> Result:
+    """add, multiply: inputs of one shape."""
+    if not shapes:
+        return None
+    if any(s != shapes[0] for s in shapes):
+        listed = ", ".join(shown(s) for s in shapes)
+        article = "an" if p.kind == "add" else "a"
+        p.fail(f"{article} {p.kind} layer reads inputs of one shape; these have {listed}", None, "inputs")
+        return None
+    return shapes[0], {}
+
+
+def broadcast(shapes: list[Shape]) -> Shape | None:
+    """The shape of an elementwise expression as in NumPy; None where shapes do not go together."""
+    rank = max(len(s) for s in shapes)
+    out: list[int] = []
+    for a in range(rank):
+        extents = {s[a - rank + len(s)] for s in shapes if a - rank + len(s) >= 0} - {1}
+        if len(extents) > 1:
+            return None
+        out.append(extents.pop() if extents else 1)
+    return tuple(out)
+
+
+def elementwise(p: Place, shapes: list[Shape]) -> Result:
+    return (shapes[0], {}) if shapes else None
+
+
+def softmax(p: Place, shapes: list[Shape]) -> Result:
+    if not shapes:
+        return None
+    if not shapes[0]:
+        p.fail(f"a {p.kind} layer needs an axis; `{p.source}` is a single number")
+        return None
+    axis = p.axis(shapes[0], len(shapes[0]) - 1)
+    return None if axis is None else (shapes[0], {"axis": axis})
+
+
+def dropout(p: Place, shapes: list[Shape]) -> Result:
+    rate = p.number("rate", "0", 0.0, 1.0, below=True)
+    return None if not shapes or rate is None else (shapes[0], {"rate": rate})
+
+
+# ------------------------------------------------------------------------------------- normalisation
+
+
+def batch_norm(p: Place, shapes: list[Shape]) -> Result:
+    keep = p.number("momentum", "0.9", 0.0, 1.0)
+    epsilon = p.number("epsilon", "1e-5", 0.0, None, above=True)
+    if not shapes or keep is None or epsilon is None:
+        return None
+    if not shapes[0]:
+        p.fail(f"batch_norm needs channels; `{p.source}` is a single number")
+        return None
+    # The file says which part of the running mean is kept, the IR which part is new; exactly.
+    new = float(1 - Fraction(repr(keep)))
+    return shapes[0], {"momentum": new, "epsilon": epsilon}
+
+
+def layer_norm(p: Place, shapes: list[Shape]) -> Result:
+    axes, epsilon = p.whole("axes", 1), p.number("epsilon", "1e-5", 0.0, None, above=True)
+    if not shapes or axes is None or epsilon is None:
+        return None
+    if axes > len(shapes[0]):
+        p.fail(f"`{p.source}` has {len(shapes[0])} axes (shape {shown(shapes[0])}), not {axes}", None, "axes")
+        return None
+    return shapes[0], {"axes": axes, "epsilon": epsilon, "affine": p.flag("affine", True)}
+
+
+def group_norm(p: Place, shapes: list[Shape]) -> Result:
+    groups = p.whole("groups", 1)
+    epsilon = p.number("epsilon", "1e-5", 0.0, None, above=True)
+    if not shapes or groups is None or epsilon is None:
+        return None
+    least = 2 if p.kind == "instance_norm" else 1
+    if len(shapes[0]) < least:
+        what = "channels and positions" if least == 2 else "channels"
+        p.fail(f"a {p.kind} layer reads {what}; `{p.source}` has the shape {shown(shapes[0])}")
+        return None
+    if p.kind == "group_norm" and shapes[0][0] % groups:
+        message = f"`{p.source}` has {shapes[0][0]} channels, which cannot be split into {groups} groups of one size"
+        p.fail(message, None, "groups")
+        return None
+    return shapes[0], {"groups": groups, "epsilon": epsilon, "affine": p.flag("affine", True)}
+
+
+# ----------------------------------------------------------------------------------------- sequences
+
+
+def _sequence(p: Place, shapes: list[Shape]) -> Shape | None:
+    if not shapes:
+        return None
+    if len(shapes[0]) != 2:
+        article = "an" if p.kind in ("lstm", "rnn") else "a"
+        message = f"{article} {p.kind} layer reads steps and features; `{p.source}` has the shape {shown(shapes[0])}"
+        p.fail(message, "for example [20, 64]: 20 steps of 64 numbers")
+        return None
+    return shapes[0]
+
+
+def embedding(p: Place, shapes: list[Shape]) -> Result:
+    count, size = p.whole("count"), p.whole("size")
+    if not shapes or count is None or size is None:
+        return None
+    return (*shapes[0], size), {"count": count, "size": size}
+
+
+def positions(p: Place, shapes: list[Shape]) -> Result:
+    shape = _sequence(p, shapes)
+    return None if shape is None else (shape, {"encoding": p.word("encoding", "sinusoidal")})
+
+
+def attention(p: Place, shapes: list[Shape]) -> Result:
+    heads = p.whole("heads")
+    for s in shapes:
+        if len(s) != 2:
+            p.fail(f"an attention layer reads steps and features; one of its inputs has the shape {shown(s)}")
+            return None
+    if not shapes or heads is None:
+        return None
+    if len(shapes) == 2:
+        p.fail("an attention layer reads one input, or three: query, key and value", None, "inputs")
+        return None
+    if len(shapes) == 3 and shapes[1][0] != shapes[2][0]:
+        p.fail(f"key and value have different steps: {shown(shapes[1])} and {shown(shapes[2])}", None, "inputs")
+        return None
+    size = p.whole("size", shapes[0][1])
+    if size is None:
+        return None
+    if size % heads:
+        key = "size" if p.settings.get("size") is not None else "heads"
+        p.fail(f"{size} features cannot be split among {heads} heads", None, key)
+        return None
+    attrs: dict[str, Attr] = {
+        "heads": heads,
+        "size": size,
+        "causal": p.flag("causal", False),
+        "bias": p.flag("bias", True),
+    }
+    return shapes[0], attrs
+
+
+def recurrent(p: Place, shapes: list[Shape]) -> Result:
+    units = p.whole("units")
+    shape = _sequence(p, shapes)
+    if shape is None or units is None:
+        return None
+    both, sequence = p.flag("bidirectional", False), p.flag("sequence", False)
+    attrs: dict[str, Attr] = {
+        "units": units,
+        "sequence": sequence,
+        "bidirectional": both,
+        "bias": p.flag("bias", True),
+    }
+    if p.kind == "rnn":
+        attrs["function"] = p.word("function", "tanh")
+    features = units * (2 if both else 1)
+    return ((shape[0], features) if sequence else (features,)), attrs
+
+
+__all__ = ["MOST", "Place", "Result", "Shape", "broadcast", "number", "shown"]

@@ -1,0 +1,184 @@
+"""Structure and control: pools of neurons, phases of a run and what happens at their events.
+
+Assumes: kinds.py, values.py.
+Guarantees: every key of these blocks, with its hover text, default and example.
+Does not: check names, dimensions or expressions.
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.kinds import (
+    NAME,
+    Block,
+    Choice,
+    Expression,
+    Field,
+    ListOf,
+    MapOf,
+    OneOf,
+    Option,
+    Reference,
+    Statement,
+    Value,
+)
+from compiler.frontend.language.values import DESCRIPTION, FOR, POSITIVE_TIME, QUANTITY, TIME
+
+_ACTIONS = ListOf(Statement(), low=1, example="[v = v_rest]")
+
+ON = Field(
+    "on",
+    MapOf(
+        "event",
+        _ACTIONS,
+        key=rf"^{NAME}\.{NAME}$",
+        key_example="trial.start",
+        example="{trial.start: [v = v_rest]}",
+    ),
+    "Assignments that run at events of `phases`, in order. At an event 0 ms after a trial's start they run before the "
+    "first step's equations, at a later one at the end of the step that ends then, after spikes and resets. Names "
+    "that are new are local to the list.",
+    example="on: {trial.start: [v = v_rest], trial.minus: [v_minus = v]}",
+)
+
+SYNAPSE_ON = Field(
+    "on",
+    MapOf(
+        "event",
+        ListOf(Statement(), low=1, example="[w = w + change]"),
+        key=rf"^{NAME}\.{NAME}$",
+        key_example="trial.end",
+        example="{trial.end: [w = w + change, change = 0]}",
+    ),
+    "What every synapse does at events of `phases`: at 0 ms before everything else that synapses do in a trial's first "
+    "step, later ones after everything in the step that ends then. "
+    "`deliver(x)` adds to an input of the target.",
+    example="on: {trial.end: [w = w + change, change = 0]}",
+)
+
+_REDUCE = Field(
+    "reduce",
+    MapOf("reduction", Expression("mean(ge)"), key_example="ge_mean", low=1, example="{ge_mean: mean(ge)}"),
+    "What is computed over the neurons, by name: `sum`, `mean`, `min` or `max` of an expression, or `argmax` of a "
+    "variable (the index of the first neuron where it is largest). In order; each may read those before it.",
+    required=True,
+    example="reduce: {ge_mean: mean(ge), ge_max: max(ge)}",
+)
+
+
+def _pool(noun: str, scope: str) -> Block:
+    return Block(
+        noun,
+        (
+            DESCRIPTION,
+            _REDUCE,
+            Field(
+                "state",
+                MapOf("state variable", QUANTITY, key_example="gi", example="{gi: 0}"),
+                f"Variables, one of each per {noun}, with their initial values.",
+                example="state: {gi: 0}",
+            ),
+            Field(
+                "update",
+                ListOf(Statement("gi = gain * ge_mean"), example="[gi = gain * ge_mean]"),
+                f"Assignments that run once per step and {noun}, after the reductions, in order. They read the "
+                "reductions and states by their names, and parameters of the neuron that are one number.",
+                example="update: [gi = gain * ge_mean]",
+            ),
+            ON,
+        ),
+        doc=f"Variables that the neurons of a {noun} share, read as `{scope}.gi`. They are computed in each step "
+        f"right before the first statement of `update` or `spike` that reads one; `dynamics` read those of the step "
+        "before.",
+        title=f"neuron_{scope}",
+        elsewhere={"reductions": "`reduce`", "variables": "`state`"},
+        example="{reduce: {ge_mean: mean(ge)}, state: {gi: 0}, update: [gi = gain * ge_mean]}",
+    )
+
+
+POOL = Field(
+    "pool",
+    _pool("pool", "pool"),
+    "What the neurons of a pool have in common: reductions over them, and equations on these. A population has one "
+    "pool, or as many as its `pools` says.",
+    example="pool: {reduce: {ge_mean: mean(ge)}, state: {gi: 0}, update: [gi = gain * ge_mean]}",
+)
+
+POPULATION_POOL = Field(
+    "population",
+    _pool("population", "population"),
+    "The same over the whole population, whatever its number of pools; computed before `pool`, which may read it.",
+    example="population: {reduce: {act_mean: mean(act)}}",
+)
+
+POOLS = Field(
+    "pools",
+    Value("a whole number", "4", integer=True, low=1),
+    "The number of pools: equal parts of the population, of neurons that follow each other.",
+    default=1,
+    example="pools: 4",
+)
+
+PHASE = Block(
+    "phase",
+    (
+        FOR,
+        DESCRIPTION,
+        Field(
+            "every",
+            POSITIVE_TIME,
+            "How long one trial lasts; trials follow each other from time 0 on (with a warm-up: from its start). A "
+            "whole number of steps.",
+            required=True,
+            example="every: 200 ms",
+        ),
+        Field(
+            "events",
+            MapOf("event", TIME, key_example="start", example="{start: 0 ms, minus: 150 ms, plus: 200 ms}"),
+            "Times after the start of a trial, by name, for `on`.",
+            example="events: {start: 0 ms, minus: 150 ms, plus: 200 ms}",
+        ),
+    ),
+    doc="A cycle of the run, such as trials. Expressions of neurons read `<name>.count` (trials since the start of "
+    "the run, from 0) and `<name>.step` (steps since the start of the trial, from 1).",
+    title="phase",
+    elsewhere={"period": "`every`", "length": "`every`", "duration": "`every`"},
+    example="{every: 200 ms, events: {start: 0 ms, minus: 150 ms}}",
+)
+
+PHASES = MapOf("phase", PHASE, key_example="trial", example="{trial: {every: 200 ms, events: {start: 0 ms}}}")
+
+FREEZE = Field(
+    "freeze",
+    OneOf(
+        (
+            Choice("part", (Option("learning", "The synapses of all projections."),)),
+            ListOf(Reference("projection", "feedforward"), low=1, example="[feedforward]"),
+        )
+    ),
+    "What stands still, for test runs: state variables and traces of these synapses keep their values; deliveries go "
+    "on. `learning` means every projection; a list names some (so that short-term plasticity, a state too, goes on).",
+    example="freeze: learning",
+)
+
+INSTANCES = Field(
+    "instances",
+    Value("a whole number", "8", integer=True, low=1),
+    "Independent copies of the network that run side by side, each with random numbers of its own. With more than "
+    "one, the copies of a population `exc` are recorded as `exc_0`, `exc_1`, ...",
+    default=1,
+    example="instances: 8",
+)
+
+WEIGHTS = Field(
+    "weights",
+    Choice(
+        "kind of copies",
+        (
+            Option("separate", "Every copy of the network has synapses of its own, drawn independently."),
+            Option("shared", "All copies have the same synapses; they must not change during the run."),
+        ),
+    ),
+    "Whether the copies of `instances` have synapses of their own.",
+    default="separate",
+    example="weights: shared",
+)

@@ -1,0 +1,113 @@
+"""What a projection, its synapse and its neurons can do together.
+
+Assumes: the definition and the populations have been built.
+Guarantees: `deliver` says what the synapse leaves open and nothing else; who is waited for spikes; delays that have an
+effect, and one per projection where variables are held per neuron; no input is read while it is added to. Each breach
+is refused at its line.
+Does not: check expressions or values.
+"""
+
+from __future__ import annotations
+
+from compiler.diagnostics import Related
+from compiler.expr.ast import refs
+from compiler.frontend import tree
+from compiler.frontend.build_synapses import BuiltSynapse
+from compiler.frontend.family import Family
+from compiler.frontend.synapse_checks import all_actions, held_per_neuron, takes_spikes
+from compiler.frontend.values import Context, mapping
+from compiler.ir.model import Member, Send, SynapseDef
+from compiler.source import Span
+
+
+def check_delivery(block: tree.Mapping, synapse: BuiltSynapse, at: Span, family: Family) -> bool:
+    """Whether `deliver` says what the synapse leaves open, and nothing else; reports it if not."""
+    sink, deliver = family.c.sink, block.entry("deliver")
+    inner = None if deliver is None else mapping(deliver.value)
+    if deliver is None:
+        if not synapse.delivers:
+            return True
+        message = f"`{family.name}` does not say which input the synapse `{synapse.name}` delivers into"
+        related = (Related("delivered here", synapse.delivers[0]),)
+        sink.error("E0103", message, at, "write `deliver: {into: ...}`", related)
+        return False
+    if inner is None:
+        return False
+    weight = inner.entry("weight")
+    if weight is not None:
+        message = f"the synapse `{synapse.name}` says what is delivered, so there is no `weight` here"
+        name = next((n for n in ("w", "weight", "g", "gain") if n in synapse.states or n in synapse.params), None)
+        help = None
+        if name is not None:
+            help = f"write `{'init' if name in synapse.states else 'params'}: {{{name}: ...}}`"
+        sink.error("E0108", message, weight.key.span, help)
+        return False
+    if not synapse.delivers:
+        what = "names every input itself" if _sends(synapse) else "delivers nothing"
+        message = f"`deliver` has no effect: the synapse `{synapse.name}` {what}"
+        related = (Related("the synapse is declared here", synapse.span),)
+        sink.error("E0108", message, deliver.key.span, "leave `deliver` out", related)
+        return False
+    return True
+
+
+def _sends(synapse: BuiltSynapse) -> bool:
+    s = synapse.definition
+    if s is None:
+        return False
+    return any(isinstance(a, Send) for a in all_actions(s))
+
+
+def check_spikes(
+    block: tree.Mapping, s: SynapseDef, sources: tuple[str, ...], targets: tuple[str, ...], family: Family
+) -> None:
+    """E0604 where the synapse waits for spikes of neurons that never spike."""
+    for end, names, key in (("pre", sources, "from"), ("post", targets, "to")):
+        if not takes_spikes(s, end):
+            continue
+        for name in names:
+            neuron, node = family.populations.neuron_of.get(name), block.get(key)
+            if neuron is not None and not neuron.spikes and node is not None:
+                message = f"`{name}` never spikes: its neuron `{neuron.name}` has no `spike`"
+                related = (
+                    Related("the neuron is declared here", neuron.span),
+                    Related(f"the synapse waits for `{end}` spikes", s.span),
+                )
+                family.c.sink.error("E0604", message, node.span, "add `spike: {when: ...}` to the neuron", related)
+                break
+
+
+def check_delays(block: tree.Mapping, s: SynapseDef, members: list[Member], family: Family) -> None:
+    """Delays that the synapse has no use for, and delays per synapse of what is held per neuron."""
+    sink = family.c.sink
+    delay, back = block.entry("delay"), block.entry("back_delay")
+    if delay is not None and not takes_spikes(s, "pre") and any(m.delay or m.delays for m in members):
+        message = f"`delay` is that of spikes, and the synapse `{s.name}` has no statements for those of the source"
+        help = "what is read in every step, such as `pre.v`, cannot be delayed yet"
+        sink.error("E0802", message, delay.key.span, help, (Related("the synapse is declared here", s.span),))
+    elif delay is not None and held_per_neuron(s, "pre") and any(m.delays is not None for m in members):
+        message = f"`delay` differs from synapse to synapse, but `{s.name}` holds variables once per source neuron"
+        place = s.span if s.pre is None else s.pre.span
+        related = (Related("they are declared here" if s.pre is not None else "the synapse is declared here", place),)
+        help = "a spike reaches all synapses of its neuron at one time then: give one delay per projection"
+        sink.error("E0802", message, delay.value.span, help, related)
+    if back is not None and not takes_spikes(s, "post") and any(m.back_delay for m in members):
+        message = f"`back_delay` has no effect: nothing in the synapse `{s.name}` waits for spikes of the target"
+        related = (Related("the synapse is declared here", s.span),)
+        sink.error("E0108", message, back.key.span, "leave it out, or write `on_post`", related)
+
+
+def check_reads(s: SynapseDef, into: str, members: list[Member], user: Related, c: Context) -> None:
+    """E0802 where a synapse reads an input that it delivers into: the result would depend on the order of synapses."""
+    ends = {"pre": {m.source for m in members}, "post": {m.target for m in members}}
+    delivered = {(a.end, a.into or into) for a in all_actions(s) if isinstance(a, Send)}
+    places = [(o.rhs, o.span) for o in s.dynamics] + [(a.value, a.span) for a in all_actions(s)]
+    for value, at in (*places, *((let.value, let.span) for let in s.lets)):
+        for name in sorted(refs(value)):
+            end, _, variable = name.partition(".")
+            for other, target in delivered:
+                if end in ends and variable == target and ends[end] & ends[other]:
+                    message = f"`{name}` is read while the synapse adds to it: which synapses it has counted is open"
+                    help = "read a state of the neuron that follows the input, or deliver into another input"
+                    c.sink.error("E0802", message, at, help, (user,))
+                    return

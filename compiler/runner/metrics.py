@@ -1,0 +1,50 @@
+"""Metrics of an epoch from the sums that the program kept.
+
+Assumes: the sums of compiler/passes/lower_metrics.py, by name without `metric.`, and `loss` and `count`.
+Guarantees: means over the samples; precision, recall and F1 are means over the classes (a class that was never found,
+or is not there, counts 0), R2 is 1 - residual / variance (nan where the targets do not vary).
+Does not: read the program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+Sums = Mapping[str, npt.NDArray[np.float64]]
+
+
+def metrics_of(sums: Sums) -> dict[str, float]:
+    """The loss first, then the metrics in the order of the sums."""
+    count = float(np.sum(sums["count"]))
+    out = {"loss": float(np.sum(sums["loss"])) / count}
+    for key, value in sums.items():
+        name = key.partition(".")[0]
+        if name in ("loss", "count") or name in out:
+            continue
+        if "." not in key:
+            out[name] = float(np.sum(value)) / count
+        elif name == "r2":
+            residual, total, square = (float(np.sum(sums[f"r2.{p}"])) for p in ("residual", "total", "square"))
+            spread = square - total * total / count
+            out[name] = 1.0 - residual / spread if spread > 0 else math.nan
+        else:
+            out[name] = _of_classes(name, sums[f"{name}.hits"], sums[f"{name}.found"], sums[f"{name}.there"])
+    return out
+
+
+def _ratio(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+
+
+def _of_classes(name: str, hits: npt.NDArray[np.float64], found: npt.NDArray[np.float64],
+                there: npt.NDArray[np.float64]) -> float:  # fmt: skip
+    precision, recall = _ratio(hits, found), _ratio(hits, there)
+    if name == "precision":
+        return float(precision.mean())
+    if name == "recall":
+        return float(recall.mean())
+    return float(_ratio(2 * precision * recall, precision + recall).mean())

@@ -1,0 +1,77 @@
+"""Training on a GPU: losses of the CPU step by step, and the same bits in graphs, step by step and on every run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.cpu.backend import CpuBackend
+from backends.cuda.backend import CudaBackend
+from backends.protocol import Instance
+from compiler.frontend.load import load_model
+from compiler.ir.program import Merged
+from compiler.ir.space import Role
+from compiler.passes.pipeline import lower
+
+pytestmark = pytest.mark.gpu
+
+MODELS = ["lenet_digits", "custom_optimizer"]
+STEPS = 20
+
+
+def lowered(root: Path, name: str, backend: object) -> Merged:
+    return lower(load_model(root / "models" / f"{name}.yaml", {}), backend.capabilities, True).merged  # type: ignore[attr-defined]
+
+
+def give_order(instance: Instance, program: Merged) -> None:
+    """An epoch of full batches, the same for every target (whose batches may be padded to lanes)."""
+    shape = next(a.shape for a in program.arrays if a.name == "train.order")
+    order = np.full(shape, -1, np.int32)
+    batch = 32
+    order[:, :batch] = np.random.default_rng(5).integers(0, 1000, (shape[0], batch))
+    instance.write("train.order", order)
+
+
+def weights(instance: Instance, program: Merged) -> dict[str, np.ndarray]:
+    return {a.name: instance.read(a.name) for a in program.arrays if a.role in (Role.WEIGHT, Role.STATE)}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_are_those_of_the_cpu(tmp_path: Path, root: Path, name: str) -> None:
+    """Within 1e-4 over 20 steps: sums are in another order, and nothing else differs."""
+    losses = []
+    for backend, folder in ((CpuBackend(), "cpu"), (CudaBackend(), "cuda")):
+        program = lowered(root, name, backend)
+        instance = backend.load(backend.build(program, tmp_path / folder, {}), program, 3)  # type: ignore[attr-defined]
+        give_order(instance, program)
+        found = []
+        for step in range(1, STEPS + 1):
+            assert instance.run("train", step, 1) == 1
+            found.append(float(instance.read("train/loss")[0]))
+        losses.append(found)
+        instance.close()
+    assert losses[0][0] > losses[0][-1] > 0
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_graphs_are_the_steps_one_by_one(tmp_path: Path, root: Path, name: str) -> None:
+    """Launches that run side by side change no bit, nor does the number of steps in a graph."""
+    backend = CudaBackend()
+    program = lowered(root, name, backend)
+    artifact = backend.build(program, tmp_path, {})
+    runs = []
+    for check, sizes in ((True, [60]), (False, [60]), (False, [1, 2, 3, 5, 7, 11, 13, 18]), (False, [60])):
+        instance = CudaBackend(check=check).load(artifact, program, 3)
+        give_order(instance, program)
+        done = 0
+        for size in sizes:
+            assert instance.run("train", done + 1, size) == size
+            done += size
+        runs.append(weights(instance, program))
+        instance.close()
+    for other in runs[1:]:
+        for n, values in runs[0].items():
+            assert np.array_equal(values, other[n]), n

@@ -1,0 +1,66 @@
+"""Texts of plastic projections: the same for 10 and for 1,000, and CUDA's compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from backends.cpu.emit import emit as emit_c
+from backends.cuda.backend import CudaBackend
+from backends.cuda.compile import compile_text, find_compiler
+from backends.cuda.emit import emit as emit_cuda
+from backends.protocol import BackendError
+from backends.registry import backend
+from compiler.ir.program import Merged
+from compiler.passes.pipeline import lower
+from tests.numeric.simulated import model_of
+from tests.numeric.synapse_oracle import everything, model_text
+
+
+@pytest.fixture
+def nvrtc() -> None:
+    try:
+        find_compiler()
+    except BackendError as e:
+        pytest.skip(e.message)
+
+
+def merged(text: str, folder: Path, target: str) -> Merged:
+    return lower(model_of(text, folder), backend(target).capabilities, verify=True).merged
+
+
+@pytest.mark.parametrize("order", ["reproducible", "bitwise"])
+@pytest.mark.parametrize(("target", "emit"), [("cpu", emit_c), ("cuda", emit_cuda)])
+def test_ten_and_a_thousand_give_one_text(
+    tmp_path: Path, order: str, target: str, emit: Callable[[Merged], object]
+) -> None:
+    numerics = f"{{precision: float32, order: {order}}}"
+    few, many = (merged(everything(numerics, count), tmp_path, target) for count in (10, 1000))
+    assert len(many.templates) == len(few.templates)
+    assert emit(few).text == emit(many).text  # type: ignore[attr-defined]
+    step = next(p for p in many.phases if p.name == "step")
+    assert len(step.launches) < 20  # rows of one stage run together
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize(
+    ("precision", "order"), [("float32", "reproducible"), ("float64", "bitwise"), ("float32", "fast")]
+)
+def test_cuda_compiles(tmp_path: Path, precision: str, order: str) -> None:
+    program = merged(everything(f"{{precision: {precision}, order: {order}}}", 2), tmp_path, "cuda")
+    artifact = compile_text(emit_cuda(program), "everything", order == "bitwise", "sm_90")
+    assert artifact.binary.read_bytes().startswith(b"\x7fELF")
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("name", ["stdp_additive", "stdp_triplet", "tsodyks_markram", "graded", "stochastic_release"])
+def test_the_library_compiles_for_cuda(tmp_path: Path, name: str) -> None:
+    projections = f"""\
+  plastic: {{from: s, to: t, connect: {{all_to_all: {{}}}}, synapse: library/synapses/{name}, deliver: {{into: a}},
+            params: {{{"w_0: 1 mV" if "triplet" in name else "w_max: 1 mV" if "stdp" in name else "w: 1 mV"}}}}}
+"""
+    text = model_text([(5, 0)], [(6, 0)], (2, 2), projections)
+    artifact = CudaBackend().build(merged(text, tmp_path, "cuda"), tmp_path / "build", {"arch": "sm_90"})
+    assert artifact.binary.exists()
