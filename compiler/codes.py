@@ -674,6 +674,33 @@ _TOOLS: Final = (
         "`netloom explain` takes the code of a message, such as E0101, or a model file.",
     ),
     _code(
+        "E0916",
+        "weights that do not fit the network",
+        "A file of weights (safetensors) has an array for each weight of the network, with its name and shape, and no "
+        "others: `conv1.weight`, `conv1.bias`, `norm.running_mean`. `netloom show MODEL` lists layers and shapes; a run "
+        "writes its own into weights.safetensors.",
+        "weights: a file that has `conv1.weight` only",
+        "weights: a file that has `conv1.weight` and `conv1.bias`",
+    ),
+    _code(
+        "E0917",
+        "data that do not fit the network",
+        "`netloom predict` and `netloom evaluate` read an array for each input of the network: of a .npz file those that "
+        "the training read, or those with the names of the inputs; of a .npy file the only one. The first axis counts "
+        "samples, the others are the input's shape.",
+    ),
+    _code(
+        "E0918",
+        "a network that cannot be exchanged",
+        "An ONNX file has an operator, or an operator has a form, that no layer of the language expresses, or a layer "
+        "has no ONNX operator. The message names it and its node.",
+    ),
+    _code(
+        "E0919",
+        "a package for an exchange format is missing, or its file is broken",
+        "ONNX files are read and written with the package `onnx`: `pip install 'netloom[onnx]'`.",
+    ),
+    _code(
         "E0921",
         "no CUDA compiler",
         "The CUDA target needs NVRTC, from the extra `cuda` or a CUDA toolkit, or `nvcc`. No GPU is needed to compile. "

@@ -19,7 +19,7 @@ from backends.cpu import channels
 from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.ir.program import Contract, Merged
 from compiler.ir.space import Role
-from compiler.passes.plan_memory import Placement, place
+from compiler.passes.plan_memory import Placement, place, written
 from compiler.passes.write_tables import write_tables
 
 CONNECT_PHASES = ("count", "scan")
@@ -117,13 +117,8 @@ class CpuInstance:
                 self.run(name, 0, 1)
 
     def _place(self, seed: int) -> None:
-        """Arenas, tables and constants for the sizes known so far; contents of arenas of an unchanged layout
-        and of row pointers move along."""
-        old = {
-            n: self.read(n)
-            for n in {a.size_from for a in self.program.arrays if a.size_from is not None}
-            if self.arenas
-        }
+        """Arenas, tables and constants for the sizes known so far; what connecting has made until now moves along."""
+        old = {n: self.read(n) for n in written(self.program, CONNECT_PHASES) if self.arenas}
         self.placement: Placement = place(self.program, self.sizes)
         for number, role in enumerate(Role):
             size = self.placement.arena_bytes.get(role, 0)

@@ -20,7 +20,7 @@ from backends.cuda.schedule import Ready, run_checked, run_steps
 from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.ir.program import Array, Merged
 from compiler.ir.space import Role
-from compiler.passes.plan_memory import Placement, place
+from compiler.passes.plan_memory import Placement, place, written
 from compiler.passes.write_tables import write_tables
 
 CONNECT_PHASES: Final = ("count", "scan")
@@ -101,7 +101,7 @@ class CudaInstance:
         grown = {r for r in Role if before is None or placement.arena_bytes.get(r, 0) != before.arena_bytes.get(r, 0)}
         kept = {
             n: self._get(n)
-            for n in {a.size_from for a in program.arrays if a.size_from is not None}
+            for n in written(program, CONNECT_PHASES)
             if before is not None and self._arrays[n].role in grown
         }
         bill = {str(r): n for r, n in placement.arena_bytes.items()}

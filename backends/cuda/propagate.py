@@ -41,6 +41,7 @@ def _refuse_races(k: Kernel, p: Propagate) -> None:
             continue
         f = k.formal(s.target)
         own = isinstance(f.access, At) and f.access.end == "syn" and not shared
+        own = own or (p.gather and isinstance(f.access, At) and f.access.end == p.by)
         if not own and f.mode is not Mode.ACCUMULATE:
             raise PrintError(f"`{s.target}` is shared by synapses that run at the same time", s.span)
         if f.mode is Mode.ACCUMULATE and is_real(f.dtype) and real_order:
@@ -84,7 +85,7 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
     counted = isinstance(p.relation, Csr) and p.relation.index is None
     names = Names(own, other, syn, syn if counted else namer.fresh("t"), u, event, number, which)
     held: dict[str, tuple[str, Scalar]] = {}
-    for a in _read_ahead(k, p) if reads_ahead(p.relation) else ():
+    for a in _read_ahead(k, p) if reads_ahead(p.relation) and not p.gather else ():
         held[a.name] = (namer(a.name), DType.I32 if a.dtype == DType.U8 else a.dtype)
         scope[a.name] = Symbol(f"{held[a.name][0]}[{u}]", held[a.name][1])
     beyond, numbers = texts_at(p.relation, names)
@@ -117,4 +118,4 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
         isinstance(f, ArrayFormal) and isinstance(f.access, At) and f.access.end == "syn" for f in k.template.formals
     )
     made = Body(held, before, inner, numbered)
-    return [Function("", (*opening, *loops(k, p.relation, p.by, names, made)), early)]
+    return [Function("", (*opening, *loops(k, p.relation, p.by, names, made, p.gather)), early)]

@@ -81,8 +81,10 @@ def reads_ahead(relation: Relation) -> bool:
     return True
 
 
-def loops(k: Kernel, relation: Relation, by: str, names: Names, body: Body) -> list[Line]:
-    """All loops: events, synapses, statements."""
+def loops(k: Kernel, relation: Relation, by: str, names: Names, body: Body, gather: bool = False) -> list[Line]:
+    """All loops: events, synapses, statements. `gather`: a thread for each neuron."""
+    if gather and not isinstance(relation, OneToOne):
+        return _one_by_one(_elements(k, relation, by, names, body), names, body)
     match relation:
         case OneToOne():
             return _one_to_one(names, body)
@@ -285,6 +287,23 @@ def _one_to_one(names: Names, body: Body) -> list[Line]:
         *indent(body.inner),
         Line("}"),
     ]
+
+
+def _one_by_one(e: Elements, names: Names, body: Body) -> list[Line]:
+    """A thread for each neuron, which goes through its synapses in order."""
+    inside = [
+        *e.begin,
+        *body.before,
+        Line("#pragma unroll 1"),
+        Line(f"for (nl_i64 {names.t} = {e.first}; {names.t} < {e.after}; {names.t}++) {{"),
+        Line(f"const int {names.u} = 0;", 1),
+        Line(f"nl_i32 {names.other}[1];", 1),
+        *([] if e.syn_type is None else [Line(f"{e.syn_type} {names.syn}[1];", 1)]),
+        *indent(e.finds),
+        *indent(body.inner),
+        Line("}"),
+    ]
+    return _one_to_one(names, Body({}, (), inside, body.numbered))
 
 
 def _bitmask(k: Kernel, relation: Bitmask, names: Names, body: Body) -> list[Line]:

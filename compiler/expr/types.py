@@ -65,6 +65,11 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "randn": "did you mean `normal`?",
         "logistic": "did you mean `sigmoid`?",
         "square": "write `x ** 2`",
+        **{
+            f"{op}_{end}": "sums over the synapses of a neuron stand in `update` and `on` of a synapse"
+            for op in ("sum", "mean", "max", "min")
+            for end in ("pre", "post")
+        },
     }
 )
 """What other languages call our functions, where the spelling alone would not lead here."""

@@ -162,9 +162,6 @@ def _check_parts(root: tree.Mapping, sink: Sink) -> None:
     network, train = root.entry("network"), root.entry("train")
     if train is not None and network is None:
         sink.error("E0103", "`train` needs a `network`", train.key.span)
-    if network is not None and train is None:
-        help = "add `train: {data: ..., loss: ..., optimizer: ..., epochs: ...}`"
-        sink.error("E0801", "a network that is not trained is not supported yet", network.key.span, help)
     if not spiking and network is None and train is None:
         others = [k for k in ("simulate", *_OF_SPIKING) if root.entry(k) is not None]
         if not others:

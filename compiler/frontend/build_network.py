@@ -8,6 +8,7 @@ Does not: say how a layer is computed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from compiler.frontend import build_windows as windows
 from compiler.frontend import tree
 from compiler.frontend.build_functions import Functions
 from compiler.frontend.build_layers import MOST, Place, Result, Shape, broadcast, shown
+from compiler.frontend.build_weights import read_weights
 from compiler.frontend.language.layers import ACTIVATIONS
 from compiler.frontend.scope import Wanted, check_expression
 from compiler.frontend.tree import Node, Scalar, Sequence
@@ -71,7 +73,7 @@ def build_network(block: tree.Mapping, c: Context, functions: Functions, precisi
     for item in items:
         _layer(r, item)
     if not any(i.severity == "error" for i in c.sink.items[before:]):
-        out.network = Network(tuple(out.inputs.values()), tuple(out.layers), block.span)
+        out.network = Network(tuple(out.inputs.values()), tuple(out.layers), block.span, read_weights(block, c))
     return out
 
 
@@ -107,6 +109,9 @@ def _input(r: _Reader, name: str, block: tree.Mapping | None, at: Span) -> None:
             message = f"`{name}` is {text}, but the model computes in {r.precision}"
             help = "leave `dtype` out: real inputs follow `numerics: {precision: ...}`"
             r.c.sink.error("E0802", message, dtype.span, help)
+    if name == "loss":
+        message = "`loss` is a name that a training has for itself and cannot name an input"
+        r.c.sink.error("E0107", message, at, "for example `target`")
     r.out.places[name] = at
     r.out.shapes[name] = shape
     r.out.inputs[name] = TensorInput(name, shape or (), kind, at)
@@ -157,8 +162,17 @@ def _layer(r: _Reader, item: Node) -> None:
     _append(r, kind, name, sources, attrs, activation, function, shape, at, len(r.c.sink.items) == before)
 
 
+_RESERVED = re.compile(
+    r"loss|batch|metric|clip|penalty|accuracy|precision|recall|f1|r2|top_\d+|mean_(?:absolute|squared)_error"
+)
+"""What tensors that belong to no layer are called after (`loss.sum`, `batch.mask`)."""
+
+
 def _declare(r: _Reader, name: str, place: Span) -> bool:
     """Takes a name for a layer; False when there is one already."""
+    if _RESERVED.fullmatch(name):
+        message = f"`{name}` is a name that a training has for itself and cannot name a layer"
+        r.c.sink.error("E0107", message, place, f"for example `{name}_layer`")
     if name in r.out.places:
         noun = "an input" if name in r.out.inputs else "a layer"
         related = (Related("it is declared here", r.out.places[name]),)

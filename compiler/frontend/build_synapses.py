@@ -158,7 +158,7 @@ def build_synapse(
         scope = scope.extended(*names_of(d, end))
     lets, scope = build_lets(d, scope)
     dynamics = build_dynamics(d, scope)
-    update = build_actions(d, listed(node, "update"), scope)
+    update = build_actions(d, listed(node, "update"), scope, sums=True)
     on_pre = build_actions(d, listed(node, "on_pre"), scope)
     on_post = build_actions(d, listed(node, "on_post"), scope)
     events = _events(d, scope, lets)
@@ -179,7 +179,7 @@ def build_synapse(
         method,
         isinstance(flag, Scalar) and flag.value is True,
         (),
-        find_handlers(node.get("on"), c, lambda items: build_actions(d, items, scope), SynapseHandler),
+        find_handlers(node.get("on"), c, lambda items: build_actions(d, items, scope, sums=True), SynapseHandler),
         at,
     )
     assert definition is not None

@@ -32,11 +32,17 @@ _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def load_model(
-    path: Path, settings: Mapping[str, str] = _NO_SETTINGS, *, sink: Sink | None = None, shown: str | None = None
+    path: Path,
+    settings: Mapping[str, str] = _NO_SETTINGS,
+    *,
+    sink: Sink | None = None,
+    shown: str | None = None,
+    folder: Path | None = None,
 ) -> Model:
     """The model of the file at `path`, with `settings` (the values of `--set`) for its parameters.
 
-    Warnings are added to `sink`. Messages call the file `shown` (default: as `path` was given).
+    Warnings are added to `sink`. Messages call the file `shown` (default: as `path` was given). Paths in the file
+    count from `folder` (default: the file's own).
     Raises ModelError with everything that was found.
     """
     sink = Sink() if sink is None else sink
@@ -48,21 +54,22 @@ def load_model(
     model: Model | None = None
     if isinstance(root, tree.Mapping):
         with _no_garbage_collection():
-            model = _model(root, path, settings, sink)
+            model = _model(root, path, folder or path.resolve().parent, settings, sink)
     sink.check()
     if model is None:
         raise ModelError(sink.items)
     return model
 
 
-def _model(root: tree.Mapping, path: Path, settings: Mapping[str, str], sink: Sink) -> Model | None:
+def _model(
+    root: tree.Mapping, path: Path, folder: Path, settings: Mapping[str, str], sink: Sink
+) -> Model | None:
     if any(d.severity is Severity.ERROR and d.code not in _TREE_IS_GOOD for d in sink.items):
         return None
     validate(root, sink)
     if _errors(sink):
         return None
     library = LibraryFinder()
-    folder = path.resolve().parent
     resolved = resolve(root, settings, sink, folder, library)
     if not _errors(sink) and _taken_over(root):
         validate(resolved.root, sink, expanded=True)  # keys that come from elsewhere are there now

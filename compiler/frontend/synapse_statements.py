@@ -8,17 +8,19 @@ Does not: know projections (the caller gives both neurons, or none).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from compiler.diagnostics import Related, did_you_mean
-from compiler.expr.ast import Expr, Ref, refs
+from compiler.expr.ast import Call, Expr, Ref, refs
 from compiler.expr.parse import Assign, Do
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
 from compiler.frontend.build_neurons import BuiltNeuron
 from compiler.frontend.drafts import Draft, assigned, not_a_state, not_assignable
 from compiler.frontend.scope import Checked, Scope, Wanted, check_tree, read_action, read_statement
+from compiler.frontend.synapse_sums import Taken, has_own_sums, take_sums
 from compiler.frontend.tree import Node
 from compiler.frontend.wording import allowed
 from compiler.ir.model import Action, Send, Set
@@ -51,27 +53,46 @@ class SynapseDraft(Draft):
     deliveries: list[Span] = field(default_factory=list)
 
 
-def build_actions(d: SynapseDraft, items: tuple[Node, ...], scope: Scope) -> tuple[Action, ...]:
-    """The statements of one list; its locals are known in it only."""
+def build_actions(d: SynapseDraft, items: tuple[Node, ...], scope: Scope, sums: bool = False) -> tuple[Action, ...]:
+    """The statements of one list; its locals are known in it only. `sums`: values may read sums over synapses; a
+    statement that does so begins when all synapses are done with those before it, whose locals end there."""
     out: list[Action] = []
     local: dict[str, tuple[Kind, Dimension | None]] = {}
+    own, gone = scope, dict[str, Span]()
     for node in items:
         statement = read_action(node, scope, d.c.sink)
         if statement is None:
             continue
+        value = statement.call if isinstance(statement, Do) else statement.value
+        taken = Taken({}, {})
+        if sums and has_own_sums(value, scope):
+            taken_out, taken = take_sums(value, node.span, own, local, d)
+            if taken.wrong:
+                continue
+            gone |= {name: scope.places.get(name, node.span) for name in local}
+            local, scope = {}, own
+            if isinstance(statement, Do):
+                assert isinstance(taken_out, Call)
+                statement = replace(statement, call=taken_out)
+            else:
+                statement = replace(statement, value=taken_out)
+        if _ended(d, statement, gone, local):
+            continue
         if isinstance(statement, Do):
-            sent = _delivery(d, statement, node, scope)
+            sent = _delivery(d, statement, node, taken.scope(scope))
             if sent is not None:
-                out.append(sent)
+                d.read |= refs(taken.put(sent.value))
+                out.append(replace(sent, value=taken.put(sent.value)))
             continue
         target, at = statement.target, statement.target_span
         found: Checked | None
         if target in d.states:
-            found = assigned(d, statement, scope, Wanted(f"`{target}`", d.states[target], False, None), node)
+            wanted = Wanted(f"`{target}`", d.states[target], False, None)
+            found = assigned(d, statement, taken.scope(scope), wanted, node)
         elif target in local:
             kind, dimension = local[target]
             wanted = Wanted(f"`{target}`", dimension, kind is Kind.BOOL, None)
-            found = assigned(d, statement, scope, wanted, node)
+            found = assigned(d, statement, taken.scope(scope), wanted, node)
         elif "." in target:
             _not_of_the_synapse(d, target, at)
             continue
@@ -83,13 +104,27 @@ def build_actions(d: SynapseDraft, items: tuple[Node, ...], scope: Scope) -> tup
             d.c.sink.error("E0302", message, at, did_you_mean(target, scope.kinds))
             continue
         else:
-            found = assigned(d, statement, scope, Wanted(f"`{target}`", None, None, None), node)
+            found = assigned(d, statement, taken.scope(scope), Wanted(f"`{target}`", None, None, None), node)
             kind = Kind.REAL if found is None or found.kind is Kind.INT else found.kind
             local[target] = (kind, None if found is None else found.dimension)
             scope = scope.extended({target: kind}, {target: local[target][1]}, {target: at})
+        found = taken.back(found, d)
         if found is not None:
             out.append(Set(target, found.expr, statement.span))
     return tuple(out)
+
+
+def _ended(d: SynapseDraft, statement: Assign | Do, gone: Mapping[str, Span], local: Mapping[str, object]) -> bool:
+    """Reports a name that was assigned before a sum over synapses and is read after it."""
+    value = statement.call if isinstance(statement, Do) else statement.value
+    ended = sorted((refs(value) & gone.keys()) - local.keys())
+    if not ended:
+        return False
+    name = ended[0]
+    message = f"`{name}` was assigned before a sum over synapses and is not known after it"
+    help = f"a value that each synapse keeps meanwhile is a state: `state: {{{name}: 0}}`"
+    d.c.sink.error("E0302", message, statement.span, help, (Related("assigned here", gone[name]),))
+    return True
 
 
 def build_own(d: Draft, items: tuple[Node, ...], scope: Scope) -> tuple[Set, ...]:

@@ -131,8 +131,8 @@ def _body(body: object, names: Names) -> str:
             inner = _nest(nest, names)
             space = None if scratch is None else _name(scratch, names)
             return f"contract {strategy}({options};{space}){inner}"
-        case Propagate(events, relation, statements, by):
-            given = f"{by} {_parts(events, names)} {_parts(relation, names)}"
+        case Propagate(events, relation, statements, by, gather):
+            given = f"{by} {_parts(events, names)} {_parts(relation, names)}{' gather' if gather else ''}"
             return f"propagate({given}){{{_statements(statements, names)}}}"
         case Connect(rule, stage, probability):
             given = "" if probability is None else f" {_expr(probability, names)}"

@@ -364,9 +364,9 @@ class Member:
     `args`: numbers of the connect rule (p, number, autapses 0/1); `weight` in the input's unit;
     `delay` in whole steps, or (with `delays`) the largest of delays that differ from synapse to synapse:
     `delays` is then their distribution in steps, before rounding to whole steps (min and max among its
-    args), or for rule "pairs" whole steps, one for each as the user ordered them; `pairs`: for rule "pairs" an index into
-    Projection.pair_lists. `like`: source and target of the member of the same family whose synapses (relation, weights,
-    delays) this one shares; static synapses only.
+    args), or for rule "pairs" whole steps, one for each as the user ordered them; `pairs`: for rule "pairs" an
+    index into Projection.pair_lists. `like`: source and target of the member of the same family whose synapses
+    (relation, weights, delays) this one shares; static synapses only.
     """
 
     source: str
@@ -572,10 +572,16 @@ Attr = int | float | str | bool | tuple[int, ...]
 class Layer:
     """One layer, after expansion of repeat. `inputs`: names of layers or network inputs. `shape`: inferred
     output shape without the batch axis. `attrs`: everything the kind needs, defaults filled in, sorted by name:
-      dense: units, bias | conv2d: filters, kernel (h, w), stride (h, w), padding (top, bottom, left, right),
-      dilation (h, w), groups, bias | max_pool2d / avg_pool2d: size (h, w), stride (h, w), padding (4)
-      flatten | add | batch_norm: momentum, epsilon | dropout: rate | activation: -
-    `activation`: name of a built-in or user function applied to the result, with its body in `function`.
+      dense: units, bias | conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d: filters, kernel, stride, dilation
+      (one number per dimension), padding (before and after per dimension), groups, bias | max_pool1d, avg_pool1d,
+      max_pool2d, avg_pool2d: size, stride, padding; count_padding (False) where means leave it out | global_max_pool,
+      global_avg_pool | upsample: factor | pad: before, value | flatten, reshape | permute: axes | concat: axis |
+      slice: axis, range (from, to) | add, multiply | softmax, log_softmax: axis | dropout: rate | activation |
+      map: numbers of the model's params, `p_<name>` | batch_norm: momentum, epsilon | layer_norm: axes, epsilon, affine |
+      group_norm, instance_norm: groups, epsilon, affine | embedding: count, size | positions: encoding |
+      attention: heads, size, causal, bias | rnn, gru, lstm: units, sequence, bidirectional, bias; rnn: function
+    `activation`: name of a built-in or user function applied to the result, with its body in `function`. A map has its
+    expression there, over x0, x1, ... (its inputs) and its attrs.
     """
 
     kind: str
@@ -603,9 +609,12 @@ class FunctionDef:
 
 @dataclass(frozen=True)
 class Network:
+    """`weights`: a safetensors file with the values that weights begin with."""
+
     inputs: tuple[TensorInput, ...]
     layers: tuple[Layer, ...]
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+    weights: FromFile | None = None
 
 
 @dataclass(frozen=True)

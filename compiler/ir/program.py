@@ -349,12 +349,16 @@ class Propagate:
     are accessed At("pre"), At("post") and At("syn") whatever `by` is; `pre`, `post` and `syn` are integers in the
     statements. Random calls use (key column, `syn`, draw). Statements write what is At("syn"), and add to
     ACCUMULATE formals at either end; the synapses of one launch are distinct.
+
+    `gather`: the synapses of one neuron run one after the other in every backend, neurons side by side; so statements
+    may also write what is At(`by`), and sums over the synapses of a neuron have the relation's order everywhere.
     """
 
     events: Events | Every
     relation: Relation
     statements: tuple[Statement, ...]
     by: str = "pre"
+    gather: bool = False
 
 
 @dataclass(frozen=True)

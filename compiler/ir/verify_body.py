@@ -319,6 +319,9 @@ class _Code:
                     yield from self.column(column, f"the ring of `{formal.name}`")
                 if delay not in self.arrays:
                     yield from self.column(delay, f"the ring of `{formal.name}`")
+        gathers = isinstance(body.events, Every) and isinstance(body.relation, Csr | Dense | OneToOne)
+        if body.gather and not gathers:
+            yield "only every neuron gathers, from synapses that are found by both ends"
         yield from self.statements(body.statements, "propagation")
 
     def whole(self, wanted: Mapping[str, DType]) -> Iterator[str]:

@@ -3,8 +3,9 @@
 Spiking, level 0:     freeze_learning
 Spiking, level 1:     lower_model (free_names, plain_control, insert_delays), integrate_odes (linear_system),
                       quanta (bounds)
-Spiking, to level 2:  lower_cells (split_cells, lower_pools, lower_spike_times, cell_arrays, cell_columns, init_values),
-                      lower_records, lower_projections (stages, relations, lower_connect,
+Spiking, to level 2:  lower_drives, then
+                      lower_cells (split_cells, lower_pools, lower_spike_times, cell_arrays, cell_columns, init_values),
+                      lower_records, lower_projections (stages, relations, planes, lower_connect,
                       lower_static, lower_synapses: synapse_names, synapse_text, synapse_values, synapse_arrays,
                       synapse_rows), lower_inputs
 Tensors, level 1:     lower_network, lower_loss, differentiate, expand_updates, decompose, simplify_graph, fuse_maps

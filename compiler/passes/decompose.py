@@ -2,8 +2,8 @@
 
 Assumes: Contracts whose output index maps are affine in the dims; every dim that is solved for indexes some
 operand alone, so that the operand's extent bounds it.
-Guarantees: each axis of out_map is one distinct dim, and these dims stand in the order of the axes. Where a stride was in the way the operand's index is a
-division, and elements it does not divide read `fill` (0).
+Guarantees: each axis of out_map is one distinct dim, and these dims stand in the order of the axes. Where a stride
+was in the way the operand's index is a division, and elements it does not divide read `fill` (0).
 Does not: change what is computed: out[f(d)] += b(d) over d is out[i] = sum of b(d) over d with f(d) = i.
 """
 

@@ -41,7 +41,7 @@ from compiler.passes.decisions import Decision
 from compiler.passes.integrate_odes import integrate_odes
 from compiler.passes.lower_cells import Deliveries
 from compiler.passes.relations import relation_of
-from compiler.passes.stages import Stages
+from compiler.passes.stages import EVERY_STEP, Due, Stages
 from compiler.passes.synapse_names import Flat, flatten
 from compiler.passes.synapse_rows import (
     SLOTS,
@@ -53,6 +53,7 @@ from compiler.passes.synapse_rows import (
     at_synapses,
     spikes_of,
 )
+from compiler.passes.synapse_sums import Segment, gather, segments
 from compiler.passes.synapse_text import Text, statements_of, text_of, touches
 from compiler.passes.synapse_values import bind_names, condition_arrays, steps_array
 
@@ -131,15 +132,14 @@ class SynapseLowering:
         if not (dynamics or d.update):
             return
 
-        def made() -> Text:
-            cell, sets = self._cell(s, d.name, d.state, dynamics, (), "syn") if dynamics else (None, [])
+        def made(what: str, actions: tuple[Action, ...], first: bool) -> Text:
+            before = dynamics if first else ()
+            cell, sets = self._cell(s, d.name, d.state, before, (), "syn") if before else (None, [])
             derived = () if cell is None else cell.derived
             updated = None if not d.event_driven else "syn"
-            return _text(s, "every step", d.update, before=sets, derived=derived, updated_at=updated)
+            return _text(s, what, actions, before=sets, derived=derived, updated_at=updated)
 
-        text = self._once(s, ("every step", *_kinds(s)), made)
-        found = relation_of(s.builder, s.projection, s.member, s.name, s.pre, s.post)
-        at_synapses(s, stage.UPDATE, text, found, "pre", None)
+        self._at_all_synapses(s, stage.UPDATE, "every step", d.update, made, bool(dynamics))
 
     def _integrated(
         self, s: Synapses, what: str, name: str, dynamics: tuple[Ode, ...], update: tuple[Set, ...], end: str
@@ -193,12 +193,50 @@ class SynapseLowering:
 
     def _at_event(self, s: Synapses, handler: SynapseHandler, updated_at: str | None) -> None:
         what = f"at {handler.phase}.{handler.event}"
-        text = self._once(s, (what, updated_at), lambda: _text(s, what, handler.actions, updated_at))
-        found = relation_of(s.builder, s.projection, s.member, s.name, s.pre, s.post)
         phase = self.phases[handler.phase]
         at = dict(phase.events)[handler.event]
         where, offset = (stage.START, 1) if at == 0 else (stage.END, at)
-        at_synapses(s, where, text, found, "pre", None, due=(phase.every, offset % phase.every))
+
+        def made(what: str, actions: tuple[Action, ...], first: bool) -> Text:
+            return _text(s, what, actions, updated_at)
+
+        due = (phase.every, offset % phase.every)
+        self._at_all_synapses(s, where, what, handler.actions, made, False, (updated_at,), due)
+
+    def _at_all_synapses(
+        self,
+        s: Synapses,
+        where: str,
+        what: str,
+        actions: tuple[Action, ...],
+        made: Callable[[str, tuple[Action, ...], bool], Text],
+        also: bool,
+        key: tuple[object, ...] = (),
+        due: Due = EVERY_STEP,
+    ) -> None:
+        """Statements of every synapse. Those that read sums over synapses wait for all synapses to be done with those
+        before. `also`: the first part does something without statements too."""
+        known = ("segments", id(s.flat), what)
+        if known not in s.cache:
+            s.cache[known] = segments(s.flat, actions)
+        found = relation_of(s.builder, s.projection, s.member, s.name, s.pre, s.post)
+        part = s.parts.get(where, 0)
+        parts: list[Segment] = s.cache[known]
+        for number, segment in enumerate(parts):
+            called = what if number == 0 else f"{what} ({number + 1})"
+            for one in segment.sums:
+                part = gather(s, where, called, one, part, due)
+            if segment.actions or (also and number == 0):
+                held = segment.actions
+
+                def text(called: str = called, held: tuple[Action, ...] = held, first: bool = number == 0) -> Text:
+                    return made(called, held, first)
+
+                own = self._once(s, (called, *key, *_kinds(s)), text)
+                at_synapses(s, where, own, found, "pre", None, due=due, part=part)
+            for one in segment.sums:
+                del s.arrays[one.name]
+        s.parts[where] = part
 
     # --------------------------------------------------------------------------------------- at spikes
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compiler.ir.program import Array, ArrayFormal, Merged
+from compiler.ir.program import Array, ArrayFormal, Merged, Mode
 from compiler.ir.space import Role
 
 ALIGNMENT = 64
@@ -47,6 +47,19 @@ def _lifetimes(merged: Merged, names: set[str]) -> dict[str, list[tuple[int, int
         for name, span in spans.items():
             lives[name].append(span)
     return lives
+
+
+def written(merged: Merged, phases: tuple[str, ...]) -> tuple[str, ...]:
+    """Arrays that launches of these phases write: what a loader keeps when it places everything again between
+    drawing the numbers of synapses and what depends on them."""
+    found: dict[str, None] = {}
+    for phase in merged.phases:
+        for launch in phase.launches if phase.name in phases else ():
+            for formal in merged.templates[launch.template].formals:
+                if isinstance(formal, ArrayFormal) and formal.mode is not Mode.READ:
+                    bound = merged.tables[launch.template].arrays[formal.name]
+                    found |= dict.fromkeys(bound[launch.lo : launch.hi])
+    return tuple(found)
 
 
 def _place_work(merged: Merged, arrays: list[Array], offsets: dict[str, int]) -> tuple[int, int]:

@@ -41,6 +41,7 @@ from compiler.ir.program import (
     Whole,
 )
 from compiler.ir.space import DType, Role
+from compiler.ir.synapse_sums import has_sums
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.init_values import read_file
 from compiler.passes.lower_connect import connect, count_rows, draw_mask, drawing_of, pair_order, transpose
@@ -78,6 +79,7 @@ def keeps_state(projection: Projection) -> bool:
     if synapse is None:
         return any(m.delays is not None for m in projection.members)
     by_target = bool(synapse.on_post) or any(e.end == "post" for e in synapse.events)
+    by_target = by_target or any(has_sums(e) for e in expressions_of(synapse))
     if projection.rule in CONVOLUTIONS or projection.storage == "bitmask":
         by_target = by_target or any(has_random(e) for e in expressions_of(synapse))
     return bool(synapse.state) or by_target or any(m.delays is not None for m in projection.members)

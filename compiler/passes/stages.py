@@ -38,18 +38,26 @@ EVERY_STEP: Final[Due] = (1, 0)
 class Stages:
     """Mutable while families are lowered; `launch` ends it."""
 
-    _rows: dict[str, dict[object, list[tuple[object, int, bool, Due]]]] = field(default_factory=dict)
+    _rows: dict[tuple[str, int], dict[object, list[tuple[object, int, bool, Due]]]] = field(default_factory=dict)
 
     def add(
-        self, stage: str, key: object, row: int, join: bool = True, group: object = None, due: Due = EVERY_STEP
+        self,
+        stage: str,
+        key: object,
+        row: int,
+        join: bool = True,
+        group: object = None,
+        due: Due = EVERY_STEP,
+        part: int = 0,
     ) -> None:
         """Row `row` of kernel `key` runs in `stage`, beside those of its `group` (by itself: of its key), in the steps
-        that are `due`."""
-        self._rows.setdefault(stage, {}).setdefault(key if group is None else group, []).append((key, row, join, due))
+        that are `due`; a stage has parts that follow each other."""
+        rows = self._rows.setdefault((stage, part), {})
+        rows.setdefault(key if group is None else group, []).append((key, row, join, due))
 
     def launch(self, builder: ProgramBuilder) -> None:
         """Adds everything to the phase "step"."""
-        for stage in ORDER:
-            for group in self._rows.get(stage, {}).values():
+        for place in sorted(self._rows, key=lambda at: (ORDER.index(at[0]), at[1])):
+            for group in self._rows[place].values():
                 for key, row, join, (every, offset) in group:
                     builder.launch("step", key, row, row + 1, every, offset, join)

@@ -127,4 +127,3 @@ def from_formula(
     )
     builder.launch("init", key, row, row + 1)
     return name
-

@@ -65,7 +65,8 @@ class Held:
 @dataclass
 class Synapses:
     """One projection of a family while it is lowered. `number`: of the synapse model and where it delivers to;
-    `numbers`, `arrays`: what its flat names stand for; `cache`: of the whole pass."""
+    `numbers`, `arrays`: what its flat names stand for; `cache`: of the whole pass; `parts`: those of a stage that what
+    has been lowered reaches into."""
 
     builder: ProgramBuilder
     stages: Stages
@@ -80,6 +81,7 @@ class Synapses:
     cache: Cache
     numbers: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, Held] = field(default_factory=dict)
+    parts: dict[str, int] = field(default_factory=dict)
 
     def instance(self, end: str) -> Instance:
         return self.pre if end == "pre" else self.post
@@ -213,6 +215,7 @@ def _row(
     body: Body,
     join: bool = True,
     due: Due = EVERY_STEP,
+    part: int = 0,
 ) -> None:
     formals = tuple(signature.formals)
     key = ("synapses", s.number, text.what, formals, body if not isinstance(body, Propagate) else body.relation)
@@ -227,7 +230,7 @@ def _row(
         s.name,
         s.flat.definition.span,
     )
-    s.stages.add(stage, key, row, join, due=due)
+    s.stages.add(stage, key, row, join, due=due, part=part)
 
 
 def at_synapses(
@@ -239,9 +242,11 @@ def at_synapses(
     happening: Happening | None,
     age: int | None = None,
     due: Due = EVERY_STEP,
+    part: int = 0,
+    gather: bool = False,
 ) -> None:
     """The statements run at the synapses of the neurons of end `by` that something happened to (None: of all neurons);
-    `age`: for synapses with this delay only; `due`: in these steps only."""
+    `age`: for synapses with this delay only; `due`: in these steps only; `gather`: as in Propagate."""
     size = "n_pre" if by == "pre" else "n_post"
     text = _apart(s, text, found)
     formals = (*(EVENT_FORMALS if happening is not None else ()), *found.formals)
@@ -258,8 +263,8 @@ def at_synapses(
         events = Events("spikes", "spike_count", "slots", "delay", size)
     if age is not None:
         signature.column("age", age)
-    body = Propagate(events, found.relation, text.statements, by)
-    _row(s, stage, text, Kind.PROPAGATE, signature, body, age is None, due)
+    body = Propagate(events, found.relation, text.statements, by, gather)
+    _row(s, stage, text, Kind.PROPAGATE, signature, body, age is None, due, part)
 
 
 def _apart(s: Synapses, text: Text, found: Found) -> Text:

@@ -76,7 +76,8 @@ def refuse_nothing_to_run(model: Model) -> None:
         )
     elif model.simulate is None and model.train is None:
         missing = "train" if model.network is not None else "simulate"
-        sink.error("E0103", f"there is nothing to run: `{missing}` is missing", model.span)
+        help = "`netloom predict` uses a network that has its weights from a file" if model.network is not None else None
+        sink.error("E0103", f"there is nothing to run: `{missing}` is missing", model.span, help)
     elif model.simulate is not None and not model.populations:
         sink.error("E0103", "there is nothing to simulate: `populations` is missing", model.span)
     sink.check()

@@ -21,7 +21,6 @@ from compiler.runner.record_rates import RateWriter
 from compiler.runner.record_synapses import SynapseWriter
 from compiler.runner.signals import Stop
 
-DRAIN_SECONDS = 10.0  # wall time after which buffers are drained although they are not full
 BLOCK_SECONDS = 0.1  # wall time that a block is meant to take: how long a signal may have to wait
 
 
@@ -56,7 +55,7 @@ def simulate(
     writers = tuple(w for w in (spikes, traces, rates) if w is not None)
     progress.start(model.name, (last - done) * dt)
     cpu, wall = time.process_time(), time.perf_counter()
-    block, drain_at = 8, wall + DRAIN_SECONDS
+    block = 8
     if synapses is not None:
         synapses.sample(instance, done)
     try:
@@ -77,11 +76,9 @@ def simulate(
                 block = min(2 * block, 1 << 24)
             elif seconds > 2 * BLOCK_SECONDS:
                 block = max(1, block // 2)
-            now = time.perf_counter()
-            if ran < wanted or done == warmup or now > drain_at:
-                for writer in writers:
-                    writer.drain(instance, keep=done > warmup)
-                drain_at = now + DRAIN_SECONDS
+            # after every block: a buffer may be full although all wanted steps ran, and then takes no other step
+            for writer in writers:
+                writer.drain(instance, keep=done > warmup)
             health.look(instance, f"by step {done} ({done * dt - warmup * dt:g} ms)")
             elapsed = max(time.perf_counter() - wall, 1e-9)
             factor = (done - begin_step) * dt / 1000 / elapsed

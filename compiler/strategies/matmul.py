@@ -68,8 +68,8 @@ def match(p: Problem) -> Choice | No:
     if len(p.out) != 2 or len(p.extents) != 3:
         return No("it is not a product of two matrices")
     k = next(d for d in p.extents if d not in p.out)
-    plain = [set(p.plain(x)) for x in (0, 1)]
-    if any(len(p.plain(x)) != 2 for x in (0, 1)) or plain not in ([{d, k}, {e, k}] for d, e in (p.out, p.out[::-1])):
+    plain = {frozenset(p.plain(x)) for x in (0, 1)}
+    if any(len(p.plain(x)) != 2 for x in (0, 1)) or plain != {frozenset((d, k)) for d in p.out}:
         return No("the operands are not matrices of one dim of the output and the one that is summed over")
     m, n = p.extents[p.out[0]], p.extents[p.out[1]]
     if min(m, n, p.extents[k]) == 0 or max(m, n, p.extents[k]) >= LIMIT:

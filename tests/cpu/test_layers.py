@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from backends.registry import backend
+from compiler.ir.text import parse_ir, print_ir
 from compiler.passes.pipeline import lower
 from tests.numeric.simulated import model_of
 from tests.numeric.trained import load
@@ -98,7 +99,9 @@ def test_cpu_is_the_reference(tmp_path: Path, name: str, precision: str) -> None
     assert any(not np.array_equal(v, start[k]) for k, v in both[0].weights().items())
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in ("images", "recurrent") else pytest.mark.slow) for n in NETS]
+)
 def test_cuda_compiles(tmp_path: Path, name: str) -> None:
     from backends.cuda.backend import CudaBackend
     from backends.cuda.compile import find_compiler
@@ -195,3 +198,14 @@ def test_embedding(tmp_path: Path) -> None:
     trained.step(1, range(2))
     np.testing.assert_allclose(table - trained.read("words.weight"), wanted, rtol=0, atol=1e-12)
     assert (wanted == 0).all(1).any()
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_graphs_are_text_and_back(tmp_path: Path, name: str) -> None:
+    """Every node that a layer, a norm of a weight or a class weight makes prints, and its text parses to it."""
+    shape, layers = NETS[name]
+    write(tmp_path, shape)
+    tail = TAIL.replace("target: label}", "target: label, class_weights: [1, 2, 0.5]}").replace("adam", "lamb")
+    text = HEAD.replace("SHAPE", str(list(shape))) + layers + tail
+    for graph in lower(model_of(text, tmp_path), backend("cpu").capabilities).tensors:
+        assert parse_ir(print_ir(graph)) == graph

@@ -214,6 +214,21 @@ record:
     assert time[-1] == 3000
 
 
+def test_a_buffer_that_is_full_at_the_end_of_a_block(here: Path) -> None:
+    """Blocks end after 8, 24, 56, ... steps; 56 samples of 4,650 members fill a buffer of 1 MiB exactly."""
+    text = """\
+language: 1
+name: full
+neurons:
+  cell: {state: {v: 0}, update: [v = v + 0.25], spike: {when: v > 1, reset: [v = 0]}}
+populations: {a: {neuron: cell, size: 4650}}
+simulate: {dt: 1 ms, duration: 150 ms}
+record: [{trace: {from: a, variables: [v], members: all, every: 1 ms}}]
+"""
+    time, values = run(write(here, text)).traces("a", "v")
+    assert values.shape == (150, 4650) and time[-1] == 150
+
+
 def test_a_state_that_is_not_finite_fails_the_run(here: Path) -> None:
     text = """\
 language: 1

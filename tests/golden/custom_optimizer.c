@@ -34,6 +34,10 @@ NL_FN void *nl_at(const nl_ctx *ctx, nl_u64 word) {
     return ctx->arena[word >> 56] + (word & 0x00ffffffffffffffull);
 }
 
+enum { NL_CHUNK = 1024 }; /* elements whose events are collected, and whose random numbers are made, at once */
+
+NL_FN nl_i64 nl_least(nl_i64 a, nl_i64 b) { return a < b ? a : b; }
+
 /* ==== elementary functions and random numbers ==================================================== */
 
 NL_FN nl_u32 nl__bits_f32(float x) {
@@ -206,46 +210,74 @@ NL_FN nl_i64 nl_mod_i64(nl_i64 x, nl_i64 y) {
     nl_i64 r = x % y;
     return r + (((r != 0) & ((r < 0) != (y < 0))) ? y : 0);
 }
-NL_FN void nl__philox_round(nl_u32 c[4], nl_u32 k0, nl_u32 k1) {
-    nl_u64 a = (nl_u64)0xD2511F53u * c[0], b = (nl_u64)0xCD9E8D57u * c[2];
-    nl_u32 c1 = c[1], c3 = c[3];
-    c[0] = (nl_u32)(b >> 32) ^ c1 ^ k0;
-    c[1] = (nl_u32)b;
-    c[2] = (nl_u32)(a >> 32) ^ c3 ^ k1;
-    c[3] = (nl_u32)a;
+/* Uniform in [0, 1): 24 bits of a word; 53 bits of a pair. */
+NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8) * 5.96046448e-08f; }
+
+/* Blocks of Philox (nl_philox) side by side, each in a 64-bit lane: a product reads the low half of a lane, so what
+   the high halves hold does not matter. */
+#if defined(__AVX512F__)
+enum { NL_BLOCKS = 8 };
+#else
+enum { NL_BLOCKS = 4 };
+#endif
+enum { NL_SLACK = 4 * NL_BLOCKS }; /* words that are written beyond the last one */
+typedef nl_u64 nl_lanes __attribute__((vector_size(8 * NL_BLOCKS)));
+
+NL_FN void nl__products(nl_lanes *x, nl_u64 m) {
+    const nl_lanes all = m - (nl_lanes){0};
+#if defined(__AVX512F__) && !defined(__clang__)
+    typedef nl_i32 halves __attribute__((vector_size(64)));
+    typedef long long whole __attribute__((vector_size(64)));
+    *x = (nl_lanes)__builtin_ia32_pmuludq512_mask((halves)*x, (halves)all, (whole)all, (char)-1);
+#elif defined(__AVX2__) && !defined(__clang__)
+    typedef nl_i32 halves __attribute__((vector_size(32)));
+    *x = (nl_lanes)__builtin_ia32_pmuludq256((halves)*x, (halves)all);
+#else
+    *x = (*x & 0xffffffffu) * all;
+#endif
 }
-/* Four independent words for one counter. Written out, not a loop: loops around it are then innermost. */
-NL_FN void nl_philox(nl_u32 c0, nl_u32 c1, nl_u32 c2, nl_u32 c3, nl_u64 key, nl_u32 out[4]) {
-    nl_u32 k0 = (nl_u32)key, k1 = (nl_u32)(key >> 32);
-    nl_u32 c[4];
-    c[0] = c0;
-    c[1] = c1;
-    c[2] = c2;
-    c[3] = c3;
-    nl__philox_round(c, k0, k1);
-    nl__philox_round(c, k0 + 0x9E3779B9u, k1 + 0xBB67AE85u);
-    nl__philox_round(c, k0 + 0x3C6EF372u, k1 + 0x76CF5D0Au);
-    nl__philox_round(c, k0 + 0xDAA66D2Bu, k1 + 0x32370B8Fu);
-    nl__philox_round(c, k0 + 0x78DDE6E4u, k1 + 0xED9EBA14u);
-    nl__philox_round(c, k0 + 0x1715609Du, k1 + 0xA9066899u);
-    nl__philox_round(c, k0 + 0xB54CDA56u, k1 + 0x646E171Eu);
-    nl__philox_round(c, k0 + 0x5384540Fu, k1 + 0x1FD5C5A3u);
-    nl__philox_round(c, k0 + 0xF1BBCDC8u, k1 + 0xDB3D7428u);
-    nl__philox_round(c, k0 + 0x8FF34781u, k1 + 0x96A522ADu);
-    out[0] = c[0];
-    out[1] = c[1];
-    out[2] = c[2];
-    out[3] = c[3];
-}
-NL_FN void nl__draw(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u32 out[4]) {
-    nl_philox((nl_u32)index, (nl_u32)(index >> 32), (nl_u32)step,
-              (draw << 16) | ((nl_u32)(step >> 32) & 0xffffu), key, out);
-}
-/* Uniform in [0, 1): 24 bits of word 0; 53 bits of words 0 and 1. */
-NL_FN float nl_uniform_f32(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw) {
-    nl_u32 w[4];
-    nl__draw(key, index, step, draw, w);
-    return (float)(nl_i32)(w[0] >> 8) * 5.96046448e-08f;
+
+/* Words [first, last) of the draw (key, step, draw): word w is word w % 4 of block w / 4; `first` is a multiple of 4. */
+static void nl_words(nl_u32 *out, nl_u64 key, nl_i64 first, nl_i64 last, nl_u64 step, nl_u32 draw) {
+#if defined(__AVX512F__)
+    const nl_lanes count = {0, 1, 2, 3, 4, 5, 6, 7};
+    const nl_lanes low = {0, 8, 1, 9, 2, 10, 3, 11}, high = {4, 12, 5, 13, 6, 14, 7, 15};
+#else
+    const nl_lanes count = {0, 1, 2, 3};
+    const nl_lanes low = {0, 4, 1, 5}, high = {2, 6, 3, 7};
+#endif
+    const nl_u64 upper = (draw << 16) | ((nl_u32)(step >> 32) & 0xffffu);
+    for (nl_i64 w = first; w < last; w += 4 * NL_BLOCKS) {
+        nl_lanes c0 = count + (nl_u64)w / 4, c1 = c0 >> 32, c2 = (step & 0xffffffffu) - (nl_lanes){0};
+        nl_lanes c3 = upper - (nl_lanes){0};
+        nl_u32 k0 = (nl_u32)key, k1 = (nl_u32)(key >> 32);
+#pragma GCC unroll 10
+        for (int r = 0; r < 10; r++) {
+            nl_lanes x = c0, y = c2;
+            nl__products(&x, 0xD2511F53u);
+            nl__products(&y, 0xCD9E8D57u);
+            c0 = (y >> 32) ^ c1 ^ (nl_u64)k0;
+            c1 = y;
+            c2 = (x >> 32) ^ c3 ^ (nl_u64)k1;
+            c3 = x;
+            k0 += 0x9E3779B9u;
+            k1 += 0xBB67AE85u;
+        }
+        c0 = (c0 & 0xffffffffu) | (c1 << 32);
+        c2 = (c2 & 0xffffffffu) | (c3 << 32);
+#if defined(__clang__)
+        for (int b = 0; b < NL_BLOCKS; b++) {
+            __builtin_memcpy(out + 4 * b, (const char *)&c0 + 8 * b, 8);
+            __builtin_memcpy(out + 4 * b + 2, (const char *)&c2 + 8 * b, 8);
+        }
+#else
+        c1 = __builtin_shuffle(c0, c2, low);
+        c3 = __builtin_shuffle(c0, c2, high);
+        __builtin_memcpy(out, &c1, sizeof c1);
+        __builtin_memcpy(out + 2 * NL_BLOCKS, &c3, sizeof c3);
+#endif
+        out += 4 * NL_BLOCKS;
+    }
 }
 
 /* ==== tiles of contractions ===================================================================== */
@@ -385,10 +417,15 @@ static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         const nl_u64 key = self->key;
         const real low = (real)self->low;
         const real high = (real)self->high;
+        nl_u32 words[1 * NL_CHUNK + NL_SLACK] __attribute__((aligned(64)));
+        for (nl_i64 base = 0; base < n; base += NL_CHUNK) {
+            const nl_i64 end = nl_least(base + NL_CHUNK, n);
+            nl_words(words, key, 1 * base, 1 * end, (nl_u64)step, 0u);
 #pragma GCC ivdep
-        for (nl_i64 i = 0; i < n; i++) {
-            real x = low + (high - low) * nl_uniform_f32(key, (nl_u64)i, (nl_u64)step, 0u);
-            x_[i] = x;
+            for (nl_i64 i = base; i < end; i++) {
+                real x = low + (high - low) * nl_uniform_of_f32(words[i - base]);
+                x_[i] = x;
+            }
         }
     }
 }

@@ -69,7 +69,7 @@ def matmul_cases(real: DType) -> list[Case]:
 
 def conv_cases(real: DType, first: frozenset[str] = STRATEGY) -> list[Case]:
     cases = []
-    for c in (*CONVS, *LARGE, *WIDE):
+    for c in (*CONVS, *LARGE, *(WIDE if first is DIRECT else ())):
         forward = conv(c)
         products = (forward, gradient(*forward, 0), gradient(*forward, 1))
         cases += [chosen(p, real, None, first) for p in products]
@@ -77,7 +77,8 @@ def conv_cases(real: DType, first: frozenset[str] = STRATEGY) -> list[Case]:
 
 
 def direct_cases(real: DType) -> list[Case]:
-    return conv_cases(real, DIRECT)
+    """Those alone that a direct strategy takes."""
+    return [x for x in conv_cases(real, DIRECT) if x.choice is not None and x.choice.strategy in DIRECT]
 
 
 def direct_epilogue_cases(real: DType) -> list[Case]:

@@ -64,3 +64,29 @@ def test_the_library_compiles_for_cuda(tmp_path: Path, name: str) -> None:
     text = model_text([(5, 0)], [(6, 0)], (2, 2), projections)
     artifact = CudaBackend().build(merged(text, tmp_path, "cuda"), tmp_path / "build", {"arch": "sm_90"})
     assert artifact.binary.exists()
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_delays_that_differ_compile_for_cuda(tmp_path: Path) -> None:
+    """One text and a row for each age, launched one after the other: they write the same synapses."""
+    synapse = """\
+synapses:
+  counting:
+    params: {tau: 3 ms}
+    state: {n: 0, s: 0}
+    dynamics: {ds/dt: -s / tau}
+    event_driven: true
+    on_pre: [deliver((1 mV) * (1 + s)), n = n + 1, s = s + 1]
+"""
+    projections = """\
+  plastic: {from: s, to: t, connect: {fixed_probability: {p: 0.5}}, synapse: counting, deliver: {into: a},
+            delay: {uniform: {low: 0.1 ms, high: 0.8 ms, round: nearest}}}
+"""
+    program = merged(model_text([(5, 0)], [(6, 0)], (9, 9), projections, synapse), tmp_path, "cuda")
+    step = next(p for p in program.phases if p.name == "step")
+    aged = [x for x in step.launches if program.templates[x.template].name.endswith("on_pre (counting)")]
+    assert len(aged) == 8
+    assert all(x.hi - x.lo == 1 for x in aged)
+    assert len({x.template for x in aged}) == 1
+    artifact = compile_text(emit_cuda(program), "ages", False, "sm_90")
+    assert artifact.binary.read_bytes().startswith(b"\x7fELF")

@@ -18,6 +18,7 @@ from compiler.frontend.language.kinds import (
     MapOf,
     OneKey,
     Option,
+    Reference,
 )
 from compiler.frontend.language.layer_parts import ACTIVATIONS, LAYER_REFERENCE, SHAPE
 from compiler.frontend.language.layers_shape import DENSE, NORM_LAYERS, SEQUENCE_LAYERS, SHAPE_LAYERS
@@ -164,6 +165,14 @@ NETWORK = Block(
             "The layers, in order; each reads the one before unless `inputs` says otherwise.",
             required=True,
             example="layers: [{dense: {units: 10}}]",
+        ),
+        Field(
+            "weights",
+            Reference("safetensors file", "digits.safetensors", r"^.+\.safetensors$"),
+            "A file with the values that the weights begin with, by name and shape as a run writes them "
+            "(`weights.safetensors`), relative to the model file. Without it, they are drawn. A network without `train` "
+            "takes its weights from here or from `--weights`.",
+            example="weights: digits.safetensors",
         ),
         DESCRIPTION,
     ),

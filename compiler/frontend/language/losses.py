@@ -130,13 +130,13 @@ LOSS = OneKey(
                 example="delta: 1",
             ),
         ),
-        _compared("hinge", "max(0, 1 - prediction * target), for targets of -1 and 1."),
+        _compared("hinge", "The hinge max(0, 1 - prediction * target), for targets of -1 and 1."),
         _compared(
             "kl_divergence",
             "The divergence of the target's probabilities from the prediction's, which are given as logarithms "
             "(`log_softmax`); summed over the last axis.",
         ),
-        _compared("cosine", "1 less the cosine of the angle between prediction and target along the last axis."),
+        _compared("cosine", "One less the cosine of the angle between prediction and target along the last axis."),
         Alternative(
             "expression",
             Block(

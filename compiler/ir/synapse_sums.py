@@ -1,0 +1,25 @@
+"""Sums over the synapses of one neuron, as statements of a synapse name them: `sum_post(w)` and its kin.
+
+Assumes: level 0: they stand as calls in values of statements of `update` and of `on`.
+Guarantees: one table of names for frontend and lowering.
+Does not: compute them (passes/synapse_sums.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from compiler.expr.ast import Call, Expr, children
+
+SUMS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {f"{op}_{end}": (op, end) for op in ("sum", "mean", "max", "min") for end in ("post", "pre")}
+)
+"""Name -> what is done, and the end whose neuron the synapses share: `sum_post(w)` is the sum of w over all synapses of
+the projection onto the same target."""
+
+
+def has_sums(e: Expr) -> bool:
+    """Whether `e` reads other synapses."""
+    return (isinstance(e, Call) and e.func in SUMS) or any(has_sums(k) for k in children(e))

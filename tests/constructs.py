@@ -1,0 +1,523 @@
+"""Small models that together use every construct of the spiking language, and what a target makes of them.
+
+Assumes: a folder to write into; backends that are asked for exist.
+Guarantees: `CONSTRUCTS` is one list for the tests that compare cpu with reference, compile CUDA's texts and compare
+cuda with cpu; tests/cpu/test_constructs.py checks that no rule, storage, library file or kind of record is missing.
+Does not: know which results are right (that is what tests/numeric is for), only that targets agree on them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.protocol import Instance
+from backends.registry import backend
+from compiler.frontend.load import load_model
+from compiler.ir.model import Model
+from compiler.ir.program import Merged
+from compiler.ir.space import Role
+from compiler.passes.pipeline import lower
+from tests.numeric.synapse_oracle import everything
+
+Array = npt.NDArray[Any]
+
+# ------------------------------------------------------------------------------------------ connecting
+
+CONNECTED = """\
+language: 1
+name: connected
+neurons:
+  cell: {{state: {{v: 0}}, inputs: {{g: {{}}}}, update: [v = 0.9 * v + g], spike: {{when: random() < 0.15, reset: []}}}}
+populations:
+  s: {{neuron: cell, {source}}}
+{targets}
+projections:
+{projections}
+simulate: {{dt: 1 ms, duration: {steps} ms, seed: 12}}
+record:
+  - spikes: {{from: all}}
+  - trace: {{from: all, variables: [v], members: all}}
+"""
+LATE = "{uniform: {low: 0 ms, high: 9 ms, round: nearest}}"
+DRAWN = "{normal: {mean: 0.3, std: 0.1, min: 0, keep_sign: true}}"
+
+
+def connected(
+    source: str, entries: Sequence[tuple[str, ...]], target: str | None = None, steps: int = 40
+) -> str:
+    """A projection for each entry (connect, weight, delay, target): into a population of its own, or, with the target
+    `s`, from the source onto itself."""
+    targets, projections = [], []
+    for k, entry in enumerate(entries):
+        connect, weight, delay, onto = (*entry, *("", "0.3", "0 ms", target or source)[len(entry) :])
+        if onto != "s":
+            targets.append(f"  t{k}: {{neuron: cell, {onto}}}")
+        to = "s" if onto == "s" else f"t{k}"
+        projections.append(
+            f"  p{k}: {{from: s, to: {to}, connect: {{{connect}}}, deliver: {{into: g, weight: {weight}}}, delay: {delay}}}"
+        )
+    return CONNECTED.format(source=source, targets="\n".join(targets), projections="\n".join(projections), steps=steps)
+
+
+def stored(rule: str, arguments: str, storages: str, *more: str) -> list[tuple[str, ...]]:
+    """One entry for each storage."""
+    comma = ", " if arguments else ""
+    return [(f"{rule}: {{{arguments}{comma}storage: {storage}}}", *more) for storage in storages.split()]
+
+
+LINE = "size: 23"
+GRID = "shape: [4, 6]"
+PLANES = "shape: [2, 6, 7]"
+PAIRS = "pairs: {list: [[3, 2], [0, 22], [22, 0], [3, 3], [0, 1]]}"
+FIVE = "[0.1, 0.2, 0.3, 0.4, 0.5]"
+KERNEL = "{file: given.npz, array: kernel}"
+
+CONNECTING = {
+    "all to all": connected(
+        LINE,
+        [
+            *stored("all_to_all", "", "auto sparse dense bitmask procedural"),
+            *stored("all_to_all", "", "auto sparse", DRAWN, LATE),
+            *stored("all_to_all", "autapses: false", "auto sparse bitmask", "0.2", "1 ms", "s"),
+            ("all_to_all: {autapses: false}", DRAWN, "2 ms", "s"),
+        ],
+        "size: 9",
+    ),
+    "one to one": connected(
+        LINE,
+        [
+            *stored("one_to_one", "", "auto sparse bitmask procedural"),
+            *stored("one_to_one", "", "auto sparse", DRAWN, LATE),
+        ],
+    ),
+    "fixed probability": connected(
+        LINE,
+        [
+            *stored("fixed_probability", "p: 0.3", "auto sparse bitmask procedural"),
+            *stored("fixed_probability", "p: 0.3, autapses: false", "sparse bitmask procedural", "0.1", "3 ms", "s"),
+            *stored("fixed_probability", "p: 0.6", "sparse procedural", "{exponential: {mean: 0.2}}"),
+            ("fixed_probability: {p: 0.5}", "{lognormal: {mean: 0.2, std: 0.1}}", LATE),
+        ],
+        "size: 31",
+    ),
+    "fixed degrees": connected(
+        LINE,
+        [
+            ("fixed_indegree: {number: 5}",),
+            ("fixed_indegree: {number: 5, multapses: false}", DRAWN, LATE),
+            ("fixed_indegree: {number: 22, multapses: false, autapses: false}", "0.1", "1 ms", "s"),
+            *stored("fixed_outdegree", "number: 6", "sparse procedural"),
+            *stored("fixed_outdegree", "number: 6, multapses: false", "sparse procedural"),
+            ("fixed_outdegree: {number: 6, multapses: false}", DRAWN),
+            *stored("fixed_outdegree", "number: 3, autapses: false", "sparse procedural", "0.1", "1 ms", "s"),
+        ],
+        "size: 31",
+    ),
+    "fixed total": connected(
+        LINE,
+        [
+            ("fixed_total: {number: 200}",),
+            ("fixed_total: {number: 200, multapses: false}", DRAWN, LATE),
+            ("fixed_total: {number: 100, autapses: false}", "{uniform: {low: 0, high: 0.2}}", "1 ms", "s"),
+        ],
+        "size: 31",
+    ),
+    "rule": connected(
+        GRID,
+        [
+            *stored("rule", "probability: 0.9 * exp(-distance / 2), periodic: true", "sparse bitmask procedural"),
+            *stored("rule", "when: abs(x_i - x_j) <= 1 and y_i == y_j", "sparse bitmask procedural"),
+            ("rule: {probability: exp(-distance / (30 um)), spacing: 20 um, when: i != j}", DRAWN, LATE),
+            *stored("rule", "probability: 0.1 * (1 + c_j + i / n_from), autapses: false", "sparse procedural", "0.1", "1 ms", "s"),
+        ],
+    ),
+    "pairs": connected(
+        LINE,
+        [
+            *[(PAIRS.replace("]]}", f"]], storage: {s}}}"), "0.4") for s in ("auto", "sparse", "bitmask")],
+            (PAIRS, FIVE, "[1 ms, 0 ms, 4 ms, 2 ms, 3 ms]"),
+            ("pairs: {file: pairs.csv, sources: from, targets: to}", "{file: pairs.csv, array: weight}"),
+            ("pairs: {file: given.npz}", "{file: given.npz, array: weights}", "{file: given.npz, array: delays}"),
+            ("pairs: {file: edges.h5, population: e}", "{file: edges.h5, array: edges/e/0/syn_weight}", "1 ms"),
+        ],
+    ),
+    "convolutions": connected(
+        PLANES,
+        [
+            *stored("conv2d", "kernel: [3, 2], padding: [1, 0], stride: [2, 1]", "auto toeplitz sparse procedural", KERNEL,
+                    "1 ms", "shape: [3, 3, 6]"),
+            *stored("conv2d", "kernel: 3, padding: 1, depthwise: true", "toeplitz sparse", DRAWN, "2 ms", PLANES),
+            ("conv2d: {kernel: 3, padding: 1, storage: sparse}", "0.05", LATE, "shape: [1, 6, 7]"),
+            *stored("avg_pool2d", "size: 2, stride: [2, 1]", "auto toeplitz sparse procedural", "1", "0 ms", "shape: [2, 3, 6]"),
+        ],
+    ),
+    "delays": connected(
+        "size: 11",
+        [
+            ("all_to_all: {}", "0.1", "300 ms"),
+            ("fixed_probability: {p: 0.5}", "0.1", "{value: 3.4 ms, round: nearest}"),
+            ("fixed_probability: {p: 0.5}", "0.1", "{uniform: {low: 1 ms, high: 299 ms, round: nearest}}"),
+            ("fixed_probability: {p: 0.5}", DRAWN, "{normal: {mean: 20 ms, std: 9 ms, min: 1 ms, round: nearest}}"),
+            ("all_to_all: {}", DRAWN, "{normal: {mean: 9 ms, relative_std: 0.3, min: 0 ms, max: 15 ms, round: nearest}}"),
+        ],
+        steps=330,
+    ),
+}
+
+
+def write_files(folder: Path) -> None:
+    """What the models read: pairs, values beside them, a kernel, spikes and currents."""
+    import h5py
+
+    rng = np.random.default_rng(9)
+    n = 60
+    sources, targets = rng.integers(0, 23, n), rng.integers(0, 23, n)
+    weights, delays = rng.uniform(0, 1, n).round(3), rng.integers(0, 7, n)
+    np.savez(
+        folder / "given.npz",
+        sources=sources,
+        targets=targets,
+        weights=weights,
+        delays=delays.astype(float),
+        kernel=rng.normal(size=(3, 2, 3, 2)),
+        currents=rng.normal(size=(5, 4)),
+        times=np.arange(1, 41, 2).astype(float),
+        indices=np.arange(20) % 4,
+    )
+    rows = "".join(f"{i},{j},{w}\n" for i, j, w in zip(sources, targets, weights, strict=True))
+    (folder / "pairs.csv").write_text("from,to,weight\n" + rows, encoding="utf-8")
+    with h5py.File(folder / "edges.h5", "w") as file:
+        group = file.create_group("edges/e")
+        group["source_node_id"], group["target_node_id"] = sources, targets
+        group["0/syn_weight"] = weights
+
+
+# -------------------------------------------------------------------------------------------- synapses
+
+COUPLED = """\
+language: 1
+name: coupled
+neurons:
+  cell:
+    params: {{c: 100 pF, g_l: 5 nS, rest: -65 mV}}
+    state: {{v: {{uniform: {{low: -65 mV, high: -50 mV}}}}}}
+    inputs: {{i: {{unit: pA}}, g: {{unit: nS, decay: 5 ms}}, kick: {{unit: mV}}}}
+    dynamics: {{dv/dt: (g_l * (rest - v) - g * v + i) / c}}
+    update: [v = v + kick]
+    spike: {{when: v > -50 mV, reset: [v = -60 mV], refractory: 2 ms}}
+{synapses}
+populations: {{a: {{neuron: cell, size: 12}}, b: {{neuron: cell, size: 9}}}}
+inputs: {{noise: {{to: all, poisson: {{rate: 300 Hz, into: kick, weight: 5 mV}}}}}}
+projections:
+{projections}
+simulate: {{dt: 0.5 ms, duration: 40 ms, seed: 7{more}}}
+{phases}
+record:
+  - spikes: {{from: all}}
+  - trace: {{from: all, variables: [v, g, i], members: all}}
+"""
+PLASTIC = "deliver: {into: g}, params: {w_max: 2 nS}"
+LIBRARY = {  # what a projection says beside `synapse`
+    "gap_junction": "deliver: {into: i}, params: {g: {uniform: {low: 0 nS, high: 1 nS}}}",
+    "graded": "deliver: {into: i}, params: {w: {normal: {mean: 9 pA, std: 3 pA}}}",
+    "nmda": "deliver: {into: i}, params: {g: 0.3 nS}",
+    "static": "deliver: {into: g}, params: {w: {uniform: {low: 0 nS, high: 2 nS}}}",
+    "stdp_additive": PLASTIC,
+    "stdp_multiplicative": PLASTIC,
+    "stdp_nearest": PLASTIC,
+    "stdp_triplet": "deliver: {into: g}, params: {w_0: 1 nS}",
+    "stdp_triplet_hippocampal": "deliver: {into: g}, params: {w_0: 1 nS}",
+    "stochastic_release": "deliver: {into: g}, params: {w: 1 nS, p: 0.4}",
+    "tsodyks_markram": "deliver: {into: g}, params: {w: {lognormal: {mean: 4 nS, std: 1 nS}}, U: 0.3}",
+}
+HELD_BY_SOURCE = {n for n in LIBRARY if n.startswith("stdp")}  # `pre:` blocks, which exclude delays that differ
+EVERY_STEP = {"gap_junction", "graded"}  # deliver in every step, without delay
+WAYS = (
+    "connect: {all_to_all: {}}, delay: 1 ms",
+    "connect: {fixed_probability: {p: 0.4}}, delay: 1.5 ms",
+    "connect: {pairs: {list: [[1, 2], [0, 8], [1, 0], [8, 8]]}}",
+)
+
+
+def coupled(projections: str, synapses: str = "", phases: str = "", more: str = "") -> str:
+    return COUPLED.format(projections=projections, synapses=synapses, phases=phases, more=more)
+
+
+def of_library(name: str) -> str:
+    ways = list(WAYS)
+    if name not in HELD_BY_SOURCE:
+        ways.append("connect: {fixed_indegree: {number: 3}}, delay: {uniform: {low: 0 ms, high: 4 ms, round: nearest}}")
+    if name.startswith("stdp"):
+        ways[0] += ", back_delay: 1 ms"
+    if name in EVERY_STEP:
+        ways = [re.sub(r", delay: .*", "", way) for way in ways]
+    lines = [
+        f"  p{k}: {{from: {'ab'[k % 2]}, to: {'ba'[k // 2]}, {way}, synapse: library/synapses/{name}, {LIBRARY[name]}}}"
+        for k, way in enumerate(ways)
+    ]
+    return coupled("\n".join(lines))
+
+
+SYNAPSES = """\
+synapses:
+  both_ends:
+    params: {tau: 8 ms, g: 0.2 nS, top: 2 nS}
+    state: {w: {uniform: {low: 0 nS, high: top}}, last: 0, s: 0.5, n: 0}
+    let: {part: w / top}
+    pre: {state: {x: 0}, dynamics: {dx/dt: -x / tau}, update: ["x = min(x, 3)"], on_spike: [x = x + 1]}
+    post: {state: {y: 0}, dynamics: {dy/dt: -y / tau}, on_spike: [y = y + 1]}
+    dynamics: {ds/dt: (part - s) / tau}
+    method: rk4
+    update: ["deliver(g * (pre.v - post.v), post.i)", "deliver(g * s * (post.v - pre.v), pre.i)"]
+    on_pre:
+      - gain = w if random() < 0.7 else 0 nS
+      - deliver(gain)
+      - w = clip(w - 0.1 * post.y * top, 0 nS, top)
+    on_post:
+      - w = clip(w + (0.1 + 0.01 * normal()) * pre.x * top, 0 nS, top)
+      - last = (t - pre.last_spike) / (pre.last_spike - pre.previous_spike + 1 ms)
+    events:
+      high: {of: post, when: post.v > -52 mV and random() < 0.5, do: [s = 0.5 * s, "deliver(0.1 * w, post.g)"]}
+      low: {of: pre, when: pre.v < -58 mV, do: [n = n + 1]}
+  in_trials:
+    params: {rate: 0.05}
+    state: {w: 1 nS, change: 0, count: 0}
+    on_pre: [deliver(w), count = count + 1]
+    on:
+      trial.start: [count = 0]
+      trial.minus: [change = change - rate * (pre.v + post.v) / (1 mV)]
+      trial.plus: ["w = clip(w + 0.01 * change * (1 nS), 0 nS, 3 nS)", change = 0, "deliver(w, post.g)"]
+  between:
+    params: {tau: 9 ms}
+    state: {s: 0, z: 1}
+    dynamics: {ds/dt: -s / tau, dz/dt: (0.2 - z) / (3 * tau)}
+    event_driven: true
+    on_pre: [s = s + z, "deliver(s * (0.2 nS))"]
+    on_post: [z = z + 0.5 * s]
+"""
+OWN = """\
+  family: {from: [a, b], to: [a, b], connect: {fixed_probability: {p: 0.4}}, synapse: both_ends, deliver: {into: g},
+           delay: 1 ms, back_delay: 0.5 ms, values: {k: {by_pair: [[1, 2], [3, 4]]}}, params: {tau: k * 4 ms}}
+  trials: {from: a, to: b, connect: {all_to_all: {}}, synapse: in_trials, deliver: {into: g}, delay: 1 ms}
+  few: {from: a, to: b, connect: {fixed_total: {number: 20}}, synapse: in_trials, deliver: {into: g}}
+  lazy: {from: b, to: a, connect: {all_to_all: {}}, synapse: between, deliver: {into: g}, delay: 0.5 ms}
+  late: {from: a, to: a, connect: {fixed_probability: {p: 0.3}}, synapse: between, deliver: {into: g},
+         delay: {uniform: {low: 0 ms, high: 5 ms, round: nearest}}}
+"""
+TRIALS = "phases: {trial: {every: 8 ms, events: {start: 0 ms, minus: 5 ms, plus: 8 ms}}}"
+MODELS_OF_SYNAPSES = {
+    **{f"synapse {name}": of_library(name) for name in LIBRARY},
+    "synapses of a file": coupled(OWN, SYNAPSES, TRIALS),
+    "synapses, given spikes": everything("NUMERICS", 3),
+    "frozen": coupled(OWN, SYNAPSES, TRIALS, ", freeze: learning"),
+    "frozen in part": coupled(OWN, SYNAPSES, TRIALS, ", freeze: [family, lazy]"),
+    "copies": coupled(OWN, SYNAPSES, TRIALS, ", instances: 3"),
+}
+
+# ------------------------------------------------------------------------------- control, drives, records
+
+CONTROL = """\
+language: 1
+name: control
+neurons:
+  cell:
+    params: {gain: 0.7, level: {value: 0.5}}
+    state: {x: {uniform: {low: 0, high: 1}}, y: 0, kept: 0, c: 0}
+    inputs: {g: {decay: 4 ms}}
+    pool:
+      reduce: {mean_x: mean(x), most: max(x + g), least: min(x), who: argmax(x), all: sum(exp(x - pool.most))}
+      state: {fb: 0.1, n: 0}
+      update: [step = 0.1 * (mean_x - fb), fb = fb + gain * step + 0.01 * random(), n = n + 1]
+      on: {trial.end: [n = 0]}
+    population:
+      reduce: {m: mean(y), top: max(x)}
+      state: {slow: 0}
+      update: [slow = slow + 0.05 * (m - slow)]
+    dynamics: {dx/dt: (level - x + 0.1 * g - pool.fb) / (20 ms)}
+    update:
+      - x = x + 0.05 * random() + (0.1 if trial.step == 3 else 0)
+      - y = 0.5 * y + exp(x - pool.most) / pool.all + population.slow
+      - c = trial.count + 0.1 * wide.step
+    spike: {when: x > 0.9 + 0.1 * population.m, reset: [x = 0.1], refractory: 2 ms}
+    on:
+      trial.start: [x = 0.5 * x, kept = 0]
+      trial.mid: [kept = y, level_now = x, y = y + level_now * random()]
+phases:
+  trial: {every: 7 ms, events: {start: 0 ms, mid: 3 ms, end: 7 ms}}
+  wide: {every: 19 ms}
+populations:
+  a: {neuron: cell, size: 60, pools: 4}
+  b: {neuron: cell, size: 37, params: {level: {normal: {mean: 0.6, std: 0.1}}}}
+projections:
+  p: {from: [a, b], to: [a, b], connect: {fixed_probability: {p: 0.2}}, deliver: {into: g, weight: WEIGHT}, delay: 2 ms}
+simulate: {dt: 1 ms, duration: 60 ms, warmup: 5 ms, seed: 9MORE}
+record:
+  - spikes: {from: all}
+  - trace: {from: [a, b], variables: [x, y, kept, c, g, pool.fb, pool.n, pool.who, population.slow], members: 0..3}
+"""
+
+
+def control(weight: str, more: str = "") -> str:
+    return CONTROL.replace("WEIGHT", weight).replace("MORE", more)
+
+
+DRIVES = """\
+language: 1
+name: drives
+timed:
+  steps: {values: [0 pA, 200 pA, -50 pA], every: 7 ms}
+  ramp: {values: [0.0, 3.0, 1.0], every: 9 ms, unit: mV, interpolate: true}
+  columns: {values: {file: given.npz, array: currents}, every: 5 ms, unit: pA}
+  rates: {values: [20 Hz, 300 Hz], every: 15 ms, interpolate: true}
+neurons:
+  cell:
+    params: {tau: 10 ms, R: 0.1 GOhm, I_e: 20 pA, sigma: 1 mV}
+    state: {v: 0 mV, w: 0 mV}
+    inputs: {i: {unit: pA}, jump: {unit: mV}}
+    dynamics:
+      dv/dt: (R * (I_e + i + steps(t) + columns(t, i)) - v - w + ramp(t)) / tau + sigma * sqrt(2 / tau) * xi
+      dw/dt: (0.2 * v - w) / (3 * tau) + 0.1 * sigma * sqrt(2 / tau) * xi_slow
+    update: [v = v + jump]
+    spike: {when: v > 12 mV, reset: [v = 0 mV], refractory: {time: 2 ms, hold: [v]}}
+currents:
+  own:
+    params: {slope: 2 pA/ms, tau: 5 ms}
+    state: {x: {uniform: {low: 0, high: 3}}}
+    let: {y: 1 + x}
+    dynamics: {dx/dt: -x / tau + sqrt(1 / tau) * xi}
+    value: slope * t * y
+    update: [x = x + 0.01 * normal()]
+populations:
+  p: {neuron: cell, size: 4}
+  q: {neuron: cell, size: 4, params: {I_e: 30 pA * (1 + sin(t / (4 ms))), tau: {uniform: {low: 8 ms, high: 12 ms}}}}
+  given: {neuron: spike_times, size: 4, params: {file: given.npz, times: times, indices: indices}}
+  listed: {neuron: spike_times, size: 2, params: {times: [1 ms, 2 ms, 2 ms], indices: [1, 0, 1]}}
+  chance: {neuron: poisson, size: 4, params: {rate: rates(t)}}
+  waves: {neuron: inhomogeneous_poisson, size: 4, params: {rate: 100 Hz, amplitude: 90 Hz}}
+projections:
+  kicks: {from: [given, chance, waves], to: [p, q], connect: {one_to_one: {}}, deliver: {into: jump, weight: 3 mV}}
+  kicks_too: {from: listed, to: p, connect: {all_to_all: {}}, deliver: {into: jump, weight: 1 mV}, delay: 1 ms}
+inputs:
+  still: {to: [p, q], current: {into: i, amplitude: 10 pA}}
+  mine: {to: p, current: {into: I_e, source: own}}
+  dc: {to: p, current: {into: i, source: dc, params: {amplitude: [1 pA, 2 pA, 3 pA, 4 pA]}}}
+  file: {to: q, current: {into: i, source: from_file, params: {values: [1 pA, 5 pA], every: 12 ms}}}
+  white: {to: q, current: {into: i, source: gaussian_noise, params: {std: 30 pA}}}
+  red: {to: [p, q], values: {s: {by_target: [10 pA, 20 pA]}}, current: {into: i, source: ornstein_uhlenbeck, params: {sigma: s}}}
+  shots: {to: p, current: {into: i, source: poisson_exp, params: {weight: 20 pA, rate: 200 Hz}}}
+  wave: {to: q, current: {into: i, source: sine, params: {amplitude: {uniform: {low: 0 pA, high: 50 pA}}, frequency: 90 Hz}}}
+  pulse: {to: p, current: {into: i, source: step, params: {amplitude: 90 pA, start: 10 ms, stop: 20 ms}}}
+  rain: {to: [p, q], poisson: {rate: 50 Hz + rates(t), into: jump, weight: 1 mV}}
+simulate: {dt: 0.5 ms, duration: 30 ms, seed: 3}
+record:
+  - spikes: {from: all}
+  - trace: {from: [p, q], variables: [v, w, i, jump], members: all}
+"""
+
+RECORDS = """\
+language: 1
+name: records
+neurons:
+  cell:
+    params: {tau: 10 ms, rest: -60 mV}
+    state: {v: {uniform: {low: -60 mV, high: -50 mV}}}
+    inputs: {g: {unit: mV, decay: 5 ms}}
+    pool: {reduce: {m: mean(v)}, state: {s: 0 mV}, update: [s = 0.9 * s + 0.1 * m]}
+    dynamics: {dv/dt: (rest - v + g + 8 mV) / tau}
+    spike: {when: v > -52 mV, reset: [v = rest], refractory: 2 ms}
+populations: {a: {neuron: cell, size: 30, pools: 3}, b: {neuron: cell, size: 20}}
+projections:
+  static: {from: a, to: [a, b], connect: {fixed_probability: {p: 0.2}}, deliver: {into: g, weight: {uniform: {low: 0 mV, high: 3 mV}}},
+           delay: {uniform: {low: 1 ms, high: 5 ms, round: nearest}}}
+  plastic: {from: b, to: a, connect: {fixed_indegree: {number: 4}}, synapse: stdp_additive, params: {w_max: 3 mV}, deliver: {into: g}, delay: 1 ms}
+simulate: {dt: 0.5 ms, duration: 60 ms, warmup: 10 ms, seed: 2}
+record:
+  - spikes: {from: a, members: [1, 4, 7]}
+  - spikes: {from: b, between: [10 ms, 50 ms]}
+  - trace: {from: a, variables: [v, g, pool.s], members: 0..9, every: 2 ms, between: [5 ms, 45 ms]}
+  - trace: {from: b, variables: [v], members: all, every: 5 ms}
+  - rate: {from: [a, b], every: 5 ms}
+  - synapses: {from: plastic, variables: [w], every: 20 ms}
+  - synapses: {from: static, variables: [weight, delay]}
+  - histogram: {from: plastic, variable: w, range: [0 mV, 3 mV], bins: 7, every: 20 ms}
+"""
+
+CONSTRUCTS: dict[str, str] = {
+    **CONNECTING,
+    **MODELS_OF_SYNAPSES,
+    "control": control("0.1"),
+    "control, copies": control("{uniform: {low: 0, high: 0.2}}", ", instances: 3, weights: shared"),
+    "drives": DRIVES,
+    "records": RECORDS,
+}
+"""Texts of models, by name, less `numerics`."""
+
+
+# -------------------------------------------------------------------------------------------- running
+
+
+def write_construct(name: str, folder: Path, precision: str, order: str = "bitwise") -> Path:
+    """The model file of one construct, and what it reads."""
+    write_files(folder)
+    numerics = f"{{precision: {precision}, order: {order}}}"
+    text = CONSTRUCTS[name]
+    text = text.replace("NUMERICS", numerics) if "NUMERICS" in text else f"{text}numerics: {numerics}\n"
+    path = folder / "model.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def construct(name: str, folder: Path, precision: str, order: str = "bitwise") -> Model:
+    return load_model(write_construct(name, folder, precision, order), {})
+
+
+def lowered(model: Model, target: str) -> Merged:
+    return lower(model, backend(target).capabilities, verify=True).merged
+
+
+def results(model: Model, folder: Path, target: str) -> dict[str, Array]:
+    """Everything that a run leaves: what its records hold (spikes in order of time and neuron), and at its end all
+    state, weights, synapses and connections."""
+    chosen = backend(target)
+    merged = lowered(model, target)
+    assert model.simulate is not None
+    instance = chosen.load(chosen.build(merged, folder / target, {}), merged, model.simulate.seed)
+    steps = model.simulate.warmup + model.simulate.steps
+    found = _records(instance, merged, steps)
+    kept = (Role.STATE, Role.WEIGHT, Role.SYNAPSE, Role.CONST)
+    return found | {a.name: instance.read(a.name) for a in merged.arrays if a.role in kept}
+
+
+def _records(instance: Instance, merged: Merged, steps: int) -> dict[str, Array]:
+    counters = [a.name for a in merged.arrays if a.role is Role.RECORD and a.name.endswith(".used")]
+    width = {a.name: int(np.prod(a.shape[1:])) for a in merged.arrays}
+    blocks: dict[str, list[Array]] = {c.removesuffix(".used"): [] for c in counters}
+    done = 0
+    while done < steps:
+        ran = instance.run("step", done + 1, steps - done)
+        assert ran > 0
+        done += ran
+        for name, found in blocks.items():
+            used = int(instance.read(f"{name}.used")[0])
+            found.append(instance.read(name)[: used * width[name]].reshape(used, width[name]))
+            instance.write(f"{name}.used", np.zeros(1, np.int64))
+    all_of = {name: np.concatenate(found) for name, found in blocks.items()}
+    return {n: v[np.lexsort((v[:, 1], v[:, 0]))] if n.endswith(".spikes.record") else v for n, v in all_of.items()}
+
+
+def compare(name: str, ours: dict[str, Array], theirs: dict[str, Array]) -> None:
+    """The same bits, and not all of them trivial: neurons spiked, and what is recorded varies."""
+    assert ours.keys() == theirs.keys()
+    different = [n for n in ours if not np.array_equal(ours[n], theirs[n], equal_nan=True)]
+    assert not different, f"{name}: {different}"
+    spikes = [v for n, v in ours.items() if n.endswith(".spikes.record")]
+    assert sum(len(v) for v in spikes) > 5, name
+    traces = [v for n, v in ours.items() if ".record." in n and v.size > 1]
+    assert np.mean([np.ptp(v) > 0 for v in traces]) > 0.6, name
+    assert all(np.all(np.isfinite(v)) for v in traces), name

@@ -1,0 +1,26 @@
+"""The models of layers in models/ run, and meet what they expect of themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compiler import run
+
+pytestmark = pytest.mark.usefixtures("cc")
+
+SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in ("lenet5", "autoencoder", "transformer", "lstm")]
+
+
+@pytest.mark.parametrize("name", ["mlp", *SLOW])
+def test_expectations(tmp_path: Path, root: Path, name: str) -> None:
+    result = run(root / "models" / f"{name}.yaml", out=tmp_path / "run", build_dir=tmp_path / "build")
+    assert result.checks
+    assert all(c.met for c in result.checks), [(c.subject, c.value) for c in result.checks]
+
+
+@pytest.mark.slow
+def test_resnet_learns(tmp_path: Path, root: Path) -> None:
+    result = run(root / "models" / "resnet20.yaml", epochs=1, out=tmp_path / "run", build_dir=tmp_path / "build")
+    assert result.metrics["accuracy"] > 0.4

@@ -1,0 +1,114 @@
+"""Convolutions summed in registers and matmul, without a GPU: what they take, how blocks cover it, what fits into
+shared memory, and that all of it compiles."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from backends.cprint import Dialect
+from backends.cuda.backend import CudaBackend
+from backends.cuda.compile import compile_text
+from backends.cuda.emit import emit
+from backends.cuda.work import calls_of
+from compiler.ir.space import DType
+from compiler.passes.merge import merge
+from compiler.strategies import choose, direct_conv, direct_conv_weights, matmul
+from compiler.strategies.direct_conv import BUFFER_BYTES, OUTS, STRIP, THREADS, Window, line_pitch, rounded_pitch
+from tests.cpu.contractions import Conv, conv, dense, gradient, program
+from tests.gpu.products import DIRECT, batched_product, chosen, direct_epilogue_cases
+from tests.unit.test_cuda_emit import nvrtc  # noqa: F401  (a fixture)
+from tests.unit.test_implicit_gemm import work
+
+ALL = DIRECT | {"implicit_gemm"}
+WINDOWS = [
+    Window(out, taps, step, tap)
+    for out, taps, step, tap in itertools.product((1, 5, 28, 300), (2, 3, 5, 11), (1, 2), (1, -1, 2))
+]
+
+
+def strategy(problem: object) -> str:
+    choice, reason = choose(*problem, 0, 4, ALL)  # type: ignore[misc]
+    assert choice is not None, reason
+    return choice.strategy
+
+
+def test_what_is_taken() -> None:
+    plain, strided = conv(Conv(64, 6, 16, 14, 14, (5, 5))), conv(Conv(64, 6, 16, 14, 14, (5, 5), stride=(2, 2)))
+    assert [strategy(p) for p in (plain, gradient(*plain, 0))] == ["direct_conv", "direct_conv"]
+    assert [strategy(p) for p in (strided, gradient(*strided, 0))] == ["direct_conv", "implicit_gemm"]
+    assert [strategy(gradient(*p, 1)) for p in (plain, strided)] == ["direct_conv_weights"] * 2
+    grouped, point = conv(Conv(8, 6, 6, 9, 9, groups=3)), conv(Conv(8, 6, 6, 9, 9, (1, 1)))
+    assert {strategy(p) for f in (grouped, point) for p in (f, gradient(*f, 0), gradient(*f, 1))} == {"implicit_gemm"}
+    layer = dense(64, 400, 120)
+    assert {strategy(p) for p in (layer, gradient(*layer, 0), gradient(*layer, 1))} == {"matmul"}
+    assert strategy(batched_product(False)) == "implicit_gemm"
+
+
+@pytest.mark.parametrize("real_bytes", [4, 8])
+@pytest.mark.parametrize("cols", WINDOWS)
+def test_layouts_fit(cols: Window, real_bytes: int) -> None:
+    """Threads, shared memory while operands are staged, and while shares of the channels are joined."""
+    words = BUFFER_BYTES // real_bytes
+    for n, o, c, height in ((1, 1, 1, 1), (64, 16, 6, 10), (1000, 70, 130, 33)):
+        rows = Window(height, cols.taps, cols.step, cols.tap)
+        x = direct_conv.layout(n, o, c, rows, cols, real_bytes)
+        assert x is not None
+        threads = x.strips * x.rows * x.samples * x.blocks
+        outs = OUTS[x.tile] * x.blocks
+        assert threads * x.deep <= THREADS and threads * STRIP * OUTS[x.tile] <= words
+        plane = x.samples * rows.span(x.rows) * line_pitch(x.strips, cols)
+        assert x.channels * (plane + rows.taps * cols.taps * outs) <= words and 1 <= x.channels <= c
+        y = direct_conv_weights.layout(n, o, c, rows, cols, real_bytes)
+        if y is None:  # a row that does not fit
+            assert cols.out == 300
+            continue
+        each = direct_conv_weights.outs_of(cols.taps)
+        taps, strips = rows.taps * y.channels * y.blocks, -(-cols.out // STRIP)
+        assert taps * y.shares <= THREADS and taps * each * cols.taps <= words
+        staged = y.blocks * each * y.rows * rounded_pitch(STRIP * strips)
+        assert staged + y.channels * rows.span(y.rows) * line_pitch(strips, cols) <= words
+        half = 1 << (y.shares - 1).bit_length() - 1 if y.shares > 1 else 0
+        assert half * taps * each * cols.taps <= words
+
+
+def test_blocks_have_memory_for_their_sums() -> None:
+    forward = conv(Conv(70, 6, 40, 20, 20, (5, 5)))
+    merged = merge(program([chosen(gradient(*forward, 1), DType.F32, None, DIRECT)], DType.F32, True))
+    (w,) = work(merged)
+    (call,) = calls_of(w, Dialect(DType.F32))
+    columns = {n: int(w.column(f"s_{n}")[0]) for n in ("splits", "blocks", "channels")}
+    tiles = direct_conv_weights.tiles(columns["blocks"], columns["channels"], 5, 40, 6)
+    counters, sums = direct_conv_weights.words_of(columns["splits"], columns["blocks"], columns["channels"], 5, 5)
+    assert columns["splits"] > 1 and call.grid == tiles * columns["splits"]
+    assert call.places is not None
+    assert 4 * (int(call.places[0]) + tiles * (counters + sums)) <= call.memory
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (64, 120, 400), (1024, 400, 120), (5, 7, 60_000), (4096, 4096, 4096)])
+def test_matmul_covers_k(sizes: tuple[int, int, int]) -> None:
+    for real_bytes in (4, 8):
+        x = matmul.tiling(*sizes, real_bytes)
+        assert x.depth % matmul.step_of(x.tile, real_bytes) == 0
+        assert (x.splits - 1) * x.depth < sizes[2] <= x.splits * x.depth
+    assert matmul.tiling(4096, 4096, 4096, 4).tile == 1 and matmul.tiling(64, 120, 400, 4).splits > 1
+
+
+def test_the_text_does_not_depend_on_sizes() -> None:
+    def text(*sizes: Conv) -> str:
+        forwards = [conv(c) for c in sizes]
+        cases = [chosen(p, DType.F32, None, DIRECT) for f in forwards for p in (f, gradient(*f, 0), gradient(*f, 1))]
+        return CudaBackend().emit(merge(program(cases, DType.F32, True)))
+
+    small = Conv(8, 1, 3, 9, 9, pad=1)
+    assert text(small) == text(small, Conv(64, 16, 32, 20, 28, pad=1), Conv(500, 2, 5, 40, 40, pad=1))
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_products_compile(arch: str) -> None:
+    cases = [x for x in direct_epilogue_cases(DType.F64) if x.choice is not None and x.choice.strategy in DIRECT]
+    text = emit(merge(program(cases, DType.F64, True)))
+    assert {x.choice.strategy for x in cases if x.choice} == DIRECT
+    assert compile_text(text, "products", False, arch).binary.read_bytes().startswith(b"\x7fELF")
