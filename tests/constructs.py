@@ -1,9 +1,10 @@
-"""Small models that together use every construct of the spiking language, and what a target makes of them.
+"""Small models that together use every construct of the spiking language, as texts.
 
-Assumes: a folder to write into; backends that are asked for exist.
+Assumes: the files of `write_files` lie beside a model.
 Guarantees: `CONSTRUCTS` is one list for the tests that compare cpu with reference, compile CUDA's texts and compare
-cuda with cpu; tests/cpu/test_constructs.py checks that no rule, storage, library file or kind of record is missing.
-Does not: know which results are right (that is what tests/numeric is for), only that targets agree on them.
+cuda with cpu (construct_runs.py); tests/cpu/test_constructs.py checks that no rule, storage, library file or kind of
+record is missing.
+Does not: know which results are right (that is what tests/numeric is for).
 """
 
 from __future__ import annotations
@@ -11,21 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from backends.protocol import Instance
-from backends.registry import backend
-from compiler.frontend.load import load_model
-from compiler.ir.model import Model
-from compiler.ir.program import Merged
-from compiler.ir.space import Role
-from compiler.passes.pipeline import lower
 from tests.numeric.synapse_oracle import everything
-
-Array = npt.NDArray[Any]
+from tests.numeric.test_library_bits import DRIVES, STATELESS
 
 # ------------------------------------------------------------------------------------------ connecting
 
@@ -48,9 +39,7 @@ LATE = "{uniform: {low: 0 ms, high: 9 ms, round: nearest}}"
 DRAWN = "{normal: {mean: 0.3, std: 0.1, min: 0, keep_sign: true}}"
 
 
-def connected(
-    source: str, entries: Sequence[tuple[str, ...]], target: str | None = None, steps: int = 40
-) -> str:
+def connected(source: str, entries: Sequence[tuple[str, ...]], target: str | None = None, steps: int = 40) -> str:
     """A projection for each entry (connect, weight, delay, target): into a population of its own, or, with the target
     `s`, from the source onto itself."""
     targets, projections = [], []
@@ -59,9 +48,8 @@ def connected(
         if onto != "s":
             targets.append(f"  t{k}: {{neuron: cell, {onto}}}")
         to = "s" if onto == "s" else f"t{k}"
-        projections.append(
-            f"  p{k}: {{from: s, to: {to}, connect: {{{connect}}}, deliver: {{into: g, weight: {weight}}}, delay: {delay}}}"
-        )
+        deliver = f"deliver: {{into: g, weight: {weight}}}, delay: {delay}"
+        projections.append(f"  p{k}: {{from: s, to: {to}, connect: {{{connect}}}, {deliver}}}")
     return CONNECTED.format(source=source, targets="\n".join(targets), projections="\n".join(projections), steps=steps)
 
 
@@ -134,7 +122,14 @@ CONNECTING = {
             *stored("rule", "probability: 0.9 * exp(-distance / 2), periodic: true", "sparse bitmask procedural"),
             *stored("rule", "when: abs(x_i - x_j) <= 1 and y_i == y_j", "sparse bitmask procedural"),
             ("rule: {probability: exp(-distance / (30 um)), spacing: 20 um, when: i != j}", DRAWN, LATE),
-            *stored("rule", "probability: 0.1 * (1 + c_j + i / n_from), autapses: false", "sparse procedural", "0.1", "1 ms", "s"),
+            *stored(
+                "rule",
+                "probability: 0.1 * (1 + c_j + i / n_from), autapses: false",
+                "sparse procedural",
+                "0.1",
+                "1 ms",
+                "s",
+            ),
         ],
     ),
     "pairs": connected(
@@ -150,11 +145,24 @@ CONNECTING = {
     "convolutions": connected(
         PLANES,
         [
-            *stored("conv2d", "kernel: [3, 2], padding: [1, 0], stride: [2, 1]", "auto toeplitz sparse procedural", KERNEL,
-                    "1 ms", "shape: [3, 3, 6]"),
+            *stored(
+                "conv2d",
+                "kernel: [3, 2], padding: [1, 0], stride: [2, 1]",
+                "auto toeplitz sparse procedural",
+                KERNEL,
+                "1 ms",
+                "shape: [3, 3, 6]",
+            ),
             *stored("conv2d", "kernel: 3, padding: 1, depthwise: true", "toeplitz sparse", DRAWN, "2 ms", PLANES),
             ("conv2d: {kernel: 3, padding: 1, storage: sparse}", "0.05", LATE, "shape: [1, 6, 7]"),
-            *stored("avg_pool2d", "size: 2, stride: [2, 1]", "auto toeplitz sparse procedural", "1", "0 ms", "shape: [2, 3, 6]"),
+            *stored(
+                "avg_pool2d",
+                "size: 2, stride: [2, 1]",
+                "auto toeplitz sparse procedural",
+                "1",
+                "0 ms",
+                "shape: [2, 3, 6]",
+            ),
         ],
     ),
     "delays": connected(
@@ -164,7 +172,11 @@ CONNECTING = {
             ("fixed_probability: {p: 0.5}", "0.1", "{value: 3.4 ms, round: nearest}"),
             ("fixed_probability: {p: 0.5}", "0.1", "{uniform: {low: 1 ms, high: 299 ms, round: nearest}}"),
             ("fixed_probability: {p: 0.5}", DRAWN, "{normal: {mean: 20 ms, std: 9 ms, min: 1 ms, round: nearest}}"),
-            ("all_to_all: {}", DRAWN, "{normal: {mean: 9 ms, relative_std: 0.3, min: 0 ms, max: 15 ms, round: nearest}}"),
+            (
+                "all_to_all: {}",
+                DRAWN,
+                "{normal: {mean: 9 ms, relative_std: 0.3, min: 0 ms, max: 15 ms, round: nearest}}",
+            ),
         ],
         steps=330,
     ),
@@ -216,7 +228,7 @@ populations: {{a: {{neuron: cell, size: 12}}, b: {{neuron: cell, size: 9}}}}
 inputs: {{noise: {{to: all, poisson: {{rate: 300 Hz, into: kick, weight: 5 mV}}}}}}
 projections:
 {projections}
-simulate: {{dt: 0.5 ms, duration: 40 ms, seed: 7{more}}}
+simulate: {{dt: 0.5 ms, duration: {duration} ms, seed: 7{more}}}
 {phases}
 record:
   - spikes: {{from: all}}
@@ -245,8 +257,8 @@ WAYS = (
 )
 
 
-def coupled(projections: str, synapses: str = "", phases: str = "", more: str = "") -> str:
-    return COUPLED.format(projections=projections, synapses=synapses, phases=phases, more=more)
+def coupled(projections: str, synapses: str = "", phases: str = "", more: str = "", duration: int = 30) -> str:
+    return COUPLED.format(projections=projections, synapses=synapses, phases=phases, more=more, duration=duration)
 
 
 def of_library(name: str) -> str:
@@ -317,7 +329,7 @@ MODELS_OF_SYNAPSES = {
     "synapses, given spikes": everything("NUMERICS", 3),
     "frozen": coupled(OWN, SYNAPSES, TRIALS, ", freeze: learning"),
     "frozen in part": coupled(OWN, SYNAPSES, TRIALS, ", freeze: [family, lazy]"),
-    "copies": coupled(OWN, SYNAPSES, TRIALS, ", instances: 3"),
+    "copies": coupled(OWN, SYNAPSES, TRIALS, ", instances: 2", 12),
 }
 
 # ------------------------------------------------------------------------------- control, drives, records
@@ -327,7 +339,7 @@ language: 1
 name: control
 neurons:
   cell:
-    params: {gain: 0.7, level: {value: 0.5}}
+    params: {gain: 0.7, level: 1.6}
     state: {x: {uniform: {low: 0, high: 1}}, y: 0, kept: 0, c: 0}
     inputs: {g: {decay: 4 ms}}
     pool:
@@ -353,7 +365,7 @@ phases:
   wide: {every: 19 ms}
 populations:
   a: {neuron: cell, size: 60, pools: 4}
-  b: {neuron: cell, size: 37, params: {level: {normal: {mean: 0.6, std: 0.1}}}}
+  b: {neuron: cell, size: 37, params: {level: {normal: {mean: 1.7, std: 0.2}}}}
 projections:
   p: {from: [a, b], to: [a, b], connect: {fixed_probability: {p: 0.2}}, deliver: {into: g, weight: WEIGHT}, delay: 2 ms}
 simulate: {dt: 1 ms, duration: 60 ms, warmup: 5 ms, seed: 9MORE}
@@ -367,7 +379,7 @@ def control(weight: str, more: str = "") -> str:
     return CONTROL.replace("WEIGHT", weight).replace("MORE", more)
 
 
-DRIVES = """\
+CURRENTS = """\
 language: 1
 name: drives
 timed:
@@ -409,9 +421,14 @@ inputs:
   dc: {to: p, current: {into: i, source: dc, params: {amplitude: [1 pA, 2 pA, 3 pA, 4 pA]}}}
   file: {to: q, current: {into: i, source: from_file, params: {values: [1 pA, 5 pA], every: 12 ms}}}
   white: {to: q, current: {into: i, source: gaussian_noise, params: {std: 30 pA}}}
-  red: {to: [p, q], values: {s: {by_target: [10 pA, 20 pA]}}, current: {into: i, source: ornstein_uhlenbeck, params: {sigma: s}}}
+  red:
+    to: [p, q]
+    values: {s: {by_target: [10 pA, 20 pA]}}
+    current: {into: i, source: ornstein_uhlenbeck, params: {sigma: s}}
   shots: {to: p, current: {into: i, source: poisson_exp, params: {weight: 20 pA, rate: 200 Hz}}}
-  wave: {to: q, current: {into: i, source: sine, params: {amplitude: {uniform: {low: 0 pA, high: 50 pA}}, frequency: 90 Hz}}}
+  wave:
+    to: q
+    current: {into: i, source: sine, params: {amplitude: {uniform: {low: 0 pA, high: 50 pA}}, frequency: 90 Hz}}
   pulse: {to: p, current: {into: i, source: step, params: {amplitude: 90 pA, start: 10 ms, stop: 20 ms}}}
   rain: {to: [p, q], poisson: {rate: 50 Hz + rates(t), into: jump, weight: 1 mV}}
 simulate: {dt: 0.5 ms, duration: 30 ms, seed: 3}
@@ -433,9 +450,20 @@ neurons:
     spike: {when: v > -52 mV, reset: [v = rest], refractory: 2 ms}
 populations: {a: {neuron: cell, size: 30, pools: 3}, b: {neuron: cell, size: 20}}
 projections:
-  static: {from: a, to: [a, b], connect: {fixed_probability: {p: 0.2}}, deliver: {into: g, weight: {uniform: {low: 0 mV, high: 3 mV}}},
-           delay: {uniform: {low: 1 ms, high: 5 ms, round: nearest}}}
-  plastic: {from: b, to: a, connect: {fixed_indegree: {number: 4}}, synapse: stdp_additive, params: {w_max: 3 mV}, deliver: {into: g}, delay: 1 ms}
+  static:
+    from: a
+    to: [a, b]
+    connect: {fixed_probability: {p: 0.2}}
+    deliver: {into: g, weight: {uniform: {low: 0 mV, high: 3 mV}}}
+    delay: {uniform: {low: 1 ms, high: 5 ms, round: nearest}}
+  plastic:
+    from: b
+    to: a
+    connect: {fixed_indegree: {number: 4}}
+    synapse: stdp_additive
+    params: {w_max: 3 mV}
+    deliver: {into: g}
+    delay: 1 ms
 simulate: {dt: 0.5 ms, duration: 60 ms, warmup: 10 ms, seed: 2}
 record:
   - spikes: {from: a, members: [1, 4, 7]}
@@ -448,76 +476,80 @@ record:
   - histogram: {from: plastic, variable: w, range: [0 mV, 3 mV], bins: 7, every: 20 ms}
 """
 
+METHODS = {
+    "auto": "linear bent",
+    "exact": "linear",
+    "exponential_euler": "linear gated",
+    "euler": "linear bent",
+    "rk2": "linear bent",
+    "rk4": "linear bent",
+}
+EQUATIONS = {
+    "linear": """\
+    dynamics: {dv/dt: (g - v - w) / (9 ms), dw/dt: (0.3 * v - w) / (20 ms)}
+    spike: {when: v > 1.1, reset: [v = 0.2]}
+""",
+    "gated": """\
+    dynamics: {dv/dt: (1.5 + g - (1 + w ** 2) * v) / (9 ms), dw/dt: (tanh(v) - w) / (20 ms)}
+    spike: {when: v > 1.1, reset: [v = 0.2]}
+""",
+    "bent": """\
+    dynamics: {dv/dt: (v * (v - 0.3) * (1 - v) + 0.1 * g - w + 0.2) / (2 ms), dw/dt: (tanh(v) - w) / (30 ms)}
+    spike: {when: v > 0.9, reset: [w = w + 0.1], refractory: {time: 3 ms, hold: [w]}}
+""",
+}
+
+
+def methods() -> str:
+    """Two systems of equations by every method that can integrate them."""
+    pairs = [(form, method) for method, forms in METHODS.items() for form in forms.split()]
+    neurons = "".join(
+        f"  {form}_{method}:\n    state: {{v: 0.8, w: 0.1}}\n    inputs: {{g: {{decay: 3 ms}}}}\n"
+        f"    method: {method}\n{EQUATIONS[form]}"
+        for form, method in pairs
+    )
+    populations = "".join(f"  p_{f}_{m}: {{neuron: {f}_{m}, size: 5}}\n" for f, m in pairs)
+    return f"""\
+language: 1
+name: methods
+neurons:
+{neurons}
+populations:
+{populations}
+inputs:
+  noise: {{to: all, poisson: {{rate: 200 Hz, into: g, weight: 0.8}}}}
+simulate: {{dt: 0.5 ms, duration: 25 ms, seed: 3}}
+record:
+  - spikes: {{from: all}}
+  - trace: {{from: all, variables: [v, w, g], members: all}}
+"""
+
+
+def neurons_of_the_library() -> str:
+    """Every neuron of the library, driven so that it moves soon."""
+    populations = "\n".join(f"  p_{n}: {{neuron: {n}, size: 4, params: {{{p}}}}}" for n, p in DRIVES.items())
+    traced = ", ".join(f"p_{n}" for n in DRIVES if n not in STATELESS | {"rulkov"})
+    return f"""\
+language: 1
+name: neurons
+populations:
+{populations}
+simulate: {{dt: 0.05 ms, duration: 6 ms, seed: 6}}
+record:
+  - spikes: {{from: all}}
+  - trace: {{from: [{traced}], variables: [v], members: all}}
+  - trace: {{from: p_rulkov, variables: [x, y], members: all}}
+"""
+
+
 CONSTRUCTS: dict[str, str] = {
     **CONNECTING,
     **MODELS_OF_SYNAPSES,
     "control": control("0.1"),
     "control, copies": control("{uniform: {low: 0, high: 0.2}}", ", instances: 3, weights: shared"),
-    "drives": DRIVES,
+    "drives": CURRENTS,
+    "methods": methods(),
+    "neurons of the library": neurons_of_the_library(),
     "records": RECORDS,
 }
 """Texts of models, by name, less `numerics`."""
-
-
-# -------------------------------------------------------------------------------------------- running
-
-
-def write_construct(name: str, folder: Path, precision: str, order: str = "bitwise") -> Path:
-    """The model file of one construct, and what it reads."""
-    write_files(folder)
-    numerics = f"{{precision: {precision}, order: {order}}}"
-    text = CONSTRUCTS[name]
-    text = text.replace("NUMERICS", numerics) if "NUMERICS" in text else f"{text}numerics: {numerics}\n"
-    path = folder / "model.yaml"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def construct(name: str, folder: Path, precision: str, order: str = "bitwise") -> Model:
-    return load_model(write_construct(name, folder, precision, order), {})
-
-
-def lowered(model: Model, target: str) -> Merged:
-    return lower(model, backend(target).capabilities, verify=True).merged
-
-
-def results(model: Model, folder: Path, target: str) -> dict[str, Array]:
-    """Everything that a run leaves: what its records hold (spikes in order of time and neuron), and at its end all
-    state, weights, synapses and connections."""
-    chosen = backend(target)
-    merged = lowered(model, target)
-    assert model.simulate is not None
-    instance = chosen.load(chosen.build(merged, folder / target, {}), merged, model.simulate.seed)
-    steps = model.simulate.warmup + model.simulate.steps
-    found = _records(instance, merged, steps)
-    kept = (Role.STATE, Role.WEIGHT, Role.SYNAPSE, Role.CONST)
-    return found | {a.name: instance.read(a.name) for a in merged.arrays if a.role in kept}
-
-
-def _records(instance: Instance, merged: Merged, steps: int) -> dict[str, Array]:
-    counters = [a.name for a in merged.arrays if a.role is Role.RECORD and a.name.endswith(".used")]
-    width = {a.name: int(np.prod(a.shape[1:])) for a in merged.arrays}
-    blocks: dict[str, list[Array]] = {c.removesuffix(".used"): [] for c in counters}
-    done = 0
-    while done < steps:
-        ran = instance.run("step", done + 1, steps - done)
-        assert ran > 0
-        done += ran
-        for name, found in blocks.items():
-            used = int(instance.read(f"{name}.used")[0])
-            found.append(instance.read(name)[: used * width[name]].reshape(used, width[name]))
-            instance.write(f"{name}.used", np.zeros(1, np.int64))
-    all_of = {name: np.concatenate(found) for name, found in blocks.items()}
-    return {n: v[np.lexsort((v[:, 1], v[:, 0]))] if n.endswith(".spikes.record") else v for n, v in all_of.items()}
-
-
-def compare(name: str, ours: dict[str, Array], theirs: dict[str, Array]) -> None:
-    """The same bits, and not all of them trivial: neurons spiked, and what is recorded varies."""
-    assert ours.keys() == theirs.keys()
-    different = [n for n in ours if not np.array_equal(ours[n], theirs[n], equal_nan=True)]
-    assert not different, f"{name}: {different}"
-    spikes = [v for n, v in ours.items() if n.endswith(".spikes.record")]
-    assert sum(len(v) for v in spikes) > 5, name
-    traces = [v for n, v in ours.items() if ".record." in n and v.size > 1]
-    assert np.mean([np.ptp(v) > 0 for v in traces]) > 0.6, name
-    assert all(np.all(np.isfinite(v)) for v in traces), name

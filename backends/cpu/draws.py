@@ -41,8 +41,9 @@ def drawn_in_chunks(k: Kernel, nest: Nest, dim: str, index: str, base: str, end:
     def buffer(e: Call, words: int) -> str:
         name = k.namer.fresh("words")
         key, draw = (k.printer.expr(a, k.scope) for a in (e.args[0], e.args[2]))
-        draws.buffers.append(Line(f"nl_u32 {name}[{words} * NL_CHUNK + NL_SLACK] __attribute__((aligned(64)));"))
-        draws.fills.append(Line(f"nl_words({name}, {key}, {words} * {base}, {words} * {end}, (nl_u64)step, {draw}u);"))
+        size, first, last = (x if words == 1 else f"{words} * {x}" for x in ("NL_CHUNK", base, end))
+        draws.buffers.append(Line(f"nl_u32 {name}[{size} + NL_SLACK] __attribute__((aligned(64)));"))
+        draws.fills.append(Line(f"nl_words({name}, {key}, {first}, {last}, (nl_u64)step, {draw}u);"))
         function = f"nl_{e.func}_of_{suffix}"
         k.printer.used.add(function)
         at = f"{index} - {base}"

@@ -13,9 +13,11 @@ from typing import Final
 
 from compiler.frontend import tree
 from compiler.frontend.pair_lists import Pairs
+from compiler.frontend.synapse_checks import all_actions
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import Context
 from compiler.ir.model import Const, Member, SynapseDef
+from compiler.ir.synapse_sums import has_sums
 
 _KERNELS: Final = ("conv2d", "avg_pool2d")
 _BY_TARGET: Final = {
@@ -84,6 +86,10 @@ def check_values(
     found: tuple[str, Node | None] | None = None
     if synapse is not None and (synapse.state or synapse.on_post):
         found = f"the synapse `{synapse.name}`", model
+    if synapse is not None and any(has_sums(a.value) for a in all_actions(synapse)):
+        message = f"connections stored as `bitmask` are not found by their targets, but `{synapse.name}` sums over them"
+        c.sink.error("E0611", message, None if model is None else model.span, "use `storage: sparse`")
+        return
     for m in members:
         if not isinstance(m.weight, Const):
             found = found or ("the weight", weight)

@@ -19,7 +19,7 @@ from compiler.frontend.scope import Checked, Scope, Wanted, check_tree
 from compiler.ir.synapse_sums import SUMS
 from compiler.source import Span
 
-NO_RANDOM = "what is summed over synapses cannot be random: draw in a statement before, into a state"
+NO_RANDOM = "it cannot be random; draw in a statement before, into a state"
 
 
 @dataclass

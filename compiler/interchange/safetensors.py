@@ -42,6 +42,8 @@ def read_weights(path: Path) -> dict[str, Reals]:
         if name.endswith(".num_batches_tracked"):
             continue
         kind = _TYPES.get(str(part["dtype"]))
+        if kind is None and _is_checkpoint(path):  # its counters and random states are no weights
+            continue
         if kind is None:
             message = f"`{name}` in `{path}` is {part['dtype']}; weights are F64, F32, F16 or BF16"
             raise RunError("E0916", message, exit_code=2)
@@ -88,6 +90,8 @@ def fitting(path: Path, wanted: Shapes, place: FromFile | None = None) -> dict[s
     """The weights of a file, which must be exactly those that are wanted. `place`: where the model names the file: a
     misfit is then a ModelError that points there, otherwise a RunError (E0916, exit 2)."""
     weights = read_weights(path)
+    if _is_checkpoint(path):
+        weights = {n: v for n, v in weights.items() if n in wanted}
     wrong = misfits(weights, wanted)
     if wrong is None:
         return weights
@@ -98,6 +102,14 @@ def fitting(path: Path, wanted: Shapes, place: FromFile | None = None) -> dict[s
     sink.error("E0916", message, place.span, wrong[1])
     sink.check()
     raise AssertionError
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a readable safetensors file is a checkpoint of a run, which holds more than weights."""
+    from safetensors import safe_open
+
+    with safe_open(path, "np") as file:
+        return str((file.metadata() or {}).get("format", "")).startswith("netloom checkpoint")
 
 
 def put_weights(instance: Instance, program: Merged, weights: Mapping[str, Reals]) -> None:

@@ -102,7 +102,7 @@ def gather(s: Synapses, stage: str, what: str, one: Sum, part: int, due: Due) ->
     array = f"{s.name}.{what}.{one.name}"
     s.builder.array(Array(array, real, (size,), Role.WORK, span=span))
     formals = (ArrayFormal("out", real, Mode.WRITE, ELEMENT), ScalarFormal("n", DType.I64), ScalarFormal("start", real))
-    key = ("synapses", "start of sums")
+    key = ("synapses", s.number, what, one.name, "start")
     row = s.builder.row(
         key,
         f"{s.name}: start of {one.name} ({s.flat.definition.name})",

@@ -26,7 +26,9 @@ from compiler.passes.lower_tensors import lower_tensors
 from compiler.passes.simplify_graph import simplify_graph
 
 
-def tensor_graphs(model: Model, batches: int, verify: bool = False) -> tuple[tuple[TensorGraph, ...], list[Decision]]:
+def tensor_graphs(
+    model: Model, batches: int, verify: bool = False, phases: tuple[str, ...] = ("train", "eval")
+) -> tuple[tuple[TensorGraph, ...], list[Decision]]:
     """The graphs of the "train" and "eval" phases, in gather form, simplified and fused; and what was decided.
     `batches`: of an epoch, which schedules of the optimizer may ask for.
 
@@ -35,7 +37,7 @@ def tensor_graphs(model: Model, batches: int, verify: bool = False) -> tuple[tup
     assert model.network is not None and model.train is not None
     graphs: list[TensorGraph] = []
     decisions: list[Decision] = []
-    for phase in ("train", "eval"):
+    for phase in phases:
         context, named = lower_network(model.network, model.train, phase)
         g = context.graph
         loss, constants = add_loss(g, model.train, named, context.mask, context.count, model.network)

@@ -16,6 +16,7 @@ from typing import Any
 
 from backends.protocol import Artifact, BackendError
 from compiler.diagnostics import Diagnostic, Severity
+from compiler.interchange.safetensors import Reals, learned, put_weights
 from compiler.render import render
 from compiler.runner.build_folder import Built, build_into
 from compiler.runner.checkpoint import Position, latest_checkpoint, read_position, restore_checkpoint
@@ -33,6 +34,7 @@ from compiler.runner.run_training import run_training
 from compiler.runner.session import Session
 from compiler.runner.signals import stop_on_signals
 from compiler.runner.timing import Times
+from compiler.runner.trained import initial_weights
 from compiler.version import VERSION
 
 
@@ -65,12 +67,13 @@ def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
     started = utc_now()
     prepared = prepare(path, options, times)
     resumed = _resumed(prepared, options)
+    given = initial_weights(prepared.model, learned(prepared.lowered.tensors), options)
     built = _build(prepared, options, times)
     folder = open_run_folder(prepared.model.name, options.runs_dir, options.out)
     folder.record |= _head(prepared, options, built.artifact, started)
     folder.record["warnings"] = list(_texts(prepared.warnings))
     try:
-        return _run(prepared, options, progress, times, resumed, built, folder)
+        return _run(prepared, options, progress, times, resumed, given, built, folder)
     except (RunError, BackendError) as error:
         _fail(folder, times, f"{error.code}: {error.message}")
         raise
@@ -94,6 +97,7 @@ def _run(
     progress: Progress,
     times: Times,
     resumed: tuple[Position, Path] | None,
+    given: Mapping[str, Reals] | None,
     built: Built,
     folder: RunFolder,
 ) -> RunResult:
@@ -107,6 +111,8 @@ def _run(
         if resumed is not None:
             with times.part("init"):
                 restore_checkpoint(resumed[1], instance, prepared.lowered.merged)
+        elif given is not None:
+            put_weights(instance, prepared.lowered.merged, given)
         with stop_on_signals() as stop:
             session = Session(prepared, instance, folder.path, folder.record["model"]["hash"], stop, progress, resumed)
             outcome = run_spiking(session) if model.simulate is not None else run_training(session)

@@ -15,7 +15,8 @@ from pathlib import Path
 @dataclass(frozen=True)
 class Options:
     """`settings`: `--set` by name. None: what the model says. `resume`: a run directory or a checkpoint file.
-    `duration`: a time with a unit ("2 s"); `epochs`: the number of the last epoch; `device`, `arch`: of GPUs."""
+    `duration`: a time with a unit ("2 s"); `epochs`: the number of the last epoch; `device`, `arch`: of GPUs;
+    `weights`: a safetensors file or run directory that the weights are read from."""
 
     target: str = "cpu"
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -32,6 +33,7 @@ class Options:
     resume: Path | None = None
     device: int | None = None
     arch: str | None = None
+    weights: Path | None = None
 
     def backend_options(self) -> dict[str, str]:
         """What backends know by name; those that were not chosen are left out."""

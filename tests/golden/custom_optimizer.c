@@ -417,10 +417,10 @@ static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         const nl_u64 key = self->key;
         const real low = (real)self->low;
         const real high = (real)self->high;
-        nl_u32 words[1 * NL_CHUNK + NL_SLACK] __attribute__((aligned(64)));
+        nl_u32 words[NL_CHUNK + NL_SLACK] __attribute__((aligned(64)));
         for (nl_i64 base = 0; base < n; base += NL_CHUNK) {
             const nl_i64 end = nl_least(base + NL_CHUNK, n);
-            nl_words(words, key, 1 * base, 1 * end, (nl_u64)step, 0u);
+            nl_words(words, key, base, end, (nl_u64)step, 0u);
 #pragma GCC ivdep
             for (nl_i64 i = base; i < end; i++) {
                 real x = low + (high - low) * nl_uniform_of_f32(words[i - base]);

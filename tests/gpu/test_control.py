@@ -12,7 +12,7 @@ from backends.cuda.backend import CudaBackend
 from backends.protocol import Instance
 from backends.reference.load import ReferenceInstance
 from compiler.passes.pipeline import lower
-from tests.numeric import test_instances, test_phases, test_pools, test_synapse_phases
+from tests.numeric import test_instances, test_phases, test_pools, test_synapse_phases, test_synapse_sums
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.gpu
@@ -33,6 +33,10 @@ MODELS = {
     "phases": test_phases.text(test_phases.RANDOM, PHASES, "x, y, g", test_phases.LOOP, size=500)
     + "numerics: {precision: PRECISION, order: bitwise}\n",
     "synapses": test_synapse_phases.TEXT.replace("ORDER", "bitwise").replace("float64", "PRECISION"),
+    "sums over synapses": test_synapse_sums.text(test_synapse_sums.NORMALISE, size=300).replace("float64", "PRECISION"),
+    "sums in every step": test_synapse_sums.text(
+        test_synapse_sums.EVERY_STEP, test_synapse_sums.CONNECT["no autapses"]
+    ).replace("float64", "PRECISION"),
     "instances": test_instances.text(", instances: 5, weights: shared")
     + "numerics: {precision: PRECISION, order: bitwise}\n",
 }
