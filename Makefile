@@ -55,7 +55,7 @@ format: $(DEV_STAMP) ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: bench-cuba bench-microcircuit bench-build bench-spiking-conv bench-lenet ## Run every benchmark beside its peers (makes their environments)
+bench: bench-cuba bench-microcircuit bench-build bench-spiking-conv bench-stdp bench-training ## Run every benchmark beside its peers (makes their environments)
 
 .PHONY: bench-cuba
 bench-cuba: $(RUN_STAMP) ## Simulate cuba: Netloom, Brian2, NEST
@@ -75,10 +75,15 @@ bench-build: $(RUN_STAMP) ## Build cuba, and a ring of 10 and of 10,000 populati
 bench-spiking-conv: $(RUN_STAMP) ## Deliver spikes through a convolution: Toeplitz, sparse, plain C
 	$(BIN)/python benchmarks/bench_spiking_conv.py $(ARGS)
 
-.PHONY: bench-lenet
-bench-lenet: $(RUN_STAMP) ## Train LeNet-5: Netloom, PyTorch
+.PHONY: bench-stdp
+bench-stdp: $(RUN_STAMP) ## Simulate plastic synapses: Netloom, Brian2
+	benchmarks/setup.sh brian2
+	$(BIN)/python benchmarks/bench_stdp.py $(ARGS)
+
+.PHONY: bench-training
+bench-training: $(RUN_STAMP) ## Train LeNet-5, an MLP and ResNet-20: Netloom, PyTorch
 	benchmarks/setup.sh torch
-	$(BIN)/python benchmarks/bench_lenet5.py $(ARGS)
+	$(BIN)/python benchmarks/bench_training.py $(ARGS)
 
 .PHONY: wheel
 wheel: $(DEV_STAMP) ## Build the wheel into dist/

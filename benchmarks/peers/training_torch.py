@@ -1,9 +1,9 @@
-"""ResNet-20 training steps in PyTorch eager, one thread (see bench_resnet20.py).
+"""Training steps in PyTorch, one thread (see bench_training.py).
 
-Usage: resnet20_torch.py DATA.npz BATCH STEPS     prints one JSON object.
+Usage: training_torch.py lenet5|mlp|resnet20 eager|channels_last|compile DATA.npz BATCH STEPS    prints one JSON object.
 
-A step takes the next batch of a shuffled epoch, computes the loss and its gradients and applies
-momentum, as a plain training loop does.
+A step takes the next batch of a shuffled epoch, computes the loss and its gradients and applies the optimizer, as a
+plain training loop does.
 """
 
 from __future__ import annotations
@@ -38,8 +38,41 @@ class Block(nn.Module):
         return torch.relu(self.body(x) + self.shortcut(x))
 
 
+def lenet5() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(400, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Linear(84, 10),
+    )
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+    )
+
+
+def resnet20() -> nn.Module:
+    layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+    before = 16
+    for width in (16, 32, 64):
+        for _ in range(3):
+            layers.append(Block(before, width))
+            before = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
 def main() -> None:
-    path, batch, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    name, mode, path, batch, steps = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     torch.set_flush_denormal(True)
@@ -47,14 +80,15 @@ def main() -> None:
     data = np.load(path)
     images = torch.from_numpy(data["images"].astype(np.float32) / 255)
     labels = torch.from_numpy(data["labels"].astype(np.int64))
-    layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
-    before = 16
-    for width in (16, 32, 64):
-        for _ in range(3):
-            layers.append(Block(before, width))
-            before = width
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    model = {"lenet5": lenet5, "mlp": mlp, "resnet20": resnet20}[name]()
+    if mode == "channels_last":
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        images = images.to(memory_format=torch.channels_last)
+    if name == "resnet20":
+        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    else:
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    run = torch.compile(model) if mode == "compile" else model
     loss_of = nn.CrossEntropyLoss()
 
     def train(count: int) -> float:
@@ -67,12 +101,12 @@ def main() -> None:
                 order = torch.randperm(len(images))
             chosen = order[step % per_epoch * batch :][:batch]
             optimizer.zero_grad()
-            loss = loss_of(model(images[chosen]), labels[chosen])
+            loss = loss_of(run(images[chosen]), labels[chosen])
             loss.backward()
             optimizer.step()
         return loss.item()
 
-    train(3)  # memory pools, lazily created state
+    train(3 if name == "resnet20" else 20)  # memory pools, lazily created state, compiling
     started = time.process_time()
     loss = train(steps)
     seconds = time.process_time() - started
