@@ -25,7 +25,11 @@ demo: $(RUN_STAMP) ## Run a spiking network and train a convolutional one; resul
 
 .PHONY: test
 test: $(DEV_STAMP) ## Run the tests (all but slow, GPU and wheel)
-	$(PYTEST) -n $(WORKERS) -m "not slow and not gpu and not wheel" $(ARGS)
+	$(PYTEST) -n $(WORKERS) -m "not slow and not gpu and not nvrtc and not wheel" $(ARGS)
+
+.PHONY: test-nvrtc
+test-nvrtc: $(DEV_STAMP) ## Compile the CUDA texts of models and constructs for several architectures (no GPU needed)
+	$(PYTEST) -n $(WORKERS) -m "nvrtc and not slow and not gpu" $(ARGS)
 
 .PHONY: test-slow
 test-slow: $(DEV_STAMP) ## Run the slow tests

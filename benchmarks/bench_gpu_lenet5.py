@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,18 @@ sys.path.insert(0, str(ROOT))
 EPOCH = 20
 """Batches of the data set."""
 Contestant = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is trained. `name`: of its model in benchmarks/models; `make_data`: (folder, batch) -> images and labels;
+    `torch_model`: () -> (module, captured -> optimizer) of PyTorch; `script`: what runs one contestant (`--one`)."""
+
+    name: str
+    title: str
+    make_data: Callable[[Path, int], tuple[np.ndarray, np.ndarray]]
+    torch_model: Callable[[], tuple[Any, Callable[[bool], Any]]]
+    script: str
 
 
 def make_data(folder: Path, batch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -45,18 +58,18 @@ def make_data(folder: Path, batch: int) -> tuple[np.ndarray, np.ndarray]:
     return images, labels
 
 
-def netloom(folder: Path, batch: int, kernels: bool) -> tuple[Contestant, Callable[[], float]]:
+def netloom(name: str, folder: Path, batch: int, kernels: bool) -> tuple[Contestant, Callable[[], float]]:
     """(run steps and wait, last loss)."""
     from backends.cuda.backend import CudaBackend
     from compiler.frontend.load import load_model
     from compiler.passes.pipeline import lower
 
-    text = (HERE / "models" / "lenet5.yaml").read_text(encoding="utf-8")
+    text = (HERE / "models" / f"{name}.yaml").read_text(encoding="utf-8")
     changed, count = re.subn(r"(?m)^(  batch:).*$", rf"\1 {batch}", text)
-    assert count == 1, "lenet5.yaml does not look as this script expects"
-    (folder / "lenet5.yaml").write_text(changed, encoding="utf-8")
+    assert count == 1, f"{name}.yaml does not look as this script expects"
+    (folder / f"{name}.yaml").write_text(changed, encoding="utf-8")
     backend = CudaBackend()
-    program = lower(load_model(folder / "lenet5.yaml", {}), backend.capabilities).merged
+    program = lower(load_model(folder / f"{name}.yaml", {}), backend.capabilities).merged
     begin = time.perf_counter()
     artifact = backend.build(program, folder / "build", {})
     build = time.perf_counter() - begin
@@ -78,7 +91,8 @@ def netloom(folder: Path, batch: int, kernels: bool) -> tuple[Contestant, Callab
 
     run(10)
     launches = next(p.launches for p in program.phases if p.name == "train")
-    print(f"netloom, batch {batch}: built in {build:.2f} s, {len(launches)} launches", flush=True)
+    compiled = f"{artifact.compile_seconds:.2f} CPU s of compiling"
+    print(f"netloom, batch {batch}: built in {build:.2f} s, {compiled}, {len(launches)} launches", flush=True)
     if kernels:
         times_of_kernels(instance)
     loss = next(a.name for a in program.arrays if a.name == "train/loss")
@@ -109,7 +123,20 @@ def times_of_kernels(instance: Any) -> None:
     print(f"{sum(r[0] for r in rows):8.2f} us  in {len(rows)} calls", flush=True)
 
 
-def torch_steps(images: np.ndarray, labels: np.ndarray, batch: int, captured: bool) -> tuple[Contestant, Any]:
+def torch_lenet5() -> tuple[Any, Callable[[bool], Any]]:
+    """The same network and Adam in PyTorch, on the device."""
+    import torch
+    from torch import nn
+
+    features = [nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU()]
+    head = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
+    model = nn.Sequential(*features, nn.MaxPool2d(2), nn.Flatten(), *head).to("cuda")
+    return model, lambda captured: torch.optim.Adam(model.parameters(), lr=1e-3, capturable=captured)
+
+
+def torch_steps(
+    subject: Subject, images: np.ndarray, labels: np.ndarray, batch: int, captured: bool
+) -> tuple[Contestant, Any]:
     """PyTorch with everything on the device; `captured`: a step is one CUDA graph."""
     import torch
     from torch import nn
@@ -118,10 +145,8 @@ def torch_steps(images: np.ndarray, labels: np.ndarray, batch: int, captured: bo
     device = torch.device("cuda")
     x = torch.from_numpy(images.astype(np.float32) / 255).to(device)
     y = torch.from_numpy(labels.astype(np.int64)).to(device)
-    features = [nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU()]
-    head = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
-    model = nn.Sequential(*features, nn.MaxPool2d(2), nn.Flatten(), *head).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, capturable=captured)
+    model, make_optimizer = subject.torch_model()
+    optimizer = make_optimizer(captured)
     loss_of = nn.CrossEntropyLoss()
     order = torch.randperm(len(x), device=device).reshape(EPOCH, batch)
     chosen = order[0].clone()
@@ -165,23 +190,23 @@ def torch_steps(images: np.ndarray, labels: np.ndarray, batch: int, captured: bo
 MAKERS = ("eager", "graph", "netloom")
 
 
-def contest(name: str, batch: int, steps: int, rounds: int, kernels: bool) -> dict[str, Any]:
+def contest(subject: Subject, name: str, batch: int, steps: int, rounds: int, kernels: bool) -> dict[str, Any]:
     """The times of one contestant, in us per step, and its last loss."""
-    folder = WORK / f"gpu-lenet5-{batch}"
-    images, labels = make_data(folder, batch)
+    folder = WORK / f"gpu-{subject.name}-{batch}"
+    images, labels = subject.make_data(folder, batch)
     if name == "netloom":
-        run, loss = netloom(folder, batch, kernels)
+        run, loss = netloom(subject.name, folder, batch, kernels)
     else:
-        run, loss = torch_steps(images, labels, batch, name == "graph")
+        run, loss = torch_steps(subject, images, labels, batch, name == "graph")
     run(steps)
     times = [1e6 * run(steps) / steps for _ in range(rounds)]
     return {"us_per_step": times, "last_loss": loss()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--batches", default="64,1024")
-    parser.add_argument("--steps", type=int, default=400)
+def main(subject: Subject, description: str, batches_by_default: str, steps: int) -> None:
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--batches", default=batches_by_default)
+    parser.add_argument("--steps", type=int, default=steps)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default=",".join(MAKERS), help="contestants")
     parser.add_argument("--kernels", action="store_true", help="also time each of Netloom's kernels")
@@ -189,7 +214,7 @@ def main() -> None:
     arguments = parser.parse_args()
     batches = [int(b) for b in arguments.batches.split(",")]
     if arguments.one:
-        result = contest(arguments.one, batches[0], arguments.steps, arguments.rounds, arguments.kernels)
+        result = contest(subject, arguments.one, batches[0], arguments.steps, arguments.rounds, arguments.kernels)
         print(json.dumps(result))
         return
     results: dict[str, Any] = {}
@@ -198,13 +223,14 @@ def main() -> None:
         for name in arguments.only.split(","):
             numbers = ["--batches", str(batch), "--steps", str(arguments.steps), "--rounds", str(arguments.rounds)]
             more = ["--kernels"] if arguments.kernels else []
-            command = [sys.executable, __file__, "--one", name, *numbers, *more]
+            command = [sys.executable, subject.script, "--one", name, *numbers, *more]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             *shown, last = done.stdout.strip().splitlines()
             print("\n".join(shown), flush=True)
             found[name] = json.loads(last)
         print(
-            f"LeNet-5, batch {batch}, Adam, float32: us per step, {arguments.rounds} rounds of {arguments.steps} steps"
+            f"{subject.title}, batch {batch}, float32: us per step, "
+            f"{arguments.rounds} rounds of {arguments.steps} steps"
         )
         rows = []
         for name, result in found.items():
@@ -212,8 +238,9 @@ def main() -> None:
             rows.append([name, statistics.median(t), min(t), max(t), result["last_loss"]])
         table(["", "median", "least", "most", "last loss"], rows)
         results[str(batch)] = found
-    write_results("gpu_lenet5", {"batches": results, "steps": arguments.steps})
+    write_results(f"gpu_{subject.name}", {"batches": results, "steps": arguments.steps})
 
 
 if __name__ == "__main__":
-    main()
+    lenet5 = Subject("lenet5", "LeNet-5, Adam", make_data, torch_lenet5, __file__)
+    main(lenet5, __doc__ or "", "64,1024", 400)

@@ -1,6 +1,6 @@
 """Netloom: compiles neural networks that are described in YAML.
 
-    from compiler import check, build, run
+    from compiler import check, build, run, evaluate, predict
 
 Assumes: nothing. Guarantees: importing this package imports nothing else until a name is used.
 Does not: hold code (compiler/runner/api.py is the Python API).
@@ -13,14 +13,14 @@ TYPE_CHECKING = False  # as type checkers see it; importing `typing` takes longe
 if TYPE_CHECKING:
     from typing import Any
 
-    from compiler.runner.api import build, check, run
+    from compiler.runner.api import build, check, evaluate, predict, run
     from compiler.runner.results import BuildResult, RunResult
 
-__all__ = ["BuildResult", "RunResult", "build", "check", "run"]
+__all__ = ["BuildResult", "RunResult", "build", "check", "evaluate", "predict", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("build", "check", "run"):
+    if name in ("build", "check", "evaluate", "predict", "run"):
         from compiler.runner import api
 
         return getattr(api, name)

@@ -1,4 +1,5 @@
-"""Arrays in files: .npy, .npz, .csv (a table of numbers, or columns with a line of names) and .h5 (HDF5, SONATA).
+"""Arrays in files: .npy, .npz, .csv (a table of numbers, or columns with a line of names), .h5 (HDF5, SONATA), .parquet
+(with pyarrow) and IDX (MNIST's own format, `train-images-idx3-ubyte`, compressed or not: compiler/idx_files.py).
 
 Assumes: nothing.
 Guarantees: shapes and types come from headers, so that a large file costs nothing (a .csv is read); what is wrong with
@@ -18,6 +19,9 @@ from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
+
+from compiler.idx_files import idx_header, is_idx, read_idx
+from compiler.parquet_files import PARQUET, parquet_headers, read_parquet
 
 HDF5: Final = (".h5", ".hdf5")
 
@@ -48,7 +52,12 @@ def headers(path: Path) -> dict[str, Header]:
     if path.suffix in HDF5:
         return _of_hdf5(path)
     if path.suffix == ".csv":
-        return {name: Header((len(column),), "f", "float64") for name, column in columns(path).items()}
+        found = {name: as_whole(column) for name, column in columns(path).items()}
+        return {name: Header(column.shape, column.dtype.kind, str(column.dtype)) for name, column in found.items()}
+    if is_idx(path):
+        return {"": Header(*idx_header(path))}
+    if path.suffix == PARQUET:
+        return {name: Header(*found) for name, found in parquet_headers(path).items()}
     try:
         if path.suffix == ".npy":
             with path.open("rb") as stream:
@@ -102,6 +111,13 @@ def columns(path: Path) -> dict[str, npt.NDArray[np.float64]]:
     return {name: np.ascontiguousarray(data[:, k]) for k, name in enumerate(names)}
 
 
+def as_whole(column: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    """The column as int64 when all of its numbers are whole: labels are told from measurements."""
+    if column.size and bool(np.all(np.abs(column) < 2**53)) and bool(np.all(column == np.floor(column))):
+        return column.astype(np.int64)
+    return column
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -118,7 +134,11 @@ def read_array(path: Path, name: str | None) -> npt.NDArray[Any]:
         found = columns(path).get(name)
         if found is None:
             raise ValueError(f"it has no column `{name}`")
-        return found
+        return as_whole(found)
+    if is_idx(path):
+        return read_idx(path)
+    if path.suffix == PARQUET:
+        return read_parquet(path, name or "")
     if path.suffix in HDF5:
         import h5py
 

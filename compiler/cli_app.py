@@ -54,6 +54,14 @@ DURATION = Annotated[
 ]
 DEVICE = Annotated[int | None, typer.Option(help="The number of the GPU.", show_default=False)]
 ARCH = Annotated[str | None, typer.Option(help="The GPU's architecture, such as sm_90.", show_default=False)]
+WEIGHTS = Annotated[
+    Path | None,
+    typer.Option(help="A safetensors file or run directory that the weights are read from.", show_default=False),
+]
+STANDALONE = Annotated[bool, typer.Option("--standalone", help="One C file that computes a trained network's outputs.")]
+EMBED = Annotated[bool, typer.Option("--embed", help="With --standalone: the weights stand in the C file.")]
+BATCH = Annotated[int | None, typer.Option(help="Samples that are computed at once.", show_default=False)]
+NO_LOCK = Annotated[bool, typer.Option("--no-lock", help="Leave out the lock file that `tune` wrote.")]
 EPOCHS = Annotated[int | None, typer.Option(help="Epochs instead of the model's.", show_default=False)]
 
 
@@ -157,12 +165,26 @@ def build(
     arch: ARCH = None,
     portable: PORTABLE = False,
     verify: VERIFY = False,
+    no_lock: NO_LOCK = False,
     build_dir: BUILD_DIR = Path("build"),
+    standalone: STANDALONE = False,
+    weights: WEIGHTS = None,
+    embed: EMBED = False,
+    batch: BATCH = None,
     format: FORMAT = Format.human,
     quiet: QUIET = False,
 ) -> None:
     """Emit code and compile it into build/<name>/."""
     with guarded(format):
+        if standalone or weights is not None or embed or batch is not None:
+            from compiler.cli_trained import standalone as write
+
+            options = _options(
+                target, set, precision, order, seed, portable=portable, verify=verify, build_dir=build_dir,
+                device=device, arch=arch, weights=weights,
+            )  # fmt: skip
+            write(model, options, standalone, embed, batch, format, quiet)
+            return
         from compiler.cli_show import report_build
         from compiler.runner.execute import build_model
 
@@ -176,6 +198,7 @@ def build(
             arch=arch,
             portable=portable,
             verify=verify,
+            lock=not no_lock,
             build_dir=build_dir,
         )
         result, prepared = build_model(model, options)
@@ -195,11 +218,13 @@ def run(
     duration: DURATION = None,
     epochs: EPOCHS = None,
     resume: RESUME = None,
+    weights: WEIGHTS = None,
     out: OUT = None,
     device: DEVICE = None,
     arch: ARCH = None,
     portable: PORTABLE = False,
     verify: VERIFY = False,
+    no_lock: NO_LOCK = False,
     build_dir: BUILD_DIR = Path("build"),
     runs_dir: RUNS_DIR = Path("runs"),
     format: FORMAT = Format.human,
@@ -220,11 +245,13 @@ def run(
             duration=duration,
             epochs=epochs,
             resume=resume,
+            weights=weights,
             out=out,
             device=device,
             arch=arch,
             portable=portable,
             verify=verify,
+            lock=not no_lock,
             build_dir=build_dir,
             runs_dir=runs_dir,
         )
@@ -312,6 +339,7 @@ def explain(
     what: Annotated[str, typer.Argument(help="A code such as E0123, or a model file.", show_default=False)],
     target: TARGET = "cpu",
     set: SET = None,
+    no_lock: NO_LOCK = False,
     format: FORMAT = Format.human,
 ) -> None:
     """Tell more about a code, or a model.
@@ -324,7 +352,7 @@ def explain(
         if not Path(what).exists() and cli_show.is_code(what):
             cli_show.explain_code(what)
         else:
-            cli_show.explain_model(Path(what), _options(target, set))
+            cli_show.explain_model(Path(what), _options(target, set, lock=not no_lock))
 
 
 @app.command()
@@ -379,6 +407,10 @@ def clean(
         from compiler.cli_doctor import remove_builds
 
         remove_builds(build_dir, cache)
+
+
+import compiler.cli_trained  # noqa: E402  (its commands)
+import compiler.cli_tune  # noqa: E402, F401
 
 
 def run_app() -> int:

@@ -677,16 +677,16 @@ _TOOLS: Final = (
         "E0916",
         "weights that do not fit the network",
         "A file of weights (safetensors) has an array for each weight of the network, with its name and shape, and no "
-        "others: `conv1.weight`, `conv1.bias`, `norm.running_mean`. `netloom show MODEL` lists layers and shapes; a run "
-        "writes its own into weights.safetensors.",
+        "others: `conv1.weight`, `conv1.bias`, `norm.running_mean`. `netloom show MODEL` lists layers and shapes; a "
+        "run writes its own into weights.safetensors.",
         "weights: a file that has `conv1.weight` only",
         "weights: a file that has `conv1.weight` and `conv1.bias`",
     ),
     _code(
         "E0917",
         "data that do not fit the network",
-        "`netloom predict` and `netloom evaluate` read an array for each input of the network: of a .npz file those that "
-        "the training read, or those with the names of the inputs; of a .npy file the only one. The first axis counts "
+        "`netloom predict` and `netloom evaluate` read an array for each input of the network: of a .npz file those "
+        "that the training read, or those with the names of the inputs; of a .npy file the only one. The first axis counts "
         "samples, the others are the input's shape.",
     ),
     _code(
@@ -724,6 +724,12 @@ _TOOLS: Final = (
         "A kernel has stopped with a fault, or a call of the driver has failed. With `--verify`, every kernel is "
         "waited for, so that the message names the one that failed.",
     ),
+    _code(
+        "E0925",
+        "a lock file that cannot be read",
+        "Beside a model, `MODEL.lock` holds the strategies that `netloom tune` has measured. It was changed by hand, or "
+        "by another version. Remove it and tune again; `--no-lock` leaves it out.",
+    ),
 )
 
 _WARNINGS: Final = (
@@ -742,6 +748,12 @@ _WARNINGS: Final = (
         "a layer or an input of the network that nothing reads",
         "It takes part in no output that the loss sees, so that it is not trained. Often the layer after it names "
         "another one in `inputs`.",
+    ),
+    _code(
+        "W0004",
+        "an entry of a lock file that does not hold any more",
+        "`netloom tune` has measured a contraction that now has another shape, precision or order, or that the model "
+        "does not have any more. The entry is not used: the strategy is chosen by rules, as without a lock file.",
     ),
 )
 

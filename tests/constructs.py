@@ -323,10 +323,38 @@ OWN = """\
          delay: {uniform: {low: 0 ms, high: 5 ms, round: nearest}}}
 """
 TRIALS = "phases: {trial: {every: 8 ms, events: {start: 0 ms, minus: 5 ms, plus: 8 ms}}}"
+TOGETHER = """\
+synapses:
+  normalised:
+    params: {total: 9 nS}
+    state: {w: {uniform: {low: 0.5 nS, high: 2 nS}}, s: 0}
+    on_pre: [deliver(w)]
+    update: [s = 0.9 * s + mean_pre(post.v) / (1 mV)]
+    on:
+      trial.start: [w = w * (1 + 0.1 * sin(s))]
+      trial.minus: [w = w * total / sum_post(w)]
+      trial.plus: ["s = s + max_post(w) / min_pre(w)", w = w * total / sum_pre(w * exp(-s / 100))]
+  moving:
+    params: {w_0: 1 nS}
+    state: {w: {uniform: {low: 0 nS, high: 2 * w_0}}, age: 0}
+    on_pre: [deliver(w), "w = w - 0.2 * w_0"]
+    on_post: [w = w + 0.1 * w_0]
+    on:
+      trial.plus: [rewire(w < 0.6 * w_0), age = age + 1]
+"""
+TOGETHER_USED = """\
+  sums: {from: a, to: b, connect: {fixed_probability: {p: 0.5}}, synapse: normalised, deliver: {into: g}, delay: 1 ms}
+  all: {from: b, to: a, connect: {all_to_all: {}}, synapse: normalised, deliver: {into: g}, delay: 0.5 ms}
+  turnover: {from: a, to: b, connect: {fixed_indegree: {number: 4, multapses: false}}, synapse: moving,
+             deliver: {into: g}}
+  turnover_too: {from: a, to: a, connect: {fixed_probability: {p: 0.3, autapses: false}}, synapse: moving,
+                 deliver: {into: g}, delay: 1 ms}
+"""
 MODELS_OF_SYNAPSES = {
     **{f"synapse {name}": of_library(name) for name in LIBRARY},
     "synapses of a file": coupled(OWN, SYNAPSES, TRIALS),
     "synapses, given spikes": everything("NUMERICS", 3),
+    "sums and new synapses": coupled(TOGETHER_USED, TOGETHER, TRIALS),
     "frozen": coupled(OWN, SYNAPSES, TRIALS, ", freeze: learning"),
     "frozen in part": coupled(OWN, SYNAPSES, TRIALS, ", freeze: [family, lazy]"),
     "copies": coupled(OWN, SYNAPSES, TRIALS, ", instances: 2", 12),

@@ -36,6 +36,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from backends.cprint import Body, Dialect, Element, Line, PrintError, Symbol, literal
 from backends.cpu.events import connect, emit_scheduled, record_events, record_trace
@@ -85,8 +86,9 @@ class Emitted:
     spans: Mapping[int, Span]
 
 
-def emit(program: Merged) -> Emitted:
-    """The C file and header of a program. Raises BackendError (E0903) for what has no C text."""
+def emit(program: Merged, skeleton: str = "module.c.j2", more: Mapping[str, object] = MappingProxyType({})) -> Emitted:
+    """The C file and header of a program. `skeleton`: what the kernels stand in, which may read `more`.
+    Raises BackendError (E0903) for what has no C text."""
     real = "double" if program.precision == DType.F64 else "float"
     dialect = Dialect(program.precision)
     used: set[str] = set()
@@ -106,7 +108,7 @@ def emit(program: Merged) -> Emitted:
     words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text))
     device = select(sorted((used | words) & known()))
     whole = render(
-        "module.c.j2",
+        skeleton,
         title=f"{program.name}: {program.precision} arithmetic, {program.order} order of sums",
         fixed_order=fixed_order(program),
         real=real,
@@ -119,6 +121,7 @@ def emit(program: Merged) -> Emitted:
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,
         functions=functions,
+        **more,
     )
     text, found = unmarked(whole, spans)
     header = render(

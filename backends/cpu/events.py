@@ -28,7 +28,7 @@ from compiler.ir.space import DType
 
 SYNONYMS: Final = {"list": "spikes", "count": "spike_count"}
 _DEGREES: Final = ("nl__draw", "nl__shuffle_rounds", "nl__shuffled")
-DRAWING: Final = {"fixed_probability": ("nl__draw",)} | dict.fromkeys(
+DRAWING: Final = {"fixed_probability": ("nl__draw",), "rewire": ("nl__draw",)} | dict.fromkeys(
     ("fixed_total", "fixed_indegree", "fixed_outdegree"), _DEGREES
 )
 """Functions of backends/device that the skeletons of rules call."""

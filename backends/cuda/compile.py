@@ -80,7 +80,10 @@ def _folders() -> Iterator[Path]:
 
 
 def _open(path: str) -> ctypes.CDLL | None:
+    """NVRTC with the library of its own that lies beside it, which it looks for by name alone."""
     try:
+        for own in sorted(Path(path).parent.glob("*nvrtc-builtins*")) if Path(path).is_absolute() else ():
+            ctypes.CDLL(str(own))
         return ctypes.CDLL(path)
     except OSError:
         return None
@@ -163,7 +166,8 @@ def compile_text(emitted: Emitted, name: str, fixed_order: bool, arch: str) -> A
 
 
 def _by_nvrtc(emitted: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], out: Path) -> float:
-    library = ctypes.CDLL(compiler.library or "")
+    library = _open(compiler.library or "")
+    assert library is not None, compiler.library
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
     program = ctypes.c_void_p()
     begin = time.process_time()

@@ -173,9 +173,9 @@ class Device:
             self._sides.append(self._cuda.Stream())
         return [self.stream, *self._sides[: count - 1]]
 
-    def mark(self, stream: Any | None = None) -> Any:
+    def mark(self, stream: Any | None = None, timing: bool = False) -> Any:
         """An event where a stream (the device's) stands."""
-        event = self._cuda.Event(self._cuda.event_flags.DISABLE_TIMING)
+        event = self._cuda.Event() if timing else self._cuda.Event(self._cuda.event_flags.DISABLE_TIMING)
         event.record(self.stream if stream is None else stream)
         return event
 

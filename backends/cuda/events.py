@@ -27,7 +27,7 @@ from compiler.ir.program import (
 from compiler.ir.space import DType
 
 SYNONYMS: Final = {"list": "spikes", "count": "spike_count"}
-DRAWING: Final = {"fixed_probability": ("nl__draw",)} | dict.fromkeys(
+DRAWING: Final = {"fixed_probability": ("nl__draw",), "rewire": ("nl__draw",)} | dict.fromkeys(
     ("fixed_total", "fixed_indegree", "fixed_outdegree"), ("nl__draw", "nl__shuffled_once")
 )
 """Functions of backends/device that the skeletons of rules call."""
@@ -82,7 +82,7 @@ def connect(k: Kernel, c: Connect) -> list[Function]:
     made = [Function("", _skeleton(k, file, stage=c.stage, **_given(k, c)))]
     if c.rule in ("fixed_total", "fixed_indegree", "fixed_outdegree") and c.stage == "fill":
         made.append(Function(SORT, _skeleton(k, "connect_sort.cu.j2")))
-    if c.rule == "transpose" and c.stage == "fill":
+    if c.rule == "transpose" and c.stage in ("fill", "refill"):
         made.append(Function(SORT, _skeleton(k, "connect_transpose_sort.cu.j2")))
     return made
 

@@ -203,6 +203,19 @@ class CudaInstance:
                 self._device.synchronize()
         return done
 
+    def timed(self, phase: str, first_step: int, steps: int) -> float:
+        """Run steps of a phase without recording; returns the seconds between events before and after them, the
+        second time: what is prepared once (graphs) is not counted."""
+        self.run(phase, first_step, steps)
+        with self._device.current():
+            self._start(phase, first_step)
+            begin = self._device.mark(timing=True)
+            self._launch(phase, first_step, steps)
+            end = self._device.mark(timing=True)
+            end.synchronize()
+            self._next = (phase, first_step + steps)
+            return float(end.time_since(begin)) / 1000
+
     def _launch(self, phase: str, step: int, count: int) -> None:
         if not self._check:
             run_steps(self._device, self._prepared.plans[phase], step, count)

@@ -92,6 +92,11 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
     at = {p.by: own, "post" if p.by == "pre" else "pre": beyond, "syn": numbers}
     for end, text in at.items():
         scope.setdefault(end, Symbol(text, DType.I64))
+    ends = {  # where what is one per neuron or synapse lies: the delay of a synapse that is not read ahead
+        f.name: f"{ptr[f.name]}[{at[f.access.end]}]"
+        for f in k.template.formals
+        if isinstance(f, ArrayFormal) and isinstance(f.access, At) and f.access.ring is None
+    }
     elements: dict[str, Element] = {}
     for f in k.template.formals:
         if not isinstance(f, ArrayFormal) or f.name in held:
@@ -100,7 +105,8 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
             place = at[f.access.end]
             if f.access.ring is not None:
                 late, mask, size = f.access.ring
-                place = f"((step + {scope[late].text}) & {scope[mask].text}) * {scope[size].text} + {place}"
+                steps = scope[late].text if late in scope else ends[late]
+                place = f"((step + {steps}) & {scope[mask].text}) * {scope[size].text} + {place}"
             elements[f.name] = Element(f"{ptr[f.name]}[{place}]", f.dtype, f.mode)
         elif isinstance(f.access, Strided):
             place = f"{ptr[f.name]}[{offset(f.access, lambda n: scope[n].text)}]"

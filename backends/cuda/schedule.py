@@ -3,14 +3,15 @@
 Assumes: calls whose arguments do not change while the plan lives; the device keeps the step (nl_run.step).
 Guarantees: launches that may not run side by side run in the order of the phase and of the steps, each in the steps
 that it is for. Several steps are recorded into one graph, in which a launch waits for those alone that it may not run
-beside (also of the step before); a graph is recorded once for each pattern of launches that occurs.
+beside (also of the step before); a graph is recorded once for each pattern of launches that occurs. Runs of steps are
+cut so that few patterns occur, whatever the periods of the launches are and wherever a run begins or ends.
 Does not: know how much room record buffers have.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -43,12 +44,14 @@ class Ready:
 @dataclass(frozen=True)
 class Timed:
     """The calls of one launch of the phase, in steps k with k % every == offset. `apart`: launches by their place in
-    the phase that it may not run beside (hazards.py)."""
+    the phase that it may not run beside (hazards.py). `spaced`: those of them that write other memory in the next
+    steps, with the number of steps from which on it waits for them again."""
 
     calls: tuple[Ready, ...]
     every: int
     offset: int
     apart: frozenset[int] = frozenset()
+    spaced: Mapping[int, int] = field(default_factory=dict)
 
     def due(self, step: int) -> bool:
         return self.every == 1 or step % self.every == self.offset
@@ -62,12 +65,41 @@ class Plan:
     graphs: dict[tuple[int, tuple[tuple[int, int], ...]], int] = field(default_factory=dict)
 
     @property
+    def period(self) -> int:
+        """Steps after which the launches repeat, without those that are too rare for one graph to hold a period."""
+        period = 1
+        for every in sorted({x.every for x in self.launches}):
+            if math.lcm(period, every) <= self._most:
+                period = math.lcm(period, every)
+        return period
+
+    @property
+    def _most(self) -> int:
+        calls = max(1, sum(len(x.calls) for x in self.launches))
+        return max(1, min(STEPS, NODES // calls))
+
+    @property
     def steps(self) -> int:
         """Steps that are recorded together: a multiple of the period, so that few patterns occur."""
-        calls = max(1, sum(len(x.calls) for x in self.launches))
-        most = max(1, min(STEPS, NODES // calls))
-        period = math.lcm(*(x.every for x in self.launches)) if self.launches else 1
-        return most // period * period if period <= most else most
+        return self._most // self.period * self.period
+
+    def parts(self, step: int, count: int) -> Iterator[int]:
+        """How `count` steps from `step` on are cut into graphs: those of `steps` steps begin at step 1 + a multiple of
+        it (at any step where all launches but rare ones are in every step); where one does not fit, powers of two that
+        divide the distance from there. A step with a rare launch is a graph of its own. So about 2 * `steps` graphs
+        and one for each combination of rare launches are all that can occur."""
+        most, period = self.steps, self.period
+        rare = [x for x in self.launches if period % x.every]
+        while count > 0:
+            free = min((x.offset - step) % x.every for x in rare) if rare else count
+            at = (step - 1) % most if period > 1 else 0
+            room = min(count, max(free, 1), most - at)
+            size = most if room == most else 1 << room.bit_length() - 1
+            if at:
+                size = min(size, at & -at)
+            yield size
+            step += size
+            count -= size
 
 
 def _pattern(plan: Plan, step: int, count: int) -> tuple[tuple[int, int], ...]:
@@ -113,7 +145,9 @@ def nodes(plan: Plan, step: int, count: int) -> list[Node]:
                 continue
             known, after = 0, []
             for n in reversed(range(len(found))):
-                if numbers[n] in x.apart and not known >> n & 1:
+                if numbers[n] not in x.apart or 0 < ahead - found[n].ahead < x.spaced.get(numbers[n], 0):
+                    continue
+                if not known >> n & 1:
                     after.append(n)
                     known |= before[n] | 1 << n
             stream = next((s for s, end in enumerate(ends) if end in after), None)
@@ -161,10 +195,7 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
 
 def run_steps(device: Device, plan: Plan, step: int, count: int) -> None:
     """Launch steps step .. step + count - 1; the device's step must be `step`."""
-    size = plan.steps
-    while count > 0:
-        while size > count:
-            size = (size + 1) // 2
+    for size in plan.parts(step, count):
         key = (size, _pattern(plan, step, size))
         graph = plan.graphs.get(key)
         if graph is None:
@@ -173,7 +204,6 @@ def run_steps(device: Device, plan: Plan, step: int, count: int) -> None:
             graph = plan.graphs[key] = _record(device, plan, step, size)
         device.driver.launch(graph, device.stream.handle)
         step += size
-        count -= size
 
 
 def run_checked(device: Device, plan: Plan, step: int, count: int) -> Iterator[Ready]:

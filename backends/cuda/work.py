@@ -329,6 +329,8 @@ def _transpose(function: str, w: Work, stage: str) -> list[Call]:
     if stage == "count":
         return _spread(function, w, synapses, BLOCK)
     n_post = w.column("n_post")
+    if stage == "refill":
+        return [*_spread(function, w, synapses, BLOCK), *_spread(function + SORT, w, n_post, 1)]
     places = (2 * len(n_post) + np.cumsum(n_post) - n_post).astype(np.uint64)
     memory = 8 * len(n_post) + 4 * int(n_post.sum())
     fill = _spread(function, w, synapses, BLOCK, memory=memory, places=places)

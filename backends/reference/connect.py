@@ -38,6 +38,7 @@ Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Sources and targets, one entry per synapse, in any order."""
 
 BLOCK = 256
+TRIES = 64
 
 
 def _fixed_probability(row: Row) -> Pairs:
@@ -194,8 +195,29 @@ def drawn_again(row: Row, rule: str, probability: Expr | None) -> Pairs:
     return source[order], target[order]
 
 
-def run_connect(row: Row, body: Connect) -> None:
+def _rewire(row: Row, step: int) -> None:
+    """Other targets for the synapses that are gone; see Connect."""
+    pointers, col, gone = row.arrays["row"], row.arrays["col"], row.arrays["gone"]
+    skip = _without_self(row)
+    pool, key = row.size("n_post") - skip, int(row.scalars["key"])
+    for i in range(row.size("n_pre")):
+        mine = slice(int(pointers[i]), int(pointers[i + 1]))
+        for s in range(mine.start, mine.stop):
+            if not gone[s]:
+                continue
+            drawn = _part(philox.words(key, np.full(TRIES, s), step, np.arange(TRIES, dtype=np.uint64))[0], pool)
+            for at in (*drawn, *((drawn[-1] + 1 + np.arange(pool)) % pool)):
+                target = at + (skip and at >= i)
+                if row.size("multapses") or target not in col[mine]:
+                    col[s] = target
+                    break
+
+
+def run_connect(row: Row, body: Connect, step: int = 0) -> None:
     """Run one stage of connecting for one relation."""
+    if body.rule == "rewire":
+        _rewire(row, step)
+        return
     if body.rule == "transpose":
         _transpose(row, body.stage)
         return

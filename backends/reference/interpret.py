@@ -130,7 +130,7 @@ def run_row(row: Row, step: int) -> bool:
         case Propagate() as body:
             run_propagate(row, body, step)
         case Connect() as body:
-            run_connect(row, body)
+            run_connect(row, body, step)
         case RecordEvents():
             return run_record_events(row, step)
         case RecordTrace() as body:

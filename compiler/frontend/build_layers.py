@@ -233,6 +233,33 @@ def dropout(p: Place, shapes: list[Shape]) -> Result:
     return None if not shapes or rate is None else (shapes[0], {"rate": rate})
 
 
+def noise(p: Place, shapes: list[Shape]) -> Result:
+    std = p.number("std", "0.1", 0.0, None, above=True)
+    return None if not shapes or std is None else (shapes[0], {"std": std})
+
+
+def random_flip(p: Place, shapes: list[Shape]) -> Result:
+    if not shapes:
+        return None
+    axis = p.axis(shapes[0], len(shapes[0]) - 1)
+    return None if axis is None else (shapes[0], {"axis": axis})
+
+
+def random_crop(p: Place, shapes: list[Shape]) -> Result:
+    padding = p.whole("padding")
+    if not shapes or padding is None:
+        return None
+    if len(shapes[0]) != 3:
+        message = f"a random_crop layer reads channels, height and width; `{p.source}` has the shape {shown(shapes[0])}"
+        p.fail(message)
+        return None
+    if padding > 16 or padding >= min(shapes[0][1:]):
+        most = min(16, min(shapes[0][1:]) - 1)
+        p.fail(f"`padding` must be at most {most}: less than height and width, and no more than 16", None, "padding")
+        return None
+    return shapes[0], {"padding": padding}
+
+
 # ------------------------------------------------------------------------------------- normalisation
 
 

@@ -9,10 +9,10 @@ Does not: read anything but labels.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
+from compiler.data_source import read_samples
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
@@ -20,12 +20,12 @@ from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend import tree
 from compiler.frontend.build_layers import MOST, broadcast
 from compiler.frontend.build_network import Built, shown
-from compiler.frontend.data_files import Header, read_array
+from compiler.frontend.data_files import Header
 from compiler.frontend.scope import Wanted, check_expression
 from compiler.frontend.tree import Node, Scalar, Sequence
 from compiler.frontend.values import Context, bounded, number, whole
 from compiler.frontend.wording import allowed
-from compiler.ir.model import FunctionDef, Loss
+from compiler.ir.model import Data, FunctionDef, Loss
 from compiler.source import Span
 
 CLASSIFYING = "softmax_cross_entropy"
@@ -202,19 +202,19 @@ def _reference(node: Node | None, built: Built, c: Context, *, layer: bool) -> S
 # -------------------------------------------------------------------------------------------- labels
 
 
-def check_labels(loss: Loss, built: Built, path: Path, arrays: dict[str, tuple[str, Header, Span]], c: Context) -> None:
+def check_labels(loss: Loss, built: Built, data: Data, arrays: dict[str, tuple[str, Header, Span]], c: Context) -> None:
     """Every label must be a class that the network has a score for, every word one that its embedding has."""
     for one in (loss, *(t for _, t in loss.terms)):
         shape = built.shapes.get(one.prediction)
         if one.kind == CLASSIFYING and shape is not None:
             has = f"`{one.prediction}` has {shape[-1]} scores, for the classes 0 to {shape[-1] - 1}"
-            _within(one.target, shape[-1], "classes", has, built.places[one.prediction], path, arrays, c)
+            _within(one.target, shape[-1], "classes", has, built.places[one.prediction], data, arrays, c)
     for layer in built.layers:
         if layer.kind == "embedding":
             count = layer.attr("count")
             assert isinstance(count, int)
             has = f"`{layer.name}` has {count} rows, for the numbers 0 to {count - 1}"
-            _within(layer.inputs[0], count, "numbers", has, layer.span, path, arrays, c)
+            _within(layer.inputs[0], count, "numbers", has, layer.span, data, arrays, c)
 
 
 def _within(
@@ -223,7 +223,7 @@ def _within(
     noun: str,
     has: str,
     place: Span,
-    path: Path,
+    data: Data,
     arrays: dict[str, tuple[str, Header, Span]],
     c: Context,
 ) -> None:
@@ -232,7 +232,7 @@ def _within(
         return
     array, _, at = entry
     try:
-        labels = np.asarray(read_array(path, array))
+        labels = np.asarray(read_samples(data, array))
     except (OSError, ValueError) as error:
         c.sink.error("E0703", f"`{array}` cannot be read: {error}", at)
         return

@@ -21,6 +21,7 @@ from compiler.frontend import build_layers as rules
 from compiler.frontend import build_windows as windows
 from compiler.frontend import tree
 from compiler.frontend.build_functions import Functions
+from compiler.frontend.build_init import init_of
 from compiler.frontend.build_layers import MOST, Place, Result, Shape, broadcast, shown
 from compiler.frontend.build_weights import read_weights
 from compiler.frontend.language.layers import ACTIVATIONS
@@ -153,7 +154,7 @@ def _layer(r: _Reader, item: Node) -> None:
         shapes = [s for s in known if s is not None]
         found = _RULES[kind](Place(r.c, name, kind, at, settings, sources[0] or ""), shapes)
         if found is not None:
-            shape, attrs = found
+            shape, attrs = found[0], found[1] | init_of(settings.get("init"), r.c)
     else:
         _RULES[kind](Place(r.c, name, kind, at, settings, ""), [])
     activation, function = (None, None) if kind == "rnn" else _activation(r, settings, kind)
@@ -445,6 +446,9 @@ _RULES: Mapping[str, Callable[[Place, list[Shape]], Result]] = MappingProxyType(
         "softmax": rules.softmax,
         "log_softmax": rules.softmax,
         "dropout": rules.dropout,
+        "noise": rules.noise,
+        "random_flip": rules.random_flip,
+        "random_crop": rules.random_crop,
         "batch_norm": rules.batch_norm,
         "layer_norm": rules.layer_norm,
         "group_norm": rules.group_norm,

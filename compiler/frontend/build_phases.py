@@ -93,26 +93,35 @@ def find_handlers(
     """One handler (phase, event, actions, place) per key of an `on` block; keys must name events that exist."""
     out: list[Made] = []
     block = mapping(node)
-    phases = {p.name: p for p in c.phases}
     for entry in block.entries if block is not None else ():
-        phase_name, _, event = entry.name.partition(".")
-        phase = phases.get(phase_name)
-        if phase is None:
-            help = did_you_mean(phase_name, phases)
-            if help is None:
-                example = "phases: {trial: {every: 200 ms, events: {start: 0 ms}}}"
-                help = allowed("there are", phases) if phases else f"declare it: `{example}`"
-            c.sink.error("E0201", f"there is no phase `{phase_name}`", entry.key.span, help)
+        found = find_event(entry.key, c)
+        if found is None:
             continue
-        events = dict(phase.events)
-        if event not in events:
-            related = (Related("the phase is declared here", phase.span),)
-            help = did_you_mean(event, events) or (allowed("it has", events) if events else "it has no `events`")
-            c.sink.error("E0201", f"phase `{phase_name}` has no event `{event}`", entry.key.span, help, related)
-            continue
+        phase, event = found
         items = entry.value.items if isinstance(entry.value, tree.Sequence) else ()
-        out.append(made(phase_name, event, actions(items), entry.key.span))
+        out.append(made(phase.name, event, actions(items), entry.key.span))
     return tuple(out)
+
+
+def find_event(node: tree.Scalar, c: Context) -> tuple[PhaseDef, str] | None:
+    """The phase and the event that `trial.start` names; None after an error."""
+    phases = {p.name: p for p in c.phases}
+    phase_name, _, event = node.text.partition(".")
+    phase = phases.get(phase_name)
+    if phase is None:
+        help = did_you_mean(phase_name, phases)
+        if help is None:
+            example = "phases: {trial: {every: 200 ms, events: {start: 0 ms}}}"
+            help = allowed("there are", phases) if phases else f"declare it: `{example}`"
+        c.sink.error("E0201", f"there is no phase `{phase_name}`", node.span, help)
+        return None
+    events = dict(phase.events)
+    if event not in events:
+        related = (Related("the phase is declared here", phase.span),)
+        help = did_you_mean(event, events) or (allowed("it has", events) if events else "it has no `events`")
+        c.sink.error("E0201", f"phase `{phase_name}` has no event `{event}`", node.span, help, related)
+        return None
+    return phase, event
 
 
 def build_actions(

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.array_files import HDF5
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.ast import Expr, Ref, refs
 from compiler.expr.interp import ExprError, evaluate
@@ -412,8 +413,9 @@ def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dic
     path = locate(file, c)
     if path is None:
         return out
-    if path.suffix != ".npz":
-        c.sink.error("E0703", f"`{file.text}` must be an .npz file with two arrays", file.span)
+    if path.suffix not in (".npz", ".csv", *HDF5):
+        help = "an .npz, a .csv with a line of names, or an .h5 such as a run's own `spikes.h5`"
+        c.sink.error("E0703", f"`{file.text}` must be a file that holds two arrays by name", file.span, help)
         return out
     found = arrays_of(path, file, c)
     if found is None:

@@ -25,7 +25,7 @@ from compiler.frontend.connect_storage import check_values
 from compiler.frontend.family import SIZES, Family, inside
 from compiler.frontend.member_values import MemberValue, member_values
 from compiler.frontend.select import select
-from compiler.frontend.synapse_fits import check_delays, check_delivery, check_reads, check_spikes
+from compiler.frontend.synapse_fits import check_delays, check_delivery, check_reads, check_rewired, check_spikes
 from compiler.frontend.synapse_statements import Ends
 from compiler.frontend.synapse_use import Settings, given_dimensions, read_settings
 from compiler.frontend.tree import Node, Scalar
@@ -132,6 +132,7 @@ def _projection(
     if definition is not None:
         check_delays(block, definition, members, family)
         check_reads(definition, text_of(into), members, user, c)
+        check_rewired(definition, connection.rule, connection.storage, rule.key.span, c)
     given_at = (deliver.get("weight") if deliver is not None else None, block.get("delay"), reference)
     check_values(connection.storage, members, definition, given_at, c)
     if len(c.sink.items) > before:

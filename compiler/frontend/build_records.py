@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.units import parse_unit
 from compiler.frontend import tree
+from compiler.frontend.build_phases import find_event
 from compiler.frontend.build_populations import Populations
 from compiler.frontend.select import select
 from compiler.frontend.tree import Node, Scalar, Sequence
@@ -135,18 +136,39 @@ def _rates(
     out: Recorded,
     c: Context,
 ) -> None:
-    every = block.get("every")
-    if _never(names, node, populations, c) or every is None or populations.step is None:
+    if _never(names, node, populations, c):
         return
-    width = steps(every, c, "`every`", populations.step, low=1)
-    if width is None:
+    interval = _interval(block, populations, c, 0)
+    if interval is None or interval[0] == 0:
         return
+    width, event = interval
     for name in names:
         if name in out.rated:
             c.sink.error("E0802", f"the rate of `{name}` is recorded twice", at, "write one entry for it")
             return
         out.rated.add(name)
-        out.rates.append(RecordRate(name, width, at))
+        out.rates.append(RecordRate(name, width, event, at))
+
+
+def _interval(
+    block: tree.Mapping, populations: Populations, c: Context, otherwise: int
+) -> tuple[int, int | None] | None:
+    """Steps between two samples, and with `at` the step within a trial of them; None after an error."""
+    every, at = block.get("every"), block.get("at")
+    if every is not None and at is not None:
+        help = "`at` samples once per trial, `every` at round times: leave one of them out"
+        c.sink.error("E0108", "`every` and `at` cannot stand together", at.span, help)
+        return None
+    if isinstance(at, Scalar):
+        found = find_event(at, c)
+        if found is None:
+            return None
+        phase, event = found
+        return phase.every, dict(phase.events)[event] % phase.every
+    if every is None or populations.step is None:
+        return otherwise, None
+    width = steps(every, c, "`every`", populations.step, low=1)
+    return None if width is None else (width, None)
 
 
 def _between(node: Node | None, populations: Populations, c: Context) -> tuple[int, int] | None:
@@ -172,10 +194,7 @@ def _traces(
 ) -> None:
     variables = block.get("variables")
     items = [i for i in variables.items if isinstance(i, Scalar)] if isinstance(variables, Sequence) else []
-    every: int | None = 1
-    node = block.get("every")
-    if node is not None and populations.step is not None:
-        every = steps(node, c, "`every`", populations.step, low=1)
+    interval = _interval(block, populations, c, 1)
     for name in names:
         neuron, built = populations.neuron_of.get(name), populations.built.get(name)
         good: list[str] = []
@@ -186,14 +205,14 @@ def _traces(
                 _no_variable(item, name, populations, c)
             elif item.text not in good:
                 good.append(item.text)
-        if built is None or len(good) != len(items) or every is None:
+        if built is None or len(good) != len(items) or interval is None:
             continue
         members = _members(block.get("members"), name, built.size, at, populations, c)
         if members is None:
             continue
-        between = _between(block.get("between"), populations, c)
+        between, (every, event) = _between(block.get("between"), populations, c), interval
         own = tuple(v for v in good if "." not in v)
-        record = RecordTraces(name, own, members, every, between, at)
+        record = RecordTraces(name, own, members, every, between, event, at)
         if _clashes(record, items, at, out, c):
             continue
         if own:
@@ -202,7 +221,7 @@ def _traces(
         for scope, count in (("population", 1), ("pool", built.pools)):
             shared = tuple(v for v in good if v.startswith(f"{scope}."))
             if shared:
-                out.traces.append(RecordTraces(name, shared, tuple(range(count)), every, between, at))
+                out.traces.append(RecordTraces(name, shared, tuple(range(count)), every, between, event, at))
         for item in items:
             out.variables[name, item.text] = item.span
 
@@ -229,10 +248,7 @@ def _of_synapses(
             )
             c.sink.error("E0201", f"there is no projection `{source.text}`", source.span, help)
         return
-    every: int | None = 0
-    node = block.get("every")
-    if node is not None and populations.step is not None:
-        every = steps(node, c, "`every`", populations.step, low=1)
+    interval = _interval(block, populations, c, 0)
     items = [block.get("variable")] if kind == "histogram" else list(items_of(block.get("variables")))
     names: list[str] = []
     for item in items:
@@ -243,10 +259,11 @@ def _of_synapses(
             return
         out.kept.add((kind, found.name, item.text))
         names.append(item.text)
-    if every is None or not names:
+    if interval is None or not names:
         return
+    every, event = interval
     if kind == "synapses":
-        out.synapses.append(RecordSynapses(found.name, tuple(names), every, at))
+        out.synapses.append(RecordSynapses(found.name, tuple(names), every, event, at))
         out.weighed.update({(found.name, name): at for name in names})
         return
     edges = block.get("range")
@@ -261,7 +278,7 @@ def _of_synapses(
     if high <= low:
         c.sink.error("E0106", "`range` must end above where it begins", edges.span)
         return
-    out.histograms.append(RecordHistogram(found.name, names[0], float(low), float(high), bins, every, at))
+    out.histograms.append(RecordHistogram(found.name, names[0], float(low), float(high), bins, every, event, at))
 
 
 def _synapse_variable(item: Scalar, projection: Projection, c: Context) -> bool:
@@ -298,8 +315,9 @@ def _clashes(record: RecordTraces, items: list[Scalar], at: Span, out: Recorded,
     if other is None:
         return False
     related = (Related("the other one is here", other.span),)
-    if (other.members, other.every, other.between) != (record.members, record.every, record.between):
-        message = f"`{record.population}` has another trace with other `members`, `every` or `between`"
+    kept, more = ((x.members, x.every, x.at, x.between) for x in (other, record))
+    if kept != more:
+        message = f"`{record.population}` has another trace with other `members`, `every`, `at` or `between`"
         c.sink.error("E0802", message, at, "record all of its variables in one trace", related)
         return True
     for item in items:

@@ -183,7 +183,7 @@ def _metric(block: tree.Mapping, at: Span, train: Train | None, has_train: bool,
     if train is None:
         return None
     known = ["loss", *train.metrics]
-    if train.data.validation > 0:
+    if train.data.kept.folds or train.data.kept.fraction > 0:
         known += [f"validation_{k}" for k in known]
     if name.text not in known:
         help = did_you_mean(name.text, known)

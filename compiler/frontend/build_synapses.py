@@ -41,7 +41,6 @@ from compiler.ir.model import (
     EndDef,
     Method,
     Ode,
-    Send,
     Set,
     SynapseDef,
     SynapseEvent,
@@ -259,6 +258,4 @@ def _finished(d: SynapseDraft, s: SynapseDef) -> SynapseDef:
 
 
 def _put(action: Action, value: Expr) -> Action:
-    return (
-        replace(action, value=value) if isinstance(action, Set) else Send(value, action.end, action.into, action.span)
-    )
+    return replace(action, value=value)

@@ -9,6 +9,8 @@ Does not: check expressions or values.
 
 from __future__ import annotations
 
+from typing import Final
+
 from compiler.diagnostics import Related
 from compiler.expr.ast import refs
 from compiler.frontend import tree
@@ -16,7 +18,8 @@ from compiler.frontend.build_synapses import BuiltSynapse
 from compiler.frontend.family import Family
 from compiler.frontend.synapse_checks import all_actions, held_per_neuron, takes_spikes
 from compiler.frontend.values import Context, mapping
-from compiler.ir.model import Member, Send, SynapseDef
+from compiler.frontend.wording import allowed
+from compiler.ir.model import Member, Rewire, Send, SynapseDef
 from compiler.source import Span
 
 
@@ -111,3 +114,21 @@ def check_reads(s: SynapseDef, into: str, members: list[Member], user: Related, 
                     help = "read a state of the neuron that follows the input, or deliver into another input"
                     c.sink.error("E0802", message, at, help, (user,))
                     return
+
+
+_DRAWN: Final = ("fixed_probability", "fixed_total", "fixed_indegree", "fixed_outdegree", "expression")
+
+
+def check_rewired(s: SynapseDef, rule: str, storage: str, at: Span, c: Context) -> None:
+    """E0802 for a synapse that is rewired where the rule, at `at`, leaves no choice, or where nothing is stored."""
+    rewired = [a for a in all_actions(s) if isinstance(a, Rewire)]
+    if not rewired or (rule in _DRAWN and storage in ("auto", "sparse")):
+        return
+    related = (Related("they are rewired here", rewired[0].span),)
+    if rule in _DRAWN:
+        message = f"synapses that are rewired are stored one by one, but the storage here is `{storage}`"
+        c.sink.error("E0802", message, at, "use `storage: sparse` or leave it out", related)
+        return
+    why = "they are given one by one" if rule == "pairs" else "they follow from the rule"
+    message = f"synapses of `{rule}` cannot be rewired: {why}"
+    c.sink.error("E0802", message, at, allowed("rules that draw them are", (*_DRAWN[:-1], "rule")), related)

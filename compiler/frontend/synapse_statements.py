@@ -23,7 +23,7 @@ from compiler.frontend.scope import Checked, Scope, Wanted, check_tree, read_act
 from compiler.frontend.synapse_sums import Taken, has_own_sums, take_sums
 from compiler.frontend.tree import Node
 from compiler.frontend.wording import allowed
-from compiler.ir.model import Action, Send, Set
+from compiler.ir.model import Action, Rewire, Send, Set
 from compiler.source import Span
 
 ENDS: Final = ("pre", "post")
@@ -54,8 +54,8 @@ class SynapseDraft(Draft):
 
 
 def build_actions(d: SynapseDraft, items: tuple[Node, ...], scope: Scope, sums: bool = False) -> tuple[Action, ...]:
-    """The statements of one list; its locals are known in it only. `sums`: values may read sums over synapses; a
-    statement that does so begins when all synapses are done with those before it, whose locals end there."""
+    """The statements of one list; its locals are known in it only. `sums`: synapses may be rewired, and values may read
+    sums over synapses; such a statement begins when all synapses are done with those before it, whose locals end."""
     out: list[Action] = []
     local: dict[str, tuple[Kind, Dimension | None]] = {}
     own, gone = scope, dict[str, Span]()
@@ -77,6 +77,14 @@ def build_actions(d: SynapseDraft, items: tuple[Node, ...], scope: Scope, sums: 
             else:
                 statement = replace(statement, value=taken_out)
         if _ended(d, statement, gone, local):
+            continue
+        if sums and isinstance(statement, Do) and statement.call.func == "rewire":
+            gone |= {name: scope.places.get(name, node.span) for name in local}
+            local, scope = {}, own
+            when = _rewired(d, statement, node, taken.scope(scope))
+            if when is not None:
+                d.read |= refs(taken.put(when))
+                out.append(Rewire(taken.put(when), statement.span))
             continue
         if isinstance(statement, Do):
             sent = _delivery(d, statement, node, taken.scope(scope))
@@ -121,10 +129,21 @@ def _ended(d: SynapseDraft, statement: Assign | Do, gone: Mapping[str, Span], lo
     if not ended:
         return False
     name = ended[0]
-    message = f"`{name}` was assigned before a sum over synapses and is not known after it"
+    message = f"`{name}` was assigned before a sum over synapses or `rewire`, and is not known after it"
     help = f"a value that each synapse keeps meanwhile is a state: `state: {{{name}: 0}}`"
     d.c.sink.error("E0302", message, statement.span, help, (Related("assigned here", gone[name]),))
     return True
+
+
+def _rewired(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> Expr | None:
+    """The condition of `rewire(...)`; None after an error."""
+    call = statement.call
+    if len(call.args) != 1:
+        help = "write the condition under which a synapse ends: `rewire(w < 0)`"
+        d.c.sink.error("E0304", f"`rewire` takes 1 argument, {len(call.args)} given", statement.span, help)
+        return None
+    found = check_tree(call.args[0], node.span, scope, Wanted("what `rewire` tests", None, True, None), d.c.sink)
+    return None if found is None else found.expr
 
 
 def build_own(d: Draft, items: tuple[Node, ...], scope: Scope) -> tuple[Set, ...]:
@@ -178,6 +197,8 @@ def _delivery(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> Send 
     call, sink = statement.call, d.c.sink
     if call.func != "deliver":
         near = did_you_mean(call.func, ("deliver",))
+        if call.func == "rewire":
+            near = "synapses are rewired in `update` and in `on` of a synapse"
         help = near or "a statement is `name = expression`, `deliver(w)` or `deliver(w, post.ge)`"
         sink.error("E0301", f"a call of `{call.func}` has no effect here", statement.span, help)
         return None

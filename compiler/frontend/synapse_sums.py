@@ -43,7 +43,7 @@ class Taken:
         return replace(found, expr=value)
 
     def put(self, e: Expr) -> Expr:
-        known: Mapping[str, Expr] = dict(self.calls)
+        known: dict[str, Expr] = {**self.calls}
         return substitute(e, known)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ def read_weights(path: Path) -> dict[str, Reals]:
     from safetensors import SafetensorError, deserialize
 
     try:
-        found = deserialize(path.read_bytes())
+        found: list[tuple[str, dict[str, Any]]] = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise RunError("E0916", f"`{path}` is not a safetensors file: {error}", exit_code=2) from None
     out: dict[str, Reals] = {}
@@ -67,7 +68,7 @@ def learned(graphs: tuple[TensorGraph, ...]) -> dict[str, tuple[int, ...]]:
 def misfits(weights: Mapping[str, Reals], wanted: Shapes) -> tuple[str, str | None] | None:
     """What is wrong with weights, and help; None when they fit."""
     missing = [n for n in wanted if n not in weights]
-    extra = [n for n in weights if n not in wanted]
+    extra = sorted(n for n in weights if n not in wanted)
     other = [
         f"`{n}` has the shape {list(weights[n].shape)}, not {list(s)}"
         for n, s in wanted.items()

@@ -50,7 +50,8 @@ from compiler.ir.program import (
 _FIXED: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
     {
         Connect: frozenset({"row", "col", "n_pre", "n_post", "key", "table", "autapses", "same", "number"})
-        | {"to_row", "to_col", "to_index", "words", "multapses", "w_from", "h_from", "w_to", "h_to"},
+        | {"to_row", "to_col", "to_index", "to_filled", "gone", "words", "multapses"}
+        | {"w_from", "h_from", "w_to", "h_to"},
         RecordEvents: frozenset({"list", "count", "slots", "buffer", "used", "capacity", "n"}),
         RecordTrace: frozenset({"members", "m", "buffer", "used", "capacity"}),
         EmitScheduled: frozenset({"steps", "ids", "m", "cursor", "list", "count", "slots", "n"}),

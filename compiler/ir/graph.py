@@ -127,7 +127,7 @@ class Instance:
     name: str
     cell: int
     size: int
-    slots: int  # of its event ring: largest outgoing delay + 2; 0 when it emits nothing
+    slots: int  # of its event ring: largest outgoing delay + 3; 0 when it emits nothing
     params: tuple[tuple[str, Value], ...]
     init: tuple[tuple[str, Value], ...]
     source: str = "equations"
@@ -171,7 +171,8 @@ class BatchMask:
 @dataclass(frozen=True)
 class Weight:
     """A trained value. init: "uniform" (init_args: the bound b, drawn in [-b, b)), "normal" (init_args: the
-    standard deviation), "zeros" or "ones"."""
+    standard deviation), "zeros", "ones", "constant" (the number), "truncated_normal" (standard deviation, seed) or
+    "orthogonal" (gain, seed)."""
 
     out: Tensor
     init: str
@@ -268,7 +269,7 @@ class Store:
 class Update:
     """The optimizer instantiated on one weight: statements over `param`, `gradient`, `step`, its params,
     its state (one array of the weight's shape each, initial value given) and `reads`: names of single numbers that
-    tensors without axes hold (norms)."""
+    tensors without axes hold (norms). It runs in the steps that `every` divides."""
 
     weight: str
     gradient: str
@@ -276,6 +277,7 @@ class Update:
     state: tuple[tuple[str, float], ...]
     statements: tuple[Set, ...]
     reads: tuple[tuple[str, str], ...] = ()
+    every: int = 1
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

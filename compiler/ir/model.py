@@ -269,7 +269,17 @@ class Send:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-Action = Set | Send
+@dataclass(frozen=True)
+class Rewire:
+    """`rewire(when)`: where `value` holds, a synapse ends and a new one of the same source takes its place, with a
+    target that is drawn, and with states as at the start. All synapses are done with the statements before it, and
+    those after it begin when it is done. Not in on_pre, on_post and events."""
+
+    value: Expr
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+Action = Set | Send | Rewire
 """A statement of a synapse. Set's target: a state of the synapse or a local."""
 
 
@@ -488,6 +498,12 @@ class Simulate:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
+def shift_of(every: int, at: int | None, warmup: int) -> int:
+    """Recordings sample at the end of steps n * every - shift after the warm-up, n = 1, 2, ...; with `at`, these are
+    the steps k of the whole run with k % every == at (an event of a phase of `every` steps)."""
+    return 0 if at is None or every == 0 else (warmup - at) % every
+
+
 @dataclass(frozen=True)
 class RecordSpikes:
     """`members`: the neurons that are kept (empty: all); `between`: the steps (after the warm-up) that are kept,
@@ -505,6 +521,7 @@ class RecordRate:
 
     population: str
     every: int
+    at: int | None = None  # shift_of
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -519,6 +536,7 @@ class RecordHistogram:
     high: float
     bins: int
     every: int
+    at: int | None = None  # shift_of
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -531,6 +549,7 @@ class RecordSynapses:
     projection: str
     variables: tuple[str, ...]
     every: int
+    at: int | None = None  # shift_of
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -543,6 +562,7 @@ class RecordTraces:
     members: tuple[int, ...]
     every: int
     between: tuple[int, int] | None = None
+    at: int | None = None  # shift_of
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
@@ -576,10 +596,12 @@ class Layer:
       (one number per dimension), padding (before and after per dimension), groups, bias | max_pool1d, avg_pool1d,
       max_pool2d, avg_pool2d: size, stride, padding; count_padding (False) where means leave it out | global_max_pool,
       global_avg_pool | upsample: factor | pad: before, value | flatten, reshape | permute: axes | concat: axis |
-      slice: axis, range (from, to) | add, multiply | softmax, log_softmax: axis | dropout: rate | activation |
+      slice: axis, range (from, to) | add, multiply | softmax, log_softmax: axis | dropout: rate | noise: std |
+      random_flip: axis | random_crop: padding | activation |
       map: numbers of the model's params, `p_<name>` | batch_norm: momentum, epsilon | layer_norm: axes, epsilon, affine |
       group_norm, instance_norm: groups, epsilon, affine | embedding: count, size | positions: encoding |
-      attention: heads, size, causal, bias | rnn, gru, lstm: units, sequence, bidirectional, bias; rnn: function
+      attention: heads, size, causal, bias | rnn, gru, lstm: units, sequence, bidirectional, bias; rnn: function |
+      dense, convolutions, attention, recurrent layers: init (name) and init_value (its number), where given
     `activation`: name of a built-in or user function applied to the result, with its body in `function`. A map has its
     expression there, over x0, x1, ... (its inputs) and its attrs.
     """
@@ -632,14 +654,40 @@ class OptimizerDef:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Samples that are kept for validation: a fraction, or with `folds` the `fold`-th (from 0) of so many parts.
+    `strata`: path and array ("": the only one) of whole numbers, one per sample, that all parts have in the same
+    proportions."""
+
+    fraction: float
+    folds: int = 0
+    fold: int = 0
+    strata: tuple[str, str] | None = None
+
+    def count(self, samples: int) -> int:
+        """How many of so many samples are kept."""
+        if self.folds:
+            return len(range(self.fold, samples, self.folds))
+        return round(self.fraction * samples)
+
+
+@dataclass(frozen=True)
 class Data:
-    """`arrays`: network input -> (array in the file, factor)."""
+    """`arrays`: network input -> (array in the file, factor). Without a `path`, each has a file (path, array in it or
+    "") of its own among `files`. `columns`: of an array that is put together of columns, their names."""
 
     path: str
     arrays: tuple[tuple[str, str, float], ...]
-    validation: float  # fraction
+    validation: float | Kept  # a number: the fraction
     shuffle: bool = True
+    files: tuple[tuple[str, str, str], ...] = ()
+    columns: tuple[tuple[str, tuple[str, ...]], ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def kept(self) -> Kept:
+        """`validation`, a fraction too."""
+        return self.validation if isinstance(self.validation, Kept) else Kept(self.validation)
 
 
 @dataclass(frozen=True)
@@ -689,9 +737,43 @@ class WeightGroup:
 
 
 @dataclass(frozen=True)
+class Watched:
+    """A number of every epoch (`loss`, a metric, `validation_...`), and whether more of it is better."""
+
+    name: str
+    larger: bool
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The training ends after `patience` epochs that were not better, by more than `margin`, than the best before."""
+
+    watched: Watched
+    patience: int
+    margin: float
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """`learning_rate` is multiplied by `factor` after `patience` epochs that were not better; of its value at least
+    the part `lowest` remains."""
+
+    watched: Watched
+    patience: int
+    factor: float
+    lowest: float
+    margin: float
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Train:
     """`clip`: ("value", v): elements of gradients are held within [-v, v]; ("norm", v): all gradients are scaled so
-    that their norm together is at most v. `groups`: in order, later ones win."""
+    that their norm together is at most v. `groups`: in order, later ones win. `accumulate`: batches per change of the
+    weights. `average`: the part of the moving average of weights that remains at each step; 0: none is kept. `best`:
+    the number by which the best weights are kept."""
 
     data: Data
     loss: Loss
@@ -704,6 +786,11 @@ class Train:
     clip: tuple[str, float] | None = None
     groups: tuple[WeightGroup, ...] = ()
     penalties: tuple[Penalty, ...] = ()
+    accumulate: int = 1
+    average: float = 0.0
+    stop: Stop | None = None
+    plateau: Plateau | None = None
+    best: Watched | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

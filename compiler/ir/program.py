@@ -375,7 +375,13 @@ class Connect:
         It reads columns and the integers i, j and PLACES, the positions of source and target.
     Rule "transpose" makes the relation by target of a filled one: stage "count" (row, col -> to_row: counts of each
     target, scanned by the stage "scan" like any other), stage "fill" (row, col, to_row -> to_col: the source, to_index:
-    the synapse; in each row ascending by synapse, so by source). Columns n_pre, n_post.
+    the synapse; in each row ascending by synapse, so by source). Columns n_pre, n_post. Stage "refill" is "fill" in a
+    step: it counts in to_filled (i32 [n_post], zero before).
+    Rule "rewire", stage "rewire", in a step: each synapse s with gone[s] != 0 (i32) gets another target, synapse after
+    synapse of a source: the first of 64 draws (index s, step, draw 0 .. 63), uniform over the targets (but for the
+    source itself without autapses), that the source does not have at that moment (or, with multapses, any); else the
+    next one after the last draw, in a circle; none: it keeps its own. Formals row, col (written), gone, n_pre, n_post,
+    key, multapses, autapses, same.
     """
 
     rule: str

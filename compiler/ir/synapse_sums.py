@@ -20,6 +20,12 @@ SUMS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 the projection onto the same target."""
 
 
+def calls_in(e: Expr) -> set[str]:
+    """The functions that `e` calls."""
+    own = {e.func} if isinstance(e, Call) else set[str]()
+    return own.union(*(calls_in(k) for k in children(e)))
+
+
 def has_sums(e: Expr) -> bool:
     """Whether `e` reads other synapses."""
-    return (isinstance(e, Call) and e.func in SUMS) or any(has_sums(k) for k in children(e))
+    return not calls_in(e).isdisjoint(SUMS)

@@ -380,8 +380,13 @@ class _Code:
         if stage == "scan":
             yield from self.found({"row": DType.I64, "n_pre": DType.I64})
             return
-        if rule == "transpose" and stage in ("count", "fill"):
-            made = {"to_col": DType.I32, "to_index": DType.I32} if stage == "fill" else {}
+        if rule == stage == "rewire":
+            columns = dict.fromkeys(("multapses", "autapses", "same"), DType.I64)
+            yield from self.found({"row": DType.I64, "col": DType.I32, "gone": DType.I32} | _DRAWN | columns)
+            return
+        if rule == "transpose" and stage in ("count", "fill", "refill"):
+            made = {"to_col": DType.I32, "to_index": DType.I32} if stage != "count" else {}
+            made |= {"to_filled": DType.I32} if stage == "refill" else {}
             sizes = {"n_pre": DType.I64, "n_post": DType.I64}
             yield from self.found({"row": DType.I64, "col": DType.I32, "to_row": DType.I64} | made | sizes)
             return

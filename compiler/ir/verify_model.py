@@ -277,7 +277,7 @@ def _train(train: Train, network: Network | None) -> Iterator[str]:
     for name, _, _ in train.data.arrays:
         if name not in inputs:
             yield f"data is given for `{name}`, which is not an input"
-    if train.batch < 1 or train.epochs < 0 or not 0 <= train.data.validation < 1:
+    if train.batch < 1 or train.epochs < 0 or not 0 <= train.data.kept.fraction < 1:
         yield f"batch {train.batch}, epochs {train.epochs}, validation {train.data.validation}"
     yield from (f"optimizer {train.optimizer.name}: {v}" for v in _optimizer(train.optimizer))
 

@@ -25,6 +25,7 @@ from compiler.ir.model import (
     NeuronDef,
     Population,
     Projection,
+    Rewire,
     Send,
     Set,
     SynapseDef,
@@ -134,6 +135,9 @@ def _actions(
             if "." in action.target or (action.target in known and action.target not in states):
                 yield f"`{action.target}` cannot be assigned to"
             local.add(action.target)
+            continue
+        if isinstance(action, Rewire):
+            yield from _reads(action.value, local, "rewire(...)")
             continue
         yield from _reads(action.value, local, "deliver(...)")
         if action.end not in ("pre", "post"):

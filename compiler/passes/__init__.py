@@ -7,9 +7,10 @@ Spiking, to level 2:  lower_drives, then
                       lower_cells (split_cells, lower_pools, lower_spike_times, cell_arrays, cell_columns, init_values),
                       lower_records, lower_projections (stages, relations, planes, lower_connect,
                       lower_static, lower_synapses: synapse_names, synapse_text, synapse_values, synapse_arrays,
-                      synapse_rows), lower_inputs
+                      synapse_rows, synapse_sums, synapse_rewire), lower_inputs
 Tensors, level 1:     lower_network, lower_loss, differentiate, expand_updates, decompose, simplify_graph, fuse_maps
 Tensors, to level 2:  load_data, lower_tensors (assign_layouts, fuse_epilogues, nest_builder, lower_feeds,
                       lower_weights; compiler/strategies)
+Tensors in use:       lower_predict (fold_norms, then as above from lower_network on)
 Level 2:              merge, then when memory is known plan_memory and write_tables
 """

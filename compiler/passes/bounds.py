@@ -129,7 +129,7 @@ def _run(
         value = _sound(interval(action.value, now))
         if isinstance(action, Set):
             now[action.target] = value
-        else:
+        elif isinstance(action, Send):
             sent.append((action, value))
     return now, sent
 

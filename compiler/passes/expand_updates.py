@@ -11,16 +11,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.ir.graph import Contract, Reindex, Tensor, Update, Variable
 from compiler.ir.model import Network, OptimizerDef, Set, Train, WeightGroup
 from compiler.ir.space import along
+from compiler.passes.accumulate import accumulated, with_average
 from compiler.passes.free_names import free_name
 from compiler.passes.graph_builder import GraphBuilder, Operand, identity
 
 NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm"})
 """Layers whose scale and shift are of the class "norms"."""
+
+PLATEAU = "plateau.factor"
+"""The array that `train: {plateau: ...}` lowers the learning rate by."""
 
 
 def classes_of(weight: str, network: Network) -> frozenset[str]:
@@ -31,14 +36,29 @@ def classes_of(weight: str, network: Network) -> frozenset[str]:
     return frozenset({layer, what, "all"})
 
 
-def expand_updates(g: GraphBuilder, network: Network, train: Train, gradients: dict[str, Tensor], batches: int) -> None:
-    """Appends an Update for each weight, in the order in which weights are defined. `batches`: steps of an epoch."""
-    optimizer = train.optimizer
+def expand_updates(
+    g: GraphBuilder,
+    network: Network,
+    train: Train,
+    gradients: dict[str, Tensor],
+    batches: int,
+    count: Tensor | None = None,
+) -> None:
+    """Appends an Update for each weight, in the order in which weights are defined. `batches`: of an epoch; `count`:
+    the samples of the batch, for accumulation."""
+    optimizer = _on_plateau(g, train.optimizer) if train.plateau is not None else train.optimizer
+    if train.average:
+        optimizer = with_average(optimizer, train.average)
     groups = {n: _groups(n, network, train.groups) for n in g.tensors if n in gradients}
     names = [n for n, found in groups.items() if not _frozen(found)]
     taken = _names(optimizer)
     statements, params = _timed(optimizer, train, batches, taken)
     reads: tuple[tuple[str, str], ...] = ()
+    if train.plateau is not None:
+        reads = ((_plateau_name(train.optimizer), PLATEAU),)
+    if train.accumulate > 1:
+        assert count is not None
+        gradients = accumulated(g, gradients, names, count, train.accumulate)
     if train.clip is not None and names:
         limit = train.clip[1]
         gradient: Expr = Ref("gradient")
@@ -48,16 +68,28 @@ def expand_updates(g: GraphBuilder, network: Network, train: Train, gradients: d
             clipped: Expr = Call("max", (Call("min", (gradient, Ref(bound))), Binary("-", Num(0), Ref(bound))))
         else:
             factor = free_name("clip_factor", taken)
-            reads = ((factor, _clip_factor(g, [(n, gradients[n]) for n in names], limit).name),)
+            reads = (*reads, (factor, _clip_factor(g, [(n, gradients[n]) for n in names], limit).name))
             clipped = Binary("*", gradient, Ref(factor))
         statements = tuple(Set(s.target, substitute(s.value, {"gradient": clipped}), s.span) for s in statements)
     found = []
     for name in names:
         own = tuple((p, dict(pair for group in groups[name] for pair in group.params).get(p, v)) for p, v in params)
         kept, norms = _with_norms(g, g.tensors[name], gradients[name], own, optimizer, statements, reads)
-        found.append(Update(name, gradients[name].name, own, optimizer.state, kept, norms, optimizer.span))
+        state, every = optimizer.state, train.accumulate
+        found.append(Update(name, gradients[name].name, own, state, kept, norms, every, optimizer.span))
     for update in found:
         g.add(update)
+
+
+def _plateau_name(optimizer: OptimizerDef) -> str:
+    return free_name("plateau_factor", _names(optimizer))
+
+
+def _on_plateau(g: GraphBuilder, optimizer: OptimizerDef) -> OptimizerDef:
+    """The optimizer with its learning rate multiplied by a number that the host writes between epochs."""
+    g.add(Variable(Tensor(PLATEAU, ()), 1.0, inner=True))
+    rate: dict[str, Expr] = {"learning_rate": Binary("*", Ref("learning_rate"), Ref(_plateau_name(optimizer)))}
+    return replace(optimizer, update=tuple(Set(s.target, substitute(s.value, rate), s.span) for s in optimizer.update))
 
 
 def _groups(weight: str, network: Network, groups: Iterable[WeightGroup]) -> list[WeightGroup]:
@@ -80,13 +112,17 @@ def _timed(
     """Statements in which `epoch`, `epochs` and `steps` are numbers that are columns, and the params with these."""
     own = {n for n, _ in (*optimizer.params, *optimizer.state)}
     read = set().union(*(refs(s.value) for s in optimizer.update)) - own
-    per_epoch, last, total = (free_name(n, taken) for n in ("steps_per_epoch", "last_epoch", "last_step"))
+    per_epoch, last, total, several = (
+        free_name(n, taken) for n in ("steps_per_epoch", "last_epoch", "last_step", "batches_per_step")
+    )
     before = Binary("//", Binary("-", Ref("step"), Num(1)), Ref(per_epoch))
     meanings: dict[str, tuple[Expr, str, float]] = {
         "epoch": (Binary("+", Num(1), before), per_epoch, float(batches)),
         "epochs": (Ref(last), last, float(train.epochs)),
-        "steps": (Ref(total), total, float(train.epochs * batches)),
+        "steps": (Ref(total), total, float(train.epochs * batches // train.accumulate)),
     }
+    if train.accumulate > 1:
+        meanings["step"] = (Binary("//", Ref("step"), Ref(several)), several, float(train.accumulate))
     bindings = {name: meaning[0] for name, meaning in meanings.items() if name in read}
     extra = tuple((column, value) for name, (_, column, value) in meanings.items() if name in read)
     statements = tuple(Set(s.target, substitute(s.value, bindings), s.span) for s in optimizer.update)

@@ -1,4 +1,4 @@
-"""fold_norms: batch norms with running statistics become part of the weights before them; dropout goes.
+"""fold_norms: batch norms with running statistics become part of the weights before them; dropout and the like go.
 
 Assumes: a network that is only used, never trained.
 Guarantees: y = (W x + b - mean) * s + beta with s = gamma / sqrt(variance + epsilon) is computed as W' x + b' with
@@ -20,6 +20,8 @@ from compiler.ir.model import Layer, Network
 from compiler.passes.decisions import Decision
 
 Reals = npt.NDArray[np.floating]
+TRAINING_ONLY = ("dropout", "noise", "random_flip", "random_crop")
+"""Kinds of layers that give what they read when a network is used."""
 PARTS = ("weight", "bias", "running_mean", "running_var")
 
 
@@ -50,9 +52,9 @@ def fold_norms(
     for old in network.layers:
         layer = replace(old, inputs=tuple(stands.get(n, n) for n in old.inputs))
         source = layer.inputs[0] if layer.inputs else ""
-        if layer.kind == "dropout" and layer.activation is None:
+        if layer.kind in TRAINING_ONLY and layer.activation is None:
             stands[layer.name] = source
-            decisions.append(Decision("fold_norms", layer.name, "removed", "dropout acts while training only"))
+            decisions.append(Decision("fold_norms", layer.name, "removed", f"{layer.kind} acts while training only"))
             continue
         if layer.kind != "batch_norm":
             made[layer.name] = layer
@@ -104,7 +106,7 @@ def _refusal(
 
 
 def folded(weights: Mapping[str, Reals], folds: tuple[Fold, ...]) -> dict[str, Reals]:
-    """The weights of the simpler network from those of the whole one, in their type."""
+    """The weights of the simpler network from those of the whole one; those that change are float64."""
     out = dict(weights)
     for f in folds:
         gamma, beta, mean, variance = (out.pop(f"{f.norm}.{p}").astype(np.float64) for p in PARTS)
@@ -112,6 +114,6 @@ def folded(weights: Mapping[str, Reals], folds: tuple[Fold, ...]) -> dict[str, R
         scale = gamma / np.sqrt(variance + f.epsilon)
         shape = tuple(-1 if a == f.axis else 1 for a in range(w.ndim))
         bias = out[f"{f.layer}.bias"].astype(np.float64) if f.bias else 0.0
-        out[f"{f.layer}.weight"] = (w * scale.reshape(shape)).astype(w.dtype)
-        out[f"{f.layer}.bias"] = ((bias - mean) * scale + beta).astype(w.dtype)
+        out[f"{f.layer}.weight"] = w * scale.reshape(shape)
+        out[f"{f.layer}.bias"] = (bias - mean) * scale + beta
     return out

@@ -2,8 +2,8 @@
 
 Assumes: a legal model; `simulate.freeze` names projections.
 Guarantees: in these projections no state of a synapse and no trace of its ends changes: their equations and the
-assignments to them are gone. Deliveries stay, with the locals that they read; what was delivered along with a changed
-state is delivered with the state as it stands. Nothing else changes.
+assignments to them are gone, and no synapse is rewired. Deliveries stay, with the locals that they read; what was
+delivered along with a changed state is delivered with the state as it stands. Nothing else changes.
 Does not: tell learning from other states (a projection with short-term plasticity is named or not).
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.ir.model import Action, EndDef, Model, Send, Set, SynapseDef
+from compiler.ir.model import Action, EndDef, Model, Rewire, Send, Set, SynapseDef
 
 
 def freeze_learning(model: Model) -> Model:
@@ -40,7 +40,7 @@ def frozen_synapse(synapse: SynapseDef) -> SynapseDef:
     state = {s.name for s in synapse.state}
 
     def actions(items: tuple[Action, ...]) -> tuple[Action, ...]:
-        kept = tuple(a for a in items if not (isinstance(a, Set) and a.target in state))
+        kept = tuple(a for a in items if not (isinstance(a, Rewire) or (isinstance(a, Set) and a.target in state)))
         return kept if any(isinstance(a, Send) for a in kept) else ()
 
     return replace(

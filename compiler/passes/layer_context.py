@@ -15,6 +15,7 @@ from compiler.ir.graph import Contract, Reindex, Tensor, Weight
 from compiler.ir.model import Layer
 from compiler.ir.space import Affine, along
 from compiler.passes.graph_builder import GraphBuilder, identity
+from compiler.passes.initial_weights import chosen
 
 X0, X1, X2, X3, X4 = (Ref(f"x{i}") for i in range(5))
 PRODUCT = Binary("*", X0, X1)
@@ -31,6 +32,7 @@ class Context:
     count: Tensor
     named: dict[str, Tensor]
     constants: set[str] = field(default_factory=set)
+    seed: int = 0
 
 
 def call(func: str, *args: Expr) -> Expr:
@@ -71,6 +73,8 @@ def weight(c: Context, name: str, shape: tuple[int, ...], init: str, args: tuple
     """A trained array; one that exists already is the same one (recurrent layers use theirs at every step)."""
     if name in c.graph.tensors:
         return c.graph.tensors[name]
+    own = chosen(layer, shape, c.seed) if name.rpartition(".")[2] in ("weight", "recurrent") else None
+    init, args = own or (init, args)
     return c.graph.add(Weight(Tensor(name, shape), init, args, layer.span))
 
 

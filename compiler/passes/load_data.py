@@ -1,7 +1,7 @@
 """load_data: the data set of a training block as arrays of the program.
 
-Assumes: the frontend has checked that file, arrays and shapes exist and fit.
-Guarantees: one constant per file array that feeds an input, as `data.<array>` (examples, features); integers as
+Assumes: the frontend has checked that files, arrays and shapes exist and fit.
+Guarantees: one constant per array that feeds an input, as `data.<array>` (examples, features); integers as
 int32, all else as reals.
 Does not: say which examples are kept for validation, or shuffle (compiler/runner/data.py does).
 """
@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from compiler.ir.model import Network, Train
+from compiler.data_source import read_samples
+from compiler.diagnostics import Diagnostic, ModelError
+from compiler.ir.model import Data, Network, Train
 from compiler.source import Span
 
 
@@ -27,15 +29,24 @@ class DataSet:
     span: Span
 
 
+def held_out(data: Data, examples: int) -> int:
+    """How many of so many examples are kept for validation."""
+    return data.kept.count(examples)
+
+
 def load_data(network: Network, train: Train) -> DataSet:
-    """Reads the file and counts the examples of "train" and "eval" (validation)."""
+    """Reads the files and counts the examples of "train" and "eval" (validation). Raises ModelError (E0703)."""
     kinds = {i.name: i.dtype for i in network.inputs}
     arrays: dict[str, npt.NDArray[np.generic]] = {}
-    with np.load(train.data.path, allow_pickle=False) as file:
-        for name, array, _ in train.data.arrays:
-            raw = file[array]
-            flat = raw.reshape(raw.shape[0], -1)
-            arrays[f"data.{array}"] = flat.astype(np.int32 if kinds[name] == "int32" else np.float64)
+    for name, array, _ in train.data.arrays:
+        try:
+            raw = read_samples(train.data, array)
+        except (OSError, ValueError) as error:
+            reason = " ".join(str(error).split())[:120]
+            message = f"the data of `{name}` cannot be read: {reason}"
+            raise ModelError([Diagnostic("E0703", message, train.data.span)]) from None
+        flat = raw.reshape(raw.shape[0], -1)
+        arrays[f"data.{array}"] = flat.astype(np.int32 if kinds[name] == "int32" else np.float64)
     examples = next(iter(arrays.values())).shape[0]
-    held_out = round(train.data.validation * examples)
-    return DataSet(arrays, {"train": examples - held_out, "eval": held_out}, train.data.span)
+    kept = held_out(train.data, examples)
+    return DataSet(arrays, {"train": examples - kept, "eval": kept}, train.data.span)

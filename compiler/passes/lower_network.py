@@ -13,7 +13,7 @@ from compiler.expr.activations import ACTIVATIONS, activation
 from compiler.expr.ast import substitute
 from compiler.ir.graph import BatchMask, Feed, Tensor
 from compiler.ir.model import FunctionDef, Layer, Network, Train
-from compiler.passes import lower_norms, lower_sequences, lower_shapes, lower_windows
+from compiler.passes import lower_augment, lower_norms, lower_sequences, lower_shapes, lower_windows
 from compiler.passes.graph_builder import GraphBuilder, identity
 from compiler.passes.layer_context import X0, Context, linear, reshape
 
@@ -74,6 +74,12 @@ def _layer(c: Context, layer: Layer) -> Tensor:
             y = lower_norms.softmax(c, layer, x)
         case "dropout":
             y = lower_shapes.dropout(c, layer, x)
+        case "noise":
+            y = lower_augment.noise(c, layer, x)
+        case "random_flip":
+            y = lower_augment.random_flip(c, layer, x)
+        case "random_crop":
+            y = lower_augment.random_crop(c, layer, x)
         case "activation":
             y = x
         case "embedding":
@@ -98,7 +104,7 @@ def lower_network(network: Network, train: Train, phase: str) -> tuple[Context, 
     batch = train.batch
     mask = g.add(BatchMask(Tensor("batch.mask", (batch,), "real", True)))
     count = g.reduce("batch.count", X0, (identity(mask),), mask, ())
-    c = Context(g, phase == "train", mask, count, {})
+    c = Context(g, phase == "train", mask, count, {}, seed=train.seed)
     sources = {name: (array, scale) for name, array, scale in train.data.arrays}
     for item in network.inputs:
         array, scale = sources[item.name]

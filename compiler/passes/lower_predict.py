@@ -10,7 +10,6 @@ Does not: read files or weights.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 from compiler.ir.graph import Reindex, Store, TensorGraph
 from compiler.ir.model import Data, Layer, Loss, Model, Network, OptimizerDef, TensorInput, Train
@@ -30,12 +29,10 @@ from compiler.passes.merge import merge
 from compiler.passes.pipeline import Lowered
 from compiler.passes.simplify_graph import simplify_graph
 from compiler.source import NOWHERE
+from compiler.strategies import ROWS
 
 PHASE = "predict"
 ORDER = f"{PHASE}.order"
-
-ROWS: Final[frozenset[str]] = frozenset()
-"""Strategies of targets with lanes that can do without."""
 
 
 @dataclass(frozen=True)

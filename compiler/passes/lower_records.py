@@ -202,5 +202,6 @@ def record_traces(
                 f"{record.population}.{variable}",
                 record.span,
             )
-            # Round times count from the end of the warm-up.
-            builder.launch("step", key, row, row + 1, record.every, model.simulate.warmup % record.every)
+            # Round times count from the end of the warm-up, trials from the start of the run.
+            offset = model.simulate.warmup if record.at is None else record.at
+            builder.launch("step", key, row, row + 1, record.every, offset % record.every)

@@ -28,6 +28,7 @@ from compiler.ir.model import (
     Ode,
     PhaseDef,
     Projection,
+    Rewire,
     Set,
     StateDecl,
     SynapseDef,
@@ -43,6 +44,7 @@ from compiler.passes.lower_cells import Deliveries
 from compiler.passes.relations import relation_of
 from compiler.passes.stages import EVERY_STEP, Due, Stages
 from compiler.passes.synapse_names import Flat, flatten
+from compiler.passes.synapse_rewire import rewire
 from compiler.passes.synapse_rows import (
     SLOTS,
     Cache,
@@ -214,8 +216,8 @@ class SynapseLowering:
         key: tuple[object, ...] = (),
         due: Due = EVERY_STEP,
     ) -> None:
-        """Statements of every synapse. Those that read sums over synapses wait for all synapses to be done with those
-        before. `also`: the first part does something without statements too."""
+        """Statements of every synapse. Those that rewire, or read sums over synapses, wait for all synapses to be done
+        with those before. `also`: the first part does something without statements too."""
         known = ("segments", id(s.flat), what)
         if known not in s.cache:
             s.cache[known] = segments(s.flat, actions)
@@ -226,6 +228,8 @@ class SynapseLowering:
             called = what if number == 0 else f"{what} ({number + 1})"
             for one in segment.sums:
                 part = gather(s, where, called, one, part, due)
+            if segment.when is not None:
+                part = rewire(s, where, called, segment.when, part, due)
             if segment.actions or (also and number == 0):
                 held = segment.actions
 
@@ -311,6 +315,7 @@ def _event_driven(s: Synapses, extent: int | SizeOf) -> str | None:
     used = [name for name, actions in (("pre", d.on_pre), ("post", d.on_post)) if touches(s.flat, actions)]
     others = [d.update, *(e.actions for e in d.events), *(h.actions for h in d.on)]
     apart = s.member.delays is not None or any(touches(s.flat, x) for x in others)
+    apart = apart or any(isinstance(a, Rewire) for x in others for a in x)
     end = used[0] if len(used) == 1 and not apart else "syn"
     array = f"{s.name}.updated"
     size = extent if end == "syn" else s.instance(end).size

@@ -50,6 +50,7 @@ from compiler.passes.lower_weights import lower_constant, lower_store, lower_upd
 from compiler.passes.nest_builder import Walk, build_loops
 from compiler.passes.tensor_phase import Phase, array_formal, axes_of, emit_row
 from compiler.strategies import Choice, choose
+from compiler.strategies.pins import Pins, Refused, find, path_of, pinned
 
 
 def _map(p: Phase, node: Map, target: str | None) -> None:
@@ -138,7 +139,7 @@ def _contract(p: Phase, node: Contract, epilogue: Epilogue | None) -> None:
     separate = frozenset(refs(node.body) & {d for d, _ in node.dims})
     choice, reason = None, "sums have their declared order (order: bitwise)"
     if p.builder.order is not Order.BITWISE:
-        choice, reason = choose(node, p.tensors, p.lanes, p.real_bytes, p.available)
+        choice, reason = _chosen(p, node)
     # A strategy has every extent as a column; the generic nest has its windows as structure.
     windows = _windows(node, p.tensors) if choice is None else frozenset()
     plain = _plain_reduction(node, p) and choice is None and len(node.ins) != 2
@@ -148,7 +149,7 @@ def _contract(p: Phase, node: Contract, epilogue: Epilogue | None) -> None:
         parallel,
         windows,
         p.lanes,
-        separate if plain else frozenset(d for d, _ in node.dims),
+        separate if plain or (choice is not None and choice.joined) else frozenset(d for d, _ in node.dims),
         choice is not None,
     )
     bound["y"] = p.temporary(final, node.span)
@@ -180,6 +181,19 @@ def _contract(p: Phase, node: Contract, epilogue: Epilogue | None) -> None:
         final.name,
         node.span,
     )
+
+
+def _chosen(p: Phase, node: Contract) -> tuple[Choice | None, str]:
+    """The strategy that is pinned, where the pin holds, or that the rules say; and why."""
+    pin = find(p.pins, path_of(p.graph.phase, node.out.name))
+    if pin is None:
+        return choose(node, p.tensors, p.lanes, p.real_bytes, p.available)
+    order = p.builder.order.value
+    found = pinned(pin, node, p.tensors, p.lanes, p.real_bytes, order, p.available)
+    if isinstance(found, Refused):
+        choice, reason = choose(node, p.tensors, p.lanes, p.real_bytes, p.available)
+        return choice, f"{reason}; not as {pin.source} says: {found.reason}"
+    return found, f"{pin.source}: {pin.way}, measured {pin.microseconds:.1f} us"
 
 
 def _what(node: Contract, choice: Choice | None) -> str:
@@ -258,9 +272,13 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
 
 
 def lower_tensors(
-    builder: ProgramBuilder, graphs: tuple[TensorGraph, ...], data: DataSet, capabilities: Capabilities
+    builder: ProgramBuilder,
+    graphs: tuple[TensorGraph, ...],
+    data: DataSet,
+    capabilities: Capabilities,
+    pins: Pins | None = None,
 ) -> list[Decision]:
-    """Adds both phases to the builder."""
+    """Adds the phases to the builder. `pins`: strategies that are decided already."""
     decisions: list[Decision] = []
     # Lanes change the order in which a batch is summed, and targets have different ones.
     lanes = 0 if builder.order is Order.BITWISE else real_lanes(capabilities.lanes, builder.precision)
@@ -268,7 +286,7 @@ def lower_tensors(
         dtype = DType.I32 if contents.dtype.kind in "iu" else builder.precision
         builder.array(Array(name, dtype, contents.shape, Role.CONST), contents.astype(dtype.numpy))
     for graph in graphs:
-        p = Phase(builder, graph, lanes, builder.precision.bytes, capabilities.strategies)
+        p = Phase(builder, graph, lanes, builder.precision.bytes, capabilities.strategies, pins=pins or {})
         _lower_phase(p, data)
         decisions += p.decisions
     return decisions

@@ -33,6 +33,7 @@ from compiler.ir.space import Role
 from compiler.passes.assign_layouts import array_of
 from compiler.passes.free_names import free_name
 from compiler.passes.init_values import initialise
+from compiler.passes.initial_weights import computed
 from compiler.passes.nest_builder import Walk, build_loops
 from compiler.passes.tensor_phase import Phase, array_formal, axes_of, emit_row
 
@@ -90,6 +91,7 @@ def lower_update(p: Phase, node: Update) -> None:
         Nest((Dim("i", "n"),), statements),
         weight.name,
         node.span,
+        every=node.every,
     )
 
 
@@ -100,7 +102,13 @@ def lower_weight(p: Phase, node: Weight) -> None:
     array = array_of(node.out, node.out.name, p.builder.precision, 0, Role.WEIGHT, span=node.span)
     p.builder.array(array)
     size = array.physical_size
+    if node.init in ("truncated_normal", "orthogonal"):
+        values = computed(array.name, node.out.shape, node.init, node.init_args)
+        p.builder.constants[array.name] = values.ravel().astype(p.builder.precision.numpy)
+        return
     value: Const | Distribution = Const(1.0 if node.init == "ones" else 0.0)
+    if node.init == "constant":
+        value = Const(node.init_args[0])
     if node.init == "uniform":
         bound = node.init_args[0]
         value = Distribution("uniform", (("low", -bound), ("high", bound)))

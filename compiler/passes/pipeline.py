@@ -28,6 +28,7 @@ from compiler.passes.lower_projections import lower_projections
 from compiler.passes.lower_records import record_rates, record_spikes, record_traces
 from compiler.passes.merge import merge
 from compiler.passes.quanta import input_quanta
+from compiler.strategies.pins import Pins
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,8 @@ def _join(a: Program, b: Program) -> Program:
     )
 
 
-def lower(model: Model, capabilities: Capabilities, verify: bool = False) -> Lowered:
-    """All levels of `model` for a target."""
+def lower(model: Model, capabilities: Capabilities, verify: bool = False, pins: Pins | None = None) -> Lowered:
+    """All levels of `model` for a target. `pins`: strategies of contractions that are decided already."""
     precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
     order = Order(model.numerics.order)
     if verify:
@@ -122,7 +123,7 @@ def lower(model: Model, capabilities: Capabilities, verify: bool = False) -> Low
     if model.network is not None:
         from compiler.passes.tensors import lower_network_to_program
 
-        tensors, program, made = lower_network_to_program(model, precision, order, capabilities, verify)
+        tensors, program, made = lower_network_to_program(model, precision, order, capabilities, verify, pins)
         programs.append(program)
         decisions += made
     whole = programs[0] if len(programs) == 1 else _join(programs[0], programs[1])

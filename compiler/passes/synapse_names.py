@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, children, refs, substitute, with_children
-from compiler.ir.model import Action, EndDef, Ode, Send, Set, SynapseDef, SynapseEvent
+from compiler.ir.model import Action, EndDef, Ode, Set, SynapseDef, SynapseEvent
 from compiler.ir.program import PLANES
 from compiler.passes.free_names import PROPAGATION, RESERVED, free_name, renamed
 
@@ -141,7 +141,7 @@ def flatten(synapse: SynapseDef) -> Flat:
     def act(items: tuple[Action, ...]) -> tuple[Action, ...]:
         out: list[Action] = []
         for a in items:
-            if isinstance(a, Send):
+            if not isinstance(a, Set):
                 out.append(replace(a, value=expr(a.value)))
             else:
                 out.append(Set(new.get(a.target, a.target), expr(a.value), a.span))

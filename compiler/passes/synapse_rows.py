@@ -218,7 +218,8 @@ def _row(
     part: int = 0,
 ) -> None:
     formals = tuple(signature.formals)
-    key = ("synapses", s.number, text.what, formals, body if not isinstance(body, Propagate) else body.relation)
+    form = body.relation if isinstance(body, Propagate) else body
+    key = ("synapses", s.number, text.what, text.variant, formals, form)
     row = s.builder.row(
         key,
         f"{s.name}: {text.what} ({s.flat.definition.name})",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from compiler.expr.ast import Binary, Call, Expr, Num, Ref, children, with_children
-from compiler.ir.model import Action, Set
+from compiler.ir.model import Action, Rewire, Set
 from compiler.ir.program import (
     ELEMENT,
     Array,
@@ -52,23 +52,28 @@ class Sum:
 
 @dataclass(frozen=True)
 class Segment:
-    """Statements that run together at each synapse, after `sums` have been computed in order."""
+    """Statements that run together at each synapse, after `sums` have been computed in order, and synapses have been
+    rewired where `when` holds."""
 
     sums: tuple[Sum, ...]
     actions: tuple[Action, ...]
+    when: Expr | None = None
 
 
 def segments(flat: Flat, actions: Sequence[Action]) -> list[Segment]:
-    """The statements of one occasion, cut before each one that reads sums; the first part has none."""
+    """The statements of one occasion, cut before each one that reads sums or rewires; the first part does neither."""
     d = flat.definition
     taken = {*TAKEN, *flat.shown, *flat.externals, *flat.states, *(x.target for x in d.lets)}
     taken |= {a.target for a in actions if isinstance(a, Set)} | {f"{x.target}_now" for x in d.lets}
     out = [Segment((), ())]
     for action in actions:
-        if has_sums(action.value):
+        if isinstance(action, Rewire) or has_sums(action.value):
             found: list[Sum] = []
             value = _taken_out(action.value, found, taken)
-            out.append(Segment(tuple(found), (replace(action, value=value),)))
+            if isinstance(action, Rewire):
+                out.append(Segment(tuple(found), (), value))
+            else:
+                out.append(Segment(tuple(found), (replace(action, value=value),)))
         else:
             out[-1] = replace(out[-1], actions=(*out[-1].actions, action))
     return out

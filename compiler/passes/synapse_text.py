@@ -19,7 +19,7 @@ from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, refs
 from compiler.expr.diff import linear_in
 from compiler.expr.simplify import simplify
 from compiler.ir.graph import DerivedScalar, Propagator
-from compiler.ir.model import Action, Set
+from compiler.ir.model import Action, Send, Set
 from compiler.ir.program import Add, Assign, Statement
 from compiler.passes.free_names import free_name
 from compiler.passes.linear_system import is_zero
@@ -40,13 +40,15 @@ class Sending:
 @dataclass(frozen=True)
 class Text:
     """Statements of one occasion. `derived`: columns that they read and that follow from params; `renamed`: flat names
-    and what they are called here, where that differs."""
+    and what they are called here, where that differs; `variant`: numbers the texts of one occasion, where members of a
+    family differ in more than their formals."""
 
     what: str
     statements: tuple[Statement, ...]
     sends: tuple[Sending, ...] = ()
     derived: tuple[DerivedScalar | Propagator, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
+    variant: int = 0
 
     @cached_property
     def read(self) -> frozenset[str]:
@@ -199,6 +201,7 @@ def text_of(
         if isinstance(action, Set):
             assign(Set(action.target, value, action.span))
             continue
+        assert isinstance(action, Send), f"{what}: rewiring stands by itself"
         key = (action.end, action.into or into)
         if key not in formals:
             formals[key] = free_name(f"{key[0]}_{key[1]}", frozenset({*taken, *formals.values()}))

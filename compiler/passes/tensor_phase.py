@@ -7,10 +7,8 @@ Does not: look at nodes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from compiler.ir.graph import (
     Tensor,
@@ -33,9 +31,7 @@ from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.nest_builder import Loops
 from compiler.source import Span
-
-
-_STEP: Final = re.compile(r"\.(at|part)_(?:\d+|[lr]*)(?=[.:]|$)")
+from compiler.strategies.pins import Pins, steps_as_one
 
 
 @dataclass
@@ -51,6 +47,7 @@ class Phase:
     arrays: dict[str, str] = field(default_factory=dict)  # tensor -> array that holds it
     wide: set[str] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
+    pins: Pins = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)  # layer -> its place in the model
 
     def rank(self, path: str) -> int:
@@ -89,10 +86,11 @@ def emit_row(
     path: str,
     span: Span,
     keys: Mapping[str, StreamKey] | None = None,
+    every: int = 1,
 ) -> None:
-    """One row of a kernel and its launch in this phase. Labels leave out which step of a sequence a row belongs to:
-    a kernel is called after a row, and its text must not depend on how many steps there are."""
-    label = _STEP.sub(r".\1", label)
+    """One row of a kernel and its launch in this phase, in the steps that `every` divides. Labels leave out which
+    step of a sequence a row belongs to: a kernel is called after a row, and its text must not depend on how many."""
+    label = steps_as_one(label)
     real = p.builder.precision
     formals: tuple[Formal, ...] = (
         *arrays,
@@ -103,4 +101,4 @@ def emit_row(
     values: dict[str, ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
     key = (kind, formals, body)
     row = p.builder.row(key, label, kind, formals, body, bound, values, path, span, p.rank(path))
-    p.builder.launch(p.graph.phase, key, row, row + 1, join=False)
+    p.builder.launch(p.graph.phase, key, row, row + 1, every, join=False)

@@ -13,6 +13,7 @@ from compiler.ir.program import Order, Program
 from compiler.ir.space import DType
 from compiler.ir.target import Capabilities
 from compiler.ir.verify import verify_graph
+from compiler.passes.accumulate import averaged, averages_of
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.decompose import decompose
@@ -24,6 +25,7 @@ from compiler.passes.lower_loss import add_loss
 from compiler.passes.lower_network import lower_network
 from compiler.passes.lower_tensors import lower_tensors
 from compiler.passes.simplify_graph import simplify_graph
+from compiler.strategies.pins import Pins
 
 
 def tensor_graphs(
@@ -37,15 +39,20 @@ def tensor_graphs(
     assert model.network is not None and model.train is not None
     graphs: list[TensorGraph] = []
     decisions: list[Decision] = []
+    averages: dict[str, str] = {}
     for phase in phases:
         context, named = lower_network(model.network, model.train, phase)
         g = context.graph
         loss, constants = add_loss(g, model.train, named, context.mask, context.count, model.network)
         if phase == "train":
             gradients = differentiate(g, loss, constants | context.constants)
-            expand_updates(g, model.network, model.train, gradients, batches)
+            expand_updates(g, model.network, model.train, gradients, batches, context.count)
         outputs = (loss.name,)
         nodes: tuple[Node, ...] = tuple(g.nodes)
+        if phase == "train":
+            averages = averages_of(nodes, model.train)
+        elif averages:
+            nodes = averaged(nodes, averages)
 
         def checked(
             nodes: tuple[Node, ...], gathered: bool, phase: str = phase, kept: str = loss.name
@@ -64,7 +71,7 @@ def tensor_graphs(
 
 
 def lower_network_to_program(
-    model: Model, precision: DType, order: Order, capabilities: Capabilities, verify: bool
+    model: Model, precision: DType, order: Order, capabilities: Capabilities, verify: bool, pins: Pins | None = None
 ) -> tuple[tuple[TensorGraph, ...], Program, list[Decision]]:
     """Both phases as one program."""
     assert model.network is not None and model.train is not None
@@ -72,5 +79,5 @@ def lower_network_to_program(
     batches = -(-data.rows["train"] // model.train.batch)
     graphs, decisions = tensor_graphs(model, batches, verify)
     builder = ProgramBuilder(model.name, precision, order)
-    decisions += lower_tensors(builder, graphs, data, capabilities)
+    decisions += lower_tensors(builder, graphs, data, capabilities, pins)
     return graphs, builder.finish(), decisions

@@ -12,13 +12,18 @@ Does not: change the working directory or global state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from compiler.diagnostics import Diagnostic, ModelError
 from compiler.runner.options import Options
 from compiler.runner.results import BuildResult, RunResult
+
+if TYPE_CHECKING:
+    from backends.protocol import AnyArray
+    from compiler.runner.samples import Samples
 
 Settings = Mapping[str, str | int | float | bool]
 
@@ -54,6 +59,7 @@ def build(
     arch: str | None = None,
     portable: bool = False,
     verify: bool = False,
+    lock: bool = True,
 ) -> BuildResult:
     """Build `build_dir/<name>/` when it is stale. Raises ModelError, BackendError."""
     from compiler.runner.execute import build_model
@@ -68,6 +74,7 @@ def build(
         build_dir=Path(build_dir),
         device=device,
         arch=arch,
+        lock=lock,
     )
     return build_model(Path(path), options)[0]
 
@@ -84,12 +91,14 @@ def run(
     epochs: int | None = None,
     out: str | PathLike[str] | None = None,
     resume: str | PathLike[str] | None = None,
+    weights: str | PathLike[str] | None = None,
     build_dir: str | PathLike[str] = "build",
     runs_dir: str | PathLike[str] = "runs",
     device: int | None = None,
     arch: str | None = None,
     portable: bool = False,
     verify: bool = False,
+    lock: bool = True,
     quiet: bool = True,
 ) -> RunResult:
     """Run a model and write `runs_dir/<name>-<stamp>/`, or `out`. Raises ModelError, BackendError, RunError.
@@ -115,5 +124,65 @@ def run(
         None if resume is None else Path(resume),
         device,
         arch,
+        None if weights is None else Path(weights),
+        lock,
     )
     return run_model(Path(path), options, progress(quiet))
+
+
+def _using(
+    target: str, set: Settings | None, weights: str | PathLike[str] | None, build_dir: str | PathLike[str],
+    precision: str | None, order: str | None, portable: bool,
+) -> Options:  # fmt: skip
+    return Options(
+        target,
+        _texts(set),
+        precision,
+        order,
+        portable=portable,
+        build_dir=Path(build_dir),
+        weights=None if weights is None else Path(weights),
+    )
+
+
+def evaluate(
+    source: str | PathLike[str],
+    data: str | PathLike[str] | None = None,
+    target: str = "cpu",
+    set: Settings | None = None,
+    *,
+    weights: str | PathLike[str] | None = None,
+    precision: str | None = None,
+    order: str | None = None,
+    build_dir: str | PathLike[str] = "build",
+    portable: bool = False,
+) -> dict[str, float]:
+    """Loss and metrics of a run directory (or a model file with weights) on the samples of an .npz file, or on those
+    that its training kept for validation. Raises ModelError, BackendError, RunError."""
+    from compiler.runner.evaluate import evaluate_file
+
+    options = _using(target, set, weights, build_dir, precision, order, portable)
+    return dict(evaluate_file(Path(source), options, None if data is None else Path(data)).metrics)
+
+
+def predict(
+    source: str | PathLike[str],
+    data: Samples | str | PathLike[str],
+    target: str = "cpu",
+    set: Settings | None = None,
+    *,
+    layers: Sequence[str] = (),
+    weights: str | PathLike[str] | None = None,
+    batch: int | None = None,
+    precision: str | None = None,
+    order: str | None = None,
+    build_dir: str | PathLike[str] = "build",
+    portable: bool = False,
+) -> dict[str, AnyArray]:
+    """The outputs (samples, ...) of a run directory (or a model file with weights), by layer. `data`: a file, an array
+    for the only input, or arrays by input. Raises ModelError, BackendError, RunError."""
+    from compiler.runner.predict import predict_file
+
+    options = _using(target, set, weights, build_dir, precision, order, portable)
+    samples = Path(data) if isinstance(data, str | PathLike) else data
+    return dict(predict_file(Path(source), samples, options, None, tuple(layers), batch).outputs)

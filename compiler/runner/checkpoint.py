@@ -38,9 +38,16 @@ class Position:
     batch: int = 0
 
 
-def save_checkpoint(path: Path, instance: Instance, program: Merged, position: Position) -> None:
+BEST = "best/"
+"""What the names of the best weights so far begin with: they go along, so that a resumed run has them."""
+
+
+def save_checkpoint(
+    path: Path, instance: Instance, program: Merged, position: Position, best: Mapping[str, AnyArray] | None = None
+) -> None:
     """Write the state at `position` to `path`, atomically."""
     arrays = {a.name: read_logical(instance, a) for a in persistent_arrays(program)}
+    arrays |= {f"{BEST}{name}": value for name, value in (best or {}).items()}
     metadata = {"format": FORMAT} | {k: str(v) for k, v in asdict(position).items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(path, arrays, metadata)
@@ -92,7 +99,7 @@ def restore_checkpoint(path: Path, instance: Instance, program: Merged) -> None:
     """Put the arrays of a checkpoint into an instance. Raises RunError (E0909) when they do not fit."""
     from safetensors.numpy import load_file
 
-    stored = load_file(path)
+    stored = {n: v for n, v in load_file(path).items() if not n.startswith(BEST)}
     wanted = persistent_arrays(program)
     for array in wanted:
         values = stored.pop(array.name, None)
@@ -108,6 +115,13 @@ def restore_checkpoint(path: Path, instance: Instance, program: Merged) -> None:
             raise _misfit(path, str(error)) from None
     if stored:
         raise _misfit(path, f"it holds `{next(iter(stored))}`, which the model does not have")
+
+
+def best_of_checkpoint(path: Path) -> dict[str, AnyArray]:
+    """The best weights so far of the run that wrote a checkpoint; {} where it kept none."""
+    from safetensors.numpy import load_file
+
+    return {n.removeprefix(BEST): v for n, v in load_file(path).items() if n.startswith(BEST)}
 
 
 def _misfit(path: Path, reason: str) -> RunError:

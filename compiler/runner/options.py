@@ -16,7 +16,8 @@ from pathlib import Path
 class Options:
     """`settings`: `--set` by name. None: what the model says. `resume`: a run directory or a checkpoint file.
     `duration`: a time with a unit ("2 s"); `epochs`: the number of the last epoch; `device`, `arch`: of GPUs;
-    `weights`: a safetensors file or run directory that the weights are read from."""
+    `weights`: a safetensors file or run directory that the weights are read from;
+    `lock`: use the lock file beside the model, if there is one."""
 
     target: str = "cpu"
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -34,6 +35,7 @@ class Options:
     device: int | None = None
     arch: str | None = None
     weights: Path | None = None
+    lock: bool = True
 
     def backend_options(self) -> dict[str, str]:
         """What backends know by name; those that were not chosen are left out."""

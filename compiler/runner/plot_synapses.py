@@ -81,7 +81,8 @@ def matrix(folder: Path, model: Model, plot: Plot) -> Any:
             if "source" not in group or not group[variable].shape[0]:
                 continue
             x = (group["source"][:] + left[member.source]) * columns // width
-            y = (group["target"][:] + top[member.target]) * rows // height
+            reached = group["targets"][-1] if "targets" in group else group["target"][:]
+            y = (reached + top[member.target]) * rows // height
             np.add.at(image, (y, x), group[variable][-1])
     figure = new_figure(5.4, 4.6)
     axes = figure.subplots()

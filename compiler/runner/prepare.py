@@ -22,6 +22,7 @@ from compiler.passes.pipeline import Lowered, lower
 from compiler.runner.errors import RunError
 from compiler.runner.options import Options
 from compiler.runner.timing import Times
+from compiler.runner.tuning import lock_warnings, locked
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ def prepare(path: Path, options: Options, times: Times) -> Prepared:
     refuse_nothing_to_run(model)
     with times.part("lower"):
         chosen = backend_of(options.target, options.device or 0, options.verify)
-        lowered = lower(model, chosen.capabilities, options.verify)
+        pins = locked(path, options)
+        lowered = lower(model, chosen.capabilities, options.verify, pins)
+        warnings += lock_warnings(path, pins, lowered, chosen)
     return Prepared(path, model, lowered, chosen, seed_of(model), warnings)
 
 
@@ -76,7 +79,8 @@ def refuse_nothing_to_run(model: Model) -> None:
         )
     elif model.simulate is None and model.train is None:
         missing = "train" if model.network is not None else "simulate"
-        help = "`netloom predict` uses a network that has its weights from a file" if model.network is not None else None
+        use = "`netloom predict` uses a network that has its weights from a file"
+        help = use if model.network is not None else None
         sink.error("E0103", f"there is nothing to run: `{missing}` is missing", model.span, help)
     elif model.simulate is not None and not model.populations:
         sink.error("E0103", "there is nothing to simulate: `populations` is missing", model.span)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.protocol import Instance
-from compiler.ir.model import Model, RecordTraces
+from compiler.ir.model import Model, RecordTraces, shift_of
 from compiler.ir.program import Merged
 from compiler.runner.errors import RunError
 from compiler.runner.growing import Growing, growing, label, open_file
@@ -138,11 +138,13 @@ class SpikeWriter:
 
 @dataclass
 class _Times:
-    """The times of a group: `first` is the number of the sample in row 0, `values` a dataset of the group."""
+    """The times of a group: `first` is the number of the sample in row 0, `values` a dataset of the group; `every` and
+    `shift` as shift_of says."""
 
     times: Growing
     values: Growing
     every: int
+    shift: int
     first: int
 
 
@@ -172,19 +174,20 @@ class TraceWriter:
         for number, record in enumerate(model.traces):
             name = record.group
             group = self._group(record, path)
-            m = len(record.members)
+            m, shift = len(record.members), shift_of(record.every, record.at, self._warmup)
             for variable in record.variables:
                 array = arrays[f"{record.population}.{variable}.record.{number}"]
                 rows = min(1024, max(1, (1 << 17) // (m * array.dtype.bytes)))
                 data = growing(group, variable.rpartition(".")[2], array.dtype.numpy, (m,), rows, {"unit": array.unit})
                 low, high = 0, 1 << 62
                 if record.between is not None:
-                    low, high = (x // record.every for x in record.between)
-                self._buffers.append(_Samples(array.name, m, data, start // record.every, low, high))
+                    low, high = ((x + shift) // record.every for x in record.between)
+                seen = (start + shift) // record.every
+                self._buffers.append(_Samples(array.name, m, data, seen, low, high))
                 if name not in groups:
                     times = growing(group, "time", "float64", (), 1024, {"unit": "ms"})
-                    first = max(start // record.every, low) + 1 - times.rows
-                    groups[name] = _Times(times, data, record.every, first)
+                    first = max(seen, low) + 1 - times.rows
+                    groups[name] = _Times(times, data, record.every, shift, first)
         self._groups = tuple(groups.values())
 
     def _group(self, record: RecordTraces, path: Path) -> Any:
@@ -211,7 +214,7 @@ class TraceWriter:
                 instance.write(f"{b.buffer}.used", ZERO)
         for g in self._groups:
             numbers = g.first + np.arange(g.times.rows, g.values.rows, dtype=np.int64)
-            g.times.append(numbers * (g.every * self._dt))
+            g.times.append((numbers * g.every - g.shift) * self._dt)
 
     def flush(self) -> None:
         self._file.flush()

@@ -2,7 +2,8 @@
 
 Assumes: buffers named as compiler/passes/lower_records.py names them.
 Guarantees: /<population>/rate (Hz, the mean over the population and the bin) and /<population>/time (ms, the end of the
-bin, from the end of the warm-up); a last bin that the run does not fill is not written.
+bin, from the end of the warm-up); a last bin that the run does not fill is not written, nor a first one that began
+before the end of the warm-up (bins that end at an event of a phase).
 Does not: change what is simulated.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.protocol import Instance
-from compiler.ir.model import Model
+from compiler.ir.model import Model, shift_of
 from compiler.runner.growing import Growing, growing, open_file
 from compiler.runner.record import ZERO
 
@@ -27,6 +28,7 @@ class _Bins:
 
     population: str
     every: int
+    shift: int
     scale: float
     rates: Growing
     times: Growing
@@ -52,9 +54,10 @@ class RateWriter:
             rates = growing(group, "rate", "float64", (), 1024, {"unit": "Hz"})
             times = growing(group, "time", "float64", (), 1024, {"unit": "ms"})
             # A run that resumes within a bin does not know the bin's beginning: it is left out.
-            skip = -done % record.every
-            first = (done + skip) // record.every - rates.rows
-            self._bins.append(_Bins(name, record.every, scale, rates, times, skip, first, np.zeros(0)))
+            shift = shift_of(record.every, record.at, model.simulate.warmup)
+            skip = -(done + shift) % record.every
+            first = (done + skip + shift) // record.every - rates.rows
+            self._bins.append(_Bins(name, record.every, shift, scale, rates, times, skip, first, np.zeros(0)))
 
     def drain(self, instance: Instance, keep: bool = True) -> None:
         """Append the bins that are full; with keep=False what the buffers hold is dropped (the warm-up)."""
@@ -74,7 +77,7 @@ class RateWriter:
             b.rest = counts[full * b.every :]
             numbers = b.first + b.rates.rows + np.arange(1, full + 1)
             b.rates.append(counts[: full * b.every].reshape(full, b.every).sum(axis=1) * b.scale)
-            b.times.append(numbers * (b.every * self._dt))
+            b.times.append((numbers * b.every - b.shift) * self._dt)
 
     def flush(self) -> None:
         self._file.flush()

@@ -5,7 +5,9 @@ Guarantees: samples are taken at the end of the steps that the model names, by r
 synapses.h5 has for each projection and member /<projection>/<source>-><target>/ with `source` and `target` (neurons
 of each synapse), <variable> (samples, synapses), <variable>.histogram (samples, bars) with the attributes `low` and
 `high`, and `time` or <variable>.histogram.time in ms. Synapses stand source by source, targets ascending; explicit
-pairs in the user's order; elements of a convolution's kernel as (out channel, in channel, y, x), without ends.
+pairs in the user's order; elements of a convolution's kernel as (out channel, in channel, y, x), without ends. Where
+synapses are rewired there is `targets` (samples, synapses) in place of `target`: a new synapse has the place of an old
+one of the same source.
 Does not: buffer on the device: a sample of every step would be slow (samples are meant to be far apart).
 """
 
@@ -20,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.protocol import Instance
-from compiler.ir.model import Const, Member, Model, Projection
+from compiler.ir.model import Const, Member, Model, Projection, Rewire, shift_of
 from compiler.ir.program import Merged
 from compiler.ir.synapse_values import member_name, synapse_unit
 from compiler.runner.growing import Growing, growing, open_file
@@ -61,9 +63,18 @@ def synapse_ends(
     return None
 
 
+def is_rewired(projection: Projection) -> bool:
+    """Whether the targets of synapses change."""
+    synapse = projection.synapse
+    if synapse is None:
+        return False
+    return any(isinstance(a, Rewire) for x in (synapse.update, *(h.actions for h in synapse.on)) for a in x)
+
+
 @dataclass
 class _Sampled:
-    """One variable of one member. `edges`: of a histogram; `constant`: of a variable without an array."""
+    """One variable of one member. `edges`: of a histogram; `constant`: of a variable without an array;
+    `every` and `shift` as shift_of says."""
 
     array: str
     scale: float
@@ -76,6 +87,7 @@ class _Sampled:
     order: Order
     edges: npt.NDArray[np.float64] | None = None
     constant: float | None = None
+    shift: int = 0
 
 
 class SynapseWriter:
@@ -97,12 +109,20 @@ class SynapseWriter:
                 times = growing(group, "time", "float64", (), 256, {"unit": "ms"})
                 for variable in record.variables:
                     made = self._one(model, projection, member, group, variable, arrays, record.every, times)
+                    made.shift = shift_of(record.every, record.at, self._warmup)
+                    self._sampled.append(made)
+                known = any(x.group == group for x in self._sampled if x.variable == "targets")
+                if is_rewired(projection) and not known:
+                    col = f"{member_name(projection, member)}.col"
+                    made = _Sampled(col, 1.0, record.every, None, times, group, "targets", "1", None)
+                    made.shift = shift_of(record.every, record.at, self._warmup)
                     self._sampled.append(made)
         for h in model.histograms:
             projection = projections[h.projection]
             for member, group in self._groups(projection, instance, arrays, sizes):
                 times = growing(group, f"{h.variable}.histogram.time", "float64", (), 256, {"unit": "ms"})
                 made = self._one(model, projection, member, group, h.variable, arrays, h.every, times)
+                made.shift = shift_of(h.every, h.at, self._warmup)
                 made.edges = np.linspace(h.low, h.high, h.bins + 1)
                 made.values = growing(group, f"{h.variable}.histogram", "int64", (h.bins,), 64, {"unit": made.unit})
                 dataset = group[f"{h.variable}.histogram"]
@@ -118,6 +138,8 @@ class SynapseWriter:
                 ends = synapse_ends(instance, arrays, projection, member, sizes[member.source], sizes[member.target])
                 order = user_order(projection, member)
                 for name, values in zip(("source", "target"), ends or (), strict=False):
+                    if name == "target" and is_rewired(projection):
+                        continue
                     group.create_dataset(name, data=values if order is None else values[order])
             yield member, group
 
@@ -148,7 +170,8 @@ class SynapseWriter:
         if done < self._warmup:
             return self._warmup
         now = done - self._warmup
-        return min([self._last, *(self._warmup + (now // s.every + 1) * s.every for s in self._sampled if s.every)])
+        due = (((now + s.shift) // s.every + 1) * s.every - s.shift for s in self._sampled if s.every)
+        return min([self._last, *(self._warmup + k for k in due)])
 
     def sample(self, instance: Instance, done: int) -> None:
         """Samples what is due at the end of step `done`; time 0 is one of the times."""
@@ -158,7 +181,7 @@ class SynapseWriter:
         self._sampled_until = now
         stamped: set[int] = set()
         for s in self._sampled:
-            due = now % s.every == 0 if s.every else done == self._last
+            due = (now + s.shift) % s.every == 0 if s.every else done == self._last
             if not due:
                 continue
             self._append(s, self._values(s, instance))
@@ -182,6 +205,7 @@ class SynapseWriter:
             values = np.histogram(values, s.edges)[0].astype(np.int64)
         elif s.values is None:
             dtype = "float64" if values.dtype.kind != "f" else values.dtype.name
+            dtype = "int32" if s.variable == "targets" else dtype
             rows = max(1, (1 << 17) // max(values.nbytes, 1))
             s.values = growing(s.group, s.variable, dtype, (len(values),), min(rows, 256), {"unit": s.unit})
         assert s.values is not None

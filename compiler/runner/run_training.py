@@ -12,26 +12,29 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 
-from backends.protocol import Instance
+from backends.protocol import AnyArray, Instance
 from compiler.ir.graph import Variable, Weight
 from compiler.ir.model import Train
 from compiler.ir.program import Merged
+from compiler.passes.accumulate import averages_of
+from compiler.passes.expand_updates import PLATEAU
 from compiler.passes.pipeline import Lowered
 from compiler.runner.arrays import read_logical
-from compiler.runner.checkpoint import Position, save_checkpoint, write_tensors
+from compiler.runner.checkpoint import Position, best_of_checkpoint, save_checkpoint, write_tensors
 from compiler.runner.data import Indices, as_batches, epoch_order, split
 from compiler.runner.errors import RunError
 from compiler.runner.health import Health
 from compiler.runner.metrics import metrics_of
 from compiler.runner.plots import read_metrics
 from compiler.runner.session import Outcome, Session
+from compiler.runner.watch import best_epoch, plateau_factor, stops
 
 BLOCK_SECONDS = 0.1  # wall time that a block of batches is meant to take: how long a signal may have to wait
 
@@ -49,6 +52,13 @@ class _Loop:
     batches: int
     block: int = 1
     shown: str = ""  # the results of the last epoch, for the progress
+    history: list[dict[str, float]] = field(default_factory=list)  # the rows of metrics.jsonl
+    best: dict[str, AnyArray] = field(default_factory=dict)  # the best weights so far, where they are kept
+
+    @property
+    def ended(self) -> bool:
+        """Whether early stopping ends the training after the epochs that are done."""
+        return self.train.stop is not None and stops(self.history, self.train.stop)
 
     @property
     def stopped(self) -> bool:
@@ -69,14 +79,15 @@ def run_training(session: Session) -> Outcome:
                 "give more `--epochs`",
                 exit_code=2,
             )
-        _copy_metrics(path, session.folder, position.epoch)
+        loop.history = _copy_metrics(path, session.folder, position.epoch)
+        _follow(loop, path, position)
     health = Health(loop.program)
     cpu, wall = time.process_time(), time.perf_counter()
     session.progress.start(session.prepared.model.name, train.epochs)
     saved = 0
     try:
         with (session.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            while epoch <= train.epochs and not loop.stopped:
+            while epoch <= train.epochs and not loop.stopped and not loop.ended:
                 batch = _epoch(loop, epoch, batch, file)
                 if batch < loop.batches:
                     break
@@ -89,14 +100,14 @@ def run_training(session: Session) -> Outcome:
         session.progress.finish()
     if saved != epoch - 1 or batch:
         _save(loop, epoch - 1, batch)
-    save_weights(session.folder / "weights.safetensors", loop.instance, session.prepared.lowered)
+    save_weights(session.folder / "weights.safetensors", loop.instance, session.prepared.lowered, train)
     seconds = time.process_time() - cpu
     rows = read_metrics(session.folder)
     return Outcome(
         {},
         {},
         {k: v for k, v in rows[-1].items() if k not in ("epoch", "seconds")} if rows else {},
-        session.stop.number if epoch <= train.epochs else None,
+        session.stop.number if epoch <= train.epochs and not loop.ended else None,
         (seconds, time.perf_counter() - wall),
         {"simulation_cpu_seconds": seconds, "training_cpu_seconds": seconds},
     )
@@ -134,6 +145,12 @@ def _epoch(loop: _Loop, epoch: int, batch: int, file: IO[str]) -> int:
         whole = -(-len(loop.validation) // train.batch)
         _batches(loop, "eval", 0, 0, whole, None)
         row |= {f"validation_{k}": v for k, v in take_metrics(instance, loop.program).items()}
+    loop.history.append(row)
+    if train.best is not None and best_epoch(loop.history, train.best) == epoch:
+        loop.best = learned_weights(instance, loop.session.prepared.lowered, train)
+        _write_best(loop, epoch)
+    if train.plateau is not None:
+        _set_factor(loop)
     row["seconds"] = round(time.perf_counter() - begin, 6)
     file.write(json.dumps(row) + "\n")
     file.flush()
@@ -185,25 +202,64 @@ def _save(loop: _Loop, epoch: int, batch: int) -> None:
     step = epoch * loop.batches + batch
     position = Position("training", step, loop.session.prepared.seed, loop.session.hash, epoch, batch)
     name = f"epoch-{epoch:06d}.safetensors" if not batch else f"epoch-{epoch:06d}-{batch:06d}.safetensors"
-    save_checkpoint(loop.session.folder / "checkpoints" / name, loop.instance, loop.program, position)
+    save_checkpoint(loop.session.folder / "checkpoints" / name, loop.instance, loop.program, position, loop.best)
 
 
-def save_weights(path: Path, instance: Instance, lowered: Lowered) -> None:
+def save_weights(path: Path, instance: Instance, lowered: Lowered, train: Train) -> None:
     """Trained values and running statistics by name, in logical shape."""
+    write_tensors(path, learned_weights(instance, lowered, train))
+
+
+def learned_weights(instance: Instance, lowered: Lowered, train: Train) -> dict[str, AnyArray]:
+    """Trained values (their averages, where these are kept) and running statistics by name, in logical shape."""
+    nodes = [node for graph in lowered.tensors for node in graph.nodes]
     names = {
         node.out.name
-        for graph in lowered.tensors
-        for node in graph.nodes
+        for node in nodes
         if isinstance(node, Weight | Variable)
         and not node.out.name.startswith("metric.")
         and not (isinstance(node, Variable) and node.inner)
     }
+    averages = averages_of(nodes, train)
     arrays = {a.name: a for a in lowered.merged.arrays}
-    write_tensors(path, {n: read_logical(instance, arrays[n]) for n in sorted(names)})
+    return {n: read_logical(instance, arrays[averages.get(n, n)]) for n in sorted(names)}
 
 
-def _copy_metrics(checkpoint: Path, folder: Path, epochs: int) -> None:
+def _write_best(loop: _Loop, epoch: int) -> None:
+    write_tensors(loop.session.folder / "best.safetensors", loop.best, {"epoch": str(epoch)})
+
+
+def _set_factor(loop: _Loop) -> None:
+    assert loop.train.plateau is not None
+    array = next(a for a in loop.program.arrays if a.name == PLATEAU)
+    loop.instance.write(PLATEAU, np.array([plateau_factor(loop.history, loop.train.plateau)], array.dtype.numpy))
+
+
+def _follow(loop: _Loop, path: Path, position: Position) -> None:
+    """What depends on the epochs before: the best weights and the learning rate. Raises RunError (E0909) where the
+    metrics of these epochs are needed and not there."""
+    train = loop.train
+    watched = (train.best, *(w.watched for w in (train.stop, train.plateau) if w is not None))
+    known = len(loop.history) == position.epoch
+    for name in sorted({w.name for w in watched if w is not None}):
+        if not known or any(name not in row for row in loop.history):
+            message = f"`{path}` stands after epoch {position.epoch}, and `{name}` of the epochs before it is not known"
+            help = "resume from the run's own folder: its metrics.jsonl says how the training went"
+            raise RunError("E0909", message, help, exit_code=2)
+    if loop.ended:
+        message = f"`{path}` stands after epoch {position.epoch}, where `stop` ended the training"
+        raise RunError("E0909", message, "give `stop` more `patience`, or leave it out", exit_code=2)
+    if train.best is not None and position.epoch:
+        loop.best = best_of_checkpoint(path)
+        if loop.best:
+            _write_best(loop, best_epoch(loop.history, train.best))
+    if train.plateau is not None:
+        _set_factor(loop)
+
+
+def _copy_metrics(checkpoint: Path, folder: Path, epochs: int) -> list[dict[str, float]]:
     """Begin with the metrics of the run that `checkpoint` belongs to, up to `epochs`."""
     rows = [r for r in read_metrics(checkpoint.parent.parent) if r["epoch"] <= epochs]
     text = "".join(json.dumps(r) + "\n" for r in rows)
     (folder / "metrics.jsonl").write_text(text, encoding="utf-8")
+    return rows

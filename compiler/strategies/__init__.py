@@ -18,15 +18,21 @@ from compiler.strategies import (
     lanes_conv,
     lanes_conv_weight_gradient,
     lanes_dense,
+    lanes_pairs,
     matmul,
+    rows_conv,
+    rows_dense,
 )
 from compiler.strategies.choice import Choice, No, Problem, product
 
-__all__ = ["Choice", "choose"]
+__all__ = ["ROWS", "Choice", "choose"]
 
 STRATEGIES: tuple[tuple[str, Callable[[Problem], Choice | No]], ...] = (
+    (rows_conv.NAME, rows_conv.match),
+    (rows_dense.NAME, rows_dense.match),
     (lanes_dense.NAME, lanes_dense.match),
     (dense_weight_gradient.NAME, dense_weight_gradient.match),
+    (lanes_pairs.NAME, lanes_pairs.match),
     (lanes_conv.NAME, lanes_conv.match),
     (lanes_conv_weight_gradient.NAME, lanes_conv_weight_gradient.match),
     (matmul.NAME, matmul.match),
@@ -34,6 +40,10 @@ STRATEGIES: tuple[tuple[str, Callable[[Problem], Choice | No]], ...] = (
     (direct_conv_weights.NAME, direct_conv_weights.match),
     (implicit_gemm.NAME, implicit_gemm.match),
 )
+
+
+ROWS = frozenset({rows_conv.NAME, rows_dense.NAME})
+"""For row-major tensors of targets that have lanes."""
 
 
 def choose(
@@ -45,7 +55,7 @@ def choose(
         return None, problem.reason
     reasons, best = [], None
     for name, match in STRATEGIES:
-        if name not in available:
+        if name not in available or (lanes and name in ROWS):
             continue
         found = match(problem)
         if isinstance(found, No):

@@ -22,13 +22,15 @@ LIMIT = 2**31
 @dataclass(frozen=True)
 class Choice:
     """A strategy for one contraction: structural literals, integer columns of its template, scratch bytes.
-    `microseconds`: about how long it takes, where strategies of a target compete by time; 0: it always wins."""
+    `microseconds`: about how long it takes, where strategies of a target compete by time; 0: it always wins.
+    `joined`: neighbouring dims that every array walks as one may be one loop of its nest."""
 
     strategy: str
     literals: tuple[tuple[str, int], ...]
     columns: tuple[tuple[str, int], ...]
     scratch_bytes: int
     microseconds: float = 0.0
+    joined: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
-"""dense_weight_gradient: y[o, k] = sum over samples n of d[n, o] x[n, k], both operands with the batch in the lanes.
+"""dense_weight_gradient: y[o, k] = sum over samples n, ... of d[n, ..., o] x[n, ..., k], with the batch in the lanes.
 
-x is transposed once so that neighbouring k share a vector; elements of d are broadcast scalars. The sum runs in order
-of n, over the samples that exist.
+The dims between n and the features (steps of a sequence) stand in one order in both operands; blocks of the batch and
+steps follow each other in memory and are walked as one. x is transposed once so that neighbouring k share a vector;
+elements of d are broadcast scalars. The sum runs in storage order, over the samples that exist.
 """
 
 from __future__ import annotations
+
+from math import prod
 
 from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
 from compiler.strategies.tiles import TILES, best
@@ -19,25 +22,31 @@ def match(p: Problem) -> Choice | No:
     for vector in (0, 1):
         x, d = p.operands[vector], p.operands[1 - vector]
         walked, other = p.plain(vector), p.plain(1 - vector)
-        if not (x.batched and d.batched) or len(walked) != 2 or len(other) != 2:
+        if not (x.batched and d.batched) or len(walked) < 2 or len(other) != len(walked):
             continue
-        n = walked[0]
-        if n is None or walked[1] != k or other != (n, o) or set(p.extents) != {n, o, k}:
+        places = [a for a in walked[:-1] if a is not None]
+        if len(places) != len(walked) - 1 or walked[-1] != k or other != (*places, o):
             continue
+        if set(p.extents) != {*places, o, k}:
+            continue
+        n, *steps = places
         outs, ins, samples = p.extents[o], p.extents[k], p.extents[n]
-        if x.shape != (samples, ins) or d.shape != (samples, outs):
+        extents = tuple(p.extents[q] for q in places)
+        if x.shape != (*extents, ins) or d.shape != (*extents, outs):
             return No("an operand is only partly read")
-        padded, blocks = rounded(ins, p.lanes), p.blocks(n)
+        each = prod(p.extents[q] for q in steps)
+        padded, blocks = rounded(ins, p.lanes), p.blocks(n) * each
         rows = blocks * p.lanes
         if rows * padded >= LIMIT or rows * outs >= LIMIT:
             return No("it is larger than 32-bit offsets reach")
         columns = {
             "s_blocks": blocks,
+            "s_steps": each,
             "s_samples": samples,
             "s_outs": outs,
             "s_ins": ins,
-            "s_tile": best(TILES, outs, [(padded // p.lanes, samples)])[0],
+            "s_tile": best(TILES, outs, [(padded // p.lanes, samples * each)])[0],
         }
-        scratch = rows * padded * p.real_bytes + 8 * samples
-        return Choice(NAME, (("vector", vector),), tuple(columns.items()), scratch)
+        scratch = rows * padded * p.real_bytes + 8 * samples * each
+        return Choice(NAME, (("vector", vector),), tuple(columns.items()), scratch, joined=True)
     return No("it is not a sum over the batch of two products of features")

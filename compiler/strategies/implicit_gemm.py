@@ -20,6 +20,8 @@ from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
 
 NAME = "implicit_gemm"
 MOST_TILES = 1 << 24
+MOST_VARIANTS = 6
+"""Tilings that are worth measuring, by estimate."""
 PROCESSORS = 132
 _RESIDENT = 4
 """Blocks that a processor works on at once."""
@@ -80,14 +82,19 @@ def _microseconds(tile: Tile, batch: int, m: int, n: int, k: int, splits: int) -
 
 def tiling(batch: int, m: int, n: int, k: int) -> tuple[float, int, int, int]:
     """(microseconds, number of the tile shape, splits of K, terms of a split), the fastest by estimate."""
-    found = []
+    return tilings(batch, m, n, k)[0]
+
+
+def tilings(batch: int, m: int, n: int, k: int) -> list[tuple[float, int, int, int]]:
+    """All of them, the fastest by estimate first."""
+    found = set()
     for number, tile in enumerate(TILES):
         for splits in _SPLITS:
             depth = rounded(ceil(k / splits), tile.k)
             real = -(-k // depth)
             if splits == 1 or depth >= 2 * tile.k:
-                found.append((_microseconds(tile, batch, m, n, k, real), number, real, depth))
-    return min(found)
+                found.add((_microseconds(tile, batch, m, n, k, real), number, real, depth))
+    return sorted(found)
 
 
 def tiles(number: int, batch: int, m: int, n: int) -> int:
@@ -96,6 +103,21 @@ def tiles(number: int, batch: int, m: int, n: int) -> int:
 
 
 def match(p: Problem) -> Choice | No:
+    found = _product(p)
+    return found if isinstance(found, No) else _choice(p, found, tiling(*found))
+
+
+def variants(p: Problem) -> list[Choice]:
+    """Tilings of a problem that matches, the fastest by estimate first; those with too many tiles left out."""
+    found = _product(p)
+    if isinstance(found, No):
+        return []
+    choices = (_choice(p, found, t) for t in tilings(*found)[:MOST_VARIANTS])
+    return [c for c in choices if isinstance(c, Choice)]
+
+
+def _product(p: Problem) -> tuple[int, int, int, int] | No:
+    """(batch, m, n, k) of the product."""
     if p.lanes:
         return No("the batch is in the lanes")
     used = tuple(frozenset(d for a in p.axes(x) for d, _ in a.terms) for x in (0, 1))
@@ -110,7 +132,12 @@ def match(p: Problem) -> Choice | No:
     batch, m, n, k = (prod(p.extents[d] for d in dims) for dims in (found.batch, found.m, found.n, found.k))
     if min(batch, m, n, k) == 0:
         return No("it is empty")
-    microseconds, number, splits, depth = tiling(batch, m, n, k)
+    return batch, m, n, k
+
+
+def _choice(p: Problem, product: tuple[int, int, int, int], tiling: tuple[float, int, int, int]) -> Choice | No:
+    batch, m, n, _ = product
+    microseconds, number, splits, depth = tiling
     many = tiles(number, batch, m, n)
     if many * splits > MOST_TILES:
         return No("it has more tiles than a launch may have blocks")

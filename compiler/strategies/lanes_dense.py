@@ -1,10 +1,14 @@
-"""lanes_dense: y[n, o] = sum over k of x[n, k] w[o, k] (or w[k, o]), the batch in the lanes.
+"""lanes_dense: y[n, ..., o] = sum over k of x[n, ..., k] w[o, k] (or w[k, o]), the batch in the lanes.
 
-A dense layer and the gradient of its input. Vectors hold one feature of a block of the batch, weights are broadcast
-scalars read in place; a tile is some outputs by some blocks of the batch. The sum runs in order of k.
+A dense layer and the gradient of its input, over single examples or at every step of a sequence (the dims between n and
+o, in one order in x and y). Vectors hold one feature of a block of the batch at one step; blocks and steps follow each
+other in memory, so that they are walked as one. Weights are broadcast scalars read in place; a tile is some outputs by
+some vectors. The sum runs in order of k.
 """
 
 from __future__ import annotations
+
+from math import prod
 
 from compiler.strategies.choice import LIMIT, Choice, No, Problem, strides
 from compiler.strategies.tiles import TILES, best
@@ -13,21 +17,21 @@ NAME = "lanes_dense"
 
 
 def match(p: Problem) -> Choice | No:
-    if not p.node.out.batched or len(p.out) != 2:
+    if not p.node.out.batched or len(p.out) < 2:
         return No("the output is not (batch, units)")
-    n, o = p.out
+    *places, o = p.out
     for vector in (0, 1):
         x, w = p.operands[vector], p.operands[1 - vector]
         walked, weights = p.plain(vector), p.plain(1 - vector)
-        if not x.batched or w.batched or len(walked) != 2 or walked[0] != n:
+        if not x.batched or w.batched or list(walked[:-1]) != places:
             continue
-        k = walked[1]
-        if k is None or k in p.out or set(weights) != {o, k} or set(p.extents) != {n, o, k}:
+        k = walked[-1]
+        if k is None or k in p.out or len(weights) != 2 or set(weights) != {o, k} or set(p.extents) != {*p.out, k}:
             continue
-        if x.shape != (p.extents[n], p.extents[k]):
+        if x.shape != tuple(p.extents[d] for d in (*places, k)):
             return No("an operand is only partly read")
         steps = dict(zip(weights, strides(w), strict=True))
-        outs, ins, blocks = p.extents[o], p.extents[k], p.blocks(n)
+        outs, ins, blocks = p.extents[o], p.extents[k], p.blocks(places[0]) * prod(p.extents[d] for d in places[1:])
         if ins * p.lanes >= LIMIT or outs * ins >= LIMIT:
             return No("it is larger than 32-bit offsets reach")
         columns = {
@@ -38,5 +42,5 @@ def match(p: Problem) -> Choice | No:
             "s_w_in": steps[k],
             "s_tile": best(TILES, outs, [(blocks, ins)])[0],
         }
-        return Choice(NAME, (("vector", vector),), tuple(columns.items()), 8 * ins)
+        return Choice(NAME, (("vector", vector),), tuple(columns.items()), 8 * ins, joined=True)
     return No("it is not (batch, features) times weights")

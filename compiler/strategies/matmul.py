@@ -24,6 +24,8 @@ _STAGE_ELEMENTS = 8192
 """Bytes of one operand that are staged at a time; templates/matmul.cu.j2 has the same number."""
 _STEP_US, _TERMS_PER_US, _START_US, _JOIN_US = 0.6, 7.0e4, 1.5, 0.5
 _RESIDENT = 4
+MOST_VARIANTS = 6
+"""Tilings that are worth measuring, by estimate."""
 _SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
 
 
@@ -47,7 +49,12 @@ def tiles(tile: int, m: int, n: int) -> int:
 
 def tiling(m: int, n: int, k: int, real_bytes: int) -> Tiling:
     """The fastest tiling by estimate."""
-    found = []
+    return tilings(m, n, k, real_bytes)[0]
+
+
+def tilings(m: int, n: int, k: int, real_bytes: int) -> list[Tiling]:
+    """All tilings, the fastest by estimate first."""
+    found = set()
     for number, size in enumerate(TILES):
         step = step_of(number, real_bytes)
         for wanted in _SPLITS:
@@ -58,8 +65,8 @@ def tiling(m: int, n: int, k: int, real_bytes: int) -> Tiling:
             waves = -(-blocks // (PROCESSORS * _RESIDENT))
             working = -(-blocks // PROCESSORS) * (depth + 8) * size * size / _TERMS_PER_US
             join = _JOIN_US + 0.03 * splits * size * size / 1024 if splits > 1 else 0.0
-            found.append((waves * (steps * _STEP_US + _START_US) + working + join, number, splits, depth))
-    return Tiling(*min(found)[1:])
+            found.add((waves * (steps * _STEP_US + _START_US) + working + join, number, splits, depth))
+    return [Tiling(*item[1:]) for item in sorted(found)]
 
 
 def match(p: Problem) -> Choice | No:
@@ -74,7 +81,19 @@ def match(p: Problem) -> Choice | No:
     m, n = p.extents[p.out[0]], p.extents[p.out[1]]
     if min(m, n, p.extents[k]) == 0 or max(m, n, p.extents[k]) >= LIMIT:
         return No("it is empty, or an axis is longer than 32-bit indices reach")
-    best = tiling(m, n, p.extents[k], p.real_bytes)
+    return _choice(p, tiling(m, n, p.extents[k], p.real_bytes))
+
+
+def variants(p: Problem) -> list[Choice]:
+    """The tilings of a problem that matches, the fastest by estimate first; those with too many tiles left out."""
+    m, n = (p.extents[d] for d in p.out)
+    k = next(e for d, e in p.extents.items() if d not in p.out)
+    choices = (_choice(p, t) for t in tilings(m, n, k, p.real_bytes)[:MOST_VARIANTS])
+    return [c for c in choices if isinstance(c, Choice)]
+
+
+def _choice(p: Problem, best: Tiling) -> Choice | No:
+    m, n = (p.extents[d] for d in p.out)
     many = tiles(best.tile, m, n)
     if many * best.splits > MOST_TILES:
         return No("it has more tiles than a launch may have blocks")

@@ -40,6 +40,7 @@ DOTS = (
     Shape(3, 5, 113),
     Shape(2, 10, 108),
     Shape(1, 12, 84),
+    Shape(4, 4, 108),
 )
 """Vectors times vectors: acc[o][u] += d[o] * x[u], lane by lane."""
 

@@ -172,7 +172,8 @@ def _kernel(case: Case, prefix: str, lanes: int, real: DType) -> tuple[Kernel, d
     window = {d for m in node.in_maps for a in m if len(a.terms) > 1 for d, _ in a.terms} - set(parallel)
     every = frozenset(d for d, _ in node.dims)
     literal = frozenset(window) if case.choice is None else frozenset[str]()  # strategies take windows as data
-    loops = build_loops(walks, node.dims, parallel, literal, lanes, every)
+    joined = case.choice is not None and case.choice.joined
+    loops = build_loops(walks, node.dims, parallel, literal, lanes, frozenset() if joined else every)
     nest = Nest(loops.dims, (), "add", node.body, "acc", (Assign("y", value),), node.fill)
     columns = dict(loops.columns)
     body: Nest | ContractBody = nest

@@ -126,3 +126,27 @@ def test_a_resumed_run_has_the_records_of_an_unbroken_one(tmp_path: Path) -> Non
                     assert set(b[key][:].tolist()) <= set(a[key][:].tolist())
                     continue
                 assert np.array_equal(a[key][:], b[key][:]), (name, key)
+
+
+@pytest.mark.parametrize("kind", ["h5", "csv"])
+def test_recorded_spikes_are_played_again(tmp_path: Path, kind: str) -> None:
+    """A run's own spikes.h5 (SONATA), or a .csv with a line of names, as the spikes of a population."""
+    first = ran(MODEL[: MODEL.index("record:")] + EVERYTHING, tmp_path / "first")
+    with h5py.File(first / "spikes.h5") as file:
+        times, ids = file["spikes/a/timestamps"][:], file["spikes/a/node_ids"][:]
+    given = f"file: {first / 'spikes.h5'}, times: spikes/a/timestamps, indices: spikes/a/node_ids"
+    if kind == "csv":
+        rows = [f"{t:.1f},{i}" for t, i in zip(times, ids, strict=True)]
+        (tmp_path / "spikes.csv").write_text("\n".join(["t,id", *rows]) + "\n")
+        given = f"file: {tmp_path / 'spikes.csv'}, times: t, indices: id"
+    again = ran(
+        "language: 1\n"
+        f"populations: {{played: {{neuron: spike_times, size: 6, params: {{{given}}}}}}}\n"
+        "simulate: {dt: 0.1 ms, duration: 100 ms}\n"
+        "record: [{spikes: {from: played}}]\n",
+        tmp_path / "again",
+    )
+    with h5py.File(again / "spikes.h5") as file:
+        assert np.allclose(file["spikes/played/timestamps"][:], times)
+        assert np.array_equal(file["spikes/played/node_ids"][:], ids)
+    assert len(times) > 20

@@ -298,10 +298,13 @@ NL_ONCE void nl_bases(const real **at, nl_i64 count, const real *base, nl_i64 fi
     }
 }
 
-/* One term of a sum: where the vector and the scalar lie, in elements from the bases of a tile. */
+/* One term of a sum: where its two operands lie, in elements from the bases of a tile. */
 typedef struct {
     nl_i32 x, w;
 } nl_tap;
+
+typedef void (*nl_tile_fn)(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end,
+                           nl_vec *acc, nl_i64 pitch);
 
 /* acc[o][u] = sum over the terms of w[o] * x[u], in their order; rows of acc are `pitch`
    apart. */
@@ -336,8 +339,6 @@ NL_FN void nl_tile(const int O, const int U, const real *const *x, const real *c
         for (int u = 0; u < U; u++) acc[o * pitch + u] = sum[o][u];
 }
 
-typedef void (*nl_tile_fn)(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end,
-                           nl_vec *acc, nl_i64 pitch);
 #define NL_TILE(O, U)                                                                                          \
     NL_ONCE void nl_tile_##O##x##U(const real *const *x, const real *const *w, const nl_tap *tap, \
                                    const nl_tap *end, nl_vec *acc, nl_i64 pitch)              \
@@ -1379,6 +1380,7 @@ typedef struct {
     nl_i64 x0_by_n;
     nl_i64 x1_by_n;
     nl_i64 s_blocks;
+    nl_i64 s_steps;
     nl_i64 s_samples;
     nl_i64 s_outs;
     nl_i64 s_ins;
@@ -1396,6 +1398,7 @@ static void k22_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, 
         const real *restrict const x1_ = nl_at(ctx, self->x1);
         const nl_i64 y_by_o = self->y_by_o;
         const nl_i64 s_blocks = self->s_blocks;
+        const nl_i64 s_steps = self->s_steps;
         const nl_i64 s_samples = self->s_samples;
         const nl_i64 s_outs = self->s_outs;
         const nl_i64 s_ins = self->s_ins;
@@ -1406,8 +1409,13 @@ static void k22_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, 
         real *const rows = ((real *)ctx->scratch); /* [n][pitch] */
         nl_tap *const tap = (nl_tap *)(rows + s_blocks * NL_LANES * pitch);
         nl_transposed(x1_, s_blocks, s_ins, rows, pitch);
-        for (nl_i64 n = 0; n < s_samples; n++)
-            tap[n] = (nl_tap){(nl_i32)(n * pitch), (nl_i32)(n / NL_LANES * s_outs * NL_LANES + n % NL_LANES)};
+        nl_tap *end = tap;
+        for (nl_i64 block = 0; block < s_blocks; block++) {
+            const nl_i64 left = s_samples - block / s_steps * NL_LANES;
+            for (nl_i64 lane = 0; lane < NL_LANES && lane < left; lane++)
+                *end++ = (nl_tap){(nl_i32)((block * NL_LANES + lane) * pitch),
+                                  (nl_i32)(block * s_outs * NL_LANES + lane)};
+        }
         for (nl_i64 o = 0; o < s_outs; o += O) {
             const real *at_d[16], *at_x[16];
             const nl_i64 outs = o + O < s_outs ? O : s_outs - o;
@@ -1416,7 +1424,7 @@ static void k22_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, 
                 const nl_i64 many = first + U < vectors ? U : vectors - first;
                 nl_bases(at_x, U, rows, first, vectors, NL_LANES);
                 nl_vec acc[32];
-                run(at_x, at_d, tap, tap + s_samples, acc, U);
+                run(at_x, at_d, tap, end, acc, U);
                 for (nl_i64 j = 0; j < outs; j++)
                     for (nl_i64 u = 0; u < many; u++) {
                         const nl_i64 k = (first + u) * NL_LANES;

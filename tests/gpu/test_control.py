@@ -12,7 +12,7 @@ from backends.cuda.backend import CudaBackend
 from backends.protocol import Instance
 from backends.reference.load import ReferenceInstance
 from compiler.passes.pipeline import lower
-from tests.numeric import test_instances, test_phases, test_pools, test_synapse_phases, test_synapse_sums
+from tests.numeric import test_instances, test_phases, test_pools, test_rewiring, test_synapse_phases, test_synapse_sums
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.gpu
@@ -37,6 +37,9 @@ MODELS = {
     "sums in every step": test_synapse_sums.text(
         test_synapse_sums.EVERY_STEP, test_synapse_sums.CONNECT["no autapses"]
     ).replace("float64", "PRECISION"),
+    "rewiring": test_rewiring.text(test_rewiring.RULE + "        - w = w / sum_post(w)\n").replace(
+        "float64", "PRECISION"
+    ),
     "instances": test_instances.text(", instances: 5, weights: shared")
     + "numerics: {precision: PRECISION, order: bitwise}\n",
 }

@@ -185,6 +185,7 @@ def test_bits_agree(tmp_path: Path, precision: str) -> None:
         assert np.ptp(values) > 0
 
 
+@pytest.mark.nvrtc
 def test_lengths_are_data(tmp_path: Path) -> None:
     """Other lengths of trials and times of events: the same text, for the CPU and for CUDA, which compiles."""
     texts, programs = [], []

@@ -218,6 +218,7 @@ def cuda(merged_text: str, folder: Path, arch: str, order: str) -> None:
     compile_text(emit_cuda(merged), "pools", order == "bitwise", arch)
 
 
+@pytest.mark.nvrtc
 @pytest.mark.parametrize("order", ["fast", "reproducible", "bitwise"])
 def test_cuda_text_compiles(tmp_path: Path, order: str) -> None:
     try:

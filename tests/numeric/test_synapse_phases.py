@@ -106,6 +106,7 @@ def test_frozen(tmp_path: Path) -> None:
     assert np.allclose(result.traces["b", "got"][-1], 4 * 4 * 0.5)
 
 
+@pytest.mark.nvrtc
 def test_cuda_text_compiles(tmp_path: Path) -> None:
     try:
         find_compiler()

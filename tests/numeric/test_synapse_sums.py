@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from backends.cuda.compile import compile_text, find_compiler
 from backends.cuda.emit import emit as emit_cuda
 from backends.protocol import BackendError
 from backends.registry import backend
-from compiler.ir.program import Csr, Dense, Merged, OneToOne, Propagate
+from compiler.ir.program import Bitmask, Csr, Dense, Merged, OneToOne, Propagate
+from compiler.ir.verify_body import code_violations
 from compiler.passes.pipeline import lower
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 
@@ -193,6 +195,7 @@ def test_one_text_for_any_number(tmp_path: Path) -> None:
         assert len(step.launches) == len(next(p for p in few.phases if p.name == "step").launches)
 
 
+@pytest.mark.nvrtc
 def test_cuda_text_compiles(tmp_path: Path) -> None:
     try:
         find_compiler()
@@ -208,3 +211,31 @@ def test_cuda_text_compiles(tmp_path: Path) -> None:
         }
         assert relations == {Csr, Dense, OneToOne}
         compile_text(emit_cuda(program), "sums", order == "bitwise", "sm_90")
+
+
+@BOTH
+def test_synapses_of_a_convolution(tmp_path: Path, target: str) -> None:
+    """Each synapse has a weight of its own; targets at the border have fewer."""
+    source = text("    state: {w: 0.5, n: 0}\n    on: {day.end: [n = sum_post(1), w = w / sum_post(w)]}\n")
+    source = source.replace("size: 12", "shape: [3, 4]")
+    conv = "{conv2d: {kernel: 3, padding: 1}}"
+    source = source.replace(CONNECT["csr"], conv)
+    done = simulate(source, tmp_path, target)
+    row, col, n, w = (done.instance.read(f"p[a->b].{x}") for x in ("row", "col", "n", "w"))
+    expected = np.array([[4, 6, 6, 4], [6, 9, 9, 6], [4, 6, 6, 4]]).reshape(-1)
+    assert row[-1] == expected.sum()
+    assert np.array_equal(n, expected[col])
+    assert np.allclose(w, 1 / expected[col], rtol=1e-12)
+
+
+def test_only_gathering_may_write_at_the_neuron(tmp_path: Path) -> None:
+    """Without it, synapses of one neuron run side by side on CUDA: refused there; and events do not gather."""
+    program = merged(text(NORMALISE), tmp_path, "cuda")
+    (first, *_) = [t for t in program.templates if isinstance(t.body, Propagate) and t.body.gather]
+    assert isinstance(first.body, Propagate) and not list(code_violations(first))
+    by_mask = replace(first, body=replace(first.body, relation=Bitmask("words", "n_post")))
+    assert any("gathers" in v for v in code_violations(by_mask))
+    apart = replace(first, body=replace(first.body, gather=False))
+    templates = tuple(apart if t is first else t for t in program.templates)
+    with pytest.raises(BackendError, match="shared by synapses"):
+        emit_cuda(replace(program, templates=templates))

@@ -176,6 +176,7 @@ RULES = {
 }
 
 
+@pytest.mark.nvrtc
 @pytest.mark.parametrize("order", ["fast", "reproducible", "bitwise"])
 def test_every_rule_compiles_for_cuda(tmp_path: Path, order: str) -> None:
     try:

@@ -14,7 +14,7 @@ from backends.cprint import Dialect
 from backends.cuda.backend import CudaBackend
 from backends.cuda.compile import compile_text, find_compiler
 from backends.cuda.emit import Emitted, emit
-from backends.cuda.hazards import Touched, conflicts, overlaps, touched
+from backends.cuda.hazards import Touched, conflicts, overlaps, spaced, touched
 from backends.cuda.kernel import BLOCK
 from backends.cuda.nest import SHARED
 from backends.cuda.plans import device_table
@@ -23,7 +23,21 @@ from backends.cuda.work import MOST_BLOCKS, Call, Work, array_elements, calls_of
 from backends.protocol import BackendError
 from compiler.diagnostics import ModelError
 from compiler.frontend.load import load_model
-from compiler.ir.program import ELEMENT, Add, Axis, Dim, DimKind, Launch, Merged, Mode, Nest, Order, Strided
+from compiler.ir.program import (
+    ELEMENT,
+    Add,
+    Axis,
+    Dim,
+    DimKind,
+    Emit,
+    Launch,
+    Merged,
+    Mode,
+    Nest,
+    Order,
+    RecordEvents,
+    Strided,
+)
 from compiler.ir.space import DType, Role
 from compiler.passes.merge import merge
 from compiler.passes.pipeline import lower
@@ -70,6 +84,7 @@ def ring_of(count: int) -> Merged:
 # ------------------------------------------------------------------------------------------ compiling
 
 
+@pytest.mark.nvrtc
 @pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 @pytest.mark.parametrize("name", MODELS)
@@ -83,6 +98,7 @@ def test_every_model_compiles(name: str, arch: str) -> None:
         assert f"k{template.index}_".encode() in code
 
 
+@pytest.mark.nvrtc
 @pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize(("order", "precision"), [("bitwise", "float64"), ("fast", "float32")])
 @pytest.mark.parametrize("name", ["cuba", "microcircuit"])
@@ -317,7 +333,52 @@ def test_few_patterns_occur() -> None:
     assert len(patterns) == 1
 
 
+def test_rare_launches_make_few_graphs() -> None:
+    """Any periods, any beginning and end: every step once, the launches of a graph known by its key, few keys."""
+    random = np.random.default_rng(5)
+    for periods in ((1, 50), (1, 10, 250), (1, 7, 33, 1000), (37, 41, 43), (1, 2, 3, 5, 64), (1,)):
+        plan = Plan(tuple(Timed((ready(str(n)),), every, every // 2) for n, every in enumerate(periods)))
+        keys, step, alone = {}, 1, 0
+        for count in (*random.integers(1, 400, 60).tolist(), 20_000):
+            end = step + count
+            for size in plan.parts(step, count):
+                key = size, _pattern(plan, step, size)
+                calls = [(c.function, ahead) for c, ahead in _calls(plan, step, size)]
+                assert keys.setdefault(key, calls) == calls
+                assert 1 <= size <= plan.steps
+                step += size
+                alone += size == 1
+            assert step == end
+        assert len(keys) < 64
+        assert periods != (1,) or keys.keys() == {(size, ()) for size in (32, 16, 8, 4, 2, 1)}
+        assert alone < step / 2 or periods == (37, 41, 43)
+
+
+def test_neurons_do_not_wait_for_what_was_recorded_a_step_ago() -> None:
+    """Two launches, slots for three steps: the second step begins beside the first recording, the third waits."""
+    apart = frozenset({0, 1})
+    plan = Plan((Timed((ready("neurons"),), 1, 0, apart, {1: 2}), Timed((ready("record"),), 1, 0, apart)))
+    found = nodes(plan, 1, 4)
+    before: list[set[int]] = []
+    for n in found:
+        before.append({*n.after, *(w for m in n.after for w in before[m])})
+    assert 1 not in before[2]
+    assert 1 in before[4]
+    assert all(2 * k in before[2 * k + 1] for k in range(4))
+
+
 # ------------------------------------------------------------------------------------------- hazards
+
+
+def test_recording_lets_the_next_step_begin() -> None:
+    model = load_model(ROOT / "models" / "microcircuit.yaml", {})
+    program = lower(model, CudaBackend().capabilities).merged
+    (phase,) = [p for p in program.phases if p.name == "step"]
+    bodies = [program.templates[x.template].body for x in phase.launches]
+    (record,) = [n for n, b in enumerate(bodies) if isinstance(b, RecordEvents)]
+    found = spaced(program, phase.launches, {})
+    assert [(n, x) for n, x in enumerate(found) if x] == [(record - 1, {record: 2})]
+    assert any(isinstance(s, Emit) for s in bodies[record - 1].prologue)
 
 
 def test_launches_wait_where_one_needs_another() -> None:

@@ -39,6 +39,7 @@ def one_program(order: str) -> Merged:
     return replace(first, templates=tuple(found.values()), tables=(), arrays=(), phases=())
 
 
+@pytest.mark.nvrtc
 @pytest.mark.parametrize("order", ["reproducible", "bitwise"])
 @pytest.mark.parametrize("arch", ["sm_90"])
 def test_every_relation_compiles(order: str, arch: str) -> None:

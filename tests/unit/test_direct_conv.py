@@ -105,6 +105,7 @@ def test_the_text_does_not_depend_on_sizes() -> None:
     assert text(small) == text(small, Conv(64, 16, 32, 20, 28, pad=1), Conv(500, 2, 5, 40, 40, pad=1))
 
 
+@pytest.mark.nvrtc
 @pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_products_compile(arch: str) -> None:

@@ -72,6 +72,7 @@ def no_compiler() -> bool:
     return False
 
 
+@pytest.mark.nvrtc
 @pytest.mark.skipif(no_compiler(), reason="no CUDA compiler")
 @pytest.mark.parametrize("order", ["reproducible", "bitwise"])
 def test_cuda_compiles(tmp_path: Path, order: str) -> None:

@@ -31,6 +31,7 @@ def three(forward: tuple) -> list[Case]:  # type: ignore[type-arg]
     return [chosen(p, DType.F32) for p in (forward, gradient(*forward, 0), gradient(*forward, 1))]
 
 
+@pytest.mark.nvrtc
 @pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize(
     ("cases_of", "real"), [(dense_cases, DType.F32), (conv_cases, DType.F32), (epilogue_cases, DType.F64)]

@@ -44,6 +44,7 @@ def test_ten_and_a_thousand_give_one_text(
     assert len(step.launches) < 20  # rows of one stage run together
 
 
+@pytest.mark.nvrtc
 @pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize(
     ("precision", "order"), [("float32", "reproducible"), ("float64", "bitwise"), ("float32", "fast")]
@@ -54,6 +55,7 @@ def test_cuda_compiles(tmp_path: Path, precision: str, order: str) -> None:
     assert artifact.binary.read_bytes().startswith(b"\x7fELF")
 
 
+@pytest.mark.nvrtc
 @pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize("name", ["stdp_additive", "stdp_triplet", "tsodyks_markram", "graded", "stochastic_release"])
 def test_the_library_compiles_for_cuda(tmp_path: Path, name: str) -> None:
@@ -66,6 +68,7 @@ def test_the_library_compiles_for_cuda(tmp_path: Path, name: str) -> None:
     assert artifact.binary.exists()
 
 
+@pytest.mark.nvrtc
 @pytest.mark.usefixtures("nvrtc")
 def test_delays_that_differ_compile_for_cuda(tmp_path: Path) -> None:
     """One text and a row for each age, launched one after the other: they write the same synapses."""

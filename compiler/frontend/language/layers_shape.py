@@ -7,6 +7,7 @@ Does not: infer shapes.
 
 from __future__ import annotations
 
+from compiler.frontend.language.initial import INIT
 from compiler.frontend.language.kinds import (
     Alternative,
     Choice,
@@ -18,6 +19,7 @@ from compiler.frontend.language.kinds import (
     Name,
     OneOf,
     Option,
+    Value,
 )
 from compiler.frontend.language.layer_parts import (
     ACTIVATION,
@@ -150,6 +152,37 @@ SHAPE_LAYERS = (
         elsewhere={"p": "`rate`", "probability": "`rate`"},
         example="{rate: 0.5}",
     ),
+    layer(
+        "noise",
+        "Adds normal noise to every element while training.",
+        Field(
+            "std",
+            Value("a positive number", "0.1", low=0, above=True),
+            "The standard deviation.",
+            required=True,
+            example="std: 0.1",
+        ),
+        elsewhere={"stddev": "`std`", "sigma": "`std`"},
+        example="{std: 0.1}",
+    ),
+    layer(
+        "random_flip",
+        "Reverses half of the samples along an axis while training, chosen at random.",
+        Field(
+            "axis",
+            COUNT,
+            "The axis, without the batch, from 0; without it, the last one (left and right of an image).",
+            example="axis: 2",
+        ),
+        elsewhere={"dim": "`axis`", "mode": "`axis`"},
+        example="{axis: 2}",
+    ),
+    layer(
+        "random_crop",
+        "Shifts each image by up to `padding` pixels in both directions while training; zeros come in at the edges.",
+        Field("padding", POSITIVE, "The largest shift, at most 16.", required=True, example="padding: 4"),
+        example="{padding: 4}",
+    ),
 )
 
 NORM_LAYERS = (
@@ -213,6 +246,7 @@ _SEQUENCE = (
         example="bidirectional: true",
     ),
     BIAS,
+    INIT,
 )
 _CELL_WORDS = {
     "hidden_size": "`units`",
@@ -260,6 +294,7 @@ SEQUENCE_LAYERS = (
         ),
         Field("causal", Flag(), "Whether a step sees none after it.", default=False, example="causal: true"),
         BIAS,
+        INIT,
         inputs=Field(
             "inputs",
             OneOf((LAYER_REFERENCE, ListOf(LAYER_REFERENCE, low=1, high=3, example="[query, key, value]"))),
@@ -308,5 +343,6 @@ DENSE = layer(
     Field("units", POSITIVE, "The number of outputs.", required=True, example="units: 10"),
     ACTIVATION,
     BIAS,
+    INIT,
     example="{units: 10}",
 )

@@ -7,6 +7,7 @@ Does not: infer shapes.
 
 from __future__ import annotations
 
+from compiler.frontend.language.initial import INIT
 from compiler.frontend.language.kinds import Alternative, Field, Flag, Kind, ListOf, OneOf, Value
 from compiler.frontend.language.layer_parts import (
     ACTIVATION,
@@ -44,6 +45,7 @@ def _conv_fields(rank: int) -> tuple[Field, ...]:
         _GROUPS,
         ACTIVATION,
         BIAS,
+        INIT,
     )  # fmt: skip
 
 

@@ -47,6 +47,13 @@ _EVERY_SAMPLE = Field(
     "The time between two samples, a whole number of steps; without it, the end of the run only.",
     example="every: 1 s",
 )
+_AT = Field(
+    "at",
+    Pattern("an event", rf"^{NAME}\.{NAME}$", "trial.plus"),
+    "An event of `phases`, in place of `every`: one sample per trial, at the end of the step that ends then, after "
+    "everything that happens in it; of an event at 0 ms, when the trial before has ended.",
+    example="at: trial.plus",
+)
 _PROJECTION = Field(
     "from",
     Reference("projection", "plastic", TEMPLATE_KEY),
@@ -112,6 +119,7 @@ RECORD = ListOf(
                         ),
                         _SOME,
                         _EVERY,
+                        _AT,
                         _BETWEEN,
                     ),
                     title="record_trace",
@@ -139,11 +147,18 @@ RECORD = ListOf(
                             "every",
                             POSITIVE_TIME,
                             "The width of a bin, a whole number of steps.",
-                            required=True,
                             example="every: 10 ms",
+                        ),
+                        Field(
+                            "at",
+                            Pattern("an event", rf"^{NAME}\.{NAME}$", "trial.end"),
+                            "An event of `phases`, in place of `every`: a bin ends there in each trial and lasts as "
+                            "long as one; with the end of the trial, it is the mean rate in each trial.",
+                            example="at: trial.end",
                         ),
                     ),
                     title="record_rate",
+                    one_of=(("every", "at"),),
                     elsewhere={"bin": "`every`", "bins": "`every`", "of": "`from`", "population": "`from`"},
                     example="{from: exc, every: 10 ms}",
                 ),
@@ -165,6 +180,7 @@ RECORD = ListOf(
                             example="variables: [w]",
                         ),
                         _EVERY_SAMPLE,
+                        _AT,
                     ),
                     title="record_synapses",
                     elsewhere={"variable": "`variables: [...]`", "of": "`from`", "projection": "`from`"},
@@ -196,6 +212,7 @@ RECORD = ListOf(
                         ),
                         Field("bins", POSITIVE, "The number of bars.", default=20, example="bins: 20"),
                         _EVERY_SAMPLE,
+                        _AT,
                     ),
                     title="record_histogram",
                     elsewhere={"variables": "`variable`", "of": "`from`", "projection": "`from`"},

@@ -254,7 +254,8 @@ SYNAPSE = Block(
         Field(
             "update",
             _ACTIONS,
-            "Runs at every synapse in every step, after `dynamics`: graded and gap-junction coupling. " + _DELIVER,
+            "Runs at every synapse in every step, after `dynamics`: graded and gap-junction coupling. It may read "
+            "`sum_post(w)` and its kin, and `rewire(...)`, as `on`. " + _DELIVER,
             example="update: [deliver(g * (pre.v - post.v))]",
         ),
         Field(

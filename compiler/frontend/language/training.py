@@ -7,6 +7,7 @@ Does not: know the parameters of a library optimizer (they stand in its own file
 
 from __future__ import annotations
 
+from compiler.frontend.language.data import DATA_FILE, DATA_SOURCE, SPLIT_FIELDS
 from compiler.frontend.language.kinds import (
     Alternative,
     Block,
@@ -23,6 +24,7 @@ from compiler.frontend.language.kinds import (
     Value,
 )
 from compiler.frontend.language.losses import LOSS, METRIC, PENALTY
+from compiler.frontend.language.progress import ACCUMULATE, AVERAGE, BEST, PLATEAU, STOP
 from compiler.frontend.language.values import (
     COUNT,
     DESCRIPTION,
@@ -119,22 +121,22 @@ _DATA = Block(
     (
         Field(
             "file",
-            Reference("data file", "data/digits.npz", r"^.+\.npz$"),
-            "The `.npz` file with the samples, relative to the model file. The first axis of each "
-            "array counts samples.",
-            required=True,
+            DATA_FILE,
+            "The file with the samples, relative to the model file: `.npz`, `.h5`, `.csv` with a line of names, "
+            "`.parquet`. The first axis of each array counts samples. Without it, every input names a file of its own.",
             example="file: data/digits.npz",
         ),
         Field(
             "inputs",
             MapOf(
                 "array",
-                Text("the name of an array", "images"),
+                OneOf((Text("the name of an array", "images"), DATA_SOURCE)),
                 key_example="image",
                 low=1,
                 example="{image: images}",
             ),
-            "For each input of the network, the array of the file that it is read from.",
+            "For each input of the network, the array of the file that it is read from; `{columns: [a, b]}` puts "
+            "columns together; `{file: train-images-idx3-ubyte.gz}` is a file of its own.",
             required=True,
             example="inputs: {image: images, label: labels}",
         ),
@@ -162,9 +164,11 @@ _DATA = Block(
                         example="test: 0.1",
                         supported=False,
                     ),
+                    *SPLIT_FIELDS,
                 ),
                 title="split",
-                elsewhere={"train": "nothing: it is what the others leave", "val": "`validation`"},
+                needs=(("fold", ("folds",)),),
+                elsewhere={"k": "`folds`", "train": "nothing: it is what the others leave", "val": "`validation`"},
                 example="{validation: 0.2}",
             ),
             "Which part of the samples is not trained on; drawn with the training's `seed`.",
@@ -297,6 +301,8 @@ TRAIN = Block(
             default=32,
             example="batch: 64",
         ),
+        ACCUMULATE,
+        AVERAGE,
         Field(
             "epochs",
             POSITIVE,
@@ -304,6 +310,8 @@ TRAIN = Block(
             required=True,
             example="epochs: 20",
         ),
+        STOP,
+        PLATEAU,
         Field(
             "seed",
             COUNT,
@@ -323,6 +331,7 @@ TRAIN = Block(
                         default=1,
                         example="every: 5",
                     ),
+                    BEST,
                 ),
                 title="checkpoint",
                 example="{every: 5}",
@@ -344,6 +353,9 @@ TRAIN = Block(
         "epoch": "`epochs`",
         "iterations": "`epochs`",
         "random_seed": "`seed`",
+        "early_stopping": "`stop`",
+        "gradient_accumulation": "`accumulate`",
+        "ema": "`average`",
     },
     example="{data: {...}, loss: {...}, optimizer: {...}, epochs: 20}",
 )

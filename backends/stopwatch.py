@@ -1,0 +1,41 @@
+"""stopwatch: how long steps of a loaded program take, and on what machine.
+
+Assumes: nothing.
+Guarantees: CPU seconds for code that runs on the host, seconds between events for an instance that has a clock of its
+own (`timed`).
+Does not: repeat, warm up or judge.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from pathlib import Path
+from typing import cast
+
+from backends.protocol import Backend, Instance
+
+
+def seconds(instance: Instance, phase: str, steps: int) -> float:
+    """Seconds that `steps` steps of a phase take."""
+    timed = getattr(instance, "timed", None)
+    if timed is not None:
+        return cast(float, timed(phase, 1, steps))
+    start = time.process_time()
+    instance.run(phase, 1, steps)
+    return time.process_time() - start
+
+
+def machine(backend: Backend) -> str:
+    """The processor, or the GPU, that a backend runs on."""
+    if backend.capabilities.name == "cuda":
+        from backends.cuda.driver import Driver
+
+        return Driver().describe()[getattr(backend, "device", 0)]
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

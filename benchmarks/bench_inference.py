@@ -1,0 +1,115 @@
+"""One sample at a time: the standalone C file and the phase `predict` beside onnxruntime, in one thread.
+
+    python benchmarks/bench_inference.py [models ...]      (needs onnx and onnxruntime)
+
+Weights are random. All three compute the same sample in turn, round after round, so that the machine's load is shared;
+medians and bests of microseconds are printed, and the ratio of medians to onnxruntime's. Outputs are compared first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import onnxruntime
+from safetensors.numpy import save_file
+
+from compiler.frontend.load import load_model
+from compiler.interchange.onnx_export import to_onnx
+from compiler.interchange.safetensors import learned
+from compiler.ir.target import Capabilities
+from compiler.passes.lower_predict import ORDER, PHASE, data_name, lower_predict
+from compiler.runner.options import Options
+from compiler.runner.predict import Predictor, build_prediction
+from compiler.runner.standalone import build_standalone
+from compiler.runner.trained import open_trained
+
+ROOT = Path(__file__).resolve().parents[1]
+ROUNDS, CALLS = 40, 10
+
+
+def weights_of(model: Path) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    plain = Capabilities("cpu", 0, True, frozenset())
+    wanted = learned((lower_predict(load_model(model), plain, 1).graph,))
+    found = {n: rng.normal(0, 1 / max(np.prod(s[1:]), 1) ** 0.5, s).astype(np.float32) for n, s in wanted.items()}
+    return {n: np.abs(v) + 0.5 if n.endswith("running_var") else v for n, v in found.items()}
+
+
+def standalone(files: tuple[Path, ...], name: str) -> ctypes.CDLL:
+    library = files[0].with_suffix(".so").absolute()
+    flags = ["-O3", "-std=c11", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=fast", "-fPIC", "-shared"]
+    subprocess.run(["cc", *flags, str(files[0]), "-o", str(library)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def measure(calls: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float]]:
+    """(median, best) microseconds by name; rounds are interleaved."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            times[name].append((time.perf_counter() - begin) / CALLS * 1e6)
+    return {name: (float(np.median(t)), min(t)) for name, t in times.items()}
+
+
+def bench(name: str, folder: Path) -> None:
+    model = ROOT / "models" / f"{name}.yaml"
+    file = folder / f"{name}.safetensors"
+    save_file(weights_of(model), file)
+    options = Options(weights=file, build_dir=folder)
+    trained = open_trained(model, options)
+    prediction, built, backend = build_prediction(trained, options, 1)
+    predictor = Predictor(prediction, built, backend, trained)
+    proto = to_onnx(trained.model, weights_of(model), tuple(o.name for o in prediction.outputs))
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = settings.inter_op_num_threads = 1
+    settings.log_severity_level = 3
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), settings)
+    library = standalone(build_standalone(model, options, embed=True).files, name)
+
+    rng = np.random.default_rng(1)
+    feeds = {i.name: rng.random((1, *i.shape)).astype(np.float32) for i in prediction.inputs}
+    found = predictor(feeds)
+    outs = [np.zeros_like(v, np.float32) for v in found.values()]
+    pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (*feeds.values(), *outs)]
+    function = getattr(library, f"{name}_predict")
+    assert function(*pointers) == 0
+    for a, b, c in zip(found.values(), outs, session.run(None, feeds), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(a, c, rtol=1e-3, atol=1e-3 * float(np.abs(c).max()))
+    for item in prediction.inputs:
+        predictor.instance.write(data_name(item.name), feeds[item.name].reshape(-1))
+    predictor.instance.write(ORDER, np.zeros(1, np.int32))
+    times = measure(
+        {
+            "standalone C": lambda: function(*pointers),
+            "phase predict": lambda: predictor.instance.run(PHASE, 1, 1),
+            "onnxruntime": lambda: session.run(None, feeds),
+        }
+    )
+    base = times["onnxruntime"][0]
+    for what, (median, best) in times.items():
+        print(f"{name:12} {what:14} {median:9.1f} us (best {best:9.1f})   {median / base:5.2f} x onnxruntime")
+    predictor.close()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in sys.argv[1:] or ["lenet5", "resnet20", "mlp"]:
+            bench(name, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""`init` of a layer: how its weights begin.
+
+Assumes: a validated layer.
+Guarantees: attributes `init` (the initialiser's name) and `init_value` (its number, where it has one).
+Does not: draw.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from compiler.expr.units import DIMENSIONLESS
+from compiler.frontend import tree
+from compiler.frontend.tree import Node, Scalar
+from compiler.frontend.values import Context, bounded, number
+from compiler.ir.model import Attr
+
+_NUMBERS: Final = MappingProxyType(
+    {
+        "normal": ("std", 0.02),
+        "truncated_normal": ("std", 0.02),
+        "uniform": ("bound", 0.05),
+        "orthogonal": ("gain", 1.0),
+    }
+)
+"""Initialisers with a positive number: its key and default."""
+
+
+def init_of(node: Node | None, c: Context) -> dict[str, Attr]:
+    """The attributes; {} without `init` or after an error."""
+    if node is None:
+        return {}
+    if isinstance(node, Scalar):
+        name, settings = node.text, None
+    elif isinstance(node, tree.Mapping) and len(node.entries) == 1:
+        name = node.entries[0].name
+        value = node.entries[0].value
+        settings = value if isinstance(value, tree.Mapping) else None
+    else:
+        return {}
+    if name == "constant":
+        given = settings.get("value") if settings is not None else None
+        found = None if given is None else number(given, c, "`value`", DIMENSIONLESS)
+        return {} if found is None else {"init": name, "init_value": float(found)}
+    if name not in _NUMBERS:
+        return {"init": name}
+    key, default = _NUMBERS[name]
+    given = settings.get(key) if settings is not None else None
+    size = default if given is None else bounded(given, c, f"`{key}`", DIMENSIONLESS, 0.0, None, above=True)
+    return {} if size is None else {"init": name, "init_value": size}

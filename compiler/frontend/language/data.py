@@ -1,0 +1,70 @@
+"""Where samples come from, and how they are split: parts of `train: {data: ...}`.
+
+Assumes: kinds.py, values.py.
+Guarantees: every key of these blocks, with its hover text, default and example.
+Does not: read files.
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.kinds import Block, Field, ListOf, Reference, Text, Value
+from compiler.frontend.language.values import COUNT, TEMPLATE_KEY
+
+DATA_FILE = Reference(
+    "data file",
+    "data/digits.npz",
+    r"^.*(\.npz|\.npy|\.csv|\.h5|\.hdf5|\.parquet|[-._]idx[0-9]?(-[a-z]+)?(\.gz)?)$",
+)
+"""`.npz`, `.npy`, `.csv`, `.h5`, `.parquet`, or IDX as MNIST's files are called."""
+
+DATA_SOURCE = Block(
+    "source of an input",
+    (
+        Field(
+            "file",
+            DATA_FILE,
+            "A file of this input alone: `.npy`, IDX (MNIST's own format: `train-images-idx3-ubyte`, `.gz` too), or "
+            "any that `data: {file: ...}` may be.",
+            example="file: train-images-idx3-ubyte.gz",
+        ),
+        Field(
+            "array",
+            Text("the name of an array", "images"),
+            "The array or column, where the file has several.",
+            example="array: images",
+        ),
+        Field(
+            "columns",
+            ListOf(Text("the name of a column", "width"), low=1, example="[width, length]"),
+            "Columns that together are a sample, in this order.",
+            example="columns: [width, length]",
+        ),
+    ),
+    title="data_source",
+    at_least_one=("file", "columns", "array"),
+    elsewhere={"path": "`file`", "column": "`array`", "name": "`array`"},
+    example="{file: train-images-idx3-ubyte.gz}",
+)
+
+SPLIT_FIELDS = (
+    Field(
+        "folds",
+        Value("a whole number from 2", "5", integer=True, low=2),
+        "The number of parts for cross-validation, instead of `validation`: one of them is kept for validation. A "
+        "sweep over `fold` sees every sample once.",
+        example="folds: 5",
+    ),
+    Field(
+        "fold",
+        COUNT,
+        "Which part is kept, from 0.",
+        default=0,
+        example="fold: 0",
+    ),
+    Field(
+        "stratify",
+        Reference("network input", "label", TEMPLATE_KEY),
+        "An input of whole numbers (the class) that is as frequent in every part as in the whole.",
+        example="stratify: label",
+    ),
+)

@@ -1,0 +1,109 @@
+"""Keys of `train` that look at the course of a training: gradient accumulation, averages of weights, what is watched to
+lower the learning rate, to stop and to keep the best weights.
+
+Assumes: kinds.py, values.py.
+Guarantees: every key of these blocks, with its hover text, default and example.
+Does not: know which metrics a training has (frontend/build_watch.py does).
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.kinds import Block, Field, Reference, Value
+from compiler.frontend.language.values import POSITIVE
+
+_WATCHED = Reference("metric", "validation_loss")
+_MARGIN = Field(
+    "margin",
+    Value("a number", "1e-4", low=0),
+    "By how much a value must be better than the best before to count.",
+    default=0,
+    example="margin: 1e-4",
+)
+_METRIC = Field(
+    "metric",
+    _WATCHED,
+    "What is watched: `loss` or one of `metrics`, with `validation_` before it for that of the validation samples.",
+    required=True,
+    example="metric: validation_loss",
+)
+
+BEST = Field(
+    "best",
+    _WATCHED,
+    "Keeps the weights of the epoch in which this metric was best, in `best.safetensors`; of equal epochs the first.",
+    example="best: validation_accuracy",
+)
+ACCUMULATE = Field(
+    "accumulate",
+    POSITIVE,
+    "Batches whose gradients are summed before the weights change: the mean is over all of their samples, as in a "
+    "batch that is as many times larger. `step` and `steps` in schedules count changes of the weights. Sums go on from epoch "
+    "to epoch.",
+    default=1,
+    example="accumulate: 4",
+)
+AVERAGE = Field(
+    "average",
+    Value("a number between 0 and 1", "0.999", low=0, high=1, above=True),
+    "Keeps an exponential moving average of the weights, of which this part remains at each step. It begins with the "
+    "weights after the first step. Validation uses it, and `weights.safetensors` holds it; checkpoints hold both.",
+    example="average: 0.999",
+)
+STOP = Field(
+    "stop",
+    Block(
+        "early stopping",
+        (
+            _METRIC,
+            Field(
+                "patience",
+                POSITIVE,
+                "Epochs without a better value after which the training ends.",
+                required=True,
+                example="patience: 5",
+            ),
+            _MARGIN,
+        ),
+        title="stop",
+        elsewhere={"monitor": "`metric`", "min_delta": "`margin`", "restore_best_weights": "`checkpoint: {best: ...}`"},
+        example="{metric: validation_loss, patience: 5}",
+    ),
+    "Ends the training before its last epoch when a metric gets no better.",
+    example="stop: {metric: validation_loss, patience: 5}",
+)
+PLATEAU = Field(
+    "plateau",
+    Block(
+        "plateau",
+        (
+            _METRIC,
+            Field(
+                "patience",
+                POSITIVE,
+                "Epochs without a better value after which the rate is lowered; then counting begins again.",
+                default=10,
+                example="patience: 10",
+            ),
+            Field(
+                "factor",
+                Value("a number between 0 and 1", "0.1", low=0, high=1, above=True),
+                "What the learning rate is multiplied by each time.",
+                default=0.1,
+                example="factor: 0.5",
+            ),
+            Field(
+                "lowest",
+                Value("a number from 0 to 1", "1e-3", low=0, high=1),
+                "The smallest part of the learning rate that is left.",
+                default=0,
+                example="lowest: 1e-3",
+            ),
+            _MARGIN,
+        ),
+        title="plateau",
+        elsewhere={"monitor": "`metric`", "threshold": "`margin`", "min_lr": "`lowest`, a part of the rate"},
+        example="{metric: validation_loss, patience: 5, factor: 0.5}",
+    ),
+    "Lowers the optimizer's `learning_rate` (a schedule too) when a metric gets no better.",
+    example="plateau: {metric: validation_loss, patience: 5, factor: 0.5}",
+)

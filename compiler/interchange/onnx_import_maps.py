@@ -1,0 +1,204 @@
+"""ONNX operators that work element by element, as `activation`, `add`, `multiply` and `map` layers.
+
+Assumes: values of onnx_import.py.
+Guarantees: single numbers stand in formulas. Arrays that are added after a product become its bias, those of a whole
+sequence trained positions; others become the scale or shift of a batch norm with mean 0 and variance 1, over channels
+or over all elements of a sample. What that cannot say is refused (E0918): no layer of the language holds an array.
+Does not: know operators with windows or axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from compiler.frontend.build_layers import broadcast
+from compiler.interchange.onnx_import import Array, Computed, Importer, refused
+
+_NAMED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Softplus": "softplus", "Softsign": "softsign",
+        "HardSwish": "hard_swish", "Mish": "mish",
+    }
+)  # fmt: skip
+_UNARY: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Abs": "abs({x})", "Neg": "-{x}", "Exp": "exp({x})", "Log": "log({x})", "Sqrt": "sqrt({x})",
+        "Reciprocal": "1.0 / {x}", "Erf": "erf({x})", "Sin": "sin({x})", "Cos": "cos({x})", "Tan": "tan({x})",
+        "Asin": "asin({x})", "Acos": "acos({x})", "Atan": "atan({x})", "Sinh": "sinh({x})", "Cosh": "cosh({x})",
+        "Asinh": "log(abs({x}) + sqrt({x} * {x} + 1.0)) * float(sign({x}))",
+        "Acosh": "log({x} + sqrt({x} * {x} - 1.0))", "Atanh": "0.5 * log((1.0 + {x}) / (1.0 - {x}))",
+        "Floor": "float(floor({x}))", "Ceil": "float(ceil({x}))", "Round": "float(round({x}))",
+        "Sign": "float(sign({x}))",
+    }
+)  # fmt: skip
+_WITH_NUMBERS: Final[Mapping[str, tuple[str, Mapping[str, float]]]] = MappingProxyType(
+    {
+        "LeakyRelu": ("{x} if {x} > 0 else {alpha} * {x}", {"alpha": 0.01}),
+        "Elu": ("{x} if {x} > 0 else {alpha} * expm1({x})", {"alpha": 1.0}),
+        "Selu": ("{gamma} * ({x} if {x} > 0 else {alpha} * expm1({x}))",
+                 {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}),
+        "Celu": ("max(0.0, {x}) + min(0.0, {alpha} * expm1({x} / {alpha}))", {"alpha": 1.0}),
+        "ThresholdedRelu": ("{x} if {x} > {alpha} else 0.0", {"alpha": 1.0}),
+        "HardSigmoid": ("clip({alpha} * {x} + {beta}, 0.0, 1.0)", {"alpha": 0.2, "beta": 0.5}),
+        "Swish": ("{x} * sigmoid({alpha} * {x})", {"alpha": 1.0}),
+    }
+)  # fmt: skip
+_BINARY: Final[Mapping[str, str]] = MappingProxyType(
+    {"Add": "{0} + {1}", "Sub": "{0} - {1}", "Mul": "{0} * {1}", "Div": "{0} / {1}", "Pow": "{0} ** {1}"}
+)
+_MANY: Final[Mapping[str, str]] = MappingProxyType({"Sum": " + ", "Max": "max", "Min": "min", "Mean": " + "})
+ELEMENTWISE: Final = frozenset({*_NAMED, *_UNARY, *_WITH_NUMBERS, *_BINARY, *_MANY, "Gelu", "Clip", "PRelu"})
+
+
+def import_elementwise(m: Importer, node: Any, ins: list[Any], attrs: Mapping[str, Any]) -> Computed:
+    """The layer of an elementwise operator. Raises RunError (E0918)."""
+    op, hint = node.op_type, str(node.output[0])
+    for value in ins:
+        if isinstance(value, Computed) and value.whole:
+            raise refused(node, "it computes with whole numbers")
+    if op in _BINARY or op in _MANY or op == "PRelu":
+        return _several(m, node, ins)
+    x = ins[0]
+    if not isinstance(x, Computed):
+        raise refused(node, "what it is applied to is a constant")
+    if op in _NAMED:
+        return m.layer("activation", hint, [x], {"function": _NAMED[op]}, x.shape)
+    if op == "Gelu":
+        function = "gelu_tanh" if attrs.get("approximate", "none") == "tanh" else "gelu"
+        return m.layer("activation", hint, [x], {"function": function}, x.shape)
+    if op == "Clip":
+        return _clip(m, node, x, ins, attrs)
+    if op in _UNARY:
+        return m.formula(hint, _UNARY[op].format(x=x.name), x.shape)
+    text, defaults = _WITH_NUMBERS[op]
+    numbers = {k: _number(attrs.get(k, v)) for k, v in defaults.items()}
+    return m.formula(hint, text.format(x=x.name, **numbers), x.shape)
+
+
+def _number(value: Any) -> str:
+    """A number in a formula, with the digits of its own precision."""
+    text = str(np.float32(value)) if not isinstance(value, np.float64) else repr(float(value))
+    text = text if "." in text or "e" in text else f"{text}.0"
+    return f"({text})" if text.startswith("-") else text
+
+
+def _clip(m: Importer, node: Any, x: Computed, ins: list[Any], attrs: Mapping[str, Any]) -> Computed:
+    low, high = (attrs.get("min"), attrs.get("max")) if m.opset < 11 else (*ins[1:3], None, None)[:2]
+    if any(isinstance(v, Computed) or (v is not None and np.size(v) != 1) for v in (low, high)):
+        raise refused(node, "its bounds are computed")
+    text = x.name
+    if low is not None and np.isfinite(low):
+        text = f"max({text}, {_number(np.asarray(low).reshape(-1)[0])})"
+    if high is not None and np.isfinite(high):
+        text = f"min({text}, {_number(np.asarray(high).reshape(-1)[0])})"
+    return x if text == x.name else m.formula(str(node.output[0]), text, x.shape)
+
+
+def _several(m: Importer, node: Any, ins: list[Any]) -> Computed:
+    """Operators over several tensors, which are broadcast."""
+    op, hint = node.op_type, str(node.output[0])
+    computed = [i for i in ins if isinstance(i, Computed)]
+    arrays = [np.asarray(i) for i in ins if not isinstance(i, Computed)]
+    large = [a for a in arrays if a.size != 1]
+    rank = len(computed[0].shape)
+    if large or any(a.ndim > rank + 1 for a in arrays):
+        if len(computed) == 1 and len(large) == 1 and len(ins) == 2:
+            return _with_array(m, node, ins, computed[0], large[0])
+        raise refused(node, "the language has no layer that holds a constant array")
+    if any(len(c.shape) != rank for c in computed):
+        raise refused(node, "its inputs have different numbers of axes")
+    shape = broadcast([c.shape for c in computed])
+    if shape is None:
+        raise refused(node, "its inputs have shapes that do not go together")
+    if not arrays and len(computed) == len(ins) > 1 and all(c.shape == shape for c in computed):
+        if op in ("Add", "Sum"):
+            return m.layer("add", hint, computed, {}, shape)
+        if op == "Mul":
+            return m.layer("multiply", hint, computed, {}, shape)
+    texts = [i.name if isinstance(i, Computed) else _number(np.asarray(i).reshape(-1)[0]) for i in ins]
+    if op == "PRelu":
+        return m.formula(hint, f"{texts[0]} if {texts[0]} > 0 else {texts[1]} * {texts[0]}", shape)
+    if op in _BINARY:
+        return m.formula(hint, _BINARY[op].format(*texts), shape)
+    if len(texts) == 1:
+        return computed[0]
+    if op in ("Max", "Min"):
+        return m.formula(hint, f"{_MANY[op]}({', '.join(texts)})", shape)
+    total = " + ".join(texts)
+    return m.formula(hint, f"({total}) / {float(len(texts))}" if op == "Mean" else total, shape)
+
+
+def _with_array(m: Importer, node: Any, ins: list[Any], x: Computed, array: Array) -> Computed:
+    """One computed tensor and one constant array."""
+    op, hint = node.op_type, str(node.output[0])
+    after = isinstance(ins[0], Computed)
+    if op == "Add":
+        source = node.input[0 if after else 1]
+        taken = bias_of(m, source, x, array)
+        if taken is not None:
+            return taken
+    if op == "Add" and len(x.shape) == 2 and array.shape in (x.shape, (1, *x.shape)):
+        table = array.reshape(x.shape)
+        return m.layer("positions", hint, [x], {"encoding": "trained"}, x.shape, {"weight": table})
+    if op not in _AFFINE or (not after and op == "Div"):
+        raise refused(node, f"the language has no layer that holds a constant array ({list(array.shape)})")
+    values, y = _of_channels(array, x), x
+    if values is None:  # every element of a sample becomes a channel
+        try:
+            values = np.broadcast_to(array, (1, *x.shape)).reshape(-1)
+        except ValueError:
+            raise refused(node, "its inputs have shapes that do not go together") from None
+        y = m.layer("flatten", f"{hint}_flat", [x], {}, values.shape) if len(x.shape) > 1 else x
+    one, zero = np.ones(values.shape), np.zeros(values.shape)
+    scale, shift = _AFFINE[op](values, one)
+    if op == "Sub" and not after:
+        scale, shift = -one, values
+    weights = {"weight": scale, "bias": shift, "running_mean": zero, "running_var": one}
+    # So small an epsilon that 1 + epsilon is 1.
+    y = m.layer("batch_norm", hint, [y], {"epsilon": 1e-30}, y.shape, weights)
+    if y.shape == x.shape:
+        return y
+    return m.layer("reshape", f"{hint}_shaped", [y], {"shape": list(x.shape)}, x.shape)
+
+
+_AFFINE: Final[Mapping[str, Callable[[Array, Array], tuple[Array, Array]]]] = MappingProxyType(
+    {
+        "Add": lambda v, one: (one, v),
+        "Sub": lambda v, one: (one, -v),
+        "Mul": lambda v, one: (v, 0 * one),
+        "Div": lambda v, one: (1.0 / v, 0 * one),
+    }
+)
+"""(scale, shift) of an operator with an array v as its second operand."""
+
+
+def _of_channels(array: Array, x: Computed) -> Array | None:
+    """The array as one number for each channel, when it is that."""
+    rank = len(x.shape) + 1
+    if array.ndim > rank or not x.shape:
+        return None
+    shape = (1,) * (rank - array.ndim) + array.shape
+    if shape[0] != 1 or shape[1] != x.shape[0] or any(e != 1 for e in shape[2:]):
+        return None
+    return array.reshape(-1)
+
+
+def bias_of(m: Importer, source: str, x: Computed, array: Array) -> Computed | None:
+    """The layer before, with the array as its bias, when it can take one and nothing else reads it."""
+    layer = next((x_ for x_ in m.layers if x_.name == x.name), None)
+    if layer is None or layer.settings.get("bias") is not False or m.uses.get(source, 0) != 1:
+        return None
+    if layer.kind == "dense":
+        units = x.shape[-1]
+        fits = array.shape[-1:] == (units,) and array.size == units and array.ndim <= len(x.shape) + 1
+    else:
+        fits = _of_channels(array, x) is not None
+    if not fits:
+        return None
+    del layer.settings["bias"]
+    m.weights[f"{x.name}.bias"] = array.reshape(-1)
+    return x

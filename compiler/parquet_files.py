@@ -1,0 +1,76 @@
+"""Columns of Parquet files, through pyarrow (extra `parquet`).
+
+Assumes: nothing.
+Guarantees: types come from the file's own header; a broken file, or a missing pyarrow, is a ValueError or OSError with
+one line of text. A column of lists of one length is an array of two axes.
+Does not: read text, dates or nested records.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+PARQUET: Final = ".parquet"
+
+
+def _modules() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise ValueError("reading it needs pyarrow: install the extra `parquet`") from None
+    return pyarrow, parquet
+
+
+def _file(path: Path) -> tuple[Any, Any]:
+    arrow, parquet = _modules()
+    try:
+        return arrow, parquet.ParquetFile(path)
+    except arrow.ArrowException as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+def parquet_headers(path: Path) -> dict[str, tuple[tuple[int, ...], str, str]]:
+    """Shape, kind and type of every column; of a column of lists, whose length no header says, the data are read."""
+    arrow, file = _file(path)
+    rows = file.metadata.num_rows
+    out: dict[str, tuple[tuple[int, ...], str, str]] = {}
+    for item in file.schema_arrow:
+        kind = item.type
+        if arrow.types.is_boolean(kind) or arrow.types.is_integer(kind) or arrow.types.is_floating(kind):
+            dtype = np.dtype(kind.to_pandas_dtype())
+            out[item.name] = ((rows,), dtype.kind, str(dtype))
+        elif arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind):
+            try:
+                found = read_parquet(path, item.name)
+            except ValueError as error:
+                out[item.name] = ((rows,), "O", str(error))
+                continue
+            out[item.name] = (found.shape, found.dtype.kind, str(found.dtype))
+        else:
+            out[item.name] = ((rows,), "O", str(kind))
+    return out
+
+
+def read_parquet(path: Path, name: str) -> npt.NDArray[Any]:
+    """One column. Raises OSError, ValueError."""
+    arrow, file = _file(path)
+    if name not in file.schema_arrow.names:
+        raise ValueError(f"it has no column `{name}`")
+    column = file.read(columns=[name]).column(name).combine_chunks()
+    if column.null_count:
+        raise ValueError(f"the column `{name}` has {column.null_count:,} missing values")
+    kind = column.type
+    if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind):
+        flat = column.flatten()
+        if flat.null_count or (len(column) and len(flat) % len(column)):
+            raise ValueError(f"the lists of the column `{name}` are not of one length")
+        lengths = {len(x) for x in column}
+        if len(lengths) > 1:
+            raise ValueError(f"the lists of the column `{name}` are not of one length")
+        return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
+    return np.asarray(column.to_numpy(zero_copy_only=False))

@@ -1,0 +1,230 @@
+"""synapse_rewire: `rewire(when)`: synapses that end, and new ones in their place.
+
+Assumes: stored rows that were drawn (the frontend refuses others); statements before it are done.
+Guarantees: a row that finds which synapses are gone, one that draws their targets (Connect's rule "rewire"), one that
+gives their states the values of the start, drawn anew, and where synapses are found by target, rows that transpose the
+relation again. Arrays keep their sizes: a synapse keeps its place, in the row of its source, and its delay.
+Does not: move synapses from one source to another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, substitute, with_children
+from compiler.ir.model import Const, Distribution, Formula, Set, SynapseDef, Value
+from compiler.ir.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    ColumnValue,
+    Connect,
+    Dim,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    Statement,
+    StreamKey,
+    Whole,
+)
+from compiler.ir.space import DType, Role
+from compiler.ir.synapse_sums import SUMS, calls_in
+from compiler.passes.free_names import free_name
+from compiler.passes.init_values import drawn
+from compiler.passes.relations import relation_of
+from compiler.passes.stages import Due
+from compiler.passes.synapse_names import TAKEN, expressions_of
+from compiler.passes.synapse_rows import Synapses, at_synapses
+from compiler.passes.synapse_text import Text, text_of
+from compiler.passes.synapse_values import steps_array
+
+GONE: Final = "gone"
+_MAY_REPEAT: Final = ("fixed_total", "fixed_indegree", "fixed_outdegree")
+_WHOLE: Final = Whole()
+
+
+def found_by_target(synapse: SynapseDef) -> bool:
+    """Whether anything walks the synapses of a target."""
+    sums = (c for e in expressions_of(synapse) for c in calls_in(e) if c in SUMS)
+    ends = [SUMS[c][1] for c in sums] + [e.end for e in synapse.events]
+    return bool(synapse.on_post) or "post" in ends
+
+
+def rewire(s: Synapses, stage: str, what: str, when: Expr, part: int, due: Due) -> int:
+    """The rows of one `rewire`, after `part` of the stage; returns the part from which on there are new synapses."""
+    found = relation_of(s.builder, s.projection, s.member, s.name, s.pre, s.post)
+    gone = free_name(
+        GONE, frozenset({*TAKEN, *s.flat.shown, *s.flat.externals, *(x.name for x in s.flat.definition.state)})
+    )
+    array = f"{s.name}.{GONE}"
+    s.arrays[gone] = steps_array(s, array, "syn", found.extent)
+    key = ("gone", s.number, what)
+    if key not in s.cache:
+        test = Set(gone, Cond(when, Num(1), Num(0)))
+        s.cache[key] = text_of(s.flat, f"{what}: gone", (test,), "", False)
+    at_synapses(s, stage, s.cache[key], found, "pre", None, due=due, part=part + 1)
+    _targets(s, stage, what, part + 2, due)
+    text, columns = _start(s, what, gone)
+    kept = dict(s.numbers)
+    s.numbers |= columns
+    at_synapses(s, stage, text, found, "pre", None, due=due, part=part + 3)
+    s.numbers.clear()
+    s.numbers |= kept
+    del s.arrays[gone]
+    if found_by_target(s.flat.definition):
+        _transpose(s, stage, what, part + 3, due)
+        return part + 7
+    return part + 4
+
+
+# --------------------------------------------------------------------------------------------- targets
+
+
+def _row(
+    s: Synapses,
+    stage: str,
+    key: tuple[object, ...],
+    what: str,
+    kind: Kind,
+    formals: tuple[Formal, ...],
+    body: Connect | Nest,
+    arrays: dict[str, str],
+    columns: dict[str, ColumnValue],
+    part: int,
+    due: Due,
+) -> None:
+    span = s.projection.span
+    row = s.builder.row(key, f"{s.name}: {what}", kind, formals, body, arrays, columns, s.name, span)
+    s.stages.add(stage, key, row, due=due, part=part)
+
+
+def _targets(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
+    args = dict(s.member.args)
+    columns: dict[str, ColumnValue] = {
+        "n_pre": s.pre.size,
+        "n_post": s.post.size,
+        "key": StreamKey(f"{s.name}/{what}: targets"),
+        "multapses": int(args.get("multapses", 1)) if s.projection.rule in _MAY_REPEAT else 0,
+        "autapses": int(args.get("autapses", 1)),
+        "same": int(s.pre.name == s.post.name),
+    }
+    formals: tuple[Formal, ...] = (
+        ArrayFormal("row", DType.I64, Mode.READ, _WHOLE),
+        ArrayFormal("col", DType.I32, Mode.UPDATE, _WHOLE),
+        ArrayFormal("gone", DType.I32, Mode.READ, _WHOLE),
+        *(ScalarFormal(n, DType.U64 if n == "key" else DType.I64) for n in columns),
+    )
+    bound = {"row": f"{s.name}.row", "col": f"{s.name}.col", "gone": f"{s.name}.{GONE}"}
+    body = Connect("rewire", "rewire")
+    _row(s, stage, ("rewire", s.number, what), "new targets", Kind.CONNECT, formals, body, bound, columns, part, due)
+
+
+def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
+    """The relation by target again, in four parts."""
+    relation_of(s.builder, s.projection, s.member, s.name, s.pre, s.post, "post")
+    b, name, n_post = s.builder, s.name, s.post.size
+    b.array(replace(b.arrays[f"{name}.to_row"], role=Role.SYNAPSE))
+    if f"{name}.to_filled" not in b.arrays:
+        b.array(Array(f"{name}.to_filled", DType.I32, (n_post,), Role.SYNAPSE, span=s.projection.span))
+    for array, dtype, size in (("to_row", DType.I64, n_post + 1), ("to_filled", DType.I32, n_post)):
+        out = (ArrayFormal("out", dtype, Mode.WRITE, ELEMENT), ScalarFormal("n", DType.I64))
+        nest = Nest((Dim("i", "n"),), (Assign("out", Num(0)),))
+        key = ("rewire", s.number, what, "zero", array)
+        _row(s, stage, key, f"zero {array}", Kind.MAP, out, nest, {"out": f"{name}.{array}"}, {"n": size}, part, due)
+    sizes = (ScalarFormal("n_pre", DType.I64), ScalarFormal("n_post", DType.I64))
+    columns: dict[str, ColumnValue] = {"n_pre": s.pre.size, "n_post": n_post}
+    relation = (
+        ArrayFormal("row", DType.I64, Mode.READ, _WHOLE),
+        ArrayFormal("col", DType.I32, Mode.READ, _WHOLE),
+    )
+    count: tuple[Formal, ...] = (*relation, ArrayFormal("to_row", DType.I64, Mode.UPDATE, _WHOLE), *sizes)
+    made = tuple(ArrayFormal(x, DType.I32, Mode.WRITE, _WHOLE) for x in ("to_col", "to_index"))
+    filled = ArrayFormal("to_filled", DType.I32, Mode.UPDATE, _WHOLE)
+    fill: tuple[Formal, ...] = (*relation, ArrayFormal("to_row", DType.I64, Mode.READ, _WHOLE), *made, filled, *sizes)
+    scan: tuple[Formal, ...] = (ArrayFormal("row", DType.I64, Mode.UPDATE, _WHOLE), ScalarFormal("n_pre", DType.I64))
+
+    def bound(formals: tuple[Formal, ...]) -> dict[str, str]:
+        return {f.name: f"{name}.{f.name}" for f in formals if isinstance(f, ArrayFormal)}
+
+    scanned: dict[str, ColumnValue] = {"n_pre": n_post}
+    steps = (
+        ("count", Connect("transpose", "count"), count, bound(count), columns),
+        ("scan", Connect("any", "scan"), scan, {"row": f"{name}.to_row"}, scanned),
+        ("refill", Connect("transpose", "refill"), fill, bound(fill), columns),
+    )
+    for number, (label, body, formals, arrays, values) in enumerate(steps):
+        called = f"{label} synapses by target again"
+        _row(
+            s,
+            stage,
+            ("rewire", s.number, what, label),
+            called,
+            Kind.CONNECT,
+            formals,
+            body,
+            arrays,
+            values,
+            part + 1 + number,
+            due,
+        )
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+def _start(s: Synapses, what: str, gone: str) -> tuple[Text, dict[str, float]]:
+    """New synapses have the values of the start: the text, and the columns that it reads."""
+    flat = s.flat
+    given = dict(s.member.init)
+    own: dict[str, Expr] = {user: Ref(name) for name, user in flat.shown.items()}
+    taken = {*TAKEN, *flat.shown, *flat.externals, *(x.name for x in flat.definition.state), gone}
+    columns: dict[str, float] = {}
+    values: list[tuple[str, Expr]] = []
+    kinds: list[object] = []
+    count = [0]
+    for state in flat.definition.state:
+        value = given.get(flat.shown[state.name], state.init)
+        e, used = _value(value, f"{state.name}_", own, count)
+        new = {f"{state.name}_{n}": free_name(f"{state.name}_{n}", frozenset(taken)) for n in used}
+        taken |= set(new.values())
+        columns |= {new[f"{state.name}_{n}"]: x for n, x in used.items()}
+        e = substitute(e, {old: Ref(name) for old, name in new.items()})
+        values.append((state.name, e))
+        kinds.append(e)
+    if "updated" in s.arrays:
+        values.append(("updated", Ref("step")))
+    key = ("new synapses", s.number, what, tuple(kinds), "updated" in s.arrays)
+    if key not in s.cache:
+        is_gone = Binary("!=", Ref(gone), Num(0))
+        statements: tuple[Statement, ...] = tuple(Assign(n, Cond(is_gone, e, Ref(n))) for n, e in values)
+        variants = s.cache.setdefault(("new synapses", s.number, what), [])
+        variants.append(key)
+        s.cache[key] = Text(f"{what}: new synapses", statements, variant=len(variants) - 1)
+    text: Text = s.cache[key]
+    return text, columns
+
+
+def _value(value: Value, prefix: str, own: dict[str, Expr], count: list[int]) -> tuple[Expr, dict[str, float]]:
+    """An initial value as an expression, and its columns."""
+    match value:
+        case Const(number):
+            return Ref(f"{prefix}start"), {"start": float(number)}
+        case Formula(expr):
+            return substitute(expr, own), {}
+        case Distribution(kind, args):
+            e, used = drawn(kind, dict(args), index="syn", prefix=prefix)
+            return _numbered(e, count), {n: dict(args)[n] for n in used}
+    raise AssertionError(f"new synapses have no values from {type(value).__name__}")
+
+
+def _numbered(e: Expr, count: list[int]) -> Expr:
+    """Each draw with a number of its own."""
+    kids = tuple(_numbered(k, count) for k in children(e))
+    if isinstance(e, Call) and kids and kids[0] == Ref("key"):
+        count[0] += 1
+        return Call(e.func, (*kids[:2], Num(count[0] - 1), *kids[3:]), e.span)
+    return with_children(e, kids) if kids else e

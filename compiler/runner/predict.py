@@ -1,0 +1,160 @@
+"""predict: the outputs of a trained network for samples that a caller gives.
+
+Assumes: compiler/passes/lower_predict.py.
+Guarantees: every sample is computed once, in order; a short last batch repeats nothing that is seen.
+Does not: know where weights come from (trained.py), or compare with targets (evaluate.py).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from backends.protocol import AnyArray, Backend, Instance
+from backends.registry import backend as backend_of
+from compiler.diagnostics import Diagnostic, did_you_mean
+from compiler.interchange.safetensors import learned, put_weights
+from compiler.ir.model import Model
+from compiler.passes.decisions import Decision
+from compiler.passes.fold_norms import folded
+from compiler.passes.lower_predict import ORDER, PHASE, Prediction, data_name, lower_predict
+from compiler.runner.arrays import read_logical
+from compiler.runner.build_folder import Built, build_into
+from compiler.runner.errors import RunError
+from compiler.runner.options import Options
+from compiler.runner.prepare import refuse_options
+from compiler.runner.samples import Samples, from_caller, from_file
+from compiler.runner.trained import Trained, open_trained
+
+BATCH = 64
+"""Samples of a batch, where nothing else is asked for."""
+
+
+@dataclass(frozen=True)
+class PredictResult:
+    """`outputs`: (samples, ...) by layer; `file`: where they were written."""
+
+    outputs: Mapping[str, AnyArray]
+    samples: int
+    file: Path | None = None
+    warnings: tuple[Diagnostic, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+
+
+class Predictor:
+    """A loaded network. Use it several times, then `close` it."""
+
+    def __init__(self, prediction: Prediction, built: Built, backend: Backend, trained: Trained) -> None:
+        self.prediction = prediction
+        program = prediction.lowered.merged
+        weights = trained.weights(learned((prediction.graph,)))
+        self.instance: Instance = backend.load(built.artifact, program, trained.seed)
+        put_weights(self.instance, program, folded(weights, prediction.folds))
+        self._arrays = {a.name: a for a in program.arrays}
+
+    def __call__(self, samples: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+        """The outputs for arrays by input, all of one length."""
+        p = self.prediction
+        count = len(next(iter(samples.values())))
+        parts: dict[str, list[AnyArray]] = {o.name: [] for o in p.outputs}
+        order = self._arrays[ORDER]
+        for first in range(0, count, p.batch):
+            rows = min(p.batch, count - first)
+            numbers = np.full(order.shape, -1, np.int32)
+            numbers[0, :rows] = np.arange(rows)
+            self.instance.write(ORDER, numbers.reshape(-1))
+            for item in p.inputs:
+                array = self._arrays[data_name(item.name)]
+                block = np.zeros(array.shape, array.dtype.numpy)
+                block[:rows] = samples[item.name][first : first + rows].reshape(rows, -1)
+                self.instance.write(array.name, block.reshape(-1))
+            self.instance.run(PHASE, 1, 1)
+            for o in p.outputs:
+                values = read_logical(self.instance, self._arrays[o.array])
+                parts[o.name].append(values.reshape(p.batch, *o.shape)[:rows])
+        return {name: np.concatenate(blocks) for name, blocks in parts.items()}
+
+    def close(self) -> None:
+        self.instance.close()
+
+
+def array_names(model: Model) -> dict[str, str]:
+    """Which array of a data file the training read for each input."""
+    return {name: array for name, array, _ in model.train.data.arrays} if model.train is not None else {}
+
+
+def chosen_outputs(model: Model, names: tuple[str, ...]) -> tuple[str, ...]:
+    """`names`, which must be layers. Raises RunError (E0912, exit 2)."""
+    assert model.network is not None
+    layers = [layer.name for layer in model.network.layers]
+    for name in names:
+        if name not in layers:
+            help = did_you_mean(name, layers) or "layers are " + ", ".join(f"`{n}`" for n in layers[:12])
+            raise RunError("E0912", f"the network has no layer `{name}`", help, exit_code=2)
+    return tuple(dict.fromkeys(names))
+
+
+def build_prediction(
+    trained: Trained, options: Options, batch: int, outputs: tuple[str, ...] = ()
+) -> tuple[Prediction, Built, Backend]:
+    """Lower and build into `build/<name>_predict`. Raises BackendError, RunError."""
+    refuse_options(options)
+    backend = backend_of(options.target, options.device or 0, options.verify)
+    names = chosen_outputs(trained.model, outputs)
+    prediction = lower_predict(trained.model, backend.capabilities, batch, names, options.verify)
+    chosen = {**options.backend_options(), "seed": str(trained.seed)}
+    built = build_into(options.build_dir, prediction.lowered.merged, backend, chosen)
+    return prediction, built, backend
+
+
+def predict_file(
+    source: Path,
+    data: Path | Samples,
+    options: Options,
+    out: Path | None = None,
+    outputs: tuple[str, ...] = (),
+    batch: int | None = None,
+) -> PredictResult:
+    """The outputs of `source` (a run directory or model file) for `data`, written to `out` (.npz) if given.
+    Raises ModelError, BackendError, RunError."""
+    if out is not None and out.suffix != ".npz":
+        raise RunError("E0912", f"`{out}` is not an .npz file", "outputs are written as an .npz file", exit_code=2)
+    if batch is not None and batch < 1:
+        raise RunError("E0912", "--batch is at least 1", exit_code=2)
+    trained = open_trained(source, options)
+    names = chosen_outputs(trained.model, outputs)
+    backend = backend_of(options.target, options.device or 0, options.verify)
+    needed = lower_predict(trained.model, backend.capabilities, 1, names).inputs
+    known = array_names(trained.model)
+    samples = from_file(data, needed, known) if isinstance(data, Path) else from_caller(data, needed, known)
+    count = len(next(iter(samples.values())))
+    prediction, built, backend = build_prediction(trained, options, batch or min(BATCH, count), names)
+    predictor = Predictor(prediction, built, backend, trained)
+    try:
+        found = predictor(samples)
+    finally:
+        predictor.close()
+    if out is not None:
+        write_npz(out, found)
+    return PredictResult(found, count, out, trained.warnings, prediction.lowered.decisions)
+
+
+def write_npz(path: Path, arrays: Mapping[str, AnyArray]) -> None:
+    """An .npz file, written beside its place and renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.npz")
+    try:
+        np.savez(scratch, **dict(arrays))  # type: ignore[arg-type]
+        os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def elements(shape: tuple[int, ...]) -> int:
+    """How many numbers a sample has."""
+    return math.prod(shape)

@@ -1,0 +1,112 @@
+"""pins: strategies that were decided before, by measuring, and when they still hold.
+
+Assumes: contractions in gather form.
+Guarantees: a pin holds for the problem that it was made for alone: the same structure, sizes, precision and order, on
+a target that still offers the pinned way.
+Does not: read files (compiler/lock.py does) or measure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from compiler.expr.ast import Expr, Ref, substitute
+from compiler.expr.show import show
+from compiler.ir.graph import Contract, Tensor
+from compiler.ir.space import Affine
+from compiler.strategies.choice import Choice
+from compiler.strategies.variants import identity, ways
+
+_STEP: Final = re.compile(r"\.(at|part)_(?:\d+|[lr]*)(?=[.:]|$)")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """`way`: identity of a way (variants.py); `problem`: the digest of what it was chosen for; `source`: who says so;
+    `microseconds`: what it took."""
+
+    problem: str
+    way: str
+    source: str
+    microseconds: float
+
+
+Pins = Mapping[str, Pin]
+"""By model path: `train/dense1.sum`, or for all steps of a sequence at once `train/lstm_1.at.cell.carried`."""
+
+
+def path_of(phase: str, name: str) -> str:
+    """The model path of a contraction."""
+    return f"{phase}/{name}"
+
+
+def steps_as_one(path: str) -> str:
+    """The path without which step of a sequence it belongs to."""
+    return _STEP.sub(r".\1", path)
+
+
+def problem_digest(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int, order: str) -> str:
+    """Equal for contractions that take the same time: names do not count, sizes do."""
+    return _digest(node, tensors, lanes, real_bytes, order, True)
+
+
+def structure_digest(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int, order: str) -> str:
+    """Equal for contractions that can share a text: sizes do not count."""
+    return _digest(node, tensors, lanes, real_bytes, order, False)
+
+
+def _digest(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int, order: str, sizes: bool) -> str:
+    names = {d: f"d{i}" for i, (d, _) in enumerate(node.dims)}
+    parts: list[object] = [order, lanes, real_bytes, node.combine, node.fill, len(node.scalars)]
+    parts.append(show(_renamed(node.body, names)))
+    parts.append([e for _, e in node.dims] if sizes else len(node.dims))
+    walked = [(node.out, node.out_map)]
+    walked += [(tensors[name], axes) for name, axes in zip(node.ins, node.in_maps, strict=True)]
+    for tensor, axes in walked:
+        parts.append((tensor.dtype, tensor.batched, tensor.shape if sizes else len(tensor.shape)))
+        parts.append([_axis(a, names, sizes) for a in axes])
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _renamed(body: Expr, names: Mapping[str, str]) -> Expr:
+    return substitute(body, {old: Ref(new) for old, new in names.items()})
+
+
+def _axis(axis: Affine, names: Mapping[str, str], sizes: bool) -> object:
+    terms = sorted((names[d], c) for d, c in axis.terms)
+    return (terms, axis.const, axis.div) if sizes else terms
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why a pin does not hold."""
+
+    reason: str
+
+
+def pinned(
+    pin: Pin,
+    node: Contract,
+    tensors: Mapping[str, Tensor],
+    lanes: int,
+    real_bytes: int,
+    order: str,
+    available: frozenset[str],
+) -> Choice | Refused | None:
+    """The choice (None: the generic nest) that a pin says, or why it does not hold any more."""
+    if pin.problem != problem_digest(node, tensors, lanes, real_bytes, order):
+        return Refused("it was measured for another shape, precision or order")
+    for way in ways(node, tensors, lanes, real_bytes, available):
+        if identity(way) == pin.way:
+            return way
+    return Refused(f"`{pin.way}` is no way to compute it here")
+
+
+def find(pins: Pins, path: str) -> Pin | None:
+    """The pin of a contraction: its own, or the one of all steps."""
+    found = pins.get(path)
+    return found if found is not None else pins.get(steps_as_one(path))

@@ -1,0 +1,32 @@
+"""rows_dense: y[n, o] = sum over k of x[n, k] w[o, k] of row-major arrays, neighbouring k in the lanes.
+
+For batches that are too small for the batch in the lanes: weights are read once, in order. The partial sums of the
+lanes are added by halves, what is left of k one by one.
+"""
+
+from __future__ import annotations
+
+from compiler.strategies.choice import Choice, No, Problem
+
+NAME = "rows_dense"
+
+
+def match(p: Problem) -> Choice | No:
+    if p.lanes or not p.node.out.batched or len(p.out) != 2:
+        return No("the output is not row-major (batch, units)")
+    x, w = p.operands
+    n, o = p.out
+    walked, weights = p.plain(0), p.plain(1)
+    if not x.batched or w.batched or len(walked) != 2 or walked[0] != n or weights != (o, walked[1]):
+        return No("it is not (batch, features) times (units, features)")
+    k = walked[1]
+    if (
+        k is None
+        or set(p.extents) != {n, o, k}
+        or x.shape[1] != p.extents[k]
+        or w.shape != (p.extents[o], p.extents[k])
+    ):
+        return No("an operand is only partly read")
+    if x.shape[0] != p.extents[n]:
+        return No("an operand is only partly read")
+    return Choice(NAME, (), (("s_batch", p.extents[n]), ("s_outs", p.extents[o]), ("s_ins", p.extents[k])), 0)

@@ -1,0 +1,101 @@
+"""variants: every way to compute a contraction on a target, for measuring (compiler/tune.py).
+
+Assumes: what the strategies assume.
+Guarantees: the first one is the choice of the rules; all are of one order class. Variants of a strategy differ in the
+columns of TUNED alone, so that they share one text.
+Does not: measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from compiler.ir.graph import Contract, Tensor
+from compiler.strategies import (
+    STRATEGIES,
+    choose,
+    dense_weight_gradient,
+    implicit_gemm,
+    lanes_conv,
+    lanes_conv_weight_gradient,
+    lanes_dense,
+    lanes_pairs,
+    matmul,
+)
+from compiler.strategies.choice import Choice, No, Problem, product, rounded
+from compiler.strategies.tiles import DOTS, TILES
+
+TUNED: Final = ("s_tile", "s_splits", "s_depth", "s_pitch")
+"""Columns in which variants of a strategy differ."""
+MOST: Final = 14
+"""Ways to compute one contraction, at most: each is a phase of the program that measures them."""
+
+
+def ways(
+    node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int, available: frozenset[str]
+) -> tuple[Choice | None, ...]:
+    """The choice of the rules, then all others; None is the generic nest, which every contraction can be."""
+    first, _ = choose(node, tensors, lanes, real_bytes, available)
+    found: list[Choice | None] = [first]
+    problem = product(node, tensors, lanes, real_bytes)
+    if isinstance(problem, No) or first is None:
+        return (None,)
+    for name, match in STRATEGIES:
+        choice = match(problem) if name in available else No("")
+        if isinstance(choice, Choice):
+            for variant in (choice, *_variants(problem, choice)):
+                if identity(variant) not in [identity(f) for f in found]:
+                    found.append(variant)
+    return (*found[: MOST - 1], None)
+
+
+def identity(choice: Choice | None) -> str:
+    """What tells a way from others, for people and files: `lanes_dense vector=0 s_tile=3`."""
+    if choice is None:
+        return "nest"
+    return spelled(choice.strategy, dict(choice.literals), dict(tuned(choice)))
+
+
+def spelled(strategy: str, literals: Mapping[str, int], tiles: Mapping[str, int]) -> str:
+    """The identity of a way, from its parts."""
+    return " ".join((strategy, *(f"{n}={v}" for n, v in (*sorted(literals.items()), *sorted(tiles.items())))))
+
+
+def tuned(choice: Choice) -> tuple[tuple[str, int], ...]:
+    """The columns that variants differ in."""
+    return tuple((n, v) for n, v in choice.columns if n in TUNED)
+
+
+def text_of(choice: Choice | None) -> str:
+    """Ways with equal texts share a template, where their contractions do."""
+    return "nest" if choice is None else " ".join((choice.strategy, *(f"{n}={v}" for n, v in choice.literals)))
+
+
+def _variants(p: Problem, choice: Choice) -> list[Choice]:
+    if choice.strategy in (lanes_dense.NAME, dense_weight_gradient.NAME, lanes_conv.NAME):
+        return [_with(choice, s_tile=t) for t in range(len(TILES))]
+    if choice.strategy == lanes_pairs.NAME:
+        return [_with(choice, s_tile=t) for t in range(len(DOTS))]
+    if choice.strategy == lanes_conv_weight_gradient.NAME:
+        return [_dots(p, choice, t) for t in range(len(DOTS))]
+    if choice.strategy == matmul.NAME:
+        return matmul.variants(p)
+    if choice.strategy == implicit_gemm.NAME:
+        return implicit_gemm.variants(p)
+    return []
+
+
+def _with(choice: Choice, **columns: int) -> Choice:
+    return replace(choice, columns=tuple((n, columns.get(n, v)) for n, v in choice.columns))
+
+
+def _dots(p: Problem, choice: Choice, tile: int) -> Choice:
+    """The gradient of a convolution's weights with another tile: its sums take other memory."""
+    old = dict(choice.columns)
+    taps = old["s_ins"] * old["s_taps_r"] * old["s_taps_c"]
+    pitch = rounded(rounded(taps, DOTS[tile].vectors), p.lanes)
+    each = p.lanes * p.real_bytes
+    more = DOTS[tile].outs * pitch * each - DOTS[old["s_tile"]].outs * old["s_pitch"] * each
+    return replace(_with(choice, s_tile=tile, s_pitch=pitch), scratch_bytes=choice.scratch_bytes + more)

@@ -1,0 +1,116 @@
+"""ONNX's own node tests through `netloom import` and `netloom predict`, for tests and for reports.
+
+Assumes: the package onnx, whose test cases are made when they are asked for.
+A case gives all of its tensors as inputs. Which of them are samples and which are constants a network decides; so each
+is tried with all inputs computed, and with the first one computed and the others as initializers. The first output is
+compared.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler import predict
+from compiler.interchange.onnx_import import import_file
+from compiler.runner.errors import RunError
+
+OPERATORS = (
+    "Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "BatchNormalization", "Ceil",
+    "Celu", "Clip", "Concat", "Conv", "ConvTranspose", "Cos", "Cosh", "Div", "Dropout", "Elu", "Erf", "Exp",
+    "Flatten", "Floor", "Gather", "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GroupNormalization",
+    "HardSigmoid", "HardSwish", "Identity", "InstanceNormalization", "LayerNormalization", "LeakyRelu", "Log",
+    "LogSoftmax", "MatMul", "Max", "MaxPool", "Mean", "Min", "Mish", "Mul", "Neg", "PRelu", "Pad", "Pow",
+    "ReduceMax", "ReduceMean", "Reciprocal", "Relu", "Reshape", "Resize", "Round", "Selu", "Sigmoid", "Sign",
+    "Sin", "Sinh", "Slice", "Softmax", "Softplus", "Softsign", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Swish",
+    "Tan", "Tanh", "ThresholdedRelu", "Transpose", "Unsqueeze", "Upsample",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`state`: "passed", "refused" or "failed"."""
+
+    case: str
+    operator: str
+    state: str
+    reason: str
+
+
+@functools.cache
+def cases() -> tuple[Any, ...]:
+    """The node cases of one operator each that has a counterpart."""
+    import onnx.backend.test.case.node as node
+
+    found = node.collect_testcases(None)
+    return tuple(
+        c
+        for c in found
+        if c.model is not None and len(c.model.graph.node) == 1 and c.model.graph.node[0].op_type in OPERATORS
+    )
+
+
+def try_case(case: Any, folder: Path) -> Outcome:
+    """Import the case and compare the outputs of its first data set."""
+    operator = case.model.graph.node[0].op_type
+    outcome: Outcome | None = None
+    for frozen in (False, True):
+        state, reason = _attempt(case, folder, frozen)
+        outcome = Outcome(case.name, operator, state, reason)
+        if state != "refused":
+            break
+    assert outcome is not None
+    return outcome
+
+
+def _attempt(case: Any, folder: Path, frozen: bool) -> tuple[str, str]:
+    import onnx
+
+    inputs, expected = case.data_sets[0]
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    names = [i.name for i in model.graph.input]
+    values = dict(zip(names, inputs, strict=False))
+    values = {n: np.asarray(v) if isinstance(v, np.generic) else v for n, v in values.items()}
+    if not all(isinstance(v, np.ndarray) for v in values.values()):
+        return "refused", "its inputs are no tensors"
+    if case.model.graph.node[0].op_type != "Split":
+        del model.graph.output[1:]  # such as statistics, which nothing reads when a network is used
+    if frozen:
+        for name in names[1:]:
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(values.pop(name)), name))
+    file, out = folder / "case.onnx", folder / "case.yaml"
+    for path in (out, out.with_suffix(".safetensors")):
+        path.unlink(missing_ok=True)
+    file.write_bytes(model.SerializeToString())
+    try:
+        import_file(file, out)
+    except RunError as error:
+        assert error.code in ("E0918", "E0919"), error
+        return "refused", error.message
+    reals = (v.astype(np.float32) if v.dtype.kind == "V" else v for v in values.values())  # bfloat16
+    feeds = dict(zip(_names(out), reals, strict=True))
+    got = list(predict(out, feeds, target="reference", build_dir=folder / "build").values())
+    for a, b in zip(got, expected[: len(model.graph.output)], strict=True):
+        # Arithmetic in 32 bits: 1e-5, or what the case itself allows; bfloat16 has 8 bits.
+        least = 1e-2 if b.dtype.kind == "V" else 1e-5
+        close = np.allclose(a, np.asarray(b, np.float64), rtol=max(case.rtol, least), atol=max(case.atol, least))
+        if a.shape != b.shape or not close:
+            return "failed", f"other numbers, or the shape {a.shape} instead of {b.shape}"
+    return "passed", ""
+
+
+def _names(model: Path) -> list[str]:
+    from compiler.frontend.load import load_model
+
+    network = load_model(model).network
+    assert network is not None
+    return [i.name for i in network.inputs]
+
+
+def all_outcomes(folder: Path) -> list[Outcome]:
+    return [try_case(c, folder) for c in cases()]

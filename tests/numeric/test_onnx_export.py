@@ -1,0 +1,143 @@
+"""Export: every kind of layer as ONNX, in ONNX's reference implementation, against `netloom predict`; and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler import predict
+from compiler.expr.activations import ACTIVATIONS
+from compiler.frontend.load import load_model
+from compiler.interchange.onnx_export import export_file, to_onnx
+from compiler.interchange.onnx_import import import_file
+from compiler.interchange.safetensors import learned
+from compiler.passes.lower_predict import lower_predict
+from compiler.runner.errors import RunError
+from compiler.runner.options import Options
+from tests.cpu.networks_for_use import PLAIN, random_weights, samples, write_network
+
+onnx = pytest.importorskip("onnx")
+
+SIGNAL, IMAGE, CUBE = "{x: {shape: [4, 9]}}", "{x: {shape: [4, 9, 8]}}", "{x: {shape: [2, 5, 4, 6]}}"
+STEPS, LIST = "{x: {shape: [6, 8]}}", "{x: {shape: [12]}}"
+
+# ONNX's reference implementation knows neither groups of transposed convolutions nor rectifiers in an RNN.
+NETWORKS = {
+    "dense": (LIST, "dense: {units: 5}\ndense: {units: 3, bias: false, activation: tanh}"),
+    "dense_steps": (STEPS, "dense: {units: 5}\ndense: {units: 3, bias: false}"),
+    "conv1d": (SIGNAL, "conv1d: {filters: 6, kernel: 3, stride: 2, padding: [1, 0], dilation: 2, groups: 2}"),
+    "conv2d": (IMAGE, "conv2d: {filters: 6, kernel: [3, 2], stride: [1, 2], padding: [1, 0, 2, 1]}\n"
+                      "conv2d: {filters: 6, kernel: 3, groups: 6, padding: same, bias: false}"),
+    "conv3d": (CUBE, "conv3d: {filters: 3, kernel: [2, 3, 3], padding: same, stride: [1, 1, 2]}"),
+    "conv_transpose1d": (SIGNAL, "conv_transpose1d: {filters: 6, kernel: 4, stride: 3, padding: 1, output_padding: 2}"),
+    "conv_transpose2d": (IMAGE, "conv_transpose2d: {filters: 6, kernel: 3, stride: 2, padding: 1, output_padding: 1}"),
+    "pools": (IMAGE, "max_pool2d: {name: a, size: 3, stride: 2, padding: 1}\navg_pool2d: {inputs: a, size: 2}\n"
+                     "avg_pool2d: {inputs: a, size: 3, stride: 1, padding: 1, count_padding: false}\n"
+                     "avg_pool2d: {inputs: a, size: 3, stride: 1, padding: 1}"),
+    "pools_ceil": (SIGNAL, "max_pool1d: {inputs: x, size: 2, ceil: true}\n"
+                           "avg_pool1d: {inputs: x, size: 2, ceil: true}"),
+    "global_pools": (IMAGE, "global_max_pool: {inputs: x}\nglobal_avg_pool: {inputs: x}"),
+    "movement": (IMAGE, "upsample: {name: u, factor: [2, 3]}\npad: {before: [0, 1, 2], after: [1, 0, 0], value: 0.5}\n"
+                        "permute: {axes: [2, 0, 1]}\nsplit: {name: s, axis: 1, into: [p, q], sizes: [2, 3]}\n"
+                        "concat: {inputs: [q, p, q], axis: 1}\nslice: {axis: 0, from: 1, to: 9}\n"
+                        "reshape: {shape: [16, 76]}\n"
+                        "flatten: {}"),
+    "norms": (IMAGE, "batch_norm: {name: b}\ngroup_norm: {groups: 2}\ninstance_norm: {affine: false}\n"
+                     "layer_norm: {axes: 2}\nlayer_norm: {axes: 1, affine: false, epsilon: 1e-3}"),
+    "norms_of_lists": (LIST, "batch_norm: {}\ngroup_norm: {groups: 3}\nlayer_norm: {}"),
+    "softmaxes": (STEPS, "softmax: {inputs: x, axis: 0}\nlog_softmax: {inputs: x}\ndropout: {rate: 0.3}"),
+    "joins": (IMAGE, "activation: {name: a, inputs: x, function: sigmoid}\nadd: {name: s, inputs: [a, x, a]}\n"
+                     "multiply: {inputs: [s, a]}"),
+    "maps": ("{a: {shape: [3, 4]}, b: {shape: [4]}}",
+             "map: {y: '(a if a > b and not (b < -1) else max(a, b, 0.5) - exp(-b * b)) * 2.5'}\n"
+             "map: {z: 'sqrt(abs(y)) + clip(a, -1, 1) ** 2 + log1p(abs(b)) + min(a, y) / (1 + expm1(abs(b)))'}"),
+    "attention": (STEPS, "positions: {name: p}\nattention: {heads: 2, causal: true}\npositions: {encoding: trained}\n"
+                         "attention: {name: o, heads: 4, size: 16, bias: false}\n"
+                         "attention: {inputs: [o, p, p], heads: 2}"),
+    "embedding": ("{words: {shape: [5], dtype: int32}}", "embedding: {inputs: words, count: 3, size: 4}\nflatten: {}\n"
+                                                        "dense: {units: 2}"),
+    "rnn": (STEPS, "rnn: {units: 5, sequence: true, bidirectional: true}\nrnn: {units: 3, bias: false}"),
+    "gru": (STEPS, "gru: {units: 5, sequence: true}\ngru: {units: 3, bidirectional: true}"),
+    "lstm": (STEPS, "lstm: {units: 5, sequence: true, bidirectional: true}\nlstm: {units: 3, bias: false}"),
+}  # fmt: skip
+
+BACK = {"dense", "dense_steps", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "pools",
+        "pools_ceil", "global_pools", "movement", "norms", "softmaxes", "joins", "embedding"}  # fmt: skip
+"""Networks whose exports are within what import covers."""
+
+
+def _reference(proto: object, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    from onnx.reference import ReferenceEvaluator
+
+    return list(ReferenceEvaluator(proto).run(None, feeds))
+
+
+def _same(found: dict[str, np.ndarray], expected: list[np.ndarray]) -> None:
+    for (name, a), b in zip(found.items(), expected, strict=True):
+        assert a.shape == b.shape, name
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * max(1.0, np.abs(b).max()), err_msg=name)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_layers(tmp_path: Path, name: str) -> None:
+    inputs, layers = NETWORKS[name]
+    path = write_network(tmp_path, inputs, layers)
+    feeds = samples(path, 3)
+    found = predict(path, feeds, target="reference", build_dir=tmp_path / "build")
+    exported = export_file(path, Options(), tmp_path / "net.onnx")
+    proto = onnx.load(exported.file)
+    onnx.checker.check_model(proto, full_check=True)
+    assert [o.name for o in proto.graph.output] == list(found)
+    _same(found, _reference(proto, feeds))
+    if name in BACK:
+        import_file(exported.file, tmp_path / "back.yaml")
+        back = predict(tmp_path / "back.yaml", feeds, target="reference", build_dir=tmp_path / "build")
+        _same({a: v for a, v in zip(found, back.values(), strict=True)}, list(found.values()))
+
+
+def test_activations(tmp_path: Path) -> None:
+    """Those that are operators, those that are written as expressions, and a function of the file's own."""
+    layers = "\n".join(f"activation: {{name: of_{a}, inputs: x, function: {a}}}" for a in (*ACTIVATIONS, "own"))
+    path = write_network(tmp_path, LIST, layers, "functions: {own(x): x * sigmoid(1.7 * x)}")
+    feeds = samples(path, 8)
+    found = predict(path, feeds, target="reference", build_dir=tmp_path / "build")
+    assert len(found) == len(ACTIVATIONS) + 1
+    proto = onnx.load(export_file(path, Options(), tmp_path / "net.onnx").file)
+    _same(found, _reference(proto, feeds))
+
+
+def test_double_precision(tmp_path: Path) -> None:
+    path = write_network(tmp_path, IMAGE, NETWORKS["conv2d"][1], "numerics: {precision: float64}")
+    feeds = {n: v.astype(np.float64) for n, v in samples(path, 2).items()}
+    found = predict(path, feeds, target="reference", build_dir=tmp_path / "build")
+    expected = _reference(onnx.load(export_file(path, Options(), tmp_path / "n.onnx").file), feeds)
+    np.testing.assert_allclose(next(iter(found.values())), expected[0], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cc")
+@pytest.mark.parametrize("model", ["lenet5", "resnet20", "transformer", "lstm", "autoencoder"])
+def test_models(root: Path, tmp_path: Path, model: str) -> None:
+    """The models of the project, with random weights: the scale of their data is part of the graph."""
+    from safetensors.numpy import save_file
+
+    file = root / "models" / f"{model}.yaml"
+    save_file(random_weights(file), tmp_path / "w.safetensors")
+    loaded = load_model(file)
+    prediction = lower_predict(loaded, PLAIN, 1)
+    feeds = {i.name: samples(file, 2)[i.name] for i in prediction.inputs}
+    found = predict(file, feeds, weights=tmp_path / "w.safetensors", build_dir=tmp_path / "build")
+    weights = random_weights(file)
+    assert weights.keys() == learned((prediction.graph,)).keys()
+    proto = to_onnx(loaded, weights, tuple(found))
+    _same(found, _reference(proto, feeds))
+
+
+def test_what_onnx_cannot_say(tmp_path: Path) -> None:
+    path = write_network(tmp_path, LIST, "map: {y: x % 3.0}")
+    with pytest.raises(RunError) as caught:
+        export_file(path, Options(), tmp_path / "n.onnx")
+    assert caught.value.code == "E0918" and "x % 3.0" in caught.value.message.replace("x0", "x")
+    assert not (tmp_path / "n.onnx").exists()

@@ -1,0 +1,72 @@
+"""The commands for networks that have their weights, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from compiler import cli_app
+from tests.cpu.networks_for_use import samples, write_network
+
+LAYERS = """
+conv2d: {name: a, filters: 3, kernel: 3}
+batch_norm: {name: n}
+flatten: {}
+dense: {name: y, units: 2}
+"""
+
+
+@pytest.fixture
+def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = write_network(tmp_path, "{x: {shape: [1, 5, 5]}}", LAYERS)
+    np.savez(tmp_path / "x.npz", **samples(path, 3))
+    return path
+
+
+def call(*words: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(cli_app.app, list(words))
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_predict(net: Path) -> None:
+    words = ("predict", "net.yaml", "--data", "x.npz", "--out", "y.npz", "--target", "reference")
+    code, out, _ = call(*words, "--explain")
+    assert code == 0
+    assert "fold_norms: n: folded (into the weights of a)" in out
+    assert out.endswith("y.npz: y 3x2\n")
+    assert np.load("y.npz")["y"].shape == (3, 2)
+    assert json.loads(call(*words, "--format", "json")[1]) == {
+        "samples": 3, "file": "y.npz", "outputs": {"y": [3, 2]},
+    }  # fmt: skip
+    code, out, err = call(*words, "--layers", "z")
+    assert (code, out) == (2, "") and "error[E0912]: the network has no layer `z`" in err
+    assert call("predict", "net.yaml", "--data", "no.npz", "--out", "y.npz")[0] == 2
+    assert call("predict", "net.yaml", "--data", "x.npz", "--out", "y.csv")[0] == 2
+
+
+def test_evaluate_needs_a_training(net: Path) -> None:
+    code, _, err = call("evaluate", "net.yaml")
+    assert code == 2 and "has no `train`" in err
+
+
+def test_standalone(net: Path) -> None:
+    code, out, _ = call("build", "net.yaml", "--standalone", "--embed")
+    assert code == 0
+    assert out.split() == ["build/net_standalone/net.c", "build/net_standalone/net.h"]
+    assert call("build", "net.yaml", "--embed")[0] == 2
+
+
+def test_export_and_import(net: Path) -> None:
+    pytest.importorskip("onnx")
+    code, out, _ = call("export", "net.yaml", "--format", "onnx")
+    assert code == 0 and out.startswith("net.onnx: ")
+    code, out, _ = call("import", "net.onnx", "--out", "other.yaml")
+    assert code == 0 and out.startswith("other.yaml and other.safetensors: ")
+    assert call("import", "net.onnx", "--out", "other.yaml")[0] == 2
+    assert call("export", "net.yaml", "--format", "nnef")[0] == 2
+    assert call("import", "no.onnx", "--out", "third.yaml")[0] == 2

@@ -1,0 +1,75 @@
+"""Every construct of the spiking language as CUDA: all of their kernels in one text, compiled without a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from backends.cuda.compile import compile_text, find_compiler
+from backends.cuda.emit import emit
+from backends.protocol import BackendError
+from compiler.ir.program import Connect, Kind, Merged, Template
+from tests.construct_runs import construct, lowered
+from tests.constructs import CONSTRUCTS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nvrtc() -> None:
+    try:
+        find_compiler()
+    except BackendError as e:
+        pytest.skip(e.message)
+
+
+@cache
+def one_program(folder: Path, precision: str, order: str) -> Merged:
+    """The templates of all constructs, each once."""
+    found: dict[str, Template] = {}
+    first: Merged | None = None
+    for k, name in enumerate(CONSTRUCTS):
+        place = folder / f"{precision}-{order}-{k}"
+        place.mkdir()
+        program = lowered(construct(name, place, precision, order), "cuda")
+        first = first or program
+        for t in program.templates:
+            found.setdefault(t.digest, replace(t, index=len(found)))
+    assert first is not None
+    return replace(first, name="constructs", templates=tuple(found.values()), tables=(), arrays=(), phases=())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("constructs")
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("arch", "precision", "order"),
+    [
+        ("sm_80", "float32", "bitwise"),
+        ("sm_90", "float32", "bitwise"),
+        ("sm_100", "float32", "bitwise"),
+        pytest.param("sm_90", "float64", "bitwise", marks=pytest.mark.slow),
+        pytest.param("sm_90", "float32", "reproducible", marks=pytest.mark.slow),
+        pytest.param("sm_90", "float32", "fast", marks=pytest.mark.slow),
+    ],
+)
+def test_all_constructs_compile(folder: Path, arch: str, precision: str, order: str) -> None:
+    program = one_program(folder, precision, order)
+    artifact = compile_text(emit(program), "constructs", order == "bitwise", arch)
+    code = artifact.binary.read_bytes()
+    assert code.startswith(b"\x7fELF")
+    assert f".target {arch}" in artifact.binary.with_suffix(".ptx").read_text()
+    for t in program.templates:
+        assert f"k{t.index}_".encode() in code, t.name
+
+
+def test_all_kinds_of_kernels_of_spiking_networks_are_there(folder: Path) -> None:
+    program = one_program(folder, "float32", "bitwise")
+    kinds = {t.kind for t in program.templates}
+    assert kinds >= {Kind.MAP, Kind.PROPAGATE, Kind.CONNECT, Kind.REDUCE, Kind.EMIT}
+    rules = {t.body.rule for t in program.templates if isinstance(t.body, Connect)}
+    assert rules >= {"fixed_probability", "fixed_total", "fixed_indegree", "fixed_outdegree", "expression"}

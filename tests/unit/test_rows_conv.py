@@ -1,0 +1,85 @@
+"""The strategies for row-major tensors on the CPU: against numpy, over strides, paddings, dilations and groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from backends.registry import backend
+from compiler import predict
+from compiler.frontend.load import load_model
+from compiler.passes.lower_predict import lower_predict
+from tests.cpu.networks_for_use import samples, write_network
+
+pytestmark = pytest.mark.usefixtures("cc")
+
+
+def _conv(x: np.ndarray, w: np.ndarray, stride: int, pads: tuple[int, int], dilation: int, groups: int) -> np.ndarray:
+    x = np.pad(x, ((0, 0), (0, 0), pads, pads))
+    k, (r, s) = len(w), w.shape[2:]
+    high, wide = ((e - (t - 1) * dilation - 1) // stride + 1 for e, t in zip(x.shape[2:], (r, s), strict=True))
+    out = np.zeros((len(x), k, high, wide))
+    per_in, per_out = w.shape[1], k // groups
+    for g in range(groups):
+        part, weights = x[:, g * per_in : (g + 1) * per_in], w[g * per_out : (g + 1) * per_out]
+        for i in range(high):
+            for j in range(wide):
+                window = part[:, :, i * stride :, j * stride :][:, :, : (r - 1) * dilation + 1 : dilation]
+                window = window[:, :, :, : (s - 1) * dilation + 1 : dilation]
+                out[:, g * per_out : (g + 1) * per_out, i, j] = np.einsum("ncij,kcij->nk", window, weights)
+    return out
+
+
+CASES = [
+    (shape, kernel, stride, pads, dilation, groups, filters)
+    for shape in ((4, 9, 8), (4, 5, 21))
+    for kernel, stride, pads, dilation in (
+        (3, 1, (1, 1), 1), (3, 2, (1, 0), 1), (1, 1, (0, 0), 1), (1, 2, (0, 0), 1), (5, 3, (2, 3), 1),
+        (2, 1, (0, 1), 2), (3, 2, (2, 2), 2), (4, 4, (0, 0), 1),
+    )
+    for groups, filters in ((1, 11), (2, 6), (4, 4))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_convolutions(tmp_path: Path, precision: str) -> None:
+    layers, expected_of = [], []
+    for number, (shape, kernel, stride, pads, dilation, groups, filters) in enumerate(CASES):
+        padding = [pads[0], pads[1], pads[0], pads[1]]
+        source = "a" if shape == (4, 9, 8) else "b"
+        layers.append(
+            f"conv2d: {{name: c{number}, inputs: {source}, filters: {filters}, kernel: {kernel}, stride: {stride}, "
+            f"padding: {padding}, dilation: {dilation}, groups: {groups}, activation: relu}}"
+        )
+        expected_of.append(source)
+    path = write_network(tmp_path, "{a: {shape: [4, 9, 8]}, b: {shape: [4, 5, 21]}}", "\n".join(layers))
+    x = samples(path, 3)
+    w = load_file(tmp_path / "net.safetensors")
+    lowered = lower_predict(load_model(path), backend("cpu").capabilities, 2).lowered
+    chosen = {d.verdict for d in lowered.decisions if d.pass_name == "choose_strategies"}
+    assert chosen == {"rows_conv"}
+    steps = {(stride, dilation, groups > 1) for _, _, stride, _, dilation, groups, _ in CASES}  # structure of indices
+    assert len([t for t in lowered.merged.templates if "rows conv" in t.name]) == len(steps)
+    found = predict(path, x, batch=2, precision=precision, build_dir=tmp_path / "build")
+    close = 1e-5 if precision == "float32" else 1e-12
+    for number, (_, _, stride, pads, dilation, groups, _) in enumerate(CASES):
+        name = f"c{number}"
+        weight, bias = (w[f"{name}.{p}"].astype(np.float64) for p in ("weight", "bias"))
+        y = _conv(x[expected_of[number]].astype(np.float64), weight, stride, pads, dilation, groups)
+        np.testing.assert_allclose(found[name], np.maximum(y + bias[:, None, None], 0), rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("features", [1, 15, 16, 50])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_dense(tmp_path: Path, features: int, precision: str) -> None:
+    path = write_network(tmp_path, f"{{x: {{shape: [{features}]}}}}", "dense: {name: d, units: 7}")
+    lowered = lower_predict(load_model(path), backend("cpu").capabilities, 3).lowered
+    assert "rows_dense" in {d.verdict for d in lowered.decisions}
+    x, w = samples(path, 3), load_file(tmp_path / "net.safetensors")
+    found = predict(path, x, batch=3, precision=precision, build_dir=tmp_path / "build")["d"]
+    expected = x["x"].astype(np.float64) @ w["d.weight"].T.astype(np.float64) + w["d.bias"]
+    close = 1e-5 if precision == "float32" else 1e-12
+    np.testing.assert_allclose(found, expected, rtol=close, atol=close)

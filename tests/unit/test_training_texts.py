@@ -1,0 +1,75 @@
+"""The texts of trainings with accumulation, averages, plateaus, initialisers and augmentation: they compile for CUDA,
+and do not depend on how many layers, samples, batches or pixels there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.cpu.backend import CpuBackend
+from backends.cpu.emit import emit as emit_c
+from backends.cuda.backend import CudaBackend
+from backends.cuda.compile import compile_text, find_compiler
+from backends.cuda.emit import emit as emit_cuda
+from backends.protocol import BackendError
+from compiler.ir.program import Merged
+from compiler.passes.pipeline import lower
+from tests.numeric.simulated import model_of
+
+MODEL = """\
+language: 1
+name: texts
+network:
+  inputs: {image: {shape: [2, SIZE, SIZE]}, label: {shape: [], dtype: int32}}
+  layers:
+    - noise: {inputs: image, std: 0.1}
+    - random_flip: {}
+    - random_crop: {padding: 1}
+    - flatten: {}
+    - dense: {units: 12, activation: relu, init: orthogonal}
+    - repeat: {times: LAYERS, layers: [{dense: {units: 12, activation: relu, init: he_normal}}]}
+    - dense: {name: logits, units: 3, init: {truncated_normal: {std: 0.1}}}
+train:
+  data: {file: samples.npz, inputs: {image: images, label: labels}, split: {folds: 4, stratify: label}}
+  loss: {softmax_cross_entropy: {logits: logits, target: label}}
+  optimizer: {adam: {learning_rate: '0.01 * cosine_decay(step, steps)'}}
+  clip: {norm: 1}
+  accumulate: EVERY
+  average: 0.99
+  plateau: {metric: validation_loss, patience: 2}
+  batch: 4
+  epochs: 2
+numerics: {order: ORDER}
+"""
+
+
+def program(
+    folder: Path, backend: CpuBackend | CudaBackend, layers: int, size: int, every: int, samples: int, order: str
+) -> Merged:
+    labels = np.arange(samples) % 3
+    np.savez(folder / "samples.npz", images=np.zeros((samples, 2, size, size)), labels=labels.astype(np.int32))
+    text = MODEL.replace("LAYERS", str(layers)).replace("SIZE", str(size))
+    model = model_of(text.replace("EVERY", str(every)).replace("ORDER", order), folder)
+    return lower(model, backend.capabilities, verify=True).merged
+
+
+@pytest.mark.parametrize("order", ["reproducible", "bitwise"])
+def test_one_text_for_every_size(tmp_path: Path, order: str) -> None:
+    for backend, emit in ((CpuBackend(), emit_c), (CudaBackend(), emit_cuda)):
+        few = emit(program(tmp_path, backend, 2, 6, 2, 32, order)).text
+        many = emit(program(tmp_path, backend, 9, 9, 5, 200, order)).text
+        assert few == many
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("order", ["reproducible", "bitwise"])
+def test_it_compiles_for_cuda(tmp_path: Path, order: str) -> None:
+    try:
+        find_compiler()
+    except BackendError as error:
+        pytest.skip(error.message)
+    text = emit_cuda(program(tmp_path, CudaBackend(), 2, 6, 2, 32, order))
+    artifact = compile_text(text, "texts", order == "bitwise", "sm_90")
+    assert artifact.binary.read_bytes().startswith(b"\x7fELF")
