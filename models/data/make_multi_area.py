@@ -1,8 +1,8 @@
 """Writes multi_area.npz, the table of the 64,516 projections of models/multi_area_structure.yaml, beside this file.
 
 Assumes: nothing.
-Guarantees: the same bytes on every run (own generator, no time stamps in the archive). The numbers have the structure of
-the multi-area model of Schmidt et al. (2018): 32 areas of 8 populations (TH has no layer 4: 254 in all), connections
+Guarantees: the same bytes on every run (own generator, no time stamps in the archive). The numbers have the structure
+of the multi-area model of Schmidt et al. (2018): 32 areas of 8 populations (TH has no layer 4: 254 in all), connections
 that become rarer, and delays that grow, with the distance of the areas. They are not that model's data.
 Does not: scale.
 
