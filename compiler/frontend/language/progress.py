@@ -37,8 +37,8 @@ ACCUMULATE = Field(
     "accumulate",
     POSITIVE,
     "Batches whose gradients are summed before the weights change: the mean is over all of their samples, as in a "
-    "batch that is as many times larger. `step` and `steps` in schedules count changes of the weights. Sums go on from epoch "
-    "to epoch.",
+    "batch that is as many times larger. `step` and `steps` in schedules count changes of the weights. Sums go on from "
+    "epoch to epoch.",
     default=1,
     example="accumulate: 4",
 )
