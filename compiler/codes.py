@@ -469,8 +469,8 @@ _EXPRESSIONS: Final = (
         "E0314",
         "a current that cannot go there",
         "A current is added in every step to an input that holds what arrived in the last step, or to a parameter of"
-        " the equations. It cannot go into an input that decays (which would sum it up), nor into a parameter that gives"
-        " a time constant or a refractory period, which are computed once.",
+        " the equations. It cannot go into an input that decays (which would sum it up), nor into a parameter that"
+        " gives a time constant or a refractory period, which are computed once.",
         "current: {into: ge, source: sine}",
         "current: {into: I_e, source: sine}",
     ),
@@ -686,8 +686,8 @@ _TOOLS: Final = (
         "E0917",
         "data that do not fit the network",
         "`netloom predict` and `netloom evaluate` read an array for each input of the network: of a .npz file those "
-        "that the training read, or those with the names of the inputs; of a .npy file the only one. The first axis counts "
-        "samples, the others are the input's shape.",
+        "that the training read, or those with the names of the inputs; of a .npy file the only one. The first axis "
+        "counts samples, the others are the input's shape.",
     ),
     _code(
         "E0918",
@@ -727,8 +727,8 @@ _TOOLS: Final = (
     _code(
         "E0925",
         "a lock file that cannot be read",
-        "Beside a model, `MODEL.lock` holds the strategies that `netloom tune` has measured. It was changed by hand, or "
-        "by another version. Remove it and tune again; `--no-lock` leaves it out.",
+        "Beside a model, `MODEL.lock` holds the strategies that `netloom tune` has measured. It was changed by hand, "
+        "or by another version. Remove it and tune again; `--no-lock` leaves it out.",
     ),
 )
 

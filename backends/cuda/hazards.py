@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.ir.program import ArrayFormal, Emit, Launch, Merged, Mode, Nest, RecordEvents
+from compiler.ir.program import ArrayFormal, Launch, Merged, Mode
 from compiler.ir.space import Role
 from compiler.passes.plan_memory import Placement
 
@@ -83,27 +83,3 @@ def conflicts(launches: Sequence[Touched]) -> list[frozenset[int]]:
                 found[n].add(m)
                 found[m].add(n)
     return [frozenset(x) for x in found]
-
-
-def spaced(program: Merged, launches: Sequence[Launch], shared: Mapping[str, frozenset[str]]) -> list[dict[int, int]]:
-    """For each launch the earlier launches that it need not wait for at once: number in the phase -> steps from which
-    on it waits. In step k neurons write slots k and k+1 of their rings of events, modulo `slots`; what records step k
-    reads slot k. Where nothing but rings lies between the two, steps k+1 .. k+slots-2 may run before step k is
-    recorded."""
-    found: list[dict[int, int]] = [{} for _ in launches]
-    for n, launch in enumerate(launches):
-        body, rows = program.templates[launch.template].body, program.tables[launch.template]
-        emits = [s for s in body.prologue if isinstance(s, Emit)] if isinstance(body, Nest) else []
-        rings = {name for s in emits for f in (s.list, s.count) for name in rows.arrays[f][launch.lo : launch.hi]}
-        slots = [int(x) for s in emits for x in rows.scalars[s.slots][launch.lo : launch.hi]]
-        for m, other in enumerate(launches):
-            if not emits or not isinstance(program.templates[other.template].body, RecordEvents):
-                continue
-            own, theirs = (_without(touched(program, x, shared), rings) for x in (launch, other))
-            if min(slots) > 2 and not own.needs(theirs) and not theirs.needs(own):
-                found[n][m] = min(slots) - 1
-    return found
-
-
-def _without(x: Touched, names: set[str]) -> Touched:
-    return Touched(x.read - names, x.written - names, x.added - names)

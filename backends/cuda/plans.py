@@ -15,7 +15,7 @@ import numpy as np
 
 from backends.cprint import Dialect
 from backends.cuda.device import Device
-from backends.cuda.hazards import conflicts, overlaps, spaced, touched
+from backends.cuda.hazards import conflicts, overlaps, touched
 from backends.cuda.schedule import Plan, Ready, Timed, release
 from backends.cuda.work import Words, Work, array_elements, calls_of
 from backends.protocol import AnyArray
@@ -109,9 +109,8 @@ def prepare(
     shared = overlaps(program, placement)
     for phase in program.phases:
         apart = conflicts([touched(program, x, shared) for x in phase.launches])
-        later = spaced(program, phase.launches, shared)
         timed = []
-        for launch, others, far in zip(phase.launches, apart, later, strict=True):
+        for launch, others in zip(phase.launches, apart, strict=True):
             work = Work(
                 program.templates[launch.template],
                 program.tables[launch.template],
@@ -120,7 +119,7 @@ def prepare(
                 elements,
                 device.blocks,
             )
-            timed.append(_timed(out, work, rows[launch.template], program, others, far))
+            timed.append(_timed(out, work, rows[launch.template], program, others))
         out.plans[phase.name] = Plan(tuple(timed))
         out.watch[phase.name] = _watch(out, program, phase, tables, address)
     return out
@@ -132,9 +131,7 @@ def _label(template: Template, rows: Rows, launch: Launch) -> str:
     return f"{template.name} (`{path}`{more})"
 
 
-def _timed(
-    out: Prepared, work: Work, base: int, program: Merged, others: frozenset[int], far: Mapping[int, int]
-) -> Timed:
+def _timed(out: Prepared, work: Work, base: int, program: Merged, others: frozenset[int]) -> Timed:
     width = _row_bytes(work.template)
     label = _label(work.template, work.rows, work.launch)
     ready = []
@@ -148,7 +145,7 @@ def _timed(
             memory = out.keep(counters)
         at = base + call.row * width
         ready.append(Ready(call.function, call.grid, call.block, at, jobs, call.chunk, memory, call.group, label))
-    return Timed(tuple(ready), work.launch.every, work.launch.offset, others, far)
+    return Timed(tuple(ready), work.launch.every, work.launch.offset, others)
 
 
 def _row_bytes(template: Template) -> int:

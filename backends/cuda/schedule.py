@@ -11,7 +11,7 @@ Does not: know how much room record buffers have.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -44,14 +44,12 @@ class Ready:
 @dataclass(frozen=True)
 class Timed:
     """The calls of one launch of the phase, in steps k with k % every == offset. `apart`: launches by their place in
-    the phase that it may not run beside (hazards.py). `spaced`: those of them that write other memory in the next
-    steps, with the number of steps from which on it waits for them again."""
+    the phase that it may not run beside (hazards.py)."""
 
     calls: tuple[Ready, ...]
     every: int
     offset: int
     apart: frozenset[int] = frozenset()
-    spaced: Mapping[int, int] = field(default_factory=dict)
 
     def due(self, step: int) -> bool:
         return self.every == 1 or step % self.every == self.offset
@@ -145,7 +143,7 @@ def nodes(plan: Plan, step: int, count: int) -> list[Node]:
                 continue
             known, after = 0, []
             for n in reversed(range(len(found))):
-                if numbers[n] not in x.apart or 0 < ahead - found[n].ahead < x.spaced.get(numbers[n], 0):
+                if numbers[n] not in x.apart:
                     continue
                 if not known >> n & 1:
                     after.append(n)

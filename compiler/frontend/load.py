@@ -61,9 +61,7 @@ def load_model(
     return model
 
 
-def _model(
-    root: tree.Mapping, path: Path, folder: Path, settings: Mapping[str, str], sink: Sink
-) -> Model | None:
+def _model(root: tree.Mapping, path: Path, folder: Path, settings: Mapping[str, str], sink: Sink) -> Model | None:
     if any(d.severity is Severity.ERROR and d.code not in _TREE_IS_GOOD for d in sink.items):
         return None
     validate(root, sink)

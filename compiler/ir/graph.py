@@ -127,7 +127,7 @@ class Instance:
     name: str
     cell: int
     size: int
-    slots: int  # of its event ring: largest outgoing delay + 3; 0 when it emits nothing
+    slots: int  # of its event ring: largest outgoing delay + 2; 0 when it emits nothing
     params: tuple[tuple[str, Value], ...]
     init: tuple[tuple[str, Value], ...]
     source: str = "equations"

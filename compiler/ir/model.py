@@ -527,8 +527,8 @@ class RecordRate:
 
 @dataclass(frozen=True)
 class RecordHistogram:
-    """Counts of a variable of a projection's synapses in `bins` bars between `low` and `high` (canonical units), sampled
-    as RecordSynapses."""
+    """Counts of a variable of a projection's synapses in `bins` bars between `low` and `high` (canonical units),
+    sampled as RecordSynapses."""
 
     projection: str
     variable: str
@@ -598,9 +598,10 @@ class Layer:
       global_avg_pool | upsample: factor | pad: before, value | flatten, reshape | permute: axes | concat: axis |
       slice: axis, range (from, to) | add, multiply | softmax, log_softmax: axis | dropout: rate | noise: std |
       random_flip: axis | random_crop: padding | activation |
-      map: numbers of the model's params, `p_<name>` | batch_norm: momentum, epsilon | layer_norm: axes, epsilon, affine |
-      group_norm, instance_norm: groups, epsilon, affine | embedding: count, size | positions: encoding |
-      attention: heads, size, causal, bias | rnn, gru, lstm: units, sequence, bidirectional, bias; rnn: function |
+      map: numbers of the model's params, `p_<name>` | batch_norm: momentum, epsilon |
+      layer_norm: axes, epsilon, affine | group_norm, instance_norm: groups, epsilon, affine | embedding: count, size |
+      positions: encoding | attention: heads, size, causal, bias | rnn, gru, lstm: units, sequence, bidirectional,
+      bias; rnn: function |
       dense, convolutions, attention, recurrent layers: init (name) and init_value (its number), where given
     `activation`: name of a built-in or user function applied to the result, with its body in `function`. A map has its
     expression there, over x0, x1, ... (its inputs) and its attrs.

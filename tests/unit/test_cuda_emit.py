@@ -14,7 +14,7 @@ from backends.cprint import Dialect
 from backends.cuda.backend import CudaBackend
 from backends.cuda.compile import compile_text, find_compiler
 from backends.cuda.emit import Emitted, emit
-from backends.cuda.hazards import Touched, conflicts, overlaps, spaced, touched
+from backends.cuda.hazards import Touched, conflicts, overlaps, touched
 from backends.cuda.kernel import BLOCK
 from backends.cuda.nest import SHARED
 from backends.cuda.plans import device_table
@@ -29,13 +29,11 @@ from compiler.ir.program import (
     Axis,
     Dim,
     DimKind,
-    Emit,
     Launch,
     Merged,
     Mode,
     Nest,
     Order,
-    RecordEvents,
     Strided,
 )
 from compiler.ir.space import DType, Role
@@ -354,31 +352,7 @@ def test_rare_launches_make_few_graphs() -> None:
         assert alone < step / 2 or periods == (37, 41, 43)
 
 
-def test_neurons_do_not_wait_for_what_was_recorded_a_step_ago() -> None:
-    """Two launches, slots for three steps: the second step begins beside the first recording, the third waits."""
-    apart = frozenset({0, 1})
-    plan = Plan((Timed((ready("neurons"),), 1, 0, apart, {1: 2}), Timed((ready("record"),), 1, 0, apart)))
-    found = nodes(plan, 1, 4)
-    before: list[set[int]] = []
-    for n in found:
-        before.append({*n.after, *(w for m in n.after for w in before[m])})
-    assert 1 not in before[2]
-    assert 1 in before[4]
-    assert all(2 * k in before[2 * k + 1] for k in range(4))
-
-
 # ------------------------------------------------------------------------------------------- hazards
-
-
-def test_recording_lets_the_next_step_begin() -> None:
-    model = load_model(ROOT / "models" / "microcircuit.yaml", {})
-    program = lower(model, CudaBackend().capabilities).merged
-    (phase,) = [p for p in program.phases if p.name == "step"]
-    bodies = [program.templates[x.template].body for x in phase.launches]
-    (record,) = [n for n, b in enumerate(bodies) if isinstance(b, RecordEvents)]
-    found = spaced(program, phase.launches, {})
-    assert [(n, x) for n, x in enumerate(found) if x] == [(record - 1, {record: 2})]
-    assert any(isinstance(s, Emit) for s in bodies[record - 1].prologue)
 
 
 def test_launches_wait_where_one_needs_another() -> None:

@@ -309,8 +309,8 @@ STIMULUS = Block(
         Field(
             "current",
             CURRENT_INPUT,
-            "A current: a constant, or one of `currents` or of the library. It is added in every step, and several into one "
-            "parameter or input add up.",
+            "A current: a constant, or one of `currents` or of the library. It is added in every step, and several "
+            "into one parameter or input add up.",
             example="current: {into: I_e, amplitude: 100 pA}",
         ),
     ),

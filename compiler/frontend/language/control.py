@@ -52,8 +52,8 @@ SYNAPSE_ON = Field(
     "What every synapse does at events of `phases`: at 0 ms before everything else that synapses do in a trial's first "
     "step, later ones after everything in the step that ends then. "
     "`deliver(x)` adds to an input of the target. `sum_post(w)` is the sum over all synapses onto the same target, "
-    "`sum_pre(w)` over those of the same source (`mean_`, `max_`, `min_` too). `rewire(w < 0)` gives synapses for which "
-    "the condition holds new targets, drawn at random, and initial values.",
+    "`sum_pre(w)` over those of the same source (`mean_`, `max_`, `min_` too). `rewire(w < 0)` gives synapses for "
+    "which the condition holds new targets, drawn at random, and initial values.",
     example="on: {trial.end: [w = w * w_total / sum_post(w)]}",
 )
 

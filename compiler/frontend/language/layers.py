@@ -170,8 +170,8 @@ NETWORK = Block(
             "weights",
             Reference("safetensors file", "digits.safetensors", r"^.+\.safetensors$"),
             "A file with the values that the weights begin with, by name and shape as a run writes them "
-            "(`weights.safetensors`), relative to the model file. Without it, they are drawn. A network without `train` "
-            "takes its weights from here or from `--weights`.",
+            "(`weights.safetensors`), relative to the model file. Without it, they are drawn. A network without "
+            "`train` takes its weights from here or from `--weights`.",
             example="weights: digits.safetensors",
         ),
         DESCRIPTION,

@@ -215,9 +215,10 @@ NEURON = Block(
             DYNAMICS,
             "Differential equations, one for each variable that changes by itself. They are integrated over a step by "
             "`method`, before `update` runs. `xi` is Gaussian white noise of unit 1/sqrt(time), drawn for each neuron, "
-            "the same process wherever it stands (`xi_name` is another one): `-v / tau + sigma * sqrt(2 / tau) * xi` has "
-            "the standard deviation `sigma`. It is constant in each step; where its factor reads state variables, the "
-            "method is `euler`, which gives Ito's integral. `drive(t)` reads a timed array, at the start of the step.",
+            "the same process wherever it stands (`xi_name` is another one): `-v / tau + sigma * sqrt(2 / tau) * xi` "
+            "has the standard deviation `sigma`. It is constant in each step; where its factor reads state variables, "
+            "the method is `euler`, which gives Ito's integral. `drive(t)` reads a timed array, at the "
+            "start of the step.",
             example="dynamics: {dv/dt: (v_rest - v + ge) / tau_m}",
         ),
         Field(

@@ -31,9 +31,7 @@ from compiler.frontend.language.values import (
     TEMPLATE_KEY,
 )
 
-_VARIABLES: Kind = ListOf(
-    Pattern("a variable", rf"^(population\.|pool\.)?{NAME}$", "v"), low=1, example="[v, ge]"
-)
+_VARIABLES: Kind = ListOf(Pattern("a variable", rf"^(population\.|pool\.)?{NAME}$", "v"), low=1, example="[v, ge]")
 _FROM = Field("from", POPULATIONS, "The populations that are recorded.", required=True, example="from: exc")
 _EVERY = Field(
     "every",
