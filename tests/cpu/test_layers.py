@@ -102,6 +102,7 @@ def test_cpu_is_the_reference(tmp_path: Path, name: str, precision: str) -> None
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in ("images", "recurrent") else pytest.mark.slow) for n in NETS]
 )
+@pytest.mark.nvrtc
 def test_cuda_compiles(tmp_path: Path, name: str) -> None:
     from backends.cuda.backend import CudaBackend
     from backends.cuda.compile import find_compiler

@@ -28,6 +28,7 @@ NOT_BY_A_MODEL = {
     "E0305": "only random numbers have no derivative, and they are refused (E0309) before training asks",
     "E0001": "the loader's last resort, for a message of libyaml that has no code of its own",
     "E0211": "reported by the command line",
+    "W0004": "about a lock file that is older than its model (tests/unit/test_tune.py)",
 }
 _SETTING = re.compile(r"# --set (\w+)=(.*)")
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.numeric.torch_nets import as_torch, dense, model, samples
 from tests.numeric.trained import Trained, load
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("cc")]
@@ -20,44 +21,6 @@ torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
 functional: Any = torch.nn.functional
 Weights = dict[str, Any]
 Forward = Callable[[Weights, Any], Any]
-
-
-def model(layers: str, shape: str, optimizer: str = "{sgd: {learning_rate: 1}}", loss: str = "") -> str:
-    loss = loss or "{softmax_cross_entropy: {logits: logits, target: label}}"
-    label = "{shape: [3]}" if "mean" in loss else "{shape: [], dtype: int32}"
-    return f"""\
-language: 1
-name: compared
-network:
-  inputs: {{image: {{shape: {shape}}}, label: {label}}}
-  layers:
-{layers}
-train:
-  data: {{file: samples.npz, inputs: {{image: images, label: labels}}, shuffle: false}}
-  loss: {loss}
-  optimizer: {optimizer}
-  batch: 8
-  epochs: 1
-  seed: 1
-numerics: {{precision: float64}}
-functions:
-  bump(x): x * exp(-x * x) + 0.1 * abs(x)
-"""
-
-
-def samples(folder: Path, shape: tuple[int, ...], real_labels: bool = False, ties: bool = False) -> tuple[Any, Any]:
-    """20 samples, written as the model's data; with `ties` many pixels are equal."""
-    rng = np.random.default_rng(5)
-    images = rng.normal(size=(20, *shape))
-    if ties:
-        images = np.round(images)
-    labels: Any = rng.normal(size=(20, 3)) if real_labels else rng.integers(0, 3, 20).astype(np.int32)
-    np.savez(folder / "samples.npz", images=images, labels=labels)
-    return torch.tensor(images), torch.tensor(labels if real_labels else labels.astype(np.int64))
-
-
-def as_torch(trained: Trained) -> Weights:
-    return {n: torch.tensor(v, requires_grad=True) for n, v in trained.weights().items()}
 
 
 def randomised(trained: Trained) -> None:
@@ -70,10 +33,6 @@ def randomised(trained: Trained) -> None:
 
 def conv(w: Weights, name: str, x: Any, **options: Any) -> Any:
     return functional.conv2d(x, w[f"{name}.weight"], w.get(f"{name}.bias"), **options)
-
-
-def dense(w: Weights, name: str, x: Any) -> Any:
-    return functional.linear(x, w[f"{name}.weight"], w.get(f"{name}.bias"))
 
 
 def head(w: Weights, x: Any) -> Any:

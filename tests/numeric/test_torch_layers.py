@@ -1,5 +1,5 @@
 """Layers, losses and small networks against PyTorch, where it is installed: outputs and gradients in float64, through
-YAML, lowering and generated C. The harness is test_torch_gradients.py's."""
+YAML, lowering and generated C. The harness is torch_nets.py's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.numeric.test_torch_gradients import as_torch, dense, model, samples
+from tests.numeric.torch_nets import as_torch, dense, model, samples
 from tests.numeric.trained import Trained, load
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("cc")]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.numeric.test_torch_gradients import as_torch
+from tests.numeric.torch_nets import as_torch
 from tests.numeric.trained import load
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.usefixtures("cc")]
