@@ -263,6 +263,12 @@ def _of_synapses(
         return
     every, event = interval
     if kind == "synapses":
+        other = next((r for r in out.synapses if r.projection == found.name), None)
+        if other is not None:  # they would share their times in the file
+            related = (Related("the other one is here", other.span),)
+            message = f"the synapses of `{found.name}` have another record"
+            c.sink.error("E0802", message, at, "record all of their variables in one entry", related)
+            return
         out.synapses.append(RecordSynapses(found.name, tuple(names), every, event, at))
         out.weighed.update({(found.name, name): at for name in names})
         return

@@ -46,6 +46,8 @@ def synapse_ends(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """(source, target) of every synapse in storage order; None where synapses are shared by positions."""
     name = member_name(projection, member)
+    if f"{name}.element" in arrays:  # a convolution in stored rows, whose weights are the kernel's elements
+        return None
     if f"{name}.col" in arrays:
         row = instance.read(f"{name}.row").astype(np.int64)
         source = np.repeat(np.arange(n_pre, dtype=np.int64), np.diff(row))
