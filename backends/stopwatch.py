@@ -32,6 +32,11 @@ def machine(backend: Backend) -> str:
         from backends.cuda.driver import Driver
 
         return Driver().describe()[getattr(backend, "device", 0)]
+    return processor()
+
+
+def processor() -> str:
+    """The processor's name."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

@@ -17,13 +17,11 @@ import numpy.typing as npt
 
 from backends.cpu import channels
 from backends.protocol import AnyArray, Artifact, BackendError
-from compiler.ir.program import Contract, Merged
+from compiler.ir.program import CONNECT_PHASES, INIT_PHASES, Contract, Merged
 from compiler.ir.space import Role
 from compiler.passes.plan_memory import Placement, place, written
 from compiler.passes.write_tables import write_tables
 
-CONNECT_PHASES = ("count", "scan")
-INIT_PHASES = ("fill", "init")
 Words = npt.NDArray[np.uint64]
 
 

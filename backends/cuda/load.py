@@ -18,13 +18,11 @@ from backends.cuda.device import Device
 from backends.cuda.plans import Prepared, prepare
 from backends.cuda.schedule import Ready, run_checked, run_steps
 from backends.protocol import AnyArray, Artifact, BackendError
-from compiler.ir.program import Array, Merged
+from compiler.ir.program import CONNECT_PHASES, INIT_PHASES, Array, Merged
 from compiler.ir.space import Role
 from compiler.passes.plan_memory import Placement, place, written
 from compiler.passes.write_tables import write_tables
 
-CONNECT_PHASES: Final = ("count", "scan")
-INIT_PHASES: Final = ("fill", "init")
 FEW_STEPS: Final = 8
 """A run returns for a drain when no more steps than this have room, not when none has."""
 

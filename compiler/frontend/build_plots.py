@@ -11,8 +11,8 @@ from compiler.frontend import tree
 from compiler.frontend.build_populations import Populations
 from compiler.frontend.build_records import Recorded, need_spikes, need_trace
 from compiler.frontend.select import select
-from compiler.frontend.tree import Node, Scalar, Sequence
-from compiler.frontend.values import Context, mapping, whole
+from compiler.frontend.tree import Node, Scalar
+from compiler.frontend.values import Context, choices, whole
 from compiler.ir.model import (
     Plot,
 )
@@ -24,12 +24,7 @@ def build_plots(
 ) -> tuple[Plot, ...]:
     """Everything under `plots`. Args: raster: from; trace: from, variable; training: none."""
     out: list[Plot] = []
-    for item in node.items if isinstance(node, Sequence) else ():
-        if not isinstance(item, tree.Mapping) or len(item.entries) != 1:
-            continue
-        kind, block, at = item.entries[0].name, mapping(item.entries[0].value), item.entries[0].key.span
-        if block is None:
-            continue
+    for kind, block, at in choices(node):
         if kind == "training":
             if not train:
                 c.sink.error("E0103", "the plot `training` needs a `train` block", at)

@@ -17,7 +17,7 @@ from compiler.frontend.build_phases import find_event
 from compiler.frontend.build_populations import Populations
 from compiler.frontend.select import select
 from compiler.frontend.tree import Node, Scalar, Sequence
-from compiler.frontend.values import Context, items_of, mapping, number, steps, text_of, whole
+from compiler.frontend.values import Context, choices, items_of, number, steps, text_of, whole
 from compiler.frontend.wording import allowed
 from compiler.ir.model import (
     Projection,
@@ -62,13 +62,7 @@ def build_records(
 ) -> Recorded:
     """Everything under `record`. `declared`: names of all projections of the file, with those that have a mistake."""
     out = Recorded()
-    for item in node.items if isinstance(node, Sequence) else ():
-        if not isinstance(item, tree.Mapping) or len(item.entries) != 1:
-            continue
-        kind, block = item.entries[0].name, mapping(item.entries[0].value)
-        at = item.entries[0].key.span
-        if block is None:
-            continue
+    for kind, block, at in choices(node):
         source = block.get("from")
         if kind in ("synapses", "histogram"):
             _of_synapses(kind, block, at, projections, declared, populations, out, c)

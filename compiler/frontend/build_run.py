@@ -15,7 +15,7 @@ from compiler.frontend.build_populations import Populations
 from compiler.frontend.build_records import Recorded, need_spikes
 from compiler.frontend.select import select
 from compiler.frontend.tree import Node, Scalar, Sequence
-from compiler.frontend.values import Context, Step, bounded, items_of, mapping, number, steps, text_of, whole
+from compiler.frontend.values import Context, Step, bounded, choices, items_of, number, steps, text_of, whole
 from compiler.frontend.wording import allowed
 from compiler.ir.model import (
     Expectation,
@@ -116,12 +116,7 @@ def build_expectations(
     """Everything under `expect`, one Expectation per population. Args: of or name, at_least,
     at_most (rates in 1/ms)."""
     out: list[Expectation] = []
-    for item in node.items if isinstance(node, Sequence) else ():
-        if not isinstance(item, tree.Mapping) or len(item.entries) != 1:
-            continue
-        kind, block, at = item.entries[0].name, mapping(item.entries[0].value), item.entries[0].key.span
-        if block is None:
-            continue
+    for kind, block, at in choices(node):
         if kind == "metric":
             found = _metric(block, at, train, has_train, c)
             if found is not None:

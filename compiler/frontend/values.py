@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -286,6 +286,16 @@ def multiple(count: int, dt: float) -> str:
 
 def text_of(node: Node | None) -> str:
     return node.text if isinstance(node, Scalar) else ""
+
+
+def choices(node: Node | None) -> Iterator[tuple[str, tree.Mapping, Span]]:
+    """The items of a list of one-key maps: the key, the block under it, and where the key stands. What has another form
+    has been reported."""
+    for item in node.items if isinstance(node, Sequence) else ():
+        if isinstance(item, tree.Mapping) and len(item.entries) == 1:
+            block = mapping(item.entries[0].value)
+            if block is not None:
+                yield item.entries[0].name, block, item.entries[0].key.span
 
 
 def items_of(node: Node | None) -> tuple[Node, ...]:

@@ -504,6 +504,12 @@ class KernelLaunch:
     offset: int = 0
 
 
+CONNECT_PHASES: Final = ("count", "scan")
+"""What runs once, before the numbers of synapses are known."""
+INIT_PHASES: Final = ("fill", "init")
+"""What runs once, when they are."""
+
+
 @dataclass(frozen=True)
 class Phase:
     """What runs on one request of the runner: "count", "scan", "fill", "init" (once), "step", "train", "eval"."""

@@ -52,6 +52,9 @@ MODULES: Final = (
     "compiler.expr.ast",
     "compiler.ir.space",
     "compiler.ir.model",
+    "compiler.ir.model_values",
+    "compiler.ir.model_spiking",
+    "compiler.ir.model_tensors",
     "compiler.ir.graph",
     "compiler.ir.program",
 )
@@ -86,7 +89,7 @@ def _classes() -> tuple[Mapping[str, type[Any]], Mapping[type[Any], str]]:
     by_name: dict[str, type[Any]] = {}
     for name, places in found.items():
         for module, cls in places:
-            by_name[name if len(places) == 1 else f"{module.rsplit('.', 1)[1]}.{name}"] = cls
+            by_name[name if len(places) == 1 else f"{module.rsplit('.', 1)[1].split('_')[0]}.{name}"] = cls
     return by_name, {cls: name for name, cls in by_name.items()}
 
 

@@ -26,8 +26,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
-from compiler.expr.ast import Expr, Quantity, children, refs
-from compiler.expr.functions import CONSTANTS
 from compiler.ir.model import (
     Model,
     Network,
@@ -42,6 +40,7 @@ from compiler.ir.model import (
 )
 from compiler.ir.verify_control import control_violations, phase_violations, population_violations, shared_names
 from compiler.ir.verify_synapses import use_violations
+from compiler.ir.violations import distinct, reads
 
 RULES: Final = frozenset({"all_to_all", "one_to_one", "fixed_probability", "fixed_total", "pairs"}) | frozenset(
     {"fixed_indegree", "fixed_outdegree", "expression", "conv2d", "avg_pool2d"}
@@ -56,12 +55,12 @@ PLACES: Final = frozenset(f"{axis}_{end}" for axis in "xyc" for end in "ij") | f
 def model_violations(model: Model) -> list[str]:
     """Every breach of the spec by a model."""
     found: list[str] = []
-    found += _distinct("param", [p.name for p in model.params])
-    found += _distinct("function", [f.name for f in model.functions])
-    found += _distinct("population", [p.name for p in model.populations])
-    found += _distinct("projection", [p.name for p in model.projections])
+    found += distinct("param", [p.name for p in model.params])
+    found += distinct("function", [f.name for f in model.functions])
+    found += distinct("population", [p.name for p in model.populations])
+    found += distinct("projection", [p.name for p in model.projections])
     for f in model.functions:
-        found += _reads(f.body, f.args, f"function {f.name}")
+        found += reads(f.body, f.args, f"function {f.name}")
     found += phase_violations(model.phases)
     seen: set[int] = set()
     params = {p.name for p in model.params}
@@ -89,25 +88,9 @@ def model_violations(model: Model) -> list[str]:
     return found
 
 
-def _distinct(what: str, names: list[str]) -> Iterator[str]:
-    for name in sorted({n for n in names if names.count(n) > 1}):
-        yield f"{what} `{name}` is declared twice"
-
-
-def _reads(e: Expr, allowed: Iterable[str], where: str) -> Iterator[str]:
-    for name in sorted(refs(e) - set(allowed) - CONSTANTS.keys()):
-        yield f"{where} reads `{name}`, which is not known there"
-    stack = [e]
-    while stack:
-        x = stack.pop()
-        if isinstance(x, Quantity):
-            yield f"{where} holds a quantity"
-        stack.extend(children(x))
-
-
 def _statements(statements: Iterable[Set], known: set[str], fixed: set[str]) -> Iterator[str]:
     for s in statements:
-        yield from _reads(s.value, known, f"`{s.target} = ...`")
+        yield from reads(s.value, known, f"`{s.target} = ...`")
         if s.target in fixed:
             yield f"`{s.target}` cannot be assigned to"
         known.add(s.target)
@@ -116,7 +99,7 @@ def _statements(statements: Iterable[Set], known: set[str], fixed: set[str]) -> 
 def _neuron(neuron: NeuronDef, model_params: set[str], shared: AbstractSet[str] = frozenset()) -> Iterator[str]:
     params = [p.name for p in neuron.params]
     states, inputs = [s.name for s in neuron.state], [i.name for i in neuron.inputs]
-    yield from _distinct("name", [*params, *states, *inputs])
+    yield from distinct("name", [*params, *states, *inputs])
     for name in neuron.model_params:
         if name not in model_params:
             yield f"`{name}` is not a param of the model"
@@ -124,19 +107,19 @@ def _neuron(neuron: NeuronDef, model_params: set[str], shared: AbstractSet[str] 
     known = {*fixed, *states, *inputs}
     for i in neuron.inputs:
         if i.decay is not None:
-            yield from _reads(i.decay, fixed, f"the decay of `{i.name}`")
+            yield from reads(i.decay, fixed, f"the decay of `{i.name}`")
     yield from _statements(neuron.lets, known, fixed)
-    yield from _distinct("the derivative of", [o.state for o in neuron.dynamics])
+    yield from distinct("the derivative of", [o.state for o in neuron.dynamics])
     for ode in neuron.dynamics:
         if ode.state not in states:
             yield f"`{ode.state}` has a derivative, but is not a state"
-        yield from _reads(ode.rhs, known, f"d{ode.state}/dt")
+        yield from reads(ode.rhs, known, f"d{ode.state}/dt")
     yield from _statements(neuron.update, known, fixed)
     if neuron.spike is not None:
-        yield from _reads(neuron.spike.when, known, "the spike condition")
+        yield from reads(neuron.spike.when, known, "the spike condition")
         yield from _statements(neuron.spike.reset, known, fixed)
         if neuron.spike.refractory is not None:
-            yield from _reads(neuron.spike.refractory, fixed, "the refractory period")
+            yield from reads(neuron.spike.refractory, fixed, "the refractory period")
         for name in neuron.spike.hold:
             if name not in (*states, *inputs):
                 yield f"`{name}` is held, but is not a state"
@@ -146,8 +129,8 @@ def _population(p: Population) -> Iterator[str]:
     if p.size < 1 or (p.shape and math.prod(p.shape) != p.size):
         yield f"its size is {p.size}, its shape {p.shape}"
     params, init = [name for name, _ in p.params], [name for name, _ in p.init]
-    yield from _distinct("param", params)
-    yield from _distinct("initial value", init)
+    yield from distinct("param", params)
+    yield from distinct("initial value", init)
     declared = {d.name for d in p.neuron.params}
     for name in sorted(declared - set(params)):
         yield f"param `{name}` has no value"
@@ -170,7 +153,7 @@ def _projection(projection: Projection, populations: dict[str, Population]) -> I
     elif projection.probability is not None:
         given = {name for member in projection.members[:1] for name, _ in member.args}
         if projection.members:
-            yield from _reads(projection.probability, given | PLACES, "the rule")
+            yield from reads(projection.probability, given | PLACES, "the rule")
     for i, member in enumerate(projection.members):
         where = f"member {i} ({member.source} -> {member.target})"
         source, target = populations.get(member.source), populations.get(member.target)
@@ -218,8 +201,8 @@ def _records(model: Model, populations: dict[str, Population]) -> Iterator[str]:
 
 def _drives(model: Model, populations: dict[str, Population], params: set[str]) -> Iterator[str]:
     timed = {a.name for a in model.timed}
-    yield from _distinct("timed array", [a.name for a in model.timed])
-    yield from _distinct("drive", [f"{d.name}[{d.population}]" for d in model.drives])
+    yield from distinct("timed array", [a.name for a in model.timed])
+    yield from distinct("drive", [f"{d.name}[{d.population}]" for d in model.drives])
     for array in model.timed:
         if array.rows < 1 or array.every < 1:
             yield f"the timed array `{array.name}` has {array.rows} rows, one every {array.every} steps"
@@ -245,12 +228,12 @@ def _drives(model: Model, populations: dict[str, Population], params: set[str]) 
             neuron = replace(source.neuron, params=(*source.neuron.params, *extra))
             known = {*named, *(d.name for d in extra), *(s.target for s in neuron.lets), *neuron.model_params}
             yield from (f"{where}: {v}" for v in _neuron(neuron, params))
-            yield from _reads(source.value, {*known, "t", "dt"}, where)
+            yield from reads(source.value, {*known, "t", "dt"}, where)
 
 
 def _network(network: Network) -> Iterator[str]:
     names = [x.name for x in network.inputs]
-    yield from _distinct("layer", [*names, *(x.name for x in network.layers)])
+    yield from distinct("layer", [*names, *(x.name for x in network.layers)])
     known = set(names)
     for layer in network.layers:
         for name in layer.inputs:
@@ -261,7 +244,7 @@ def _network(network: Network) -> Iterator[str]:
         if any(n < 1 for n in layer.shape):
             yield f"layer {layer.name} has the shape {layer.shape}"
         if layer.function is not None:
-            yield from _reads(layer.function.body, layer.function.args, f"layer {layer.name}")
+            yield from reads(layer.function.body, layer.function.args, f"layer {layer.name}")
         known.add(layer.name)
 
 
@@ -285,7 +268,7 @@ def _train(train: Train, network: Network | None) -> Iterator[str]:
 def _optimizer(optimizer: OptimizerDef) -> Iterator[str]:
     params, state = [n for n, _ in optimizer.params], [n for n, _ in optimizer.state]
     given = ("gradient", "step", "epoch", "steps", "epochs")
-    yield from _distinct("name", [*params, *state, "param", "gradient", "step", "epoch"])
+    yield from distinct("name", [*params, *state, "param", "gradient", "step", "epoch"])
     fixed = {*params, *given}
     yield from _statements(optimizer.update, {*fixed, *state, "param"}, fixed)
     if "param" not in {s.target for s in optimizer.update}:

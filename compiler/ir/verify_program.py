@@ -27,6 +27,8 @@ import numpy.typing as npt
 
 from compiler.ir.digest import digest
 from compiler.ir.program import (
+    CONNECT_PHASES,
+    INIT_PHASES,
     Array,
     ArrayFormal,
     Contract,
@@ -47,7 +49,6 @@ from compiler.ir.space import DType
 from compiler.ir.verify_body import code_violations
 
 Code = Kernel | Template
-INIT_PHASES = frozenset({"count", "scan", "fill", "init"})
 _SHOWN = 3  # rows named per kind of violation
 
 
@@ -126,7 +127,7 @@ def _violations(
                 yield from (f"{where}: {v}" for v in _hazards(code, rows, launch.lo, launch.hi))
             if not 0 <= launch.offset < launch.every:
                 yield f"{where}: every {launch.every} steps at {launch.offset}"
-            elif name in INIT_PHASES and launch.every != 1:
+            elif name in (*CONNECT_PHASES, *INIT_PHASES) and launch.every != 1:
                 yield f"{where}: runs once, not every {launch.every} steps"
 
 

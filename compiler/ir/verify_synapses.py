@@ -12,9 +12,9 @@ Does not: repeat what the frontend tells users; a breach found here is a fault o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from compiler.expr.ast import Expr, Quantity, children, refs, substitute
+from compiler.expr.ast import refs, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
 from compiler.ir.model import (
@@ -30,6 +30,7 @@ from compiler.ir.model import (
     Set,
     SynapseDef,
 )
+from compiler.ir.violations import distinct, reads
 
 _SPIKE_TIMES = ("last_spike", "previous_spike")
 
@@ -37,8 +38,8 @@ _SPIKE_TIMES = ("last_spike", "previous_spike")
 def synapse_violations(s: SynapseDef, model_params: set[str], source: NeuronDef, target: NeuronDef) -> Iterator[str]:
     """Every breach by a definition between two neuron models."""
     params, states = [p.name for p in s.params], [x.name for x in s.state]
-    yield from _twice("name", [*params, *states, *(x.target for x in s.lets)])
-    yield from _twice("event", [e.name for e in s.events])
+    yield from distinct("name", [*params, *states, *(x.target for x in s.lets)])
+    yield from distinct("event", [e.name for e in s.events])
     for name in s.model_params:
         if name not in model_params:
             yield f"`{name}` is not a param of the model"
@@ -55,16 +56,16 @@ def synapse_violations(s: SynapseDef, model_params: set[str], source: NeuronDef,
         dotted |= {f"{end}.{x.name}" for x in (() if block is None else block.state)}
     for x in s.state:
         if isinstance(x.init, Formula):
-            yield from _reads(x.init.expr, {*fixed, *states}, f"the initial value of `{x.name}`")
+            yield from reads(x.init.expr, {*fixed, *states}, f"the initial value of `{x.name}`")
     known = {*fixed, *states, *dotted}
     for let in s.lets:
-        yield from _reads(let.value, known, f"`{let.target} = ...`")
+        yield from reads(let.value, known, f"`{let.target} = ...`")
         known.add(let.target)
-    yield from _twice("the derivative of", [o.state for o in s.dynamics])
+    yield from distinct("the derivative of", [o.state for o in s.dynamics])
     for ode in s.dynamics:
         if ode.state not in states:
             yield f"`{ode.state}` has a derivative, but is not a state"
-        yield from _reads(ode.rhs, known, f"d{ode.state}/dt")
+        yield from reads(ode.rhs, known, f"d{ode.state}/dt")
     assignable = {*states}
     for where, actions in (
         ("update", s.update),
@@ -81,7 +82,7 @@ def synapse_violations(s: SynapseDef, model_params: set[str], source: NeuronDef,
         block, neuron = ends[event.end]
         traces = () if block is None else block.state
         own = {f"{event.end}.{n}" for n in (*_variables(neuron), *(x.name for x in traces))}
-        yield from _reads(event.when, fixed | own, f"the condition of {event.name}")
+        yield from reads(event.when, fixed | own, f"the condition of {event.name}")
     if s.event_driven:
         yield from _event_driven(s)
 
@@ -90,39 +91,23 @@ def _variables(neuron: NeuronDef) -> set[str]:
     return {x.name for group in (neuron.params, neuron.state, neuron.inputs) for x in group}
 
 
-def _twice(what: str, names: list[str]) -> Iterator[str]:
-    for name in sorted({n for n in names if names.count(n) > 1}):
-        yield f"{what} `{name}` is declared twice"
-
-
-def _reads(e: Expr, allowed: Iterable[str], where: str) -> Iterator[str]:
-    for name in sorted(refs(e) - set(allowed) - CONSTANTS.keys()):
-        yield f"{where} reads `{name}`, which is not known there"
-    stack = [e]
-    while stack:
-        x = stack.pop()
-        if isinstance(x, Quantity):
-            yield f"{where} holds a quantity"
-        stack.extend(children(x))
-
-
 def _end(block: EndDef, fixed: set[str]) -> Iterator[str]:
     states = [x.name for x in block.state]
-    yield from _twice("variable", states)
+    yield from distinct("variable", states)
     known = {*fixed, *states}
     for name in sorted(fixed & set(states)):
         yield f"`{name}` is a param too"
     for x in block.state:
         if isinstance(x.init, Formula):
-            yield from _reads(x.init.expr, known, f"the initial value of `{x.name}`")
+            yield from reads(x.init.expr, known, f"the initial value of `{x.name}`")
     for ode in block.dynamics:
         if ode.state not in states:
             yield f"`{ode.state}` has a derivative, but is not a variable"
-        yield from _reads(ode.rhs, known, f"d{ode.state}/dt")
+        yield from reads(ode.rhs, known, f"d{ode.state}/dt")
     for statement in (*block.update, *block.on_spike):
         if statement.target not in states:
             yield f"`{statement.target}` cannot be assigned to"
-        yield from _reads(statement.value, known, f"`{statement.target} = ...`")
+        yield from reads(statement.value, known, f"`{statement.target} = ...`")
 
 
 def _actions(
@@ -131,15 +116,15 @@ def _actions(
     local = set(known)
     for action in actions:
         if isinstance(action, Set):
-            yield from _reads(action.value, local, f"`{action.target} = ...`")
+            yield from reads(action.value, local, f"`{action.target} = ...`")
             if "." in action.target or (action.target in known and action.target not in states):
                 yield f"`{action.target}` cannot be assigned to"
             local.add(action.target)
             continue
         if isinstance(action, Rewire):
-            yield from _reads(action.value, local, "rewire(...)")
+            yield from reads(action.value, local, "rewire(...)")
             continue
-        yield from _reads(action.value, local, "deliver(...)")
+        yield from reads(action.value, local, "deliver(...)")
         if action.end not in ("pre", "post"):
             yield f"delivers at `{action.end}`"
         elif action.into is not None:
@@ -197,7 +182,7 @@ def use_violations(p: Projection, populations: dict[str, Population], model_para
         for name, value in (*member.params, *member.init):
             if isinstance(value, Formula):
                 before = params if (name, value) in member.params else [*params, *states]
-                yield from _reads(value.expr, before[: before.index(name)], f"{where}: the value of `{name}`")
+                yield from reads(value.expr, before[: before.index(name)], f"{where}: the value of `{name}`")
         if member.back_delay < 0:
             yield f"{where} has a back delay of {member.back_delay} steps"
         if held and member.delays is not None:

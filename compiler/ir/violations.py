@@ -1,5 +1,5 @@
 """How a broken legality spec is told: an internal error with every violation, never a user's
-mistake.
+mistake; and the violations that several parts of level 0 can have.
 
 Assumes: nothing.
 Guarantees: one exception for all levels.
@@ -8,7 +8,10 @@ Does not: stand for anything that a model file can cause; those are Diagnostics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+
+from compiler.expr.ast import Expr, Quantity, children, refs
+from compiler.expr.functions import CONSTANTS
 
 
 class InternalError(Exception):
@@ -25,3 +28,21 @@ def check(what: str, violations: Iterable[str]) -> None:
     found = tuple(violations)
     if found:
         raise InternalError(what, found)
+
+
+def distinct(what: str, names: Sequence[str]) -> Iterator[str]:
+    """A violation for each name that stands twice."""
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        yield f"{what} `{name}` is declared twice"
+
+
+def reads(e: Expr, allowed: Iterable[str], where: str) -> Iterator[str]:
+    """Violations by the names of an expression, and by quantities, which level 0 has no more."""
+    for name in sorted(refs(e) - set(allowed) - CONSTANTS.keys()):
+        yield f"{where} reads `{name}`, which is not known there"
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        if isinstance(x, Quantity):
+            yield f"{where} holds a quantity"
+        stack.extend(children(x))

@@ -129,7 +129,7 @@ def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
     b, name, n_post = s.builder, s.name, s.post.size
     b.array(replace(b.arrays[f"{name}.to_row"], role=Role.SYNAPSE))
     if f"{name}.to_filled" not in b.arrays:
-        b.array(Array(f"{name}.to_filled", DType.I32, (n_post,), Role.SYNAPSE, span=s.projection.span))
+        b.array(Array(f"{name}.to_filled", DType.I32, (n_post,), Role.WORK, span=s.projection.span))
     for array, dtype, size in (("to_row", DType.I64, n_post + 1), ("to_filled", DType.I32, n_post)):
         out = (ArrayFormal("out", dtype, Mode.WRITE, ELEMENT), ScalarFormal("n", DType.I64))
         nest = Nest((Dim("i", "n"),), (Assign("out", Num(0)),))

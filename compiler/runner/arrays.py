@@ -10,14 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from backends.protocol import AnyArray, Instance
-from compiler.ir.program import Array, ArrayFormal, Merged, Mode
+from compiler.ir.program import CONNECT_PHASES, INIT_PHASES, Array, Merged
 from compiler.ir.space import Role
+from compiler.passes.plan_memory import written
 
 PERSISTENT = (Role.STATE, Role.WEIGHT, Role.EVENT)
 """Arenas that a checkpoint holds: with the same program and seed, they determine all that follows."""
-
-
-INIT_PHASES = frozenset({"count", "scan", "fill", "init"})
 
 
 def to_logical(array: Array, flat: AnyArray) -> AnyArray:
@@ -46,13 +44,6 @@ def read_logical(instance: Instance, array: Array) -> AnyArray:
 
 def persistent_arrays(program: Merged) -> tuple[Array, ...]:
     """The arrays of a checkpoint, in the program's order: also synapses that something changes while the model runs."""
-    changed: set[str] = set()
-    for phase in program.phases:
-        if phase.name in INIT_PHASES:
-            continue
-        for launch in phase.launches:
-            table = program.tables[launch.template]
-            for f in program.templates[launch.template].formals:
-                if isinstance(f, ArrayFormal) and f.mode is not Mode.READ:
-                    changed.update(table.arrays[f.name][launch.lo : launch.hi])
+    phases = tuple(p.name for p in program.phases if p.name not in (*CONNECT_PHASES, *INIT_PHASES))
+    changed = frozenset(written(program, phases))
     return tuple(a for a in program.arrays if a.role in PERSISTENT or (a.role is Role.SYNAPSE and a.name in changed))

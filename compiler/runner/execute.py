@@ -9,12 +9,12 @@ Does not: print (the caller shows the result and the progress).
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from backends.protocol import Artifact, BackendError
+from backends.stopwatch import processor
 from compiler.diagnostics import Diagnostic, Severity
 from compiler.interchange.safetensors import Reals, learned, put_weights
 from compiler.render import render
@@ -193,7 +193,7 @@ def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str
         "seed": prepared.seed,
         "resumed_from": None if options.resume is None else str(options.resume),
         "target": options.target,
-        "device": _device(),
+        "device": processor(),
         "compiler": artifact.compiler,
         "flags": list(artifact.flags),
         "key": artifact.key,
@@ -201,18 +201,6 @@ def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str
         "python": platform.python_version(),
         "system": platform.platform(),
     }
-
-
-def _device() -> str:
-    """The processor's name."""
-    if sys.platform == "linux":
-        try:
-            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-        except OSError:
-            pass
-    return platform.processor() or platform.machine()
 
 
 def _times(times: Times, extra: Mapping[str, float]) -> dict[str, Any]:

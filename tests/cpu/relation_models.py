@@ -122,14 +122,21 @@ def instance(m: Model, folder: Path, target: str = "cpu") -> Instance:
 def delivered(m: Model, folder: Path, target: str = "cpu") -> tuple[Array, Array]:
     """((steps, targets) what arrived, (k, 2) step and source of each spike)."""
     run = instance(m, folder, target)
-    assert run.run("step", 1, STEPS) == STEPS
     name, source = m.traces[0].population, m.spikes[0].populations[0]
-    buffer = f"{name}.g.record.0"
-    used, n = int(run.read(f"{buffer}.used")[0]), len(m.traces[0].members)
-    spikes = int(run.read(f"{source}.spikes.record.used")[0])
-    pairs = run.read(f"{source}.spikes.record")[: 2 * spikes].reshape(-1, 2)
-    assert spikes > 0
-    return run.read(buffer)[: used * n].reshape(used, n), pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    width = {f"{name}.g.record.0": len(m.traces[0].members), f"{source}.spikes.record": 2}
+    found: dict[str, list[Array]] = {buffer: [] for buffer in width}
+    done = 0
+    while done < STEPS:
+        ran = run.run("step", done + 1, STEPS - done)
+        assert ran > 0
+        done += ran
+        for buffer, n in width.items():
+            used = int(run.read(f"{buffer}.used")[0])
+            found[buffer].append(run.read(buffer)[: used * n].reshape(used, n))
+            run.write(f"{buffer}.used", np.zeros(1, np.int64))
+    traces, pairs = (np.concatenate(blocks) for blocks in found.values())
+    assert len(pairs) > 0
+    return traces, pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
 
 
 def expected(matrix: Array, spikes: Array, delay: int, steps: int = STEPS) -> Array:
