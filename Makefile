@@ -75,6 +75,10 @@ bench-microcircuit: $(RUN_STAMP) ## Simulate microcircuit: Netloom, Brian2, NEST
 bench-build: $(RUN_STAMP) ## Build cuba, and a ring of 10 and of 10,000 populations
 	$(BIN)/python benchmarks/bench_build.py $(ARGS)
 
+.PHONY: bench-nvrtc
+bench-nvrtc: $(DEV_STAMP) ## Compile the CUDA text of every model with NVRTC (no GPU needed)
+	$(BIN)/python benchmarks/bench_nvrtc.py $(ARGS)
+
 .PHONY: bench-spiking-conv
 bench-spiking-conv: $(RUN_STAMP) ## Deliver spikes through a convolution: Toeplitz, sparse, plain C
 	$(BIN)/python benchmarks/bench_spiking_conv.py $(ARGS)
@@ -85,7 +89,7 @@ bench-stdp: $(RUN_STAMP) ## Simulate plastic synapses: Netloom, Brian2
 	$(BIN)/python benchmarks/bench_stdp.py $(ARGS)
 
 .PHONY: bench-training
-bench-training: $(RUN_STAMP) ## Train LeNet-5, an MLP and ResNet-20: Netloom, PyTorch
+bench-training: $(RUN_STAMP) ## Train LeNet-5, an MLP, ResNet-20, a transformer and an LSTM: Netloom, PyTorch
 	benchmarks/setup.sh torch
 	$(BIN)/python benchmarks/bench_training.py $(ARGS)
 

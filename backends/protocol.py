@@ -54,8 +54,8 @@ class Instance(Protocol):
     def write(self, name: str, values: AnyArray) -> None: ...
 
     def run(self, phase: str, first_step: int, steps: int) -> int:
-        """Run steps first_step .. first_step + steps - 1; returns how many ran (fewer when a record
-        buffer is full: drain it and call again)."""
+        """Run steps first_step .. first_step + steps - 1; returns how many ran: fewer when a record buffer may be full
+        (drain it and call again). After as many as were asked for there is room for a step, or the next call runs 0."""
         ...
 
     def close(self) -> None: ...

@@ -48,9 +48,9 @@ def _branch(text: str, cuda: bool) -> str:
 
 @cache
 def snippets(cuda: bool = False) -> tuple[Snippet, ...]:
-    """All functions of math.h, then of philox.h."""
+    """All functions of math.h, then of philox.h and rings.h."""
     found: list[Snippet] = []
-    for text in (source("math"), source("philox")):
+    for text in (source("math"), source("philox"), source("rings")):
         comment: list[str] = []
         body: list[str] = []
         in_comment = False

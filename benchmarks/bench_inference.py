@@ -3,7 +3,8 @@
     python benchmarks/bench_inference.py [models ...]      (needs onnx and onnxruntime)
 
 Weights are random. All three compute the same sample in turn, round after round, so that the machine's load is shared;
-medians and bests of microseconds are printed, and the ratio of medians to onnxruntime's. Outputs are compared first.
+medians and bests of CPU microseconds are printed, and the ratio of medians to onnxruntime's. Outputs are compared
+first.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ def measure(calls: dict[str, Callable[[], object]]) -> dict[str, tuple[float, fl
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
         for name, call in calls.items():
-            begin = time.perf_counter()
+            begin = time.process_time()
             for _ in range(CALLS):
                 call()
-            times[name].append((time.perf_counter() - begin) / CALLS * 1e6)
+            times[name].append((time.process_time() - begin) / CALLS * 1e6)
     return {name: (float(np.median(t)), min(t)) for name, t in times.items()}
 
 

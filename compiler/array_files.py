@@ -1,18 +1,21 @@
 """Arrays in files: .npy, .npz, .csv (a table of numbers, or columns with a line of names), .h5 (HDF5, SONATA), .parquet
-(with pyarrow) and IDX (MNIST's own format, `train-images-idx3-ubyte`, compressed or not: compiler/idx_files.py).
+(with pyarrow), IDX (MNIST's own format, `train-images-idx3-ubyte`, compressed or not: compiler/idx_files.py), and
+folders of images (with Pillow: compiler/image_folders.py).
 
 Assumes: nothing.
 Guarantees: shapes and types come from headers, so that a large file costs nothing (a .csv is read); what is wrong with
 a file is a ValueError or OSError with one line of text, never another exception.
 Does not: follow pickles, or write.
 
-Names of arrays: an .npz's own; a .csv's columns; in HDF5 the path of a data set ("edges/exc_to_inh/0/weight").
+Names of arrays: an .npz's own; a .csv's columns; in HDF5 the path of a data set ("edges/exc_to_inh/0/weight"); of a
+folder of images `images` and `labels`.
 """
 
 from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -20,7 +23,9 @@ from typing import IO, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from compiler.csv_files import csv_headers, read_columns
 from compiler.idx_files import idx_header, is_idx, read_idx
+from compiler.image_folders import image_headers, read_images
 from compiler.parquet_files import PARQUET, parquet_headers, read_parquet
 
 HDF5: Final = (".h5", ".hdf5")
@@ -39,21 +44,28 @@ class Header:
         return math.prod(self.shape)
 
 
-def _header(stream: IO[bytes]) -> Header:
+def array_start(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+    """Type and shape of the array of an .npy file, and whether it is stored by columns; the numbers follow."""
     version = np.lib.format.read_magic(stream)
     read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(stream)
-    return Header(tuple(int(n) for n in shape), dtype.kind, str(dtype))
+    shape, columns, dtype = read(stream)
+    return dtype, tuple(int(n) for n in shape), bool(columns)
+
+
+def _header(stream: IO[bytes]) -> Header:
+    dtype, shape, _ = array_start(stream)
+    return Header(shape, dtype.kind, str(dtype))
 
 
 def headers(path: Path) -> dict[str, Header]:
     """The arrays of a file by name, that of a .npy file under "". Raises OSError or ValueError where the file is
     broken."""
+    if path.is_dir():
+        return {name: Header(*found) for name, found in image_headers(path).items()}
     if path.suffix in HDF5:
         return _of_hdf5(path)
     if path.suffix == ".csv":
-        found = {name: as_whole(column) for name, column in columns(path).items()}
-        return {name: Header(column.shape, column.dtype.kind, str(column.dtype)) for name, column in found.items()}
+        return {name: Header(*found) for name, found in csv_headers(path).items()}
     if is_idx(path):
         return {"": Header(*idx_header(path))}
     if path.suffix == PARQUET:
@@ -96,57 +108,34 @@ def _opened(path: Path) -> Any:
         raise ValueError("it is not an HDF5 file") from error
 
 
-def columns(path: Path) -> dict[str, npt.NDArray[np.float64]]:
-    """The columns of a .csv file whose first line names them; {} when it holds numbers alone."""
-    with path.open(encoding="utf-8") as stream:
-        first = stream.readline()
-    names = [n.strip().strip('"') for n in first.strip().split(",")]
-    if all(_is_number(n) for n in names):
-        return {}
-    data = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
-    if data.size == 0:
-        data = np.zeros((0, len(names)))
-    if data.shape[1] != len(names):
-        raise ValueError(f"its first line names {len(names)} columns, the others have {data.shape[1]}")
-    return {name: np.ascontiguousarray(data[:, k]) for k, name in enumerate(names)}
+def hdf5_parts(path: Path, name: str, size: int | None) -> Iterator[npt.NDArray[Any]]:
+    """A data set in parts of about so many bytes (None: in one). Raises OSError, ValueError."""
+    import h5py
 
-
-def as_whole(column: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-    """The column as int64 when all of its numbers are whole: labels are told from measurements."""
-    if column.size and bool(np.all(np.abs(column) < 2**53)) and bool(np.all(column == np.floor(column))):
-        return column.astype(np.int64)
-    return column
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    with _opened(path) as file:
+        item = file.get(name)
+        if not isinstance(item, h5py.Dataset):
+            raise ValueError(f"it has no data set `{name}`")
+        if size is None:
+            yield np.asarray(item)
+            return
+        step = max(size // max(item.nbytes // max(len(item), 1), 1), 1)
+        for first in range(0, len(item), step):
+            yield item[first : first + step]
 
 
 def read_array(path: Path, name: str | None) -> npt.NDArray[Any]:
     """The array itself. Raises OSError or ValueError."""
+    if path.is_dir():
+        return read_images(path, name or "")
     if path.suffix == ".csv":
-        if name is None:
-            return np.loadtxt(path, delimiter=",", ndmin=1)
-        found = columns(path).get(name)
-        if found is None:
-            raise ValueError(f"it has no column `{name}`")
-        return as_whole(found)
+        return np.loadtxt(path, delimiter=",", ndmin=1) if name is None else read_columns(path, [name])[:, 0]
     if is_idx(path):
         return read_idx(path)
     if path.suffix == PARQUET:
         return read_parquet(path, name or "")
     if path.suffix in HDF5:
-        import h5py
-
-        with _opened(path) as file:
-            item = file.get(name or "")
-            if not isinstance(item, h5py.Dataset):
-                raise ValueError(f"it has no data set `{name}`")
-            return np.asarray(item)
+        return next(hdf5_parts(path, name or "", None))
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):

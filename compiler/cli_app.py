@@ -62,6 +62,12 @@ STANDALONE = Annotated[bool, typer.Option("--standalone", help="One C file that 
 EMBED = Annotated[bool, typer.Option("--embed", help="With --standalone: the weights stand in the C file.")]
 BATCH = Annotated[int | None, typer.Option(help="Samples that are computed at once.", show_default=False)]
 NO_LOCK = Annotated[bool, typer.Option("--no-lock", help="Leave out the lock file that `tune` wrote.")]
+FREEZE = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="`learning`, or a projection whose synapses keep what they have learned. Repeatable.", show_default=False
+    ),
+]
 EPOCHS = Annotated[int | None, typer.Option(help="Epochs instead of the model's.", show_default=False)]
 
 
@@ -216,6 +222,7 @@ def run(
     order: ORDER = None,
     seed: SEED = None,
     duration: DURATION = None,
+    freeze: FREEZE = None,
     epochs: EPOCHS = None,
     resume: RESUME = None,
     weights: WEIGHTS = None,
@@ -243,6 +250,7 @@ def run(
             order,
             seed,
             duration=duration,
+            freeze=tuple(freeze or ()),
             epochs=epochs,
             resume=resume,
             weights=weights,
@@ -307,6 +315,7 @@ def show_model(
         str | None, typer.Option(help="The IR as text: model, graph or program.", show_default=False)
     ] = None,
     code: Annotated[bool, typer.Option("--code", help="The generated code.")] = False,
+    memory: Annotated[bool, typer.Option("--memory", help="What takes how much memory, and when.")] = False,
     target: TARGET = "cpu",
     set: SET = None,
     precision: PRECISION = None,
@@ -315,21 +324,25 @@ def show_model(
 ) -> None:
     """Show sizes, shapes and memory of a model.
 
-    Or its expansion, its IR, or its code.
+    Or its expansion, its IR, its code, or the bill of its memory.
     """
     with guarded(format):
         from compiler import cli_show
 
         options = _options(target, set, precision, order)
         _choice(stage, ("model", "graph", "program"), "--stage")
-        if sum((expanded, code, stage is not None)) > 1:
-            raise typer.BadParameter("--expanded, --stage and --code exclude each other")
+        if sum((expanded, code, memory, stage is not None)) > 1:
+            raise typer.BadParameter("--expanded, --stage, --code and --memory exclude each other")
         if expanded:
             cli_show.show_expanded(model, options)
         elif stage is not None:
             cli_show.show_stage(model, options, stage)
         elif code:
             cli_show.show_code(model, options)
+        elif memory:
+            from compiler.cli_memory import show_memory
+
+            show_memory(model, options, format)
         else:
             cli_show.show_summary(model, options, format)
 

@@ -159,7 +159,7 @@ def _parameters(prepared: Prepared | None) -> dict[str, int]:
 def _arenas(prepared: Prepared) -> dict[str, int]:
     from compiler.passes.plan_memory import place
 
-    placed = place(prepared.lowered.merged, {})
+    placed = place(prepared.lowered.merged, {}, prepared.backend.capabilities.apart)
     return {role.value: size for role, size in placed.arena_bytes.items()}
 
 

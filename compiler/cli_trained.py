@@ -35,14 +35,15 @@ if TYPE_CHECKING:
     from compiler.runner.options import Options
 
 RUN = Annotated[Path, typer.Argument(help="A run directory, or a model file with weights.", show_default=False)]
-DATA = Annotated[Path, typer.Option(help="The samples: .npz, .npy or .csv.", show_default=False)]
+DATA = Annotated[Path, typer.Option(help="The samples: any data file, or a folder of images.", show_default=False)]
 
 
 @app.command()
 def evaluate(
     run: RUN,
     data: Annotated[
-        Path | None, typer.Option(help="An .npz file, instead of the validation samples.", show_default=False)
+        Path | None,
+        typer.Option(help="A data file or folder of images, instead of the validation samples.", show_default=False),
     ] = None,
     weights: WEIGHTS = None,
     target: TARGET = "cpu",
@@ -65,10 +66,14 @@ def evaluate(
         show(result.warnings, format)
         if format is Format.json:
             found = {"samples": result.samples, "part": result.part, "metrics": dict(result.metrics)}
+            if result.confusion is not None:
+                found["confusion"] = result.confusion
             typer.echo(json.dumps(found))
             return
         what = "validation samples" if result.part == "validation" else "samples"
         typer.echo(f"{result.samples:,} {what}: " + ", ".join(f"{k} {v:.4g}" for k, v in result.metrics.items()))
+        for row in result.confusion or ():
+            typer.echo(" ".join(f"{n:6g}" for n in row))
 
 
 @app.command()
@@ -135,6 +140,8 @@ def import_model(
             typer.echo(
                 f"{written.model} and {written.weights}: {written.layers} layers, {written.parameters:,} weights"
             )
+            for name, axis in written.batches.items():
+                typer.echo(f"the batch is the first axis of `{name}` here; in {file.name} it is the axis {axis}")
 
 
 @app.command()

@@ -474,6 +474,15 @@ _EXPRESSIONS: Final = (
         "current: {into: ge, source: sine}",
         "current: {into: I_e, source: sine}",
     ),
+    _code(
+        "E0315",
+        "nothing that could be read with the delay",
+        "`delayed(pre.v)` is what a state or an input of the source was when what arrives now set out, `delay` ago, "
+        "`delayed(post.v)` that of the target, `back_delay` ago. Parameters stay as they are, and variables of `pre:` "
+        "and `post:` and times of spikes follow the spikes as they arrive, so they are read without it.",
+        "update: [deliver(g * delayed(pre.v - post.v))]",
+        "update: [deliver(g * (delayed(pre.v) - post.v))]",
+    ),
 )
 
 _UNITS: Final = (
@@ -513,6 +522,13 @@ _SHAPES: Final = (
         "`expect: {shape: ...}` states another shape than the one that was inferred. The batch is not part of it.",
         "expect: {shape: [16, 4, 4]}",
         "expect: {shape: [16, 5, 5]}",
+    ),
+    _code(
+        "E0503",
+        "a fusion that is required is missed",
+        "Layers of a block with `fuse: required` do elementwise work in a kernel of its own, which reads and writes "
+        "memory once more. The help says what is in the way. Work that needs something of the whole tensor first, as "
+        "a softmax does, is not meant.",
     ),
 )
 
@@ -641,8 +657,9 @@ _TOOLS: Final = (
     ),
     _code(
         "E0910",
-        "no samples are left to train on",
-        "`split` keeps all samples of the data file for validation, or the file holds none.",
+        "there are no samples to train on",
+        "`split` keeps all samples of the data file for validation, or the file holds none; or samples cannot be read "
+        "when they are due: an image is broken, or a file has been changed or removed since the run began.",
     ),
     _code(
         "E0911",
@@ -685,9 +702,9 @@ _TOOLS: Final = (
     _code(
         "E0917",
         "data that do not fit the network",
-        "`netloom predict` and `netloom evaluate` read an array for each input of the network: of a .npz file those "
-        "that the training read, or those with the names of the inputs; of a .npy file the only one. The first axis "
-        "counts samples, the others are the input's shape.",
+        "`netloom predict` and `netloom evaluate` read an array for each input of the network: the arrays or columns "
+        "that the training read, or those with the names of the inputs; of a file that holds one array this one. The "
+        "first axis counts samples, the others are the input's shape.",
     ),
     _code(
         "E0918",

@@ -7,13 +7,17 @@ Does not: check shapes (the frontend did), scale or convert.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from compiler.array_files import read_array
+from compiler.array_files import Header, read_array
+from compiler.array_rows import Rows, array_parts, header_of, open_rows
+from compiler.csv_files import read_columns
+from compiler.image_folders import image_headers
 from compiler.ir.model import Data
 
 
@@ -26,6 +30,29 @@ def read_samples(data: Data, array: str) -> npt.NDArray[Any]:
     """An array of `data.arrays`; the first axis counts samples. Raises OSError, ValueError."""
     path, inner = place_of(data, array)
     columns = dict(data.columns).get(array)
+    if columns and path.endswith(".csv"):
+        return read_columns(Path(path), columns)
     if columns:
         return np.stack([read_array(Path(path), c) for c in columns], axis=1)
     return read_array(Path(path), inner or None)
+
+
+def sample_parts(data: Data, array: str) -> Iterator[npt.NDArray[Any]]:
+    """The same in parts of a few MB. Raises OSError, ValueError."""
+    path, inner = place_of(data, array)
+    return array_parts(Path(path), inner or None, dict(data.columns).get(array, ()))
+
+
+def open_samples(data: Data, array: str, cache: Path) -> Rows:
+    """The same, some samples at a time. Raises OSError, ValueError."""
+    path, inner = place_of(data, array)
+    return open_rows(Path(path), inner or None, dict(data.columns).get(array, ()), cache)
+
+
+def samples_header(data: Data, array: str) -> Header:
+    """The same by the header: shape, with the samples first, and type. Raises OSError, ValueError."""
+    path, inner = place_of(data, array)
+    columns = dict(data.columns).get(array, ())
+    if Path(path).is_dir():  # the frontend has looked at every image
+        return Header(*image_headers(Path(path), every=False)[inner])
+    return header_of(Path(path), inner or None, columns)

@@ -12,6 +12,7 @@ import gzip
 import math
 import re
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
@@ -31,7 +32,8 @@ def _open(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
-def _start(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def idx_start(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Type and shape; the numbers follow. Raises ValueError."""
     head = stream.read(4)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _TYPES:
         raise ValueError("it is not an IDX file")
@@ -45,7 +47,7 @@ def idx_header(path: Path) -> tuple[tuple[int, ...], str, str]:
     """Shape, kind and type of the elements. Raises OSError, ValueError."""
     try:
         with _open(path) as stream:
-            dtype, shape = _start(stream)
+            dtype, shape = idx_start(stream)
     except (EOFError, zlib.error) as error:
         raise ValueError(str(error)) from None
     return shape, dtype.kind, str(dtype.newbyteorder("="))
@@ -53,13 +55,29 @@ def idx_header(path: Path) -> tuple[tuple[int, ...], str, str]:
 
 def read_idx(path: Path) -> npt.NDArray[Any]:
     """The array, in the machine's byte order. Raises OSError, ValueError."""
+    parts = list(idx_parts(path, None))
+    return parts[0]
+
+
+def idx_parts(path: Path, size: int | None) -> Iterator[npt.NDArray[Any]]:
+    """The array in parts of about so many bytes (None: in one), in the machine's byte order. Raises OSError,
+    ValueError."""
     try:
         with _open(path) as stream:
-            dtype, shape = _start(stream)
-            raw = stream.read()
+            dtype, shape = idx_start(stream)
+            row = math.prod(shape[1:]) * dtype.itemsize
+            count = shape[0] if shape else 1
+            step = max(count, 1) if size is None else max(size // max(row, 1), 1)
+            done = 0
+            for first in range(0, max(count, 1), step):
+                rows = min(step, count - first)
+                raw = stream.read(rows * row)
+                done += len(raw)
+                if len(raw) != rows * row:
+                    raise ValueError(f"it holds {done:,} bytes of numbers, not {count * row:,}")
+                yield np.frombuffer(raw, dtype).astype(dtype.newbyteorder("=")).reshape(rows, *shape[1:])
+            left = sum(len(x) for x in iter(lambda: stream.read(1 << 20), b""))
+            if left:
+                raise ValueError(f"it holds {done + left:,} bytes of numbers, not {done:,}")
     except (EOFError, zlib.error) as error:
         raise ValueError(str(error)) from None
-    wanted = math.prod(shape) * dtype.itemsize
-    if len(raw) != wanted:
-        raise ValueError(f"it holds {len(raw):,} bytes of numbers, not {wanted:,}")
-    return np.frombuffer(raw, dtype).astype(dtype.newbyteorder("=")).reshape(shape)

@@ -8,6 +8,7 @@ Does not: read text, dates or nested records.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 PARQUET: Final = ".parquet"
+_LENGTHS: Final = "the lists of the column `{}` are not of one length"
 
 
 def _modules() -> tuple[Any, Any]:
@@ -46,11 +48,14 @@ def parquet_headers(path: Path) -> dict[str, tuple[tuple[int, ...], str, str]]:
             out[item.name] = ((rows,), dtype.kind, str(dtype))
         elif arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind):
             try:
-                found = read_parquet(path, item.name)
+                widths = {(p.shape[1:], p.dtype) for p in parquet_parts(path, item.name)}
+                if len(widths) > 1:
+                    raise ValueError(_LENGTHS.format(item.name))
             except ValueError as error:
                 out[item.name] = ((rows,), "O", str(error))
                 continue
-            out[item.name] = (found.shape, found.dtype.kind, str(found.dtype))
+            width, dtype = next(iter(widths), ((0,), np.dtype(np.float64)))
+            out[item.name] = ((rows, *width), dtype.kind, str(dtype))
         else:
             out[item.name] = ((rows,), "O", str(kind))
     return out
@@ -61,16 +66,25 @@ def read_parquet(path: Path, name: str) -> npt.NDArray[Any]:
     arrow, file = _file(path)
     if name not in file.schema_arrow.names:
         raise ValueError(f"it has no column `{name}`")
-    column = file.read(columns=[name]).column(name).combine_chunks()
+    return _column(arrow, file.read(columns=[name]).column(name).combine_chunks(), name)
+
+
+def parquet_parts(path: Path, name: str) -> Iterator[npt.NDArray[Any]]:
+    """One column in parts, as the file's groups of rows have them. Raises OSError, ValueError."""
+    arrow, file = _file(path)
+    if name not in file.schema_arrow.names:
+        raise ValueError(f"it has no column `{name}`")
+    for batch in file.iter_batches(columns=[name]):
+        yield _column(arrow, batch.column(0), name)
+
+
+def _column(arrow: Any, column: Any, name: str) -> npt.NDArray[Any]:
     if column.null_count:
         raise ValueError(f"the column `{name}` has {column.null_count:,} missing values")
     kind = column.type
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind):
         flat = column.flatten()
-        if flat.null_count or (len(column) and len(flat) % len(column)):
-            raise ValueError(f"the lists of the column `{name}` are not of one length")
-        lengths = {len(x) for x in column}
-        if len(lengths) > 1:
-            raise ValueError(f"the lists of the column `{name}` are not of one length")
+        if flat.null_count or len({len(x) for x in column}) > 1:
+            raise ValueError(_LENGTHS.format(name))
         return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
     return np.asarray(column.to_numpy(zero_copy_only=False))

@@ -312,7 +312,7 @@ class Tuned:
 
 
 def tune(
-    graphs: Iterable[TensorGraph],
+    found: tuple[Site, ...],
     precision: DType,
     order: Order,
     backend: Backend,
@@ -322,7 +322,6 @@ def tune(
     watch: Watcher | None = None,
 ) -> tuple[Tuned, ...]:
     """Measure every contraction (equal problems once) and choose. Raises BackendError."""
-    found = sites(graphs, precision, order, backend.capabilities)
     problems = {s.problem: s for s in reversed(found)}
     results: dict[str, Measured] = {}
     for number, (problem, site) in enumerate(reversed(problems.items()), 1):

@@ -9,7 +9,6 @@ Does not: know which results are right (that is what tests/numeric is for).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,6 +35,10 @@ record:
   - trace: {{from: all, variables: [v], members: all}}
 """
 LATE = "{uniform: {low: 0 ms, high: 9 ms, round: nearest}}"
+SKEWED = (
+    "{exponential: {mean: 2 ms, max: 9 ms, round: nearest}}",
+    "{lognormal: {mean: 3 ms, std: 2 ms, min: 1 ms, max: 12 ms, round: nearest}}",
+)
 DRAWN = "{normal: {mean: 0.3, std: 0.1, min: 0, keep_sign: true}}"
 
 
@@ -91,6 +94,8 @@ CONNECTING = {
             *stored("fixed_probability", "p: 0.3, autapses: false", "sparse bitmask procedural", "0.1", "3 ms", "s"),
             *stored("fixed_probability", "p: 0.6", "sparse procedural", "{exponential: {mean: 0.2}}"),
             ("fixed_probability: {p: 0.5}", "{lognormal: {mean: 0.2, std: 0.1}}", LATE),
+            ("fixed_probability: {p: 0.5}", "{exponential: {mean: 0.2, min: 0.1, max: 0.4}}", SKEWED[0]),
+            ("fixed_probability: {p: 0.5}", "{lognormal: {mean: 0.2, std: 0.1, max: 0.3}}", SKEWED[1]),
         ],
         "size: 31",
     ),
@@ -249,7 +254,6 @@ LIBRARY = {  # what a projection says beside `synapse`
     "tsodyks_markram": "deliver: {into: g}, params: {w: {lognormal: {mean: 4 nS, std: 1 nS}}, U: 0.3}",
 }
 HELD_BY_SOURCE = {n for n in LIBRARY if n.startswith("stdp")}  # `pre:` blocks, which exclude delays that differ
-EVERY_STEP = {"gap_junction", "graded"}  # deliver in every step, without delay
 WAYS = (
     "connect: {all_to_all: {}}, delay: 1 ms",
     "connect: {fixed_probability: {p: 0.4}}, delay: 1.5 ms",
@@ -267,8 +271,6 @@ def of_library(name: str) -> str:
         ways.append("connect: {fixed_indegree: {number: 3}}, delay: {uniform: {low: 0 ms, high: 4 ms, round: nearest}}")
     if name.startswith("stdp"):
         ways[0] += ", back_delay: 1 ms"
-    if name in EVERY_STEP:
-        ways = [re.sub(r", delay: .*", "", way) for way in ways]
     lines = [
         f"  p{k}: {{from: {'ab'[k % 2]}, to: {'ba'[k // 2]}, {way}, synapse: library/synapses/{name}, {LIBRARY[name]}}}"
         for k, way in enumerate(ways)
@@ -322,6 +324,37 @@ OWN = """\
   late: {from: a, to: a, connect: {fixed_probability: {p: 0.3}}, synapse: between, deliver: {into: g},
          delay: {uniform: {low: 0 ms, high: 5 ms, round: nearest}}}
 """
+LATE_READS = """\
+synapses:
+  coupled_late:
+    params: {g: 0.2 nS}
+    state: {s: 0, n: 0, seen: 0 mV}
+    let: {difference: delayed(pre.v) - delayed(post.v)}
+    dynamics: {ds/dt: (difference / (1 mV) - s) / (9 ms)}
+    update: ["deliver(g * (delayed(pre.v) - post.v), post.i)", "deliver(0.1 * g * s * (1 mV), pre.i)"]
+    on_pre: [seen = delayed(pre.v), deliver(g), n = n + 0.1 * trial.step]
+    on_post: [seen = difference, n = n + trial.count]
+    events:
+      high: {of: pre, when: delayed(pre.v) > -56 mV and trial.step > 2, do: [seen = delayed(pre.g) * (1 mV) / (1 nS)]}
+    on: {trial.minus: [s = s + sum_post(difference) / (100 mV), n = 0]}
+  graded_late: {params: {g: 0.1 nS}, update: ["deliver(g * (delayed(pre.v) - post.v), post.i)"]}
+  of_each: {params: {g: 0.1 nS}, state: {v: 0 mV}, on_pre: [v = delayed(pre.v), "deliver(g * v, post.i)"]}
+"""
+LATE_READS_USED = """\
+  family: {from: [a, b], to: [a, b], connect: {fixed_probability: {p: 0.4}}, synapse: coupled_late, deliver: {into: g},
+           delay: k * 1 ms, back_delay: k * 0.5 ms, values: {k: {by_pair: [[0, 2], [30, 4]]}}}
+  dense: {from: a, to: b, connect: {all_to_all: {}}, synapse: graded_late, delay: 2 ms}
+  bits: {from: a, to: b, connect: {fixed_probability: {p: 0.5, storage: bitmask}}, synapse: graded_late, delay: 3 ms}
+  again: {from: a, to: b, connect: {fixed_probability: {p: 0.5, storage: procedural}}, synapse: graded_late,
+          delay: 4 ms}
+  own: {from: b, to: b, connect: {one_to_one: {}}, synapse: graded_late, delay: 5 ms}
+  each: {from: a, to: b, connect: {all_to_all: {}}, synapse: graded_late,
+         delay: {uniform: {low: 0 ms, high: 45 ms, round: nearest}}}
+  each_too: {from: a, to: a, connect: {fixed_indegree: {number: 3}}, synapse: of_each,
+             delay: {uniform: {low: 0 ms, high: 6 ms, round: nearest}}}
+  one: {from: a, to: a, connect: {one_to_one: {}}, synapse: of_each,
+        delay: {uniform: {low: 0 ms, high: 6 ms, round: nearest}}}
+"""
 TRIALS = "phases: {trial: {every: 8 ms, events: {start: 0 ms, minus: 5 ms, plus: 8 ms}}}"
 TOGETHER = """\
 synapses:
@@ -341,6 +374,21 @@ synapses:
     on_post: [w = w + 0.1 * w_0]
     on:
       trial.plus: [rewire(w < 0.6 * w_0), age = age + 1]
+  coming:
+    state: {w: {uniform: {low: 0 nS, high: 2 nS}}, x: 1}
+    dynamics: {dx/dt: (1 - x) / (20 ms)}
+    event_driven: true
+    on_pre: [deliver(w * x), x = 0.5 * x]
+    update: ["w = w - 0.02 nS", "rewire(w < 0.2 nS, indegree)"]
+  growing:
+    params: {w_0: 1 nS}
+    state: {w: {uniform: {low: 0 nS, high: 2 * w_0}}, near: 0}
+    dynamics: {dw/dt: -w / (60 ms)}
+    on_pre: [deliver(w)]
+    on_post: ["w = w + 0.1 nS"]
+    on:
+      trial.minus: [remove(w < 0.4 * w_0), near = max_post(w) / w_0]
+      trial.plus: [form(random() < 0.3 and sum_pre(1) < 7), "rewire(w > 2 * w_0)"]
 """
 TOGETHER_USED = """\
   sums: {from: a, to: b, connect: {fixed_probability: {p: 0.5}}, synapse: normalised, deliver: {into: g}, delay: 1 ms}
@@ -349,14 +397,83 @@ TOGETHER_USED = """\
              deliver: {into: g}}
   turnover_too: {from: a, to: a, connect: {fixed_probability: {p: 0.3, autapses: false}}, synapse: moving,
                  deliver: {into: g}, delay: 1 ms}
+  growth: {from: b, to: a, connect: {fixed_outdegree: {number: 8, multapses: false}}, synapse: growing, occupied: 0.4,
+           deliver: {into: g}, delay: {uniform: {low: 0 ms, high: 3 ms, round: nearest}}}
+  arriving: {from: a, to: b, connect: {fixed_outdegree: {number: 4, multapses: false}}, synapse: coming,
+             deliver: {into: g}, delay: {uniform: {low: 0 ms, high: 3 ms, round: nearest}}}
 """
+BATCH = """\
+synapses:
+  batched:
+    params: {rate: 0.02, w_0: 1 nS, scale: 1}
+    state: {w: {uniform: {low: 0 nS, high: 2 * w_0}}, dw: 0, best: 0, u: 1}
+    shared: [w, best]
+    pre: {state: {x: 0}, dynamics: {dx/dt: -x / (10 ms)}, on_spike: [x = x + 1]}
+    on_pre: [deliver(w * scale * u), u = 0.8 * u + 0.1]
+    on_post: [dw = dw + pre.x]
+    on:
+      trial.start: [best = max_instances(dw) - min_instances(dw * post.v) / (1 mV)]
+      trial.plus:
+        - w = clip(w + rate * mean_instances(dw) * w_0 * (1 + 0.1 * normal()), 0 nS, 3 * w_0)
+        - w = w + 0.01 * (w_0 - mean_post(w))
+        - dw = 0.5 * dw
+  late:
+    state: {w: 0.5 nS, n: 0}
+    shared: [w]
+    on_pre: [deliver(w), n = n + 1]
+    update: ["w = w + 0.001 nS * sum_instances(n)", n = 0]
+"""
+BATCH_USED = """\
+  dense: {from: a, to: b, connect: {all_to_all: {}}, synapse: batched, deliver: {into: g}, delay: 1 ms}
+  sparse: {from: [a, b], to: a, connect: {fixed_indegree: {number: 4}}, synapse: batched, deliver: {into: g},
+           params: {scale: {uniform: {low: 0.5, high: 1.5}}}}
+  delayed: {from: a, to: b, connect: {fixed_probability: {p: 0.4}}, synapse: late, deliver: {into: g},
+            delay: {uniform: {low: 0 ms, high: 3 ms, round: nearest}}}
+"""
+SYMMETRIC = """\
+synapses:
+  learned:
+    state: {w: {uniform: {low: 0 nS, high: 2 nS}}}
+    on_pre: [deliver(w), "w = w + 0.02 * (1 nS)"]
+    on: {trial.start: [w = 0.9 * w], trial.minus: [w = w * (1 + 0.1 * random())]}
+  FEEDBACK
+"""
+FEEDBACK = """\
+  back_NAME:
+    state: {w: 0 nS, last: 0 nS}
+    on_pre: [deliver(w)]
+    on: {trial.start: [w = transpose(NAME.w)], trial.minus: [last = w, w = transpose(NAME.w), w = 0.5 * (w + last)]}
+"""
+TURNED = {
+    "all": "all_to_all: {}",
+    "stored": "all_to_all: {storage: sparse}",
+    "each": "one_to_one: {}",
+    "given": "pairs: {list: [[1, 2], [0, 8], [1, 0], [8, 8], [1, 2]]}",
+    "inside": "all_to_all: {autapses: false}",
+}
+TURNED_BACK = {"stored": "all_to_all: {}", "given": "pairs: {list: [[8, 0], [2, 1], [8, 8], [0, 1], [2, 1]]}"}
+
+
+def symmetric() -> str:
+    used: list[str] = []
+    for n, connect in TURNED.items():
+        to, back = "a" if n in ("each", "inside") else "b", TURNED_BACK.get(n, connect)
+        used.append(f"  {n}: {{from: a, to: {to}, connect: {{{connect}}}, synapse: learned, deliver: {{into: g}}}}")
+        used.append(f"  back_{n}: {{from: {to}, to: a, connect: {{{back}}}, synapse: back_{n}, deliver: {{into: g}}}}")
+    synapses = SYMMETRIC.replace("  FEEDBACK\n", "".join(FEEDBACK.replace("NAME", n) for n in TURNED))
+    return coupled("\n".join(used), synapses, TRIALS)
+
+
 MODELS_OF_SYNAPSES = {
     **{f"synapse {name}": of_library(name) for name in LIBRARY},
     "synapses of a file": coupled(OWN, SYNAPSES, TRIALS),
     "synapses, given spikes": everything("NUMERICS", 3),
     "sums and new synapses": coupled(TOGETHER_USED, TOGETHER, TRIALS),
+    "delayed reads": coupled(LATE_READS_USED, LATE_READS, TRIALS),
     "frozen": coupled(OWN, SYNAPSES, TRIALS, ", freeze: learning"),
     "frozen in part": coupled(OWN, SYNAPSES, TRIALS, ", freeze: [family, lazy]"),
+    "transposed": symmetric(),
+    "learning of copies": coupled(BATCH_USED, BATCH, TRIALS, ", instances: 3, weights: shared", 30),
     "copies": coupled(OWN, SYNAPSES, TRIALS, ", instances: 2", 12),
 }
 

@@ -134,8 +134,8 @@ def channels_last(
         declared.append(Line(f"{t} *const {sums} = ({t} *)({start});"))
         at, ring = k.pointers[f.name], _at(f).ring
         if ring is not None:
-            late, mask, size = (k.scope[n].text for n in ring)
-            at += f" + ((step + {late}) & {mask}) * {size}"
+            late, slots_, size = (k.scope[n].text for n in ring)
+            at += f" + nl_later(nl_slot(step, {slots_}), {late}, {slots_}) * {size}"
         declared.append(Line(f"{t} *const {target} = {at};"))
         far = f"{target}[({o} + {lane}) * ({plane}) + {q}]"
         near = f"{sums}[{q} * {LANES} + {lane}]"

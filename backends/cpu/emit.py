@@ -135,7 +135,6 @@ def emit(program: Merged, skeleton: str = "module.c.j2", more: Mapping[str, obje
 
 def kernel_lines(k: Kernel) -> list[Line]:
     """The comment, row structure and function of one template."""
-    early: list[Line] = []
     helpers: list[Line] = []
     match k.template.body:
         case Nest() as nest:
@@ -143,7 +142,7 @@ def kernel_lines(k: Kernel) -> list[Line]:
         case Contract() as contract:
             helpers, body = emit_contract(k, contract)
         case Propagate() as p:
-            early, body = propagate(k, p)
+            return [*heading(k.template), *row_struct(k), Line(""), *propagate(k, p)]
         case Connect() as c:
             body = connect(k, c)
         case RecordEvents() as r:
@@ -152,7 +151,7 @@ def kernel_lines(k: Kernel) -> list[Line]:
             body = record_trace(k, r)
         case EmitScheduled() as e:
             body = emit_scheduled(k, e)
-    return [*heading(k.template), *row_struct(k), Line(""), *helpers, *function(k, body, early)]
+    return [*heading(k.template), *row_struct(k), Line(""), *helpers, *function(k, body)]
 
 
 # ----------------------------------------------------------------------------------------- strategies

@@ -104,7 +104,7 @@ def record_trace(k: Kernel, r: RecordTrace) -> list[Line]:
     early: list[Line] = []
     if "ring_slots" in scope:
         slot = k.namer.fresh("slot")
-        early.append(Line(f"const nl_i64 {slot} = step % {scope['ring_slots'].text};"))
+        early.append(Line(f"const nl_i64 {slot} = nl_slot(step, {scope['ring_slots'].text});"))
         scope["slot"] = Symbol(slot, DType.I64)
     elements = {
         f.name: Element(f"{k.pointers[f.name]}[{offset(f.access, lambda n: scope[n].text)}]", f.dtype, f.mode)
@@ -129,5 +129,5 @@ def record_trace(k: Kernel, r: RecordTrace) -> list[Line]:
         Line(f"{names['buffer']}[{sample} * {m} + {j}] = {value};", 1, k.template.span),
         Line("}"),
         Line(f"{used}[0] = {sample} + 1;"),
-        Line(f"if ({sample} + 1 >= {capacity}) ctx->full = 1;"),
+        Line(f"if ({sample} + 2 >= {capacity}) ctx->full = 1;"),
     ]

@@ -34,6 +34,7 @@ __all__ = [
     "mentioned",
     "offset",
     "open_kernel",
+    "opened",
     "row_struct",
     "scaled",
 ]
@@ -62,19 +63,28 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
     return lines
 
 
+def opened(k: Kernel, body: Sequence[Line]) -> list[Line]:
+    """The kernel's function around its statements, which see the rows [lo, hi) and `step`."""
+    return [
+        Line(f"static void {k.function}(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)"),
+        Line("{"),
+        Line("(void)ctx, (void)step;", 1),
+        *indent(body),
+        Line("}"),
+    ]
+
+
 def function(k: Kernel, body: Sequence[Line], early: Sequence[Line] = ()) -> list[Line]:
     """The kernel's function: `body` once per row of [lo, hi). `early` runs first, with its own columns, and may
     `continue` before the others are loaded."""
     first = mentioned(k, early)
     rest = mentioned(k, body) - first
-    inner = [*columns(k, first), *early, *columns(k, rest), *body]
-    return [
-        Line(f"static void {k.function}(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)"),
-        Line("{"),
-        Line("(void)ctx, (void)step;", 1),
-        Line(f"for (const {k.row_type} *self = (const {k.row_type} *)rows + lo,", 1),
-        Line(f"*const last = (const {k.row_type} *)rows + hi; self < last; self++) {{", 4),
-        *indent(inner, 2),
-        Line("}", 1),
-        Line("}"),
-    ]
+    return opened(
+        k,
+        [
+            Line(f"for (const {k.row_type} *self = (const {k.row_type} *)rows + lo,"),
+            Line(f"*const last = (const {k.row_type} *)rows + hi; self < last; self++) {{", 3),
+            *indent([*columns(k, first), *early, *columns(k, rest), *body]),
+            Line("}"),
+        ],
+    )

@@ -35,6 +35,7 @@ from compiler.expr.ast import Binary, Call, Expr, Ref, children, refs, with_chil
 from compiler.ir.program import (
     Add,
     ArrayFormal,
+    Assign,
     Dim,
     DimKind,
     Emit,
@@ -85,17 +86,26 @@ class NestPrinter:
         self.scope |= {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
         self.per_lane: dict[str, Scalar] = {}
         self.pieces: list[Guard] = []
-        self.elements = self._elements()
         self.constants: list[Line] = []
         self.nest = self._without_constants(nest)
+        self.elements = self._elements()
 
     # ------------------------------------------------------------------------------- constants of a row
 
     def _without_constants(self, nest: Nest) -> Nest:
-        """The nest with calls and powers of columns and `step` alone read from locals that are computed once per row:
-        a compiler does not move them out of a loop that it turns into vector code. The numbers stay the same."""
+        """The nest with integer locals, calls and powers of columns and `step` alone computed once per row: a compiler
+        does not move them out of a loop that it turns into vector code. The numbers stay the same."""
         known = set(self.k.scope)
         found: dict[Expr, str] = {}
+        statements = (*nest.prologue, *nest.epilogue)
+        targets = [s.target for s in statements if not isinstance(s, Emit)]
+
+        def index(s: Statement) -> bool:
+            """Whether a statement sets an integer local that is the same for all elements of a row."""
+            if not isinstance(s, Assign) or s.target in self.k.pointers or targets.count(s.target) > 1:
+                return False
+            same = refs(s.value) <= known and not has_draws(s.value)
+            return same and type_of(s.value, self.scope, self.k.dialect.precision) in (DType.I32, DType.I64)
 
         def moved(e: Expr) -> Expr:
             costly = (isinstance(e, Call) and e.func not in _DRAWS) or (isinstance(e, Binary) and e.op == "**")
@@ -114,9 +124,20 @@ class NestPrinter:
         def statement(s: Statement) -> Statement:
             return replace(s, when=moved(s.when)) if isinstance(s, Emit) else replace(s, value=moved(s.value))
 
+        kept: list[Statement] = []
+        for s in nest.prologue:
+            if isinstance(s, Assign) and index(s):
+                t = type_of(s.value, self.scope, self.k.dialect.precision)
+                local = self.k.namer(s.target)
+                text = self.k.printer.expr(s.value, self.scope)
+                self.constants.append(Line(f"const {self.k.dialect.type_name(t)} {local} = {text};", span=s.span))
+                self.scope[s.target] = Symbol(local, t)
+                known.add(s.target)
+            else:
+                kept.append(statement(s))
         return replace(
             nest,
-            prologue=tuple(statement(s) for s in nest.prologue),
+            prologue=tuple(kept),
             term=None if nest.term is None else moved(nest.term),
             epilogue=tuple(statement(s) for s in nest.epilogue),
         )
@@ -264,7 +285,7 @@ class NestPrinter:
             slot = namer.fresh("slot")
             listed = self.k.pointers[s.list]
             head += [
-                Line(f"const nl_i64 {slot} = step % {self.k.scope[s.slots].text};"),
+                Line(f"const nl_i64 {slot} = nl_slot(step, {self.k.scope[s.slots].text});"),
                 Line(f"nl_u8 {fired}[NL_CHUNK] __attribute__((aligned(64)));"),
                 Line(f"nl_i32 {events} = 0;"),
             ]

@@ -15,18 +15,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from backends.access import Kernel
-from backends.cprint import Line, PrintError
+from backends.cprint import Line, PrintError, indent
 from backends.cpu.events import row_again
 from compiler.ir.program import Bitmask, Csr, Dense, OneToOne, Procedural, Relation, Toeplitz
 
 
 @dataclass(frozen=True)
 class Ends:
-    """C texts of the integers that a synapse is found by; `event` is that of the end which the events belong to."""
+    """C names of the integers that a synapse is found by; `event` is that of the end which the events belong to. Of a
+    row that is drawn again, `many` synapses are made at once, and `nth` counts them."""
 
     event: str
     other: str
     syn: str
+    many: str = ""
+    nth: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,21 @@ def braces(before: Sequence[Line], head: Sequence[Line], inside: Sequence[Line],
     return Walk(tuple(before), tuple(head), tuple(inside), depth, tuple(Line("}", d) for d in range(depth - 1, -1, -1)))
 
 
-def walk(k: Kernel, relation: Relation, ends: Ends, by: str, following: str | None, words: AbstractSet[str]) -> Walk:
-    """The loop over the synapses of event `ends.event`. `following`: how to fetch ahead for the neuron of the next
-    event, where that pays. `words`: identifiers that the statements' text has; what is not among them is not set."""
+def walk(
+    k: Kernel,
+    relation: Relation,
+    ends: Ends,
+    by: str,
+    bounds: tuple[str, str] | None,
+    words: AbstractSet[str],
+    fills: Sequence[Line],
+) -> Walk:
+    """The loop over the synapses of event `ends.event`. `bounds`: where they begin and end in a stored relation, once
+    that is known. `words`: identifiers that the statements' text has; what is not among them is not set. `fills`: what
+    is computed once `many` synapses of a row that is drawn again are known."""
     match relation:
         case Csr():
-            return _csr(k, relation, ends, following)
+            return _csr(k, relation, ends, bounds)
         case Dense():
             return _dense(k, relation, ends, by, words)
         case OneToOne():
@@ -60,22 +72,23 @@ def walk(k: Kernel, relation: Relation, ends: Ends, by: str, following: str | No
         case Bitmask():
             return _bitmask(k, relation, ends, words)
         case Procedural():
-            return _procedural(k, relation, ends, words)
+            return _procedural(k, relation, ends, words, fills)
         case Toeplitz():
             return _toeplitz(k, relation, ends, words)
 
 
-def _csr(k: Kernel, relation: Csr, ends: Ends, following: str | None) -> Walk:
+def _csr(k: Kernel, relation: Csr, ends: Ends, bounds: tuple[str, str] | None) -> Walk:
     ptr, row, col, index = k.pointers, relation.row, relation.col, relation.index
     t = ends.syn if index is None else k.namer.fresh("t")
-    end = k.namer.fresh("end")
     inside = [Line(f"const nl_i64 {ends.other} = {ptr[col]}[{t}];")]
     if index is not None:
         inside.append(Line(f"const nl_i64 {ends.syn} = {ptr[index]}[{t}];"))
-    before = [Line(f"const nl_i64 {end} = {ptr[row]}[{ends.event} + 1];")]
-    if following is not None:
-        before.append(Line(following.format(address=f"{ptr[col]} + {ptr[row]}")))
-    head = Line(f"for (nl_i64 {t} = {ptr[row]}[{ends.event}]; {t} < {end}; {t}++) {{")
+    before: list[Line] = []
+    if bounds is None:
+        end = k.namer.fresh("end")
+        bounds = f"{ptr[row]}[{ends.event}]", end
+        before = [Line(f"const nl_i64 {end} = {ptr[row]}[{ends.event} + 1];")]
+    head = Line(f"for (nl_i64 {t} = {bounds[0]}; {t} < {bounds[1]}; {t}++) {{")
     return braces(before, (head,), inside)
 
 
@@ -120,21 +133,24 @@ def _bitmask(k: Kernel, relation: Bitmask, ends: Ends, words: AbstractSet[str]) 
 
 
 _OWN_TEXT: Final = """
-    rest_below blocks_below skip pool at k draw first second j word i target x_i y_i c_i x_j y_j c_j many hit xs ys cs
-    x y c t probability rounds"""
+    rest_below blocks_below skip pool at k draw first second j word i target targets x_i y_i c_i x_j y_j c_j pairs many
+    hit xs ys cs x y c t probability rounds"""
 _OWN: Final = frozenset(_OWN_TEXT.split())
 """What the skeletons of rules call their own variables."""
 
 
-def _procedural(k: Kernel, relation: Procedural, ends: Ends, words: AbstractSet[str]) -> Walk:
-    """The skeleton of the rule for one row; the line `@@` stands for what happens at a synapse."""
+def _procedural(k: Kernel, relation: Procedural, ends: Ends, words: AbstractSet[str], fills: Sequence[Line]) -> Walk:
+    """The skeleton of the rule for one row; the line `@@` stands for what happens at a synapse, `##` for `fills`."""
     if relation.rule == "fixed_outdegree" and ends.syn in words:
         raise PrintError("synapses that are drawn out of order have no number", k.template.span)
     lines = row_again(k, relation)
-    names = {"i": ends.event, "target": ends.other, "k": ends.syn}
+    names = {"i": ends.event, "target": ends.other, "k": ends.syn, "many": ends.many, "t": ends.nth}
     found = {w for x in lines for w in re.findall(r"\w+", x.text)} & _OWN
     names |= {w: k.namer.fresh(w) for w in sorted(found - names.keys())}
     renamed = [Line(re.sub(r"\w+", lambda m: names.get(m[0], m[0]), x.text), x.depth) for x in lines]
+    for n, line in enumerate(renamed):
+        if line.text == "##":
+            renamed[n : n + 1] = indent(fills, line.depth)
     (place,) = [n for n, x in enumerate(renamed) if x.text == "@@"]
     return Walk((), tuple(renamed[:place]), (), renamed[place].depth, tuple(renamed[place + 1 :]))
 

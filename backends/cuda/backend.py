@@ -15,7 +15,7 @@ from pathlib import Path
 from backends.cuda.compile import compile_text, default_arch
 from backends.cuda.contract import strategies
 from backends.cuda.emit import emit
-from backends.cuda.load import CudaInstance
+from backends.cuda.load import APART, CudaInstance
 from backends.manifest import manifest
 from backends.marked import fixed_order
 from backends.protocol import Artifact, Capabilities
@@ -33,7 +33,7 @@ class CudaBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("cuda", 0, False, strategies())
+        return Capabilities("cuda", 0, False, strategies(), APART)
 
     def emit(self, program: Merged) -> str:
         return emit(program).text
@@ -48,7 +48,7 @@ class CudaBackend:
         for suffix in (".cubin", ".ptx"):
             shutil.copyfile(artifact.binary.with_suffix(suffix), folder / f"{program.name}{suffix}")
         seed = int(options.get("seed", "1"))
-        text = manifest(program, place(program, {}), artifact, seed, "cuda")
+        text = manifest(program, place(program, {}, APART), artifact, seed, "cuda")
         (folder / "manifest.json").write_text(text)
         return artifact
 

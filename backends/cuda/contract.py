@@ -1,53 +1,39 @@
-"""Contractions by a strategy: the functions of one template, one for each tile shape.
+"""Contractions by a strategy: the functions of one template.
 
-Assumes: a Contract in row-major layout whose strategy has a file templates/strategy_<name>.cu.j2.
-Guarantees: addresses are split into a part for each side of the matrix product, worked out once in a block, and a part
-along K, worked out once in a step; what the two of them decide together (guards, exact division) is decided at the
-load. The epilogue is printed from the nest, as everywhere.
-Does not: choose tiles or splits: they are columns, from which work.py takes the function and the number of blocks.
+Assumes: a Contract in row-major layout with one of `strategies`.
+Guarantees: a product (matmul, implicit_gemm) is two functions, parts of a kernel that all products of its kind share
+(templates/shared.cu.j2), since the sums cost much code and differ by data alone: one fills in the operands, as numbers,
+the other runs the epilogue, printed from the nest as everywhere. What is literal in the kernel is in its name: how many
+indices of each operand are guarded and what they are divided by.
+Does not: choose tiles or splits: they are columns, from which work.py takes the number of blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from backends.access import Kernel, axis_numerator, scaled
+from backends.access import Kernel, scaled
 from backends.cprint import Line, PrintError, Symbol
 from backends.cuda import direct
 from backends.cuda.kernel import BLOCK, Function, with_end
 from backends.cuda.nest import NestPrinter
-from backends.cuda.skeletons import environment, exists, render
+from backends.cuda.skeletons import render
 from compiler.ir.program import ArrayFormal, Axis, Contract, DimKind, Nest, Strided, Template
-from compiler.strategies import matmul
-from compiler.strategies.implicit_gemm import TILES, Sides, sides
+from compiler.strategies import implicit_gemm, matmul
+from compiler.strategies.implicit_gemm import Sides, sides
 
-SUFFIXES: Final = ("", "_tall", "_square")
-"""Of the functions, by tile shape (compiler/strategies/implicit_gemm.py)."""
-MATMUL_SUFFIXES: Final = ("", "_large")
-"""Of matmul's functions, by tile (compiler/strategies/matmul.py)."""
-_GROUPS: Final = (4, 2, 1)
-"""Threads that share an output of a tile, by tile shape: 256 threads have 16 outputs each, or parts of them."""
+PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME})
+"""Strategies whose templates share kernels."""
+Guards = tuple[tuple[int, ...], tuple[int, ...]]
+PRODUCT: Final = "_product"
+STORE: Final = "_store"
 
 
 def strategies() -> frozenset[str]:
-    """Strategies that this target has a file for."""
-    names = [n for n in environment().list_templates() if n.startswith("strategy_")]
-    return frozenset(n.removeprefix("strategy_").removesuffix(".cu.j2") for n in names)
-
-
-@dataclass(frozen=True)
-class Operand:
-    """How an operand is read. `side` and `deep`: (address, guarded indices) of the two parts; `deep_first`: neighbours
-    in memory are neighbours along K; `inside`, `more`: the guard of a load, and what division adds to its address."""
-
-    side: tuple[str, list[str]]
-    deep: tuple[str, list[str]]
-    deep_first: bool
-    inside: list[str]
-    more: str
-    pointer: str
+    """Strategies that this target has."""
+    return PRODUCTS | direct.STRATEGIES
 
 
 def _access(template: Template, formal: str) -> Strided:
@@ -66,8 +52,107 @@ def sides_of(template: Template, nest: Nest) -> Sides:
     return found
 
 
+# -------------------------------------------------------------------------------------- shared kernels
+
+
+def _guarded(access: Strided) -> list[Axis]:
+    return [a for a in access.axes if a.extent is not None or a.div != 1]
+
+
+def _guards(template: Template, contract: Contract) -> Guards:
+    """The divisors of the guarded indices of the operand of the rows, and of that of the columns."""
+    rows = sides_of(template, contract.nest).rows
+    first, second = (tuple(a.div for a in _guarded(_access(template, f"x{x}"))) for x in (rows, 1 - rows))
+    return first, second
+
+
+def shared_name(template: Template, contract: Contract) -> str:
+    """The kernel of a product: `implicit_gemm_guarded_1_1_plain`."""
+    if contract.strategy == matmul.NAME:
+        return matmul.NAME
+    parts = ["_".join(["guarded", *map(str, divs)]) if divs else "plain" for divs in _guards(template, contract)]
+    return "_".join([contract.strategy, *parts])
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A kernel of several products: its templates with their sides, and the divisors of the guarded indices of its two
+    operands."""
+
+    name: str
+    strategy: str
+    users: tuple[Kernel, ...]
+    sides: tuple[Sides, ...]
+    guards: Guards
+
+
+def shared_kernels(kernels: Iterable[Kernel]) -> list[Shared]:
+    """The kernels of all products, in the order of their first templates."""
+    found: dict[str, Shared] = {}
+    for k in kernels:
+        contract = k.template.body
+        if not isinstance(contract, Contract) or contract.strategy not in PRODUCTS:
+            continue
+        name, own = shared_name(k.template, contract), sides_of(k.template, contract.nest)
+        x = found.get(name) or Shared(name, contract.strategy, (), (), _guards(k.template, contract))
+        found[name] = replace(x, users=(*x.users, k), sides=(*x.sides, own))
+    return list(found.values())
+
+
+def shared_names(shared: Sequence[Shared]) -> Mapping[str, Any]:
+    """What the skeletons of shared kernels ask for. `room`: guards of an operand and dims of a side, at most."""
+    found = [x for s in shared for x in s.sides]
+    tiles = implicit_gemm.TILES
+    return {
+        "shared": shared,
+        "strategies": {s.strategy for s in shared},
+        "room": {
+            "guards": max((len(g) for s in shared for g in s.guards), default=0) or 1,
+            "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=0),
+        },
+        "stage": matmul.STAGE_BYTES,
+        "matmul_tiles": [{"size": x, "groups": BLOCK * 16 // x**2} for x in matmul.TILES],
+        "gemm_tiles": [{**vars(x), "groups": BLOCK * 16 // (x.m * x.n)} for x in tiles],
+        "gemm_room": max(BLOCK * 16, *(x.k * (x.m + x.n + 8) for x in tiles)),
+    }
+
+
+# ------------------------------------------------------------------------------------------- printing
+
+
+@dataclass(frozen=True)
+class Step:
+    """A dim of one side of an operand: its extent, and how far an index of it goes: `by` elements in memory, `at` along
+    each guarded axis."""
+
+    extent: str
+    by: str
+    at: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A guarded index of an operand: where it starts, its extent, and (for divided ones) its elements in memory."""
+
+    first: str
+    extent: str
+    stride: str
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How an operand is read. `deep_first`: neighbours in memory are neighbours along K."""
+
+    pointer: str
+    first: str
+    guards: tuple[Guard, ...]
+    side: tuple[Step, ...]
+    deep: tuple[Step, ...]
+    deep_first: bool
+
+
 class _Printer:
-    """The texts that the skeleton asks for."""
+    """The texts that the skeletons ask for."""
 
     def __init__(self, k: Kernel, contract: Contract) -> None:
         self.k = k
@@ -78,8 +163,8 @@ class _Printer:
     def _access(self, formal: str) -> Strided:
         return _access(self.k.template, formal)
 
-    def _name(self, name: str) -> str:
-        return self.nest.scope[name].text
+    def _number(self, value: int | str) -> str:
+        return str(value) if isinstance(value, int) else self.k.scope[value].text
 
     def extent(self, dims: Sequence[str]) -> str:
         return self.nest.extent([self.dims[d] for d in dims])
@@ -88,46 +173,34 @@ class _Printer:
         """Declarations of the dims of a flat index."""
         return [x.text for x in self.nest._split(index, [self.dims[d] for d in dims])]
 
-    def _part(self, axis: Axis, deep: bool) -> Axis:
-        terms = tuple((d, c) for d, c in axis.terms if (d in self.sides.k) == deep)
-        return Axis(terms, 0 if deep else axis.const, 1, None, axis.stride)
+    def _scaled(self, factor: int | str, axis: Axis) -> str:
+        text = self._number(factor)
+        return self._number(axis.stride) if text == "1" else scaled(text, axis, self._number)
 
-    def operand(self, formal: str) -> Operand:
+    def _step(self, access: Strided, dim: str) -> Step:
+        terms = [(a, c) for a in access.axes for d, c in a.terms if d == dim]
+        by = " + ".join(self._scaled(c, a) for a, c in terms if a.div == 1) or "0"
+        at = tuple(sum(c for d, c in a.terms if d == dim) for a in _guarded(access))
+        return Step(self.k.extent(self.dims[dim].extent), by, at)
+
+    def _guard(self, axis: Axis) -> Guard:
+        extent = "0x7fffffff" if axis.extent is None else f"(nl_i32){self._number(axis.extent)}"
+        stride = self._number(axis.stride) if axis.div != 1 else "0"
+        return Guard(f"(nl_i32){self._number(axis.const)}", extent, stride)
+
+    def operand(self, number: int) -> Operand:
+        """The operand of the rows (0) or of the columns (1)."""
+        formal = f"x{self.sides.rows if number == 0 else 1 - self.sides.rows}"
         access = self._access(formal)
-        sums: dict[bool, list[str]] = {False: [], True: []}
-        guarded: dict[bool, list[str]] = {False: [], True: []}
-        tests, more = [], []
-        for axis in access.axes:
-            number = len(guarded[False])
-            is_guarded = axis.extent is not None or axis.div != 1
-            for deep in (False, True):
-                part = self._part(axis, deep)
-                index = axis_numerator(part, self._name)
-                if is_guarded:
-                    guarded[deep].append(index)
-                if axis.div == 1 and index != "0":
-                    sums[deep].append(scaled(index, part, self._name))
-            if is_guarded:
-                at = f"(side.at[{number}] + deep.at[{number}])"
-                if axis.div != 1:
-                    tests.append(f"{at} % {axis.div} == 0")
-                    at = f"({at} / {axis.div})"
-                    more.append(f"(nl_i64){scaled(at, axis, self._name)}")
-                if axis.extent is not None:
-                    tests.append(f"(nl_u32){at} < (nl_u32){self.k.extent(axis.extent)}")
         last = [a for a in access.axes if a.stride == 1]
-        deep_first = bool(last) and all(d in self.sides.k for a in last for d, _ in a.terms)
-
-        def address(deep: bool) -> tuple[str, list[str]]:
-            return " + ".join(sums[deep]) or "0", guarded[deep]
-
+        consts = [self._scaled(a.const, a) for a in access.axes if a.div == 1 and a.const != 0]
         return Operand(
-            address(False),
-            address(True),
-            deep_first,
-            tests,
-            " + ".join(more),
             self.k.pointers[formal],
+            " + ".join(consts) or "0",
+            tuple(self._guard(a) for a in _guarded(access)),
+            tuple(self._step(access, d) for d in (*self.sides.batch, *(self.sides.m, self.sides.n)[number])),
+            tuple(self._step(access, d) for d in self.sides.k),
+            bool(last) and all(d in self.sides.k for a in last for d, _ in a.terms),
         )
 
     def by_m(self) -> bool:
@@ -145,81 +218,23 @@ class _Printer:
 
 
 def contract_functions(k: Kernel, contract: Contract) -> list[Function]:
-    """One function for each tile shape."""
+    """The functions of one contraction."""
+    if contract.strategy not in strategies() or contract.nest.prologue or contract.nest.fill != 0:
+        raise PrintError(f"there is no strategy `{contract.strategy}` for this kernel", k.template.span)
     if contract.strategy in direct.STRATEGIES:
         return direct.direct_functions(k, contract)
-    if contract.strategy == matmul.NAME:
-        return _matmul_functions(k, contract)
-    file = f"strategy_{contract.strategy}.cu.j2"
-    if not exists(file) or contract.nest.prologue or contract.nest.fill != 0:
-        raise PrintError(f"there is no strategy `{contract.strategy}` for this target", k.template.span)
     p = _Printer(k, contract)
-    rows, columns = p.operand(f"x{p.sides.rows}"), p.operand(f"x{1 - p.sides.rows}")
-    by_m = p.by_m()
-    end = p.epilogue("sum(nl_slow)")
-    made = []
-    for suffix, tile, groups in zip(SUFFIXES, TILES, _GROUPS, strict=True):
-        text = render(
-            file,
-            tile=tile,
-            groups=groups,
-            rows=rows,
-            columns=columns,
-            by_m=by_m,
-            sides=p.sides,
-            split=p.split,
-            extent=p.extent,
-            splits=k.scope["s_splits"].text,
-            depth=k.scope["s_depth"].text,
-            end="@end",
-            pointer=k.pointers,
-        )
-        made.append(Function(suffix, with_end(text, end)))
-    return made
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """An operand of a product of two matrices, with its strides along its side of the output and along K."""
-
-    pointer: str
-    by_side: str
-    by_deep: str
-
-
-def _matmul_functions(k: Kernel, contract: Contract) -> list[Function]:
-    """One function for each tile: the sums come from the module, only the epilogue is the kernel's own."""
-    if contract.nest.prologue or contract.nest.fill != 0:
-        raise PrintError(f"there is no strategy `{contract.strategy}` for this kernel", k.template.span)
-    p = _Printer(k, contract)
-
-    def matrix(formal: str, side: str) -> Matrix:
-        steps = {a.terms[0][0]: a.stride for a in _access(k.template, formal).axes}
-        texts = {d: str(x) if isinstance(x, int) else k.scope[x].text for d, x in steps.items()}
-        return Matrix(k.pointers[formal], texts[side], texts[p.sides.k[0]])
-
-    end = p.epilogue("nl_sums[nl_e]")
+    product = render(
+        "product.cu.j2",
+        operands=(p.operand(0), p.operand(1)),
+        extents=[p.extent(x) for x in (p.sides.m, p.sides.n, p.sides.k)],
+        by_m=p.by_m(),
+        column=lambda name: k.scope[name].text,
+    )
+    fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)
+    batch = p.split("nl_s.batch", p.sides.batch)
+    text = render("store.cu.j2", batch=batch, fast=p.split("nl_fast", fast), slow=p.split("nl_slow", slow), block=BLOCK)
     return [
-        Function(
-            suffix,
-            with_end(
-                render(
-                    "strategy_matmul.cu.j2",
-                    tile=tile,
-                    groups=BLOCK * 16 // tile**2,
-                    block=BLOCK,
-                    rows=matrix(f"x{p.sides.rows}", p.sides.m[0]),
-                    columns=matrix(f"x{1 - p.sides.rows}", p.sides.n[0]),
-                    by_m=p.by_m(),
-                    sides=p.sides,
-                    extent=p.extent,
-                    name=lambda dim: p.nest.vars[dim],
-                    splits=k.scope["s_splits"].text,
-                    depth=k.scope["s_depth"].text,
-                    end="@end",
-                ),
-                end,
-            ),
-        )
-        for suffix, tile in zip(MATMUL_SUFFIXES, matmul.TILES, strict=True)
+        Function(PRODUCT, tuple(Line(x) for x in product.strip("\n").split("\n")), given="nl_product &nl_p"),
+        Function(STORE, with_end(text, p.epilogue("nl_s.at[nl_e]")), given="const nl_sums &nl_s"),
     ]

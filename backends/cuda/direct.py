@@ -22,6 +22,8 @@ from compiler.strategies import direct_conv, direct_conv_weights
 
 STRATEGIES: Final = frozenset({direct_conv.NAME, direct_conv_weights.NAME})
 SUFFIXES: Final = ("", "_narrow")
+_RESIDENT: Final = 3
+"""Blocks of a weight gradient that a processor holds: while one waits for its operands another one sums."""
 """Of direct_conv's functions, by `s_tile`."""
 
 
@@ -126,7 +128,7 @@ def direct_functions(k: Kernel, contract: Contract) -> list[Function]:
     made = []
     for suffix, outs in zip(SUFFIXES, shapes, strict=False):
         text = render(f"strategy_{contract.strategy}.cu.j2", outs=outs, **texts)
-        made.append(Function(suffix, with_end(text, end)))
+        made.append(Function(suffix, with_end(text, end), resident=0 if forward else _RESIDENT))
     return made
 
 

@@ -3,7 +3,7 @@
 Assumes: a legal Merged (ir/verify.py) whose arrays are row-major.
 Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and
 values of rows. Every kernel says which part of the model it came from; `spans` maps lines of the text to the model;
-`functions` names the __global__ functions of each template, by suffix.
+products share kernels (contract.py), which stand at the end.
 Does not: compile (compile.py), divide work (work.py), or print tables (they are data).
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from backends.access import Kernel, open_kernel
 from backends.cprint import Dialect, Line, PrintError
-from backends.cuda.contract import contract_functions
+from backends.cuda.contract import contract_functions, shared_kernels, shared_names
 from backends.cuda.events import connect, emit_scheduled, record_events, record_trace
 from backends.cuda.kernel import BLOCK, Function, function, row_struct
 from backends.cuda.nest import nest_functions
@@ -59,9 +59,10 @@ def emit(program: Merged) -> Emitted:
     dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
     used: set[str] = set()
     blocks: list[list[Line]] = []
-    for template in program.templates:
+    kernels = [open_kernel(template, dialect, used) for template in program.templates]
+    for template, k in zip(program.templates, kernels, strict=True):
         try:
-            blocks.append(kernel_lines(open_kernel(template, dialect, used)))
+            blocks.append(kernel_lines(k))
         except PrintError as e:
             where = e.span if e.span is not NOWHERE else template.span
             at = f" ({where})" if where is not NOWHERE else ""
@@ -78,6 +79,7 @@ def emit(program: Merged) -> Emitted:
         device=select(sorted((used | words) & known(cuda=True)), cuda=True),
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,
+        **shared_names(shared_kernels(kernels)),
     )
     text, found = unmarked(whole, spans)
     return Emitted(text, found)

@@ -29,12 +29,14 @@ WORK: Final = "_block"
 @dataclass(frozen=True)
 class Function:
     """One __global__ function of a template. `suffix` tells the functions of one template apart. `resident`: blocks
-    that a processor has to have registers for (0: the compiler decides)."""
+    that a processor has to have registers for (0: the compiler decides). `given`: what it is given beside its row, if
+    it is no kernel but a part of one that several templates share (contract.py)."""
 
     suffix: str
     body: tuple[Line, ...]
     early: tuple[Line, ...] = ()
     resident: int = 0
+    given: str = ""
 
 
 def with_end(text: str, end: Sequence[Line]) -> tuple[Line, ...]:
@@ -107,6 +109,10 @@ def function(k: Kernel, made: Function) -> list[Line]:
     if not (first or rest):
         row = []
     start, wait = [*me, *row, *step], Line("nl_wait();")
+    if made.given:
+        inner = [*columns(k, rest), *made.body]
+        head = f"NL_PART void {k.function}{made.suffix}(const {k.row_type} *self, nl_i64 step, {made.given})"
+        return [Line(head), Line("{"), *indent(inner), Line("}")]
     if made.early:
         inner = [*start, *columns(k, first), wait, *made.early, *columns(k, rest), *made.body]
     else:

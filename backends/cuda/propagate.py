@@ -34,8 +34,8 @@ from compiler.ir.space import DType
 def _refuse_races(k: Kernel, p: Propagate) -> None:
     """Synapses run side by side: they may only add to what they share."""
     real_order = k.template.order is not Order.FAST
-    # elements of a kernel belong to many synapses, in stored rows too (`index` of rows by source)
-    shared = isinstance(p.relation, Toeplitz) or (isinstance(p.relation, Csr) and p.relation.index and p.by == "pre")
+    # elements of a kernel belong to many synapses, in stored rows too
+    shared = isinstance(p.relation, Toeplitz) or (isinstance(p.relation, Csr) and p.relation.shared)
     for s in p.statements:
         if not isinstance(s, Assign | Add) or s.target not in k.pointers:
             continue
@@ -98,20 +98,25 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
         if isinstance(f, ArrayFormal) and isinstance(f.access, At) and f.access.ring is None
     }
     elements: dict[str, Element] = {}
+    past = set[str]()  # elements of the event's own neuron in a step that all of its synapses read
     for f in k.template.formals:
         if not isinstance(f, ArrayFormal) or f.name in held:
             continue
         if isinstance(f.access, At):
             place = at[f.access.end]
             if f.access.ring is not None:
-                late, mask, size = f.access.ring
+                late, slots, size = f.access.ring
                 steps = scope[late].text if late in scope else ends[late]
-                place = f"((step + {steps}) & {scope[mask].text}) * {scope[size].text} + {place}"
+                now = f"nl_slot(step, {scope[slots].text})"
+                slot = f"{'nl_earlier' if f.access.past else 'nl_later'}({now}, {steps}, {scope[slots].text})"
+                place = f"{slot} * {scope[size].text} + {place}"
+                if f.access.past and late in k.scope and at[f.access.end] == own:
+                    past.add(f.name)
             elements[f.name] = Element(f"{ptr[f.name]}[{place}]", f.dtype, f.mode)
         elif isinstance(f.access, Strided):
             place = f"{ptr[f.name]}[{offset(f.access, lambda n: scope[n].text)}]"
             elements[f.name] = Element(place, f.dtype, f.mode)
-    of_source = {n for n, e in elements.items() if e.place.endswith(f"[{own}]") and e.mode is Mode.READ}
+    of_source = {n for n, e in elements.items() if e.place.endswith(f"[{own}]") and e.mode is Mode.READ} | past
     used: set[str] = set()
     for s in p.statements:
         if isinstance(s, Add | Assign):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from backends.access import open_kernel
 from backends.cprint import Dialect
-from backends.cuda.contract import MATMUL_SUFFIXES, SUFFIXES, sides_of
+from backends.cuda.contract import shared_name, sides_of
 from backends.cuda.direct import SUFFIXES as DIRECT_SUFFIXES
 from backends.cuda.direct import roles
 from backends.cuda.events import SORT
@@ -50,7 +50,7 @@ from compiler.ir.program import (
     Toeplitz,
 )
 from compiler.strategies import direct_conv, direct_conv_weights, matmul
-from compiler.strategies.implicit_gemm import TILES, tiles
+from compiler.strategies.implicit_gemm import TILES
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -70,7 +70,8 @@ MOST_SHARES: Final = 64
 @dataclass(frozen=True, eq=False)
 class Call:
     """One kernel launch: `row` is the first row of the table; `jobs` (blocks, 4) u32 or None (one row, each block a
-    part of it). `memory`: bytes of counters, zero before the call, that begin with `places` (u64) if there are any."""
+    part of it). `memory`: bytes of counters, zero before the call, that begin with `places` (u64) if there are any.
+    `group`: threads of an element, or the template's number, where several share the function."""
 
     function: str
     grid: int
@@ -184,40 +185,23 @@ def _nest(function: str, w: Work, nest: Nest) -> list[Call]:
     return calls
 
 
-def _contract(function: str, w: Work, nest: Nest) -> list[Call]:
-    """A block for each tile and split; the rows of one tile shape are one call."""
-    dims = {d.name: d for d in nest.dims}
-    found = sides_of(w.template, nest)
-    batch, m, n = (w.extent(tuple(dims[d] for d in part), False) for part in (found.batch, found.m, found.n))
-    shape, splits = w.column("s_tile"), w.column("s_splits")
+def _product(w: Work, contract: Contract) -> list[Call]:
+    """A block for each tile and split, in the kernel that the template shares with others."""
+    dims = {d.name: d for d in contract.nest.dims}
+    found = sides_of(w.template, contract.nest)
+    sizes = [w.extent(tuple(dims[d] for d in part), False) for part in (found.batch, found.m, found.n)]
+    splits = w.column("s_splits")
     bytes_ = next(f.dtype.bytes for f in w.template.formals if f.name == "y")
-    calls = []
-    for number, suffix in enumerate(SUFFIXES):
-        rows = np.flatnonzero(shape == number)
-        many = np.array([tiles(number, int(batch[r]), int(m[r]), int(n[r])) for r in rows], np.int64)
-        sums = np.where(splits[rows] > 1, many * splits[rows], 0)
-        words = np.where(sums > 0, (many + 1) // 2 * 2 + sums * (TILES[number].m * TILES[number].n * bytes_ // 4), 0)
-        places, memory = _places(rows, words)
-        calls += _call(function + suffix, w, rows, many * splits[rows], 1, places=places, memory=memory)
-    return calls
-
-
-def _matmul(function: str, w: Work, nest: Nest) -> list[Call]:
-    """A block for each tile and split; the rows of one tile are one call."""
-    dims = {d.name: d for d in nest.dims}
-    found = sides_of(w.template, nest)
-    m, n = (w.extent(tuple(dims[d] for d in part), False) for part in (found.m, found.n))
-    shape, splits = w.column("s_tile"), w.column("s_splits")
-    bytes_ = next(f.dtype.bytes for f in w.template.formals if f.name == "y")
-    calls = []
-    for number, suffix in enumerate(MATMUL_SUFFIXES):
-        rows = np.flatnonzero(shape == number)
-        many = np.array([matmul.tiles(number, int(m[r]), int(n[r])) for r in rows], np.int64)
-        sums = np.where(splits[rows] > 1, many * splits[rows], 0)
-        words = np.where(sums > 0, (many + 1) // 2 * 2 + sums * (matmul.TILES[number] ** 2 * bytes_ // 4), 0)
-        places, memory = _places(rows, words)
-        calls += _call(function + suffix, w, rows, many * splits[rows], 1, places=places, memory=memory)
-    return calls
+    shapes = [(x, x) for x in matmul.TILES] if contract.strategy == matmul.NAME else [(x.m, x.n) for x in TILES]
+    tall, wide = (np.array([x[side] for x in shapes], np.int64)[w.column("s_tile")] for side in (0, 1))
+    batch, m, n = sizes
+    many = batch * -(-m // tall) * -(-n // wide)
+    sums = np.where(splits > 1, many * splits, 0)
+    words = np.where(sums > 0, (many + 1) // 2 * 2 + sums * (tall * wide * bytes_ // 4), 0)
+    rows = np.arange(len(many), dtype=np.int64)
+    places, memory = _places(rows, words)
+    name = shared_name(w.template, contract)
+    return _call(name, w, rows, many * splits, 1, group=w.template.index, places=places, memory=memory)
 
 
 def _direct(function: str, w: Work, contract: Contract) -> list[Call]:
@@ -354,10 +338,8 @@ def calls_of(w: Work, dialect: Dialect) -> list[Call]:
             return _direct(name, w, c)
         case Contract() as c if c.strategy == direct_conv_weights.NAME:
             return _direct_weights(name, w, c)
-        case Contract(nest) as c if c.strategy == matmul.NAME:
-            return _matmul(name, w, nest)
-        case Contract(nest):
-            return _contract(name, w, nest)
+        case Contract() as c:
+            return _product(w, c)
         case Propagate() as p:
             return _propagate(name, w, p)
         case Connect() as c:

@@ -1,8 +1,8 @@
 """Run-time texts in C that the C and the CUDA backend paste into what they emit.
 
 Assumes: the texts are package data beside this file.
-Guarantees: `source(name)` gives the text of `math.h` (elementary functions) or `philox.h` (random
-numbers, which needs `math.h` before it), the same in a checkout and in an installed wheel.
+Guarantees: `source(name)` gives the text of `math.h` (elementary functions), `philox.h` (random numbers, which needs
+`math.h` before it) or `rings.h` (slots of steps), the same in a checkout and in an installed wheel.
 Does not: compile them, or offer a folder for an include path: a file named math.h there would hide
 the system's.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Literal
 
-TextName = Literal["math", "philox"]
+TextName = Literal["math", "philox", "rings"]
 
 
 def source(name: TextName) -> str:

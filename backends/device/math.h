@@ -14,8 +14,9 @@
    sin, cos and tan give NaN for |x| > 2**30, where an angle has lost its meaning in float32.
 
    Methods: argument reduction and double-length steps after fdlibm (Sun Microsystems, 1993); tanh in
-   float64 below 0.625 after Cephes (Moshier); all other coefficients by interpolation at Chebyshev nodes
-   in 300-bit arithmetic, then rounded. Names that begin with nl__ are internal. */
+   float64 below 0.625 after Cephes (Moshier); exp in float32 a minimax polynomial (Lawson's iteration);
+   all other coefficients by interpolation at Chebyshev nodes in 300-bit arithmetic, then rounded. Names
+   that begin with nl__ are internal. */
 #ifndef NL_MATH_H
 #define NL_MATH_H
 
@@ -145,11 +146,10 @@ NL_FN void nl__expm1_parts_f32(float x, nl_u32 *zb, float *k, float *hi, float *
     *hi = x - *k * 0.693145752f;
     lo = *k * 1.42860677e-06f;
     r = *hi - lo;
-    q = 1.9890991e-04f;
-    q = q * r + 1.393365e-03f;
-    q = q * r + 8.3333105e-03f;
-    q = q * r + 4.1666467e-02f;
-    q = q * r + 1.6666667e-01f;
+    q = 1.3950559e-03f;
+    q = q * r + 8.3689289e-03f;
+    q = q * r + 4.1666206e-02f;
+    q = q * r + 1.6666518e-01f;
     q = q * r + 0.5f;
     *t = r * r * q - lo;
 }
@@ -517,19 +517,19 @@ NL_FN double nl_pow_f64(double x, double y) {
 
 /* ---- hyperbolic functions and activations ---------------------------------------------------- */
 
-/* Near 0 an odd polynomial (rational in float64), else 1 - 2 / (exp(2 |x|) + 1); one division. */
+/* m / (m + 2) with m = exp(2 |x|) - 1, below 1/2 as |x| + (m - |x| (m + 2)) / (m + 2), which rounds less. */
 NL_FN float nl_tanh_f32(float x) {
-    float a = nl_abs_f32(x), z = a * a, p, big;
-    p = 2.2918095e-03f;
-    p = p * z + -8.343119e-03f;
-    p = p * z + 2.1768667e-02f;
-    p = p * z + -5.3959228e-02f;
-    p = p * z + 1.3333303e-01f;
-    p = p * z + -3.3333334e-01f;
-    p = a + a * (z * p);
-    big = 1.0f - 2.0f / (nl_exp_f32(2.0f * a) + 1.0f);
-    return nl__copysign_f32(a < 0.625f ? p : big, x);
+    nl_u32 zb;
+    float k, hi, t, s, m, a = nl_abs_f32(x), d = 2.0f * a;
+    int small = a < 0.5f;
+    d = d > 40.0f ? 40.0f : d;
+    nl__expm1_parts_f32(d, &zb, &k, &hi, &t);
+    s = nl__from_f32((zb + 127u) << 23);
+    m = s * (hi + t) + (s - 1.0f);
+    t = small ? (m - d) - a * m : m;
+    return nl__copysign_f32((small ? a : 0.0f) + t / (m + 2.0f), x);
 }
+/* Near 0 a rational function, else 1 - 2 / (exp(2 |x|) + 1); one division. */
 NL_FN double nl_tanh_f64(double x) {
     double a = nl_abs_f64(x), z = a * a, p, q, num, den;
     int small = a < 0.625;
@@ -543,34 +543,29 @@ NL_FN double nl_tanh_f64(double x) {
     den = small ? q : nl_exp_f64(2.0 * a) + 1.0;
     return nl__copysign_f64((small ? a : 1.0) + num / den, x);
 }
-/* exp(-|x|) with the rounding error of 1 + hi carried along, because sigmoid adds more roundings. */
-NL_FN float nl__exp_fine_f32(float x) {
-    nl_u32 zb;
-    float k, hi, t, p;
-    x = -nl_abs_f32(x);
-    x = x < -110.0f ? -110.0f : x;
-    nl__expm1_parts_f32(x, &zb, &k, &hi, &t);
-    p = 1.0f + hi;
-    return nl__scale_f32(p + (((1.0f - p) + hi) + t), zb, k, 0u);
-}
-NL_FN double nl__exp_fine_f64(double x) {
-    nl_u64 zb;
-    double k, hi, t, p;
-    x = -nl_abs_f64(x);
-    x = x < -760.0 ? -760.0 : x;
-    nl__expm1_parts_f64(x, &zb, &k, &hi, &t);
-    p = 1.0 + hi;
-    return nl__scale_f64(p + (((1.0 - p) + hi) + t), zb, k, 0u);
-}
+/* 1 / (1 + exp(|x|)), or 1 minus that; numerator and denominator times 2**-25 (2**-54), so that they stay finite where
+   the result is denormal. What rounding 2**k + 1 loses is carried along. */
 NL_FN float nl_sigmoid_f32(float x) {
-    float e = nl__exp_fine_f32(x);
-    float q = (x >= 0.0f ? 1.0f : e) / (1.0f + e);
-    return x < -1.5f ? e - e * q : q; /* one rounding less where 1 + e is near 1 */
+    nl_u32 zb;
+    float k, hi, t, s, w, a = nl_abs_f32(x);
+    a = a > 104.0f ? 104.0f : a;
+    nl__expm1_parts_f32(a, &zb, &k, &hi, &t);
+    s = nl__from_f32((zb + (127u - 25u)) << 23);
+    w = s + 2.98023224e-08f;
+    w = w + (s * (hi + t) + (2.98023224e-08f - (w - s)));
+    w = 2.98023224e-08f / w;
+    return x < 0.0f ? w : 1.0f - w;
 }
 NL_FN double nl_sigmoid_f64(double x) {
-    double e = nl__exp_fine_f64(x);
-    double q = (x >= 0.0 ? 1.0 : e) / (1.0 + e);
-    return x < -1.5 ? e - e * q : q; /* one rounding less where 1 + e is near 1 */
+    nl_u64 zb;
+    double k, hi, t, s, w, a = nl_abs_f64(x);
+    a = a > 746.0 ? 746.0 : a;
+    nl__expm1_parts_f64(a, &zb, &k, &hi, &t);
+    s = nl__from_f64((zb + (1023u - 54u)) << 52);
+    w = s + 5.551115123125783e-17;
+    w = w + (s * (hi + t) + (5.551115123125783e-17 - (w - s)));
+    w = 5.551115123125783e-17 / w;
+    return x < 0.0 ? w : 1.0 - w;
 }
 NL_FN float nl_softplus_f32(float x) {
     return (x < 0.0f ? 0.0f : x) + nl_log1p_f32(nl_exp_f32(-nl_abs_f32(x)));

@@ -197,20 +197,24 @@ def drawn_again(row: Row, rule: str, probability: Expr | None) -> Pairs:
 
 def _rewire(row: Row, step: int) -> None:
     """Other targets for the synapses that are gone; see Connect."""
-    pointers, col, gone = row.arrays["row"], row.arrays["col"], row.arrays["gone"]
+    pointers, col = row.arrays["row"], row.arrays["col"]
+    gone: Any = row.arrays["gone"]
     skip = _without_self(row)
     pool, key = row.size("n_post") - skip, int(row.scalars["key"])
     for i in range(row.size("n_pre")):
         mine = slice(int(pointers[i]), int(pointers[i + 1]))
         for s in range(mine.start, mine.stop):
-            if not gone[s]:
+            if not gone[s] & 1:
                 continue
+            found = False
             drawn = _part(philox.words(key, np.full(TRIES, s), step, np.arange(TRIES, dtype=np.uint64))[0], pool)
             for at in (*drawn, *((drawn[-1] + 1 + np.arange(pool)) % pool)):
                 target = at + (skip and at >= i)
-                if row.size("multapses") or target not in col[mine]:
-                    col[s] = target
+                if row.size("multapses") or target not in col[mine][gone[mine] < 2]:
+                    col[s], found = target, True
                     break
+            if gone[s] == 3:
+                gone[s] = 1 if found else 2
 
 
 def run_connect(row: Row, body: Connect, step: int = 0) -> None:

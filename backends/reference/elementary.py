@@ -72,7 +72,7 @@ F32: Final = Format(
     root_half=0x3F3504F3,
     exp_range=(-110.0, 100.0),
     ln2=(0.693145752, 1.42860677e-06),
-    exp=(1.9890991e-04, 1.393365e-03, 8.3333105e-03, 4.1666467e-02, 1.6666667e-01, 0.5),
+    exp=(1.3950559e-03, 8.3689289e-03, 4.1666206e-02, 1.6666518e-01, 0.5),
     expm1_range=(-30.0, 93.9),
     expm1_scale=8,
     log=(2.3330583e-01, 2.8550816e-01, 4.0000123e-01, 6.666667e-01),
@@ -268,6 +268,7 @@ _LOG_SHORT: Final = (
     0.39999998796848674,
     0.6666666666737545,
 )
+_EXP_SHORT: Final = (1.9890991e-04, 1.393365e-03, 8.3333105e-03, 4.1666467e-02, 1.6666667e-01, 0.5)
 _LOG_LONG: Final = (
     0.17584767935814777,
     0.1755935450923681,
@@ -277,14 +278,6 @@ _LOG_LONG: Final = (
     0.3333333333248383,
     0.4285714285714405,
     0.6,
-)
-_TANH32: Final = (
-    2.2918095e-03,
-    -8.343119e-03,
-    2.1768667e-02,
-    -5.3959228e-02,
-    1.3333303e-01,
-    -3.3333334e-01,
 )
 
 
@@ -574,7 +567,7 @@ def _pow32(x: Array, y: Array) -> Array:
     w = _limited(w, -200.0, 200.0)
     n = w + F64.magic
     r = (w - (n - F64.magic)) * 0.6931471805599453
-    r = 1.0 + (r + r * r * _horner(F32.exp, r))
+    r = 1.0 + (r + r * r * _horner(_EXP_SHORT, r))
     return (r * _real((_bits(n, F64) + 1023) << 52, F64)).astype(np.float32)
 
 
@@ -634,29 +627,41 @@ def power(x: Array, y: Array, f: Format) -> Array:
 @_elementwise
 def tanh(x: Array, f: Format) -> Array:
     """Hyperbolic tangent."""
-    a = np.abs(x)
+    return _copysign(_tanh32(np.abs(x)) if f is F32 else _tanh64(np.abs(x)), x)
+
+
+def _tanh32(a: Array) -> Array:
+    d = 2.0 * a
+    zb, _, hi, t = _expm1_parts(_limited(d, -np.inf, 40.0), F32)
+    s = _real((zb + F32.bias) << F32.shift, F32)
+    m = s * (hi + t) + (s - 1.0)
+    small = a < np.asarray(0.5, F32.real)
+    r: Array = _choose(small, a, 0.0, F32) + np.where(small, (m - d) - a * m, m) / (m + 2.0)
+    return r
+
+
+def _tanh64(a: Array) -> Array:
     z = a * a
-    e = _exp_times(2.0 * a, 0, f) + 1.0
-    small = a < np.asarray(0.625, f.real)
-    if f is F32:
-        r = np.where(small, a + a * (z * _horner(_TANH32, z)), 1.0 - 2.0 / e)
-        return _copysign(r, x)
     p = _horner((-9.64399179425052238628e-01, -9.92877231001918586564e01, -1.61468768441708447952e03), z)
     q = z + 1.12811678491632931402e02
     q = q * z + 2.23548839060100448583e03
     q = q * z + 4.84406305325125486048e03
-    quotient = np.where(small, a * (z * p), -2.0) / np.where(small, q, e)
-    return _copysign(np.where(small, a, 1.0) + quotient, x)
+    small = a < 0.625
+    quotient = np.where(small, a * (z * p), -2.0) / np.where(small, q, _exp_times(2.0 * a, 0, F64) + 1.0)
+    r: Array = np.where(small, a, 1.0) + quotient
+    return r
 
 
 @_elementwise
 def sigmoid(x: Array, f: Format) -> Array:
     """1 / (1 + exp(-x))."""
-    zb, k, hi, t = _expm1_parts(_limited(-np.abs(x), *f.exp_range), f)
-    p = 1.0 + hi
-    e = _scale(p + (((1.0 - p) + hi) + t), zb, k, 0, f)
-    q = _choose(x >= 0.0, 1.0, e, f) / (1.0 + e)
-    return np.where(x < -1.5, e - e * q, q)
+    zb, _, hi, t = _expm1_parts(_limited(np.abs(x), 0.0, 104.0 if f is F32 else 746.0), f)
+    small = 1.0 / f.rescue[0]
+    s = _real((zb + (f.bias - f.rescue[1])) << f.shift, f)
+    w = s + small
+    w = small / (w + (s * (hi + t) + (small - (w - s))))
+    r: Array = np.where(x < 0.0, w, 1.0 - w)
+    return r
 
 
 @_elementwise

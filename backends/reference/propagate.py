@@ -51,10 +51,11 @@ class Synapses:
             raise InterpretError(f"{self.row.label}: `{formal.name}` has no element at a synapse")
         place = self.at[formal.access.end]
         if formal.access.ring is not None:
-            delay, mask, size = formal.access.ring
+            delay, slots, size = formal.access.ring
             late = self.row.arrays[delay][self.at["syn"]].astype(np.int64) if delay in self.row.arrays else None
             steps = self.row.size(delay) if late is None else late
-            place = ((self.locals["step"] + steps) & self.row.size(mask)) * self.row.size(size) + place
+            slot = self.locals["step"] + (-steps if formal.access.past else steps)
+            place = slot % self.row.size(slots) * self.row.size(size) + place
         return self.row.checked(formal.name, place)
 
     def read(self, name: str) -> Value:

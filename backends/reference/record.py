@@ -17,7 +17,7 @@ from compiler.ir.program import Dim, Nest, RecordTrace
 
 
 def run_record_events(row: Row, step: int) -> bool:
-    """Append (step, id) of this step's events; True when fewer than n places are left."""
+    """Append (step, id) of this step's events; True when fewer than 2 n places are left."""
     events, counts, used = row.arrays["list"], row.arrays["count"], row.arrays["used"]
     slots, capacity = row.size("slots"), row.size("capacity")
     slot, room = step % slots, len(events) // slots
@@ -28,11 +28,11 @@ def run_record_events(row: Row, step: int) -> bool:
     pairs[start : start + count, 0] = step
     pairs[start : start + count, 1] = events[slot * room : slot * room + count]
     used[0] = start + count
-    return capacity - (start + count) < row.size("n")
+    return capacity - (start + count) < 2 * row.size("n")
 
 
 def run_record_trace(row: Row, body: RecordTrace, step: int) -> bool:
-    """Append one sample of `value` at every member; True when the buffer is full."""
+    """Append one sample of `value` at every member; True when there is room for one more at most."""
     used, m, capacity = row.arrays["used"], row.size("m"), row.size("capacity")
     start = int(used[0])
     if start >= capacity:
@@ -45,7 +45,7 @@ def run_record_trace(row: Row, body: RecordTrace, step: int) -> bool:
     buffer = row.arrays["buffer"]
     buffer[start * m : (start + 1) * m] = cast(points.evaluate.typed(body.value), buffer.dtype)
     used[0] = start + 1
-    return start + 1 >= capacity
+    return start + 2 >= capacity
 
 
 def run_emit_scheduled(row: Row, step: int) -> None:

@@ -1,6 +1,7 @@
 """Training steps in PyTorch, one thread (see bench_training.py).
 
-Usage: training_torch.py lenet5|mlp|resnet20 eager|channels_last|compile DATA.npz BATCH STEPS    prints one JSON object.
+Usage: training_torch.py lenet5|mlp|resnet20|transformer|lstm eager|channels_last|compile DATA.npz BATCH STEPS
+prints one JSON object. Sequences are the rows of an image.
 
 A step takes the next batch of a shuffled epoch, computes the loss and its gradients and applies the optimizer, as a
 plain training loop does.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -36,6 +38,36 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.relu(self.body(x) + self.shortcut(x))
+
+
+class Transformer(nn.Module):
+    """Two encoder blocks with the normalisation first, trained positions, the mean over steps."""
+
+    def __init__(self, width: int = 64, heads: int = 4, blocks: int = 2) -> None:
+        super().__init__()
+        self.inside = nn.Linear(28, width)
+        self.positions = nn.Parameter(torch.zeros(28, width))
+        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, batch_first=True, norm_first=True)
+        self.blocks = nn.TransformerEncoder(layer, blocks, nn.LayerNorm(width), enable_nested_tensor=False)
+        self.outside = nn.Linear(width, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.outside(self.blocks(self.inside(x) + self.positions).mean(1))
+        return y
+
+
+class Lstm(nn.Module):
+    """The last state of one LSTM layer."""
+
+    def __init__(self, units: int = 64) -> None:
+        super().__init__()
+        self.cells = nn.LSTM(28, units, batch_first=True)
+        self.outside = nn.Linear(units, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        _, (last, _) = self.cells(x)
+        y: torch.Tensor = self.outside(last[0])
+        return y
 
 
 def lenet5() -> nn.Module:
@@ -80,7 +112,16 @@ def main() -> None:
     data = np.load(path)
     images = torch.from_numpy(data["images"].astype(np.float32) / 255)
     labels = torch.from_numpy(data["labels"].astype(np.int64))
-    model = {"lenet5": lenet5, "mlp": mlp, "resnet20": resnet20}[name]()
+    if name in ("transformer", "lstm"):
+        images = images[:, 0]
+    kinds: dict[str, Callable[[], nn.Module]] = {
+        "lenet5": lenet5,
+        "mlp": mlp,
+        "resnet20": resnet20,
+        "transformer": Transformer,
+        "lstm": Lstm,
+    }
+    model = kinds[name]()
     if mode == "channels_last":
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         images = images.to(memory_format=torch.channels_last)

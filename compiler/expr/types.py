@@ -65,10 +65,12 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "randn": "did you mean `normal`?",
         "logistic": "did you mean `sigmoid`?",
         "square": "write `x ** 2`",
+        "delayed": "`delayed(pre.v)` stands in statements, equations and conditions of a synapse",
+        "transpose": "`w = transpose(forward.w)` stands in `on` of a synapse",
         **{
-            f"{op}_{end}": "sums over the synapses of a neuron stand in `update` and `on` of a synapse"
+            f"{op}_{end}": "sums over synapses stand in `update` and `on` of a synapse"
             for op in ("sum", "mean", "max", "min")
-            for end in ("pre", "post")
+            for end in ("pre", "post", "instances")
         },
     }
 )

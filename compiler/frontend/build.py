@@ -49,10 +49,17 @@ from compiler.ir.model import FunctionDef, Model, ModelParam, Train
 _OF_SPIKING = ("projections", "record", "classes", "inputs", "phases")
 
 
-def build_model(resolved: Resolved, name: str, folder: Path, library: LibraryFinder, sink: Sink) -> Model | None:
+def build_model(
+    resolved: Resolved,
+    name: str,
+    folder: Path,
+    library: LibraryFinder,
+    sink: Sink,
+    unread: frozenset[str] = frozenset(),
+) -> Model | None:
     """The model of a resolved file; `name` is used when the file gives none. None after an error."""
     root = resolved.root
-    c = Context(sink, _names(resolved.params), folder)
+    c = Context(sink, _names(resolved.params), folder, unread=unread)
     functions = build_functions(root.get("functions"), c)
     simulate_block = mapping(root.get("simulate"))
     step = read_step(simulate_block, c)

@@ -75,7 +75,7 @@ def connectivity(entry: tree.Entry, family: Family) -> Connectivity | None:
         case "all_to_all":
             return Connectivity(name, name, at, storage, lambda s, t, env: (("autapses", own),))
         case "one_to_one":
-            return Connectivity(name, name, at, storage, _one_to_one(at, family))
+            return Connectivity(name, name, at, storage, _one_to_one(at, own, family))
         case "fixed_probability":
             return Connectivity(name, name, at, storage, _probability(settings, own, family))
         case "fixed_total" | "fixed_indegree" | "fixed_outdegree":
@@ -108,8 +108,10 @@ def _flag(settings: tree.Mapping, name: str) -> bool | None:
     return node.value if isinstance(node, Scalar) and isinstance(node.value, bool) else None
 
 
-def _one_to_one(at: Span, family: Family) -> Arguments:
-    def sizes(source: str, target: str, env: dict[str, Any]) -> Args:
+def _one_to_one(at: Span, own: int, family: Family) -> Arguments:
+    def sizes(source: str, target: str, env: dict[str, Any]) -> Args | None:
+        if source == target and own == 0:
+            return None
         same_sizes(source, target, at, family.populations, family.c)
         return ()
 

@@ -8,6 +8,7 @@ Does not: read samples (labels are read by build_loss.py).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from compiler.data_source import place_of
@@ -20,6 +21,7 @@ from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import Context, bounded, items_of, mapping, number, whole
 from compiler.frontend.wording import allowed
 from compiler.ir.model import Data, Kept, TensorInput
+from compiler.ir.model_tensors import DEFAULT_MEMORY
 from compiler.source import Span
 
 Found = tuple[str, Header, Span]
@@ -36,15 +38,20 @@ def build_data(block: tree.Mapping | None, built: Built, c: Context) -> tuple[Da
     if block is None:
         return None, {}
     file, inputs, split = block.get("file"), mapping(block.get("inputs")), mapping(block.get("split"))
+    folder = block.get("folder")
     scales = _scales(mapping(block.get("scale")), built, c)
+    if file is not None and folder is not None:
+        c.sink.error("E0108", "`file` and `folder` exclude each other", folder.span)
+        return None, {}
+    file = folder if file is None else file
     if inputs is None or not (file is None or isinstance(file, Scalar)):
         return None, {}
-    reader = _Reader(c, file, {})
-    if file is not None and reader.headers(file) is None:
+    reader = _Reader(c, file, {}, "file" if folder is None else "folder")
+    if file is not None and "data" not in c.unread and reader.headers(file) is None:
         return None, {}
     arrays: dict[str, Found] = {}
     for name, node in _declared(inputs, built, c).items():
-        found = reader.source(name, node)
+        found = reader.source(name, node) if "data" not in c.unread else reader.unread(name, node, built)
         if found is not None and _fits(built.inputs[name], built.shapes[name], found[2], found[0], found[1], c):
             arrays[name] = found
     _same_length(arrays, c)
@@ -55,17 +62,26 @@ def build_data(block: tree.Mapping | None, built: Built, c: Context) -> tuple[Da
     shuffled = not (isinstance(shuffle, Scalar) and shuffle.value is False)
     path = str(reader.path) if reader.path is not None else ""
     files, columns = tuple(reader.files), tuple(reader.columns)
-    data = Data(path, ordered, 0.0, shuffled, files, columns, block.span)
+    data = Data(path, ordered, 0.0, shuffled, files, columns, _memory(block.get("memory")), block.span)
     samples = min((h.shape[0] for _, h, _ in arrays.values()), default=0)
-    kept = _split(split, built, data, samples, c)
-    return Data(path, ordered, kept, shuffled, files, columns, block.span), arrays
+    return replace(data, validation=_split(split, built, data, samples, c)), arrays
+
+
+def _memory(node: Node | None) -> int:
+    """Bytes of an amount such as "500 MB"."""
+    if not isinstance(node, Scalar):
+        return DEFAULT_MEMORY
+    amount, unit = node.text.split()
+    return round(float(amount) * {"MB": 10**6, "GB": 10**9}[unit])
 
 
 class _Reader:
     """Headers of the files that the block names, each read once; what it found out about sources of its own."""
 
-    def __init__(self, c: Context, file: Scalar | None, known: dict[str, tuple[Path, dict[str, Header]]]) -> None:
-        self.c, self.file, self.known = c, file, known
+    def __init__(
+        self, c: Context, file: Scalar | None, known: dict[str, tuple[Path, dict[str, Header]]], key: str
+    ) -> None:
+        self.c, self.file, self.known, self.key = c, file, known, key
         self.path: Path | None = None
         self.files: list[tuple[str, str, str]] = []
         self.columns: list[tuple[str, tuple[str, ...]]] = []
@@ -73,7 +89,7 @@ class _Reader:
     def headers(self, file: Scalar) -> tuple[Path, dict[str, Header]] | None:
         """Path and headers of a file; None after an error."""
         if file.text not in self.known:
-            path = locate(file, self.c)
+            path = locate(file, self.c, folder=file is self.file and self.key == "folder")
             found = None if path is None else arrays_of(path, file, self.c)
             if path is None or found is None:
                 return None
@@ -82,13 +98,26 @@ class _Reader:
             self.path = self.known[file.text][0]
         return self.known[file.text]
 
+    def unread(self, name: str, node: Node, built: Built) -> Found:
+        """What the input was read from, as an array called `name` of a file of its own; with so many samples that all
+        that depends on their number is right."""
+        settings = mapping(node)
+        array = node if settings is None else settings.get("array")
+        self.files.append((name, "", array.text if isinstance(array, Scalar) else ""))
+        columns = items_of(settings.get("columns")) if settings is not None else ()
+        if columns:
+            self.columns.append((name, tuple(n.text for n in columns if isinstance(n, Scalar))))
+        declared = built.inputs[name]
+        kind = "i" if declared.dtype == "int32" else "f"
+        return name, Header((1 << 20, *(built.shapes[name] or ())), kind, declared.dtype), node.span
+
     def source(self, name: str, node: Node) -> Found | None:
         """The array that an input is read from."""
         c, settings = self.c, mapping(node)
         own = settings.get("file") if settings is not None else None
         array = settings.get("array") if settings is not None else node
         if own is not None and self.file is not None:
-            message = f"`{name}` names a file of its own beside the `file` of all inputs"
+            message = f"`{name}` names a file of its own beside the `{self.key}` of all inputs"
             c.sink.error("E0108", message, own.span, "leave one of the two out")
             return None
         file = own if isinstance(own, Scalar) else self.file

@@ -41,7 +41,7 @@ def longest(delays: Distribution | Listed) -> int:
     """The largest of delays that differ from synapse to synapse, in steps."""
     if isinstance(delays, Listed):
         return int(max(delays.values, default=0.0))
-    return math.ceil(dict(delays.args)["max" if delays.kind == "normal" else "high"])
+    return math.ceil(dict(delays.args)["high" if delays.kind == "uniform" else "max"])
 
 
 def _drawn_delay(node: tree.Mapping, family: Family, step: Step) -> Delay:
@@ -49,10 +49,6 @@ def _drawn_delay(node: tree.Mapping, family: Family, step: Step) -> Delay:
     c, kind = family.c, node.entries[0]
     block = mapping(kind.value)
     if block is None:
-        return lambda env: None
-    if kind.name not in ("normal", "uniform"):
-        message = f"`{kind.name}` delays are not supported yet"
-        c.sink.error("E0801", message, kind.key.span, "use `normal` or `uniform`, which are bounded")
         return lambda env: None
     if text_of(block.get("round")) != "nearest":
         message = "delays that are drawn are not whole steps"
@@ -74,19 +70,21 @@ def _drawn_delay(node: tree.Mapping, family: Family, step: Step) -> Delay:
 
 def _in_steps(value: Distribution, step: Step, block: tree.Mapping, c: Context) -> Distribution | None:
     """A distribution of delays (ms) in units of the step; a normal one is cut at 0 (or its `min`) and ten
-    standard deviations (or its `max`)."""
+    standard deviations (or its `max`). Of a lognormal one, mean and standard deviation are those of the logarithm."""
     given = dict(value.args)
-    low, high = ("min", "max") if value.kind == "normal" else ("low", "high")
+    low, high = ("low", "high") if value.kind == "uniform" else ("min", "max")
 
     def wrong(name: str, message: str, help: str | None = None) -> None:
         item = block.get(name)
         c.sink.error("E0106", message, value.span if item is None else item.span, help)
 
-    for name in (low, high, "mean"):
+    for name in (low, high, *(("mean",) if value.kind != "lognormal" else ())):
         if given.get(name, 0.0) < 0:
             wrong(name, f"`{name}` of `delay` must not be negative; it is {given[name]:g} ms")
             return None
     args = {name: number / step.dt for name, number in value.args if name != "keep_sign"}
+    if value.kind == "lognormal":
+        args |= {"mean": given["mean"] - math.log(step.dt), "std": given["std"]}
     if value.kind == "normal":
         args.setdefault("min", 0.0)
         args.setdefault("max", max(args["min"], args["mean"] + 10.0 * args["std"]))

@@ -1,7 +1,8 @@
 """`init` of a layer: how its weights begin.
 
 Assumes: a validated layer.
-Guarantees: attributes `init` (the initialiser's name) and `init_value` (its number, where it has one).
+Guarantees: attributes `init` (the initialiser's name) and `init_value` (its number, where it has one) or
+`init_file` (of `values`).
 Does not: draw.
 """
 
@@ -14,6 +15,7 @@ from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend import tree
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import Context, bounded, number
+from compiler.frontend.values_initial import from_file
 from compiler.ir.model import Attr
 
 _NUMBERS: Final = MappingProxyType(
@@ -27,9 +29,12 @@ _NUMBERS: Final = MappingProxyType(
 """Initialisers with a positive number: its key and default."""
 
 
-def init_of(node: Node | None, c: Context) -> dict[str, Attr]:
-    """The attributes; {} without `init` or after an error."""
-    if node is None:
+_SEVERAL: Final = frozenset({"attention", "rnn", "gru", "lstm"})
+
+
+def init_of(node: Node | None, kind: str, c: Context) -> dict[str, Attr]:
+    """The attributes; {} without `init`, after an error, or where the weights come from elsewhere."""
+    if node is None or "init" in c.unread:
         return {}
     if isinstance(node, Scalar):
         name, settings = node.text, None
@@ -39,6 +44,13 @@ def init_of(node: Node | None, c: Context) -> dict[str, Attr]:
         settings = value if isinstance(value, tree.Mapping) else None
     else:
         return {}
+    if name == "values":
+        if kind in _SEVERAL:
+            message = f"`{kind}` has several weights, which one array cannot give"
+            c.sink.error("E0802", message, node.span, "give all weights of the network: `network: {weights: ...}`")
+            return {}
+        place = None if settings is None else from_file(settings, c, "`init`")
+        return {} if place is None else {"init": name, "init_file": place}
     if name == "constant":
         given = settings.get("value") if settings is not None else None
         found = None if given is None else number(given, c, "`value`", DIMENSIONLESS)

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from compiler.data_source import read_samples
+from compiler.data_source import sample_parts
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
@@ -30,6 +28,9 @@ from compiler.source import Span
 
 CLASSIFYING = "softmax_cross_entropy"
 BINARY = "binary_cross_entropy"
+
+CONFUSION = "confusion"
+"""The metric that is a matrix: nothing can be watched or expected of it."""
 
 _OF_CLASSES = frozenset({"accuracy", "precision", "recall", "f1"})
 _OF_NUMBERS = frozenset({"mean_absolute_error", "mean_squared_error", "r2"})
@@ -59,7 +60,31 @@ def build_loss(block: tree.Mapping | None, built: Built, c: Context) -> Loss | N
     fits = _class_target if kind == CLASSIFYING else _real_target
     if not fits(kind, prediction, target, built, c):
         return None
-    return _with_settings(loss, value, shape, c)
+    settled = _with_settings(loss, value, shape, c)
+    whole_axes = kind in (CLASSIFYING, "cosine", "kl_divergence")
+    return None if settled is None else _with_mask(settled, value, shape[:-1] if whole_axes else shape, built, c)
+
+
+def _with_mask(loss: Loss, block: tree.Mapping, each: tuple[int, ...], built: Built, c: Context) -> Loss | None:
+    """The loss with what does not count. `each`: the shape of the losses of a sample."""
+    node, ignored = block.get("mask"), block.get("ignore")
+    number = None if ignored is None else whole(ignored, c, "`ignore`", -MOST, MOST)
+    if ignored is not None and number is None:
+        return None
+    if node is None:
+        return replace(loss, ignore=number)
+    mask = _reference(node, built, c, layer=False)
+    if mask is None:
+        return None
+    shape = built.shapes[mask.text]
+    if shape is not None and shape != each[: len(shape)]:
+        declared = built.inputs[mask.text]
+        message = f"the mask `{mask.text}` has the shape {shown(shape)}, but the losses of a sample {shown(each)}"
+        help = "it may leave out last axes: `[]` is one number for each sample" if each else None
+        related = (Related("the input is declared here", declared.span),)
+        c.sink.error("E0501", message, mask.span, help, related)
+        return None
+    return replace(loss, mask=mask.text, ignore=number)
 
 
 def _class_target(kind: str, prediction: Scalar, target: Scalar, built: Built, c: Context) -> bool:
@@ -142,7 +167,8 @@ def _expression(block: tree.Mapping, built: Built, at: Span, c: Context) -> Loss
         c.sink.error("E0802", "the loss reads no layer: nothing would be trained", node.span)
         return None
     shapes = [s for n in sources if (s := readable[n]) is not None]
-    if len(shapes) == len(sources) and broadcast(shapes) is None:
+    together = broadcast(shapes) if len(shapes) == len(sources) else None
+    if len(shapes) == len(sources) and together is None:
         listed = ", ".join(f"`{n}` {shown(s)}" for n, s in zip(sources, shapes, strict=True))
         c.sink.error("E0501", f"the shapes in the loss do not go together: {listed}", node.span)
         return None
@@ -155,7 +181,8 @@ def _expression(block: tree.Mapping, built: Built, at: Span, c: Context) -> Loss
         bindings[parameter] = Binary("!=", column, Num(0.0)) if isinstance(value, bool) else column
     args = tuple(f"x{i}" for i in range(len(sources)))
     function = FunctionDef("loss", (*args, *(n for n, _ in attrs)), substitute(checked.expr, bindings), node.span)
-    return Loss("expression", layers[-1], "", tuple(attrs), inputs=tuple(sources), function=function, span=at)
+    loss = Loss("expression", layers[-1], "", tuple(attrs), inputs=tuple(sources), function=function, span=at)
+    return loss if together is None else _with_mask(loss, block, together, built, c)
 
 
 def _sum(node: Node, built: Built, at: Span, c: Context) -> Loss | None:
@@ -170,6 +197,9 @@ def _sum(node: Node, built: Built, at: Span, c: Context) -> Loss | None:
         loss = build_loss(inner if isinstance(inner, tree.Mapping) else None, built, c)
         if loss is not None and loss.kind == "sum":
             c.sink.error("E0802", "a sum of losses cannot be a term of another", loss.span, "write its terms here")
+            loss = None
+        if loss is not None and (loss.mask or loss.ignore is not None):
+            c.sink.error("E0802", "a term of a sum cannot have a mask: its mean is over other samples", loss.span)
             loss = None
         if value is None or loss is None:
             whole_sum = False
@@ -208,7 +238,7 @@ def check_labels(loss: Loss, built: Built, data: Data, arrays: dict[str, tuple[s
         shape = built.shapes.get(one.prediction)
         if one.kind == CLASSIFYING and shape is not None:
             has = f"`{one.prediction}` has {shape[-1]} scores, for the classes 0 to {shape[-1] - 1}"
-            _within(one.target, shape[-1], "classes", has, built.places[one.prediction], data, arrays, c)
+            _within(one.target, shape[-1], "classes", has, built.places[one.prediction], data, arrays, c, one.ignore)
     for layer in built.layers:
         if layer.kind == "embedding":
             count = layer.attr("count")
@@ -226,20 +256,22 @@ def _within(
     data: Data,
     arrays: dict[str, tuple[str, Header, Span]],
     c: Context,
+    ignore: int | None = None,
 ) -> None:
     entry = arrays.get(name)
-    if entry is None:
+    if entry is None or "data" in c.unread:
         return
     array, _, at = entry
     try:
-        labels = np.asarray(read_samples(data, array))
+        parts = (p if ignore is None else p[p != ignore] for p in sample_parts(data, array))
+        ends = [(int(p.min()), int(p.max())) for p in parts if p.size]
     except (OSError, ValueError) as error:
         c.sink.error("E0703", f"`{array}` cannot be read: {error}", at)
         return
-    if not labels.size:
+    if not ends:
         c.sink.error("E0703", f"`{array}` holds no samples", at)
         return
-    low, high = int(labels.min()), int(labels.max())
+    low, high = min(a for a, _ in ends), max(b for _, b in ends)
     if low < 0 or high >= count:
         message = f"the {noun} of `{array}` go from {low} to {high}, but {has}"
         related = (Related("the layer is declared here", place),)
@@ -283,15 +315,12 @@ def _metric(item: Node, loss: Loss | None, built: Built, c: Context) -> str | No
     if first is None or not name:
         return name or None
     fits = {
-        CLASSIFYING: name in _OF_CLASSES or name.startswith("top_"),
+        CLASSIFYING: name in _OF_CLASSES or name == CONFUSION or name.startswith("top_"),
         BINARY: name in _OF_CLASSES,
         "expression": False,
     }.get(first.kind, name in _OF_NUMBERS)
     if not fits:
         message = f"`{name}` cannot be measured with the loss `{first.kind}`"
         c.sink.error("E0802", message, item.span, None, (Related("the loss is chosen here", first.span),))
-        return None
-    if name in ("precision", "recall", "f1") and first.kind == CLASSIFYING and shape is not None and len(shape) > 1:
-        c.sink.error("E0801", f"`{name}` of a class for each step is not supported yet", item.span)
         return None
     return name

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from compiler.diagnostics import Related, did_you_mean
@@ -30,7 +30,7 @@ from compiler.frontend.tree import Node, Scalar, Sequence
 from compiler.frontend.values import Context, items_of, mapping, text_of, whole
 from compiler.frontend.wording import allowed
 from compiler.ir.model import Attr, FunctionDef, Layer, Network, TensorInput
-from compiler.source import Span
+from compiler.source import NOWHERE, Span
 
 __all__ = ["Built", "build_network", "check_use", "has_weights", "shown"]
 
@@ -46,6 +46,16 @@ class Built:
     network: Network | None = None
 
 
+@dataclass(frozen=True)
+class _Around:
+    """What the blocks around a layer ask for: the number of the checkpointed one (0: there is none) and its place, and
+    the place of `fuse: required`."""
+
+    checkpoint: int = 0
+    place: Span = NOWHERE
+    fuse: Span = NOWHERE
+
+
 @dataclass
 class _Reader:
     c: Context
@@ -55,6 +65,8 @@ class _Reader:
     named: dict[str, Span]  # every name that a layer is given, for references to later ones
     counts: dict[str, int] = field(default_factory=dict)
     previous: str | None = None
+    blocks: int = 0  # that are checkpointed, so far
+    around: _Around = _Around()
 
 
 def build_network(block: tree.Mapping, c: Context, functions: Functions, precision: str) -> Built:
@@ -65,7 +77,7 @@ def build_network(block: tree.Mapping, c: Context, functions: Functions, precisi
     items = layers.items if isinstance(layers, Sequence) else ()
     named: dict[str, Span] = {}
     for item in items:
-        for name in _names(item):
+        for name in _all_names(item):
             named.setdefault(name.text, name.span)
     r = _Reader(c, functions, precision, out, named)
     inputs = mapping(block.get("inputs"))
@@ -82,6 +94,33 @@ def _settings(item: Node) -> tree.Mapping | None:
     if isinstance(item, tree.Mapping) and len(item.entries) == 1:
         return mapping(item.entries[0].value)
     return None
+
+
+def _all_names(item: Node) -> list[Scalar]:
+    """The names of an item, or of the layers of a block."""
+    settings = _settings(item)
+    if settings is None or not isinstance(item, tree.Mapping) or item.entries[0].name != "block":
+        return _names(item)
+    return [name for inner in items_of(settings.get("layers")) for name in _all_names(inner)]
+
+
+def _block(r: _Reader, settings: tree.Mapping) -> None:
+    """Layers with what their block asks for."""
+    before = r.around
+    checkpoint = settings.get("checkpoint")
+    if isinstance(checkpoint, Scalar) and checkpoint.value is True:
+        if before.checkpoint:
+            message = "a checkpointed block stands inside of another"
+            related = (Related("the outer one", before.place),)
+            r.c.sink.error("E0802", message, checkpoint.span, "set `checkpoint` for one of them", related)
+        r.blocks += 1
+        r.around = replace(r.around, checkpoint=r.blocks, place=checkpoint.span)
+    fuse = settings.get("fuse")
+    if fuse is not None:
+        r.around = replace(r.around, fuse=fuse.span if text_of(fuse) == "required" else NOWHERE)
+    for item in items_of(settings.get("layers")):
+        _layer(r, item)
+    r.around = before
 
 
 def _names(item: Node) -> list[Scalar]:
@@ -133,6 +172,9 @@ def _layer(r: _Reader, item: Node) -> None:
     if settings is None or not isinstance(item, tree.Mapping):
         return
     kind, at = item.entries[0].name, item.entries[0].key.span
+    if kind == "block":
+        _block(r, settings)
+        return
     if kind == "map":
         for entry in settings.entries:
             _formula(r, entry)
@@ -154,7 +196,7 @@ def _layer(r: _Reader, item: Node) -> None:
         shapes = [s for s in known if s is not None]
         found = _RULES[kind](Place(r.c, name, kind, at, settings, sources[0] or ""), shapes)
         if found is not None:
-            shape, attrs = found[0], found[1] | init_of(settings.get("init"), r.c)
+            shape, attrs = found[0], found[1] | init_of(settings.get("init"), kind, r.c)
     else:
         _RULES[kind](Place(r.c, name, kind, at, settings, ""), [])
     activation, function = (None, None) if kind == "rnn" else _activation(r, settings, kind)
@@ -202,7 +244,10 @@ def _append(
     if shape is not None and right:
         inputs = tuple(s for s in sources if s is not None)
         ordered = tuple(sorted(attrs.items()))
-        r.out.layers.append(Layer(kind, name, inputs, ordered, activation, function, shape, at))
+        around = r.around
+        r.out.layers.append(
+            Layer(kind, name, inputs, ordered, activation, function, shape, at, around.checkpoint, around.fuse)
+        )
 
 
 def _split(r: _Reader, settings: tree.Mapping, at: Span) -> None:
@@ -408,13 +453,7 @@ def check_use(network: Network, outputs: tuple[str, ...], read: tuple[str, ...],
     """Warn of layers and inputs that `outputs` do not depend on (`read`: inputs that the loss reads);
     an error where nothing is left to train."""
     layers = {layer.name: layer for layer in network.layers}
-    seen = set(read)
-    stack = list(outputs)
-    while stack:
-        name = stack.pop()
-        if name not in seen:
-            seen.add(name)
-            stack += layers[name].inputs if name in layers else ()
+    seen = network.needed(outputs) | set(read)
     for item in network.inputs:
         if item.name not in seen:
             c.sink.warning("W0003", f"nothing reads the input `{item.name}`", item.span)

@@ -27,6 +27,7 @@ from compiler.frontend.member_values import MemberValue, member_values
 from compiler.frontend.select import select
 from compiler.frontend.synapse_fits import check_delays, check_delivery, check_reads, check_rewired, check_spikes
 from compiler.frontend.synapse_statements import Ends
+from compiler.frontend.synapse_transpose import check_transposes
 from compiler.frontend.synapse_use import Settings, given_dimensions, read_settings
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import (
@@ -56,6 +57,7 @@ def build_projections(
         built = _projection(entry.name, block, entry.key.span, c, populations, names, synapses)
         if built is not None:
             out.append(built)
+    check_transposes(tuple(out), () if blocks is None else tuple(e.name for e in blocks.entries), c)
     return tuple(out)
 
 
@@ -106,6 +108,7 @@ def _projection(
     given = _no_settings if synapse is None else read_settings(block, synapse, family, at, listed)
     delay = delay_steps(block.get("delay"), family, count)
     back_delay = whole_delay(block.get("back_delay"), family, "`back_delay`")
+    occupied = _occupied(block.entry("occupied"), synapse, family)
     if not fits or sources is None or targets is None or any(p not in populations.built for p in (*sources, *targets)):
         return None
     if connection is None:
@@ -117,24 +120,28 @@ def _projection(
             env = family.environment(source, target)
             args = connection.arguments(source, target, env)
             w, own = weight(env), given(env)
-            d, back = delay(env), back_delay(env)
+            d, back, part = delay(env), back_delay(env), occupied(env)
             late: Distribution | Listed | None = None
             if isinstance(d, Distribution | Listed):
                 late, d = d, longest(d)
             if args is not None and w is not None:
                 w = connection.weight(w, source, target, family)
-            if args is None or w is None or d is None or own is None or back is None:
+            if args is None or w is None or d is None or own is None or back is None or part is None:
                 continue
             if dict(args).get("p", 1) == 0 or dict(args).get("number", 1) == 0:
                 continue
-            members.append(Member(source, target, args, w, d, None if pairs is None else 0, late, *own, back))
+            listed_at = None if pairs is None else 0
+            members.append(Member(source, target, args, w, d, listed_at, late, *own, back, None, part))
+    if connection.rule == "one_to_one" and not members and sources == targets:
+        message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
+        c.sink.error("E0604", message, rule.key.span, "leave `autapses: false` out")
     definition = None if synapse is None else synapse.definition
     if definition is not None:
         check_delays(block, definition, members, family)
         check_reads(definition, text_of(into), members, user, c)
         check_rewired(definition, connection.rule, connection.storage, rule.key.span, c)
     given_at = (deliver.get("weight") if deliver is not None else None, block.get("delay"), reference)
-    check_values(connection.storage, members, definition, given_at, c)
+    check_values(connection.rule, connection.storage, members, definition, given_at, c)
     if len(c.sink.items) > before:
         return None
     lists = () if pairs is None else (pairs.pairs,)
@@ -150,6 +157,26 @@ def _projection(
         connection.planes,
         span=at,
     )
+
+
+def _occupied(
+    entry: tree.Entry | None, synapse: BuiltSynapse | None, family: Family
+) -> Callable[[dict[str, Any]], float | None]:
+    """`occupied` at each member."""
+    if entry is None:
+        return lambda env: 1.0
+    part = family.per_member(entry.value, "`occupied`", DIMENSIONLESS)
+    if synapse is not None and synapse.definition is not None and not synapse.definition.vacancies:
+        message = f"`occupied` has no effect: the synapse `{synapse.name}` never removes or forms synapses"
+        related = (Related("the synapse is declared here", synapse.span),)
+        family.c.sink.error("E0108", message, entry.key.span, "leave `occupied` out", related)
+
+    def at(env: dict[str, Any]) -> float | None:
+        found = part(env)
+        good = found is not None and inside(found, 0.0, 1.0, "`occupied`", entry.value, family.c)
+        return float(found) if good and found is not None else None
+
+    return at
 
 
 def _no_weight(env: dict[str, Any]) -> Value:

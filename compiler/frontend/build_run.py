@@ -11,6 +11,7 @@ from __future__ import annotations
 from compiler.diagnostics import did_you_mean
 from compiler.expr.units import DIMENSIONLESS, FREQUENCY, TIME
 from compiler.frontend import tree
+from compiler.frontend.build_loss import CONFUSION
 from compiler.frontend.build_populations import Populations
 from compiler.frontend.build_records import Recorded, need_spikes
 from compiler.frontend.select import select
@@ -99,7 +100,11 @@ def build_numerics(block: tree.Mapping | None) -> Numerics:
     given = Numerics()
     if block is None:
         return given
-    return Numerics(text_of(block.get("precision")) or given.precision, text_of(block.get("order")) or given.order)
+    return Numerics(
+        text_of(block.get("precision")) or given.precision,
+        text_of(block.get("order")) or given.order,
+        text_of(block.get("products")) or given.products,
+    )
 
 
 # ---------------------------------------------------------------------------------- expectations
@@ -177,7 +182,7 @@ def _metric(block: tree.Mapping, at: Span, train: Train | None, has_train: bool,
         return None
     if train is None:
         return None
-    known = ["loss", *train.metrics]
+    known = ["loss", *(m for m in train.metrics if m != CONFUSION)]
     if train.data.kept.folds or train.data.kept.fraction > 0:
         known += [f"validation_{k}" for k in known]
     if name.text not in known:

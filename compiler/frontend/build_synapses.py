@@ -17,7 +17,7 @@ from compiler.diagnostics import Related, Severity, Sink
 from compiler.expr.ast import Binary, Expr, Num, Ref, substitute
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend import tree
-from compiler.frontend.build_phases import find_handlers
+from compiler.frontend.build_phases import counters, find_handlers
 from compiler.frontend.definitions import Definitions, place_of
 from compiler.frontend.drafts import (
     build_dynamics,
@@ -31,8 +31,10 @@ from compiler.frontend.drafts import (
 from compiler.frontend.scope import Scope, Wanted
 from compiler.frontend.synapse_checks import check_event, check_event_driven, check_timed, with_lets
 from compiler.frontend.synapse_drawn import drawn_value
-from compiler.frontend.synapse_ends import NO_RANDOM, build_end, names_of
+from compiler.frontend.synapse_ends import NO_RANDOM, build_end, delayable, names_of
+from compiler.frontend.synapse_formed import check_formed
 from compiler.frontend.synapse_help import explain
+from compiler.frontend.synapse_shared import check_shared, shared_states
 from compiler.frontend.synapse_statements import ENDS, Ends, SynapseDraft, build_actions
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import Context, mapping, text_of
@@ -41,10 +43,13 @@ from compiler.ir.model import (
     EndDef,
     Method,
     Ode,
+    Rewire,
+    Send,
     Set,
     SynapseDef,
     SynapseEvent,
     SynapseHandler,
+    Transpose,
 )
 from compiler.source import Span
 
@@ -152,10 +157,12 @@ def build_synapse(
     drawn: dict[str, Node] = {e.name: e.value for e in entries_of(node, "state") if not isinstance(e.value, Scalar)}
     blocks = {end: build_end(d, end) for end in ENDS}
     state = build_states(d, lambda value, what: drawn_value(d, params, value, what))
-    scope = d.scope(d.params, d.states, {"t": TIME, "dt": TIME})
+    scope = d.scope(d.params, d.states, {"t": TIME, "dt": TIME}, counters(c))
     for end in ENDS:
         scope = scope.extended(*names_of(d, end))
+    scope = replace(scope, delayed=delayable(d))
     lets, scope = build_lets(d, scope)
+    d.shared = shared_states(d)
     dynamics = build_dynamics(d, scope)
     update = build_actions(d, listed(node, "update"), scope, sums=True)
     on_pre = build_actions(d, listed(node, "on_pre"), scope)
@@ -178,10 +185,15 @@ def build_synapse(
         method,
         isinstance(flag, Scalar) and flag.value is True,
         (),
-        find_handlers(node.get("on"), c, lambda items: build_actions(d, items, scope, sums=True), SynapseHandler),
+        find_handlers(node.get("on"), c, lambda items: build_actions(d, items, scope, True, True), SynapseHandler),
+        d.shared,
+        d.keep[0] if d.keep is not None else "outdegree" if d.vacancies else None,
+        d.vacancies,
         at,
     )
     assert definition is not None
+    check_shared(definition, d)
+    check_formed(definition, d)
     if definition.event_driven and flag is not None:
         check_event_driven(definition, flag.span, node, d)
     if c.names.scope.timed:
@@ -234,7 +246,7 @@ def _finished(d: SynapseDraft, s: SynapseDef) -> SynapseDef:
         return tuple(replace(i, value=put(i.value)) for i in items)
 
     def actions(items: tuple[Action, ...]) -> tuple[Action, ...]:
-        return tuple(_put(i, put(i.value)) for i in items)
+        return tuple(i if isinstance(i, Transpose) else _put(i, put(i.value)) for i in items)
 
     def odes(items: tuple[Ode, ...]) -> tuple[Ode, ...]:
         return tuple(replace(o, rhs=put(o.rhs)) for o in items)
@@ -257,5 +269,5 @@ def _finished(d: SynapseDraft, s: SynapseDef) -> SynapseDef:
     )
 
 
-def _put(action: Action, value: Expr) -> Action:
+def _put(action: Set | Send | Rewire, value: Expr) -> Action:
     return replace(action, value=value)

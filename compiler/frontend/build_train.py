@@ -12,7 +12,7 @@ from compiler.diagnostics import did_you_mean
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend import tree
 from compiler.frontend.build_data import build_data, kept_of
-from compiler.frontend.build_loss import build_loss, build_metrics, check_labels
+from compiler.frontend.build_loss import CONFUSION, build_loss, build_metrics, check_labels
 from compiler.frontend.build_network import Built
 from compiler.frontend.build_optimizer import build_optimizer
 from compiler.frontend.build_watch import build_watching
@@ -50,7 +50,8 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
     penalties = _penalties(block.get("penalty"), built, c)
     samples = min((h.shape[0] for _, h, _ in arrays.values()), default=0)
     kept = kept_of(data, samples)
-    watching = build_watching(block, metrics, kept > 0, optimizer, -(-(samples - kept) // batch), c)
+    numbers = tuple(m for m in metrics if m != CONFUSION)
+    watching = build_watching(block, numbers, kept > 0, optimizer, -(-(samples - kept) // batch), c)
     if any(i.severity == "error" for i in c.sink.items[before:]):
         return None
     return Train(

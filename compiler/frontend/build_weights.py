@@ -16,9 +16,10 @@ from compiler.ir.model import FromFile
 
 
 def read_weights(block: tree.Mapping, c: Context) -> FromFile | None:
-    """The file of a network's `weights`; None without the key, or (E0701) where it is not there."""
+    """The file of a network's `weights`; None without the key, where others take its place,
+    or (E0701) where it is not there."""
     node = block.get("weights")
-    if not isinstance(node, Scalar):
+    if not isinstance(node, Scalar) or "weights" in c.unread:
         return None
     path = locate(node, c)
     return None if path is None else FromFile(str(path), None, span=node.span)

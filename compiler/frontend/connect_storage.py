@@ -1,9 +1,9 @@
-"""`storage`: how the connections of a family are held, as far as the rule alone decides it.
+"""`storage`: how the connections of a family are held.
 
 Assumes: a validated block of a connect rule.
-Guarantees: what comes out is a storage that level 0 knows and the rule can have; anything else is refused with the
-reason.
-Does not: choose (`auto` stays), or know what statements of a synapse need (passes/relations.py does).
+Guarantees: what comes out is a storage that level 0 knows, that the rule can have, and that has a place for the
+connections' values and what their statements need; anything else is refused with the reason.
+Does not: choose (`auto` stays).
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from compiler.expr.simplify import has_random
 from compiler.frontend import tree
 from compiler.frontend.pair_lists import Pairs
 from compiler.frontend.synapse_checks import all_actions
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import Context
-from compiler.ir.model import Const, Member, SynapseDef
+from compiler.ir.model import Const, Distribution, Member, SynapseDef, values_of
 from compiler.ir.synapse_sums import has_sums
 
 _KERNELS: Final = ("conv2d", "avg_pool2d")
@@ -76,28 +77,40 @@ def check_bits(storage: str, pairs: Pairs, settings: tree.Mapping, c: Context) -
 
 
 def check_values(
-    storage: str, members: Iterable[Member], synapse: SynapseDef | None, given: tuple[Node | None, ...], c: Context
+    rule: str,
+    storage: str,
+    members: Iterable[Member],
+    synapse: SynapseDef | None,
+    given: tuple[Node | None, ...],
+    c: Context,
 ) -> None:
-    """E0611 for values that differ from connection to connection and have no place in a bitmask. `given`: the weight,
-    the delay and the synapse in the file."""
-    if storage != "bitmask":
+    """E0611 for values that differ from connection to connection, and for statements that find connections by their
+    targets, where nothing is stored that could serve them. `given`: the weight, the delay and the synapse in the
+    file."""
+    if storage not in ("bitmask", "procedural", "toeplitz"):
         return
     weight, delay, model = given
     found: tuple[str, Node | None] | None = None
-    if synapse is not None and (synapse.state or synapse.on_post):
-        found = f"the synapse `{synapse.name}`", model
-    if synapse is not None and any(has_sums(a.value) for a in all_actions(synapse)):
-        message = f"connections stored as `bitmask` are not found by their targets, but `{synapse.name}` sums over them"
-        c.sink.error("E0611", message, None if model is None else model.span, "use `storage: sparse`")
-        return
+    if synapse is not None:
+        if any(has_sums(e) for e in values_of(all_actions(synapse))):
+            what = f"connections stored as `{storage}` are not found by their targets"
+            message = f"{what}, but `{synapse.name}` sums over them"
+            c.sink.error("E0611", message, None if model is None else model.span, "use `storage: sparse`")
+            return
+        values = (*values_of(all_actions(synapse)), *(x.value for x in synapse.lets))
+        draws = storage != "procedural" and any(has_random(e) for e in values)
+        if synapse.state or synapse.on_post or any(e.end == "post" for e in synapse.events) or draws:
+            found = f"the synapse `{synapse.name}`", model
+    again = storage == "procedural" and synapse is None and rule != "fixed_outdegree"
     for m in members:
-        if not isinstance(m.weight, Const):
+        drawn = again and isinstance(m.weight, Distribution)  # as the connections are
+        if storage != "toeplitz" and not (isinstance(m.weight, Const) or drawn):
             found = found or ("the weight", weight)
         if m.delays is not None:
             found = found or ("the delay", delay)
-        if any(not isinstance(v, Const) for _, v in m.params):
+        if storage != "toeplitz" and any(not isinstance(v, Const) for _, v in m.params):
             found = found or ("a parameter of the synapse", model)
     if found is not None:
-        message = f"connections stored as `bitmask` have nothing of their own, but {found[0]} is one for each"
+        message = f"connections stored as `{storage}` have nothing of their own, but {found[0]} is one for each"
         help = "use `storage: sparse`, or one value for all"
         c.sink.error("E0611", message, None if found[1] is None else found[1].span, help)

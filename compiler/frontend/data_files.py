@@ -20,20 +20,21 @@ from compiler.source import Span
 __all__ = ["Header", "arrays_of", "check_array", "headers", "locate", "pick", "read_array"]
 
 
-def locate(file: Scalar, c: Context) -> Path | None:
-    """The file that `file` names, counted from the model's folder; None (E0701) when it is not
+def locate(file: Scalar, c: Context, folder: bool = False) -> Path | None:
+    """The file (or folder) that `file` names, counted from the model's folder; None (E0701) when it is not
     there."""
     path = c.folder / file.text
     try:
-        if path.is_file():
+        if path.is_dir() if folder else path.is_file():
             return path.resolve()
-        directory = path.is_dir()
-        near = None if directory else did_you_mean(path.name, _names_in(path.parent))
+        other = path.is_file() if folder else path.is_dir()
+        near = None if other else did_you_mean(path.name, _names_in(path.parent))
     except (OSError, ValueError):
-        directory, near = False, None
-    what = "is a directory, not a file" if directory else "does not exist"
+        other, near = False, None
+    is_other = "is a file, not a folder" if folder else "is a directory, not a file"
+    what = is_other if other else "does not exist"
     help = near or "paths count from the folder of the model file"
-    c.sink.error("E0701", f"the file `{file.text}` {what}", file.span, help)
+    c.sink.error("E0701", f"the {'folder' if folder else 'file'} `{file.text}` {what}", file.span, help)
     return None
 
 

@@ -2,7 +2,7 @@
 schema.
 
 Assumes: compiler/frontend/language.
-Guarantees: every block, field, choice, default and example of the language stands in the text,
+Guarantees: every block, field, choice, default, example and function of the language stands in the text,
 once; links lead to places that exist.
 Does not: explain how to build a model (that is for hand-written pages).
 
@@ -16,6 +16,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from compiler.expr.functions import FUNCTIONS
 from compiler.frontend.language import ROOT
 from compiler.frontend.language.kinds import (
     Alternative,
@@ -58,7 +59,7 @@ What may stand where:
 * **value**: a number, a quantity with a unit (`20 ms`, `-65 mV`), or an expression over `params`
   (`2 * width`). A *time*, a *rate* and so on are values of that dimension.
 * **expression**: arithmetic, comparisons, `and`, `or`, `not`, `a if c else b`, and calls of known
-  functions and of the file's `functions`.
+  [functions](#called) and of the file's `functions`.
 * **assignment**: `name = expression`.
 * **one-key map**: a map with exactly one key, which chooses among alternatives:
   `{uniform: {low: 0, high: 1}}`.
@@ -66,6 +67,17 @@ What may stand where:
 *Required* keys have no default. Keys and alternatives that are marked *not supported yet* belong to
 the language, but this version of the compiler refuses them.
 """
+
+
+_OF_SYNAPSES = (
+    "| `delayed(pre.v)`, `delayed(post.v)` | what a state or an input of the source was `delay` ago, of the target "
+    "`back_delay` ago: in step k and with a delay of d steps what `pre.v` is in step k - d, at first its initial "
+    "value |",
+    "| `sum_post(x)`, `sum_pre(x)`, `sum_instances(x)` | the sum of x over the projection's synapses onto the same "
+    "target, from the same source, over the same synapse in all instances; `mean_`, `max_` and `min_` too; in `update` "
+    "and `on` |",
+)
+"""Rows of the table of functions for what is no function of numbers."""
 
 
 @dataclass
@@ -87,7 +99,17 @@ def render() -> str:
             page.lines += [f"## `{f.name}`", "", _sentence(f), "", *_example(f.example)]
             for kind in parts:
                 _section(kind, page)
+    page.lines += _functions()
     return "\n".join(page.lines).rstrip() + "\n"
+
+
+def _functions() -> list[str]:
+    """What expressions may call."""
+    out = ['## <a id="called"></a>Functions of expressions', "", "| function | what it is |", "| --- | --- |"]
+    for f in FUNCTIONS.values():
+        more = ", ..." if f.most is None else ""
+        out.append(f"| `{f.name}({', '.join(f.parameters)}{more})` | {f.doc} |")
+    return [*out, "", "In synapses only:", "", "| function | what it is |", "| --- | --- |", *_OF_SYNAPSES, ""]
 
 
 def _section(kind: Kind, page: _Page) -> None:

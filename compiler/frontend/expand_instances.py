@@ -4,7 +4,7 @@ Assumes: a built model; `simulate.instances` copies of it are wanted.
 Guarantees: population `exc` becomes `exc_0`, `exc_1`, ... (the rows of the same kernels: the emitted code stays the
 same), and with it everything that names it: projections within each copy, inputs, records, plots, expectations.
 Random streams are named by population, so that each copy has its own. With shared weights every copy's projections
-use the synapses of the first.
+use the synapses of the first: all of static ones, else connections, parameters and what the synapse's `shared` names.
 Does not: connect copies with each other.
 """
 
@@ -14,7 +14,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from compiler.diagnostics import Related, Sink
-from compiler.ir.model import Expectation, Member, Model, Plot, Projection
+from compiler.expr.show import shorten
+from compiler.frontend.synapse_checks import all_actions
+from compiler.ir.model import Expectation, Member, Model, Plot, Projection, Rewire, SynapseDef, values_of
+from compiler.ir.synapse_sums import over_instances
 from compiler.source import Span
 
 Names = tuple[str, ...]
@@ -35,11 +38,28 @@ def check_instances(model: Model, shared: bool, at: Span, sink: Sink) -> None:
                 message = f"the copies of `{p.name}` are called `{copy_name(p.name, copy)}`, which is a population too"
                 sink.error("E0212", message, other.span, "choose another name", (Related("there are copies", at),))
                 return
-    for projection in model.projections if shared else ():
+    for projection in model.projections:
         if projection.synapse is not None:
-            message = f"the synapses of `{projection.name}` may change, so that the copies cannot share them"
-            help = "leave out `weights: shared`, or use synapses without a model of their own"
-            sink.error("E0802", message, projection.span, help, (Related("they are to be shared here", at),))
+            _check_synapse(projection, projection.synapse, shared, at, sink)
+
+
+def _check_synapse(projection: Projection, synapse: SynapseDef, shared: bool, at: Span, sink: Sink) -> None:
+    for action in all_actions(synapse):
+        summed = next((x for e in values_of([action]) if (x := over_instances(e)) is not None), None)
+        if summed is not None and not shared:
+            message = f"`{shorten(summed)}` needs instances that have the same synapses"
+            sink.error("E0802", message, action.span, "write `weights: shared`", (Related("there are copies", at),))
+            return
+        if isinstance(action, Rewire) and shared:
+            message = f"the synapses of `{projection.name}` are rewired, so that the copies cannot share them"
+            wanted = Related("they are to be shared here", at)
+            sink.error("E0802", message, action.span, "leave out `weights: shared`", (wanted,))
+            return
+    if shared and synapse.state and synapse.shared is None:
+        message = f"the synapses of `{projection.name}` may change: which of their variables do the copies share?"
+        related = (Related("the synapse is declared here", synapse.span), Related("they are to be shared here", at))
+        help = f"say it in the synapse, `shared: [{synapse.state[0].name}]`, or leave out `weights: shared`"
+        sink.error("E0802", message, projection.span, help, related)
 
 
 def expand_instances(model: Model, shared: bool) -> Model:
@@ -67,7 +87,7 @@ def expand_instances(model: Model, shared: bool) -> Model:
 
 
 def _projection(projection: Projection, copies: range, shared: bool) -> Projection:
-    members = tuple(_member(m, k, shared) for m in projection.members for k in copies)
+    members = tuple(_member(m, k, shared) for k in copies for m in projection.members)
     return replace(projection, members=members)
 
 

@@ -8,14 +8,13 @@ Does not: lower, build or run.
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from compiler.collector import no_garbage_collection
 from compiler.diagnostics import ModelError, Severity, Sink
 from compiler.frontend import tree
 from compiler.frontend.build import build_model
@@ -38,11 +37,13 @@ def load_model(
     sink: Sink | None = None,
     shown: str | None = None,
     folder: Path | None = None,
+    unread: frozenset[str] = frozenset(),
 ) -> Model:
     """The model of the file at `path`, with `settings` (the values of `--set`) for its parameters.
 
     Warnings are added to `sink`. Messages call the file `shown` (default: as `path` was given). Paths in the file
-    count from `folder` (default: the file's own).
+    count from `folder` (default: the file's own). Files of `unread` ("data" of the training, "weights", "init" of
+    layers) need not be there: others take their place.
     Raises ModelError with everything that was found.
     """
     sink = Sink() if sink is None else sink
@@ -53,15 +54,17 @@ def load_model(
         root = None
     model: Model | None = None
     if isinstance(root, tree.Mapping):
-        with _no_garbage_collection():
-            model = _model(root, path, folder or path.resolve().parent, settings, sink)
+        with no_garbage_collection():
+            model = _model(root, path, folder or path.resolve().parent, settings, sink, unread)
     sink.check()
     if model is None:
         raise ModelError(sink.items)
     return model
 
 
-def _model(root: tree.Mapping, path: Path, folder: Path, settings: Mapping[str, str], sink: Sink) -> Model | None:
+def _model(
+    root: tree.Mapping, path: Path, folder: Path, settings: Mapping[str, str], sink: Sink, unread: frozenset[str]
+) -> Model | None:
     if any(d.severity is Severity.ERROR and d.code not in _TREE_IS_GOOD for d in sink.items):
         return None
     validate(root, sink)
@@ -73,7 +76,7 @@ def _model(root: tree.Mapping, path: Path, folder: Path, settings: Mapping[str, 
         validate(resolved.root, sink, expanded=True)  # keys that come from elsewhere are there now
     if _errors(sink):
         return None
-    model = build_model(resolved, path.stem, folder, library, sink)
+    model = build_model(resolved, path.stem, folder, library, sink, unread)
     if model is not None:
         _unused(model, root.span.file.text, sink)
     return model
@@ -99,19 +102,6 @@ def _taken_over(root: tree.Mapping) -> bool:
         if isinstance(collection.value, tree.Mapping)
         for block in (e.value for e in collection.value.entries)
     )
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Without the collector: a large model is a million objects, none of them garbage, which it
-    would visit again and again."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _errors(sink: Sink) -> bool:

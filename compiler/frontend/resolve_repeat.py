@@ -1,9 +1,10 @@
-"""`repeat: {times: n, layers: [...]}` in lists of layers.
+"""`repeat: {times: n, layers: [...]}` in lists of layers, and in blocks of layers.
 
 Assumes: parameters have values.
 Guarantees: a layer `hidden` of the body becomes `hidden_1`, `hidden_2`, ... (`hidden_1_2` where
 repeats are nested), and what refers to it inside of the body refers to the same copy; every node
-of a copy says which copy it is. At most MAX_LAYERS layers come out of one list.
+of a copy says which copy it is. A copy of a repeat with settings of a block is a `block`. At most MAX_LAYERS layers
+come out of one list.
 Does not: name layers that have no name, or look at what a layer is.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from compiler.diagnostics import Sink
+from compiler.frontend.language.layers import BLOCK_SETTINGS
 from compiler.frontend.resolve_values import ParamValue, whole_number
 from compiler.frontend.tree import (
     Entry,
@@ -23,12 +25,14 @@ from compiler.frontend.tree import (
     Scalar,
     Sequence,
     kind_of,
+    with_entry,
     with_items,
     with_origin,
 )
-from compiler.source import Origin
+from compiler.source import Origin, Span
 
 MAX_LAYERS: Final = 100_000
+_SETTINGS: Final = frozenset(f.name for f in BLOCK_SETTINGS)
 
 
 class _TooMany(Exception):
@@ -37,7 +41,7 @@ class _TooMany(Exception):
 
 def expand_repeats(layers: Sequence, params: Params[str, ParamValue], sink: Sink) -> Sequence:
     """`layers` with every `repeat` in it replaced by its copies."""
-    if not any(_repeat(item) for item in layers.items):
+    if not _has_repeat(layers):
         return layers
     try:
         return with_items(layers, _expand(layers, params, sink).layers)
@@ -59,18 +63,44 @@ def _repeat(item: Node) -> Entry | None:
     return item.entry("repeat") if isinstance(item, Mapping) and len(item) == 1 else None
 
 
+def _block(item: Node) -> tuple[Entry, Mapping, Sequence] | None:
+    """The `block` that an item is, what stands under it and its layers."""
+    entry = item.entry("block") if isinstance(item, Mapping) and len(item) == 1 else None
+    layers = entry.value.get("layers") if entry is not None and isinstance(entry.value, Mapping) else None
+    if entry is None or not isinstance(entry.value, Mapping) or not isinstance(layers, Sequence):
+        return None
+    return entry, entry.value, layers
+
+
+def _has_repeat(layers: Sequence) -> bool:
+    blocks = (_block(item) for item in layers.items)
+    return any(_repeat(item) for item in layers.items) or any(_has_repeat(b[2]) for b in blocks if b is not None)
+
+
+def _count(layers: list[Node]) -> int:
+    """Layers, those in blocks counted one by one."""
+    blocks = (_block(item) for item in layers)
+    return sum(1 if b is None else _count([*b[2].items]) for b in blocks)
+
+
 def _expand(layers: Sequence, params: Params[str, ParamValue], sink: Sink) -> _Body:
-    out = _Body()
+    out, count = _Body(), 0
     for item in layers.items:
-        entry = _repeat(item)
-        if entry is None:
-            out.layers.append(item)
-            out.names.update((name, (name, "")) for name in _names(item))
-        else:
+        before = len(out.layers)
+        entry, block = _repeat(item), _block(item)
+        if entry is not None:
             copies = _copies(entry, params, sink)
             out.layers.extend(copies.layers)
             out.names.update(copies.names)
-        if len(out.layers) > MAX_LAYERS:
+        elif block is not None:
+            body = _expand(block[2], params, sink)
+            out.layers.append(_with_layers(item, body.layers))
+            out.names.update(body.names)
+        else:
+            out.layers.append(item)
+            out.names.update((name, (name, "")) for name in _names(item))
+        count += _count(out.layers[before:])
+        if count > MAX_LAYERS:
             raise _TooMany
     return out
 
@@ -90,16 +120,33 @@ def _copies(entry: Entry, params: Params[str, ParamValue], sink: Sink) -> _Body:
     if times is None:
         return out
     body = _expand(layers, params, sink)
-    if times * len(body.layers) > MAX_LAYERS:
+    if times * _count(body.layers) > MAX_LAYERS:
         raise _TooMany
+    settings = [e for e in block.entries if e.name in _SETTINGS]
     for k in range(1, times + 1):
         # The outermost number comes first, as indices of nested arrays do.
         ends = {old: (base, f"_{k}{end}") for old, (base, end) in body.names.items()}
         renamed = {old: base + end for old, (base, end) in ends.items()}
         origin = Origin("repeat", f"repeat {k} of {times}", entry.key.span)
-        out.layers.extend(with_origin(_renamed(n, renamed), origin) for n in body.layers)
+        copies = [with_origin(_renamed(n, renamed), origin) for n in body.layers]
+        if settings:
+            inner = Mapping((Entry(_word("layers", layers.span), with_items(layers, copies)), *settings), block.span)
+            copies = [Mapping((Entry(_word("block", entry.key.span), inner),), entry.key.span)]
+        out.layers.extend(copies)
         out.names.update((renamed[old], parts) for old, parts in ends.items())
     return out
+
+
+def _word(text: str, span: Span) -> Scalar:
+    return Scalar(text, text, True, span)
+
+
+def _with_layers(item: Node, layers: list[Node]) -> Node:
+    """A `block` with other layers."""
+    found = _block(item)
+    assert found is not None and isinstance(item, Mapping)
+    entry, block, old = found
+    return with_entry(item, entry.name, with_entry(block, "layers", with_items(old, layers)))
 
 
 def _settings(layer: Node) -> Mapping | None:
@@ -134,6 +181,9 @@ def _in_formula(node: Node, names: dict[str, str]) -> Node:
 
 
 def _renamed(layer: Node, names: dict[str, str]) -> Node:
+    block = _block(layer)
+    if block is not None:
+        return _with_layers(layer, [_renamed(n, names) for n in block[2].items])
     settings = _settings(layer)
     if settings is None or not isinstance(layer, Mapping):
         return layer

@@ -26,8 +26,10 @@ from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import Dimension
 from compiler.frontend.resolve_values import exact_span, expression_of
+from compiler.frontend.synapse_delayed import Delayable
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.wording import found
+from compiler.ir.delayed import DELAYED
 from compiler.ir.model import hidden
 from compiler.source import NOWHERE, Span
 
@@ -50,7 +52,7 @@ class TimedName:
 @dataclass(frozen=True)
 class Scope:
     """Names that an expression may use, with their kinds and dimensions (None: unknown, after an
-    error). `places`: where they were declared."""
+    error). `places`: where they were declared; `delayed`: what may be read with a synapse's delay."""
 
     kinds: Mapping[str, Kind]
     dimensions: Mapping[str, Dimension | None]
@@ -59,6 +61,7 @@ class Scope:
     broken: frozenset[str] = frozenset()
     places: Mapping[str, Span] = field(default_factory=dict)
     timed: Mapping[str, TimedName] = field(default_factory=dict)
+    delayed: Delayable | None = None
 
     def extended(
         self,
@@ -116,6 +119,17 @@ def check_tree(tree: Expr, span: Span, scope: Scope, wanted: Wanted, sink: Sink)
 
 
 def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
+    delayed = scope.delayed
+    if delayed is None or DELAYED not in _calls(tree) - scope.functions.keys():
+        return _check_names(tree, scope, wanted, sink)
+    taken = delayed.take(tree, sink)
+    if taken is None:
+        return None
+    found = _check_names(taken, scope.extended(dict.fromkeys(delayed.names, Kind.REAL), delayed.names), wanted, sink)
+    return None if found is None else replace(found, expr=delayed.put(found.expr))
+
+
+def _check_names(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
     if scope.timed and _calls(tree) & scope.timed.keys():
         read = _read_timed(tree, scope, sink)
         if read is None:

@@ -15,8 +15,9 @@ from compiler.expr.ast import Ref as Name
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
 from compiler.frontend import tree
-from compiler.frontend.synapse_statements import SPIKE_TIMES, SynapseDraft
-from compiler.ir.model import Action, EndDef, Formula, Method, Set, SynapseDef, hidden
+from compiler.frontend.synapse_statements import ENDS, SPIKE_TIMES, SynapseDraft
+from compiler.ir.delayed import read_delayed
+from compiler.ir.model import Action, EndDef, Formula, Method, Set, SynapseDef, Transpose, hidden, values_of
 from compiler.source import NOWHERE, Span
 
 
@@ -28,6 +29,8 @@ def check_event(when: Expr, end: str, at: Span, d: SynapseDraft) -> bool:
         span = at if ref.span is NOWHERE else ref.span
         where, dot, variable = name.partition(".")
         help: str | None = f"it is tested once per {side} neuron, in every step; move the test into `do`"
+        if dot and where not in ENDS:
+            continue  # a counter of a phase
         if dot and where != end:
             other = "target" if end == "pre" else "source"
             message = f"the condition is about the {side} neuron, but `{name}` is of the {other}"
@@ -95,8 +98,8 @@ def _check_readers(s: SynapseDef, driven: set[str], d: SynapseDraft) -> None:
     places = [("update", a) for a in s.update] + [(f"events: {e.name}", a) for e in s.events for a in e.actions]
     places += [(f"on: {h.phase}.{h.event}", a) for h in s.on for a in h.actions]
     for place, action in places:
-        used = refs(with_lets(action.value, s.lets)) & driven
-        if isinstance(action, Set) and action.target in driven:
+        used = set().union(*(refs(with_lets(e, s.lets)) for e in values_of([action]))) & driven
+        if isinstance(action, Set | Transpose) and action.target in driven:
             used.add(action.target)
         if used:
             name = min(used)
@@ -127,10 +130,20 @@ def all_actions(s: SynapseDef) -> tuple[Action, ...]:
     )
 
 
+def _values(s: SynapseDef) -> list[Expr]:
+    """The synapse's own equations and statements (not those of `pre:` and `post:`)."""
+    values = [*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *values_of(all_actions(s))]
+    return [*values, *(e.when for e in s.events)]
+
+
 def reads(s: SynapseDef) -> set[str]:
-    """Every name that the synapse's own equations and statements read (not those of `pre:` and `post:`)."""
-    values = [*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *(a.value for a in all_actions(s))]
-    return set().union(*(refs(v) for v in values), *(refs(e.when) for e in s.events))
+    """Every name that the synapse's own equations and statements read."""
+    return set().union(*(refs(v) for v in _values(s)))
+
+
+def reads_delayed(s: SynapseDef, end: str) -> bool:
+    """Whether they read a variable of that end with the delay."""
+    return any(name.startswith(f"{end}.") for v in _values(s) for name in read_delayed(v))
 
 
 def end_reads(end: EndDef | None) -> set[str]:
@@ -165,8 +178,7 @@ def without_a_dot(e: Expr) -> set[str]:
 
 def check_timed(s: SynapseDef, d: SynapseDraft) -> None:
     """E0801 for a timed array in an expression of a synapse."""
-    values = [*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *(a.value for a in all_actions(s))]
-    values += [e.when for e in s.events]
+    values = _values(s)
     for end in (s.pre, s.post):
         if end is not None:
             values += [*(o.rhs for o in end.dynamics), *(x.value for x in (*end.update, *end.on_spike))]

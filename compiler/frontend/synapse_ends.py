@@ -1,7 +1,8 @@
 """`pre:` and `post:` of a synapse, and what it may read of the neurons at both ends.
 
 Assumes: a draft whose parameters are declared.
-Guarantees: variables of an end read their own kind, parameters, `t` and `dt` only; a dotted name means one thing.
+Guarantees: variables of an end read their own kind, parameters, `t`, `dt` and counters of phases only; a dotted name
+means one thing.
 Does not: know projections (the draft has both neurons, or none: then any name of a neuron is taken as known).
 """
 
@@ -16,8 +17,10 @@ from compiler.expr.types import Kind
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend import tree
 from compiler.frontend.build_neurons import BuiltNeuron
+from compiler.frontend.build_phases import counters
 from compiler.frontend.drafts import Draft, build_dynamics, build_states, entries_of, listed
-from compiler.frontend.synapse_statements import SPIKE_TIMES, SynapseDraft, build_own
+from compiler.frontend.synapse_delayed import Delayable
+from compiler.frontend.synapse_statements import ENDS, SPIKE_TIMES, SynapseDraft, build_own
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import mapping
 from compiler.ir.model import EndDef
@@ -42,7 +45,7 @@ def build_end(d: SynapseDraft, end: str) -> EndDef | None:
     d.traces[end] = own.states
     d.places.update({f"{end}.{n}": own.places[n] for n in own.states})
     d.nouns.update({f"{end}.{n}": f"a variable of `{end}`" for n in own.states})
-    scope = own.scope(own.params, own.states, {"t": TIME, "dt": TIME})
+    scope = own.scope(own.params, own.states, {"t": TIME, "dt": TIME}, counters(d.c))
     dynamics = build_dynamics(own, scope)
     update = build_own(own, listed(block, "update"), scope)
     on_spike = build_own(own, listed(block, "on_spike"), scope)
@@ -62,6 +65,23 @@ def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dime
     dimensions.update({f"{end}.{n}": TIME for n in SPIKE_TIMES})
     dimensions.update({f"{end}.{n}": dimension for n, dimension in d.traces[end].items()})
     return dict.fromkeys(dimensions, Kind.REAL), dimensions, {n: d.places[n] for n in dimensions if n in d.places}
+
+
+def delayable(d: SynapseDraft) -> Delayable:
+    """What `delayed(...)` may name: states and inputs of the neurons; any name of a neuron that is not known."""
+    dimensions: dict[str, Dimension | None] = {}
+    others: dict[str, str] = {}
+    for end in ENDS:
+        neuron = d.ends.of(end)
+        if neuron is None:
+            dimensions.update({f"{end}.{n}": None for e, n in mentions(d.node) if e == end})
+        else:
+            others.update({f"{end}.{n}": "a parameter is read without `delayed`" for n in neuron.params})
+            dimensions.update({f"{end}.{n}": x for group in (neuron.states, neuron.inputs) for n, x in group.items()})
+        late = "delay" if end == "pre" else "back_delay"
+        help = f"it follows the spikes as they arrive, which is after the `{late}`: read it without `delayed`"
+        others.update({f"{end}.{n}": help for n in (*d.traces[end], *SPIKE_TIMES)})
+    return Delayable(dimensions, others)
 
 
 def _clashes(d: SynapseDraft, end: str, neuron: BuiltNeuron) -> None:

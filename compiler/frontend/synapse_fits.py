@@ -12,14 +12,15 @@ from __future__ import annotations
 from typing import Final
 
 from compiler.diagnostics import Related
-from compiler.expr.ast import refs
 from compiler.frontend import tree
 from compiler.frontend.build_synapses import BuiltSynapse
 from compiler.frontend.family import Family
-from compiler.frontend.synapse_checks import all_actions, held_per_neuron, takes_spikes
+from compiler.frontend.synapse_checks import all_actions, held_per_neuron, reads_delayed, takes_spikes
+from compiler.frontend.synapse_statements import ENDS
 from compiler.frontend.values import Context, mapping
 from compiler.frontend.wording import allowed
-from compiler.ir.model import Member, Rewire, Send, SynapseDef
+from compiler.ir.delayed import read_delayed, read_now
+from compiler.ir.model import Member, Rewire, Send, SynapseDef, values_of
 from compiler.source import Span
 
 
@@ -84,9 +85,10 @@ def check_delays(block: tree.Mapping, s: SynapseDef, members: list[Member], fami
     """Delays that the synapse has no use for, and delays per synapse of what is held per neuron."""
     sink = family.c.sink
     delay, back = block.entry("delay"), block.entry("back_delay")
-    if delay is not None and not takes_spikes(s, "pre") and any(m.delay or m.delays for m in members):
+    used = {end: takes_spikes(s, end) or reads_delayed(s, end) for end in ENDS}
+    if delay is not None and not used["pre"] and any(m.delay or m.delays for m in members):
         message = f"`delay` is that of spikes, and the synapse `{s.name}` has no statements for those of the source"
-        help = "what is read in every step, such as `pre.v`, cannot be delayed yet"
+        help = "what is read of the source with the delay is written `delayed(pre.v)`"
         sink.error("E0802", message, delay.key.span, help, (Related("the synapse is declared here", s.span),))
     elif delay is not None and held_per_neuron(s, "pre") and any(m.delays is not None for m in members):
         message = f"`delay` differs from synapse to synapse, but `{s.name}` holds variables once per source neuron"
@@ -94,7 +96,14 @@ def check_delays(block: tree.Mapping, s: SynapseDef, members: list[Member], fami
         related = (Related("they are declared here" if s.pre is not None else "the synapse is declared here", place),)
         help = "a spike reaches all synapses of its neuron at one time then: give one delay per projection"
         sink.error("E0802", message, delay.value.span, help, related)
-    if back is not None and not takes_spikes(s, "post") and any(m.back_delay for m in members):
+    late = [e for e in s.events if e.end == "pre" and read_delayed(e.when)]
+    if delay is not None and late and any(m.delays is not None for m in members):
+        message = f"`delay` differs from synapse to synapse, but the condition of `{late[0].name}` is tested once per "
+        message += "source neuron"
+        related = (Related("it is declared here", late[0].span),)
+        help = "give one delay per projection, or move the test into `do`"
+        sink.error("E0802", message, delay.value.span, help, related)
+    if back is not None and not used["post"] and any(m.back_delay for m in members):
         message = f"`back_delay` has no effect: nothing in the synapse `{s.name}` waits for spikes of the target"
         related = (Related("the synapse is declared here", s.span),)
         sink.error("E0108", message, back.key.span, "leave it out, or write `on_post`", related)
@@ -104,9 +113,9 @@ def check_reads(s: SynapseDef, into: str, members: list[Member], user: Related, 
     """E0802 where a synapse reads an input that it delivers into: the result would depend on the order of synapses."""
     ends = {"pre": {m.source for m in members}, "post": {m.target for m in members}}
     delivered = {(a.end, a.into or into) for a in all_actions(s) if isinstance(a, Send)}
-    places = [(o.rhs, o.span) for o in s.dynamics] + [(a.value, a.span) for a in all_actions(s)]
+    places = [(o.rhs, o.span) for o in s.dynamics] + [(e, a.span) for a in all_actions(s) for e in values_of([a])]
     for value, at in (*places, *((let.value, let.span) for let in s.lets)):
-        for name in sorted(refs(value)):
+        for name in sorted(read_now(value)):
             end, _, variable = name.partition(".")
             for other, target in delivered:
                 if end in ends and variable == target and ends[end] & ends[other]:

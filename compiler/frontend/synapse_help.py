@@ -16,7 +16,6 @@ from compiler.frontend.synapse_statements import SynapseDraft
 from compiler.frontend.values import mapping
 
 _SUFFIXED = re.compile(r"unknown name `(\w+?)_(pre|post)`")
-_COUNTER = re.compile(r"unknown name `(\w+)\.(?:count|step)`")
 _UNKNOWN = re.compile(r"unknown name `(pre|post)\.(\w+)`")
 _WITHOUT_UNIT = re.compile(r"what is delivered.* is .*\[(\S+)\], but .* is a number without a unit")
 
@@ -61,10 +60,6 @@ def _explained(found: Diagnostic, d: SynapseDraft) -> Diagnostic:
     if suffixed is not None:
         name, end = suffixed[1], suffixed[2]
         return replace(found, help=f"write `{end}.{name}` for a variable of the {side_of(end)} neuron")
-    counter = _COUNTER.match(found.message)
-    if counter is not None and counter[1] in {p.name for p in d.c.phases}:
-        example = f"on: {{{counter[1]}.start: [n = n + 1]}}"
-        return replace(found, help=f"synapses do not read counters of phases; count in a state: `{example}`")
     if unknown is None:
         return found
     end, name = unknown[1], unknown[2]

@@ -23,11 +23,14 @@ from compiler.frontend.scope import Checked, Scope, Wanted, check_tree, read_act
 from compiler.frontend.synapse_sums import Taken, has_own_sums, take_sums
 from compiler.frontend.tree import Node
 from compiler.frontend.wording import allowed
-from compiler.ir.model import Action, Rewire, Send, Set
+from compiler.ir.model import Action, Rewire, Send, Set, Transpose
+from compiler.ir.synapse_sums import calls_in
 from compiler.source import Span
 
 ENDS: Final = ("pre", "post")
 SPIKE_TIMES: Final = ("last_spike", "previous_spike")
+DEGREES: Final = ("outdegree", "indegree")
+REWIRING: Final = ("rewire", "remove", "form")
 
 
 @dataclass(frozen=True)
@@ -46,16 +49,23 @@ class Ends:
 @dataclass
 class SynapseDraft(Draft):
     """A synapse being built. `traces`: the variables of `pre:` and `post:`; `deliveries`: places that deliver into
-    the projection's input."""
+    the projection's input; `shared`: states that instances have in common (None: not said); `keep`: the degree that the
+    first `rewire` keeps, and where it stands; `vacancies`: synapses are removed or formed."""
 
     ends: Ends = field(default_factory=Ends)
     traces: dict[str, dict[str, Dimension | None]] = field(default_factory=lambda: {"pre": {}, "post": {}})
     deliveries: list[Span] = field(default_factory=list)
+    shared: tuple[str, ...] | None = None
+    keep: tuple[str, Span] | None = None
+    vacancies: bool = False
 
 
-def build_actions(d: SynapseDraft, items: tuple[Node, ...], scope: Scope, sums: bool = False) -> tuple[Action, ...]:
-    """The statements of one list; its locals are known in it only. `sums`: synapses may be rewired, and values may read
-    sums over synapses; such a statement begins when all synapses are done with those before it, whose locals end."""
+def build_actions(
+    d: SynapseDraft, items: tuple[Node, ...], scope: Scope, sums: bool = False, transposes: bool = False
+) -> tuple[Action, ...]:
+    """The statements of one list; its locals are known in it only. `transposes`: states may be taken from another
+    projection. `sums`: synapses may be rewired, and values may read sums over synapses. Such statements, and those that
+    assign to a shared state, begin when all synapses are done with the statements before, whose locals end."""
     out: list[Action] = []
     local: dict[str, tuple[Kind, Dimension | None]] = {}
     own, gone = scope, dict[str, Span]()
@@ -64,27 +74,35 @@ def build_actions(d: SynapseDraft, items: tuple[Node, ...], scope: Scope, sums: 
         if statement is None:
             continue
         value = statement.call if isinstance(statement, Do) else statement.value
+        assigns = isinstance(statement, Assign)
+        transposing = transposes and assigns and "transpose" in calls_in(value) - scope.functions.keys()
+        rewiring = sums and isinstance(statement, Do) and statement.call.func in REWIRING
+        common = sums and isinstance(statement, Assign) and statement.target in (d.shared or ())
+        summing = sums and not transposing and has_own_sums(value, scope)
         taken = Taken({}, {})
-        if sums and has_own_sums(value, scope):
-            taken_out, taken = take_sums(value, node.span, own, local, d)
+        if summing:
+            value, taken = take_sums(value, node.span, own, local, d)
             if taken.wrong:
                 continue
+            if isinstance(statement, Do):
+                assert isinstance(value, Call)
+                statement = replace(statement, call=value)
+            else:
+                statement = replace(statement, value=value)
+        if transposing or rewiring or common or summing:
             gone |= {name: scope.places.get(name, node.span) for name in local}
             local, scope = {}, own
-            if isinstance(statement, Do):
-                assert isinstance(taken_out, Call)
-                statement = replace(statement, call=taken_out)
-            else:
-                statement = replace(statement, value=taken_out)
+        if transposing and isinstance(statement, Assign):
+            out.extend(_transposed(d, statement))
+            continue
         if _ended(d, statement, gone, local):
             continue
-        if sums and isinstance(statement, Do) and statement.call.func == "rewire":
-            gone |= {name: scope.places.get(name, node.span) for name in local}
-            local, scope = {}, own
-            when = _rewired(d, statement, node, taken.scope(scope))
-            if when is not None:
-                d.read |= refs(taken.put(when))
-                out.append(Rewire(taken.put(when), statement.span))
+        if rewiring and isinstance(statement, Do):
+            rewired = _rewired(d, statement, node, taken.scope(scope))
+            if rewired is not None:
+                when = taken.put(rewired.value)
+                d.read |= refs(when)
+                out.append(replace(rewired, value=when))
             continue
         if isinstance(statement, Do):
             sent = _delivery(d, statement, node, taken.scope(scope))
@@ -122,6 +140,22 @@ def build_actions(d: SynapseDraft, items: tuple[Node, ...], scope: Scope, sums: 
     return tuple(out)
 
 
+def _transposed(d: SynapseDraft, statement: Assign) -> tuple[Transpose, ...]:
+    """`w = transpose(forward.w)`; nothing after an error."""
+    match statement.value:
+        case Call("transpose", (Ref(name, at),)) if name.count(".") == 1 and statement.op == "=":
+            pass
+        case _:
+            message = "`transpose` stands alone and takes a variable of another projection"
+            d.c.sink.error("E0301", message, statement.span, "write `w = transpose(forward.w)`")
+            return ()
+    if statement.target not in d.states:
+        not_a_state(d, statement.target, statement.target_span, "cannot be assigned to")
+        return ()
+    projection, _, variable = name.partition(".")
+    return (Transpose(statement.target, projection, variable, at),)
+
+
 def _ended(d: SynapseDraft, statement: Assign | Do, gone: Mapping[str, Span], local: Mapping[str, object]) -> bool:
     """Reports a name that was assigned before a sum over synapses and is read after it."""
     value = statement.call if isinstance(statement, Do) else statement.value
@@ -129,21 +163,38 @@ def _ended(d: SynapseDraft, statement: Assign | Do, gone: Mapping[str, Span], lo
     if not ended:
         return False
     name = ended[0]
-    message = f"`{name}` was assigned before a sum over synapses or `rewire`, and is not known after it"
+    message = f"`{name}` was assigned before a statement that waits for all synapses, and is not known after it"
     help = f"a value that each synapse keeps meanwhile is a state: `state: {{{name}: 0}}`"
     d.c.sink.error("E0302", message, statement.span, help, (Related("assigned here", gone[name]),))
     return True
 
 
-def _rewired(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> Expr | None:
-    """The condition of `rewire(...)`; None after an error."""
+def _rewired(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> Rewire | None:
+    """`rewire(w < 0)`, `rewire(w < 0, indegree)`, `remove(w < 0)`, `form(random() < 0.1)`; None after an error."""
     call = statement.call
-    if len(call.args) != 1:
-        help = "write the condition under which a synapse ends: `rewire(w < 0)`"
-        d.c.sink.error("E0304", f"`rewire` takes 1 argument, {len(call.args)} given", statement.span, help)
+    how, most = call.func, 1 if call.func == "remove" else 2
+    if not 1 <= len(call.args) <= most:
+        takes = "1 argument" if most == 1 else "1 or 2 arguments"
+        help = f"write the condition: `{how}({'random() < 0.1' if how == 'form' else 'w < 0'})`"
+        d.c.sink.error("E0304", f"`{how}` takes {takes}, {len(call.args)} given", statement.span, help)
         return None
-    found = check_tree(call.args[0], node.span, scope, Wanted("what `rewire` tests", None, True, None), d.c.sink)
-    return None if found is None else found.expr
+    found = check_tree(call.args[0], node.span, scope, Wanted(f"what `{how}` tests", None, True, None), d.c.sink)
+    keep = "outdegree"
+    if len(call.args) == 2:
+        given = call.args[1]
+        if not isinstance(given, Ref) or given.name not in DEGREES:
+            message = f"the second argument of `{how}` is a degree of the neurons"
+            d.c.sink.error("E0301", message, given.span, f"write `{how}(..., indegree)`, or `outdegree`")
+            return None
+        keep = given.name
+    d.vacancies = d.vacancies or how != "rewire"
+    if how != "remove":
+        if d.keep is not None and d.keep[0] != keep:
+            message = f"`{how}` is about the {keep} here, and about the {d.keep[0]} elsewhere: synapses have one order"
+            d.c.sink.error("E0802", message, statement.span, None, (Related("elsewhere", d.keep[1]),))
+            return None
+        d.keep = d.keep or (keep, statement.span)
+    return None if found is None else Rewire(found.expr, keep, how, statement.span)
 
 
 def build_own(d: Draft, items: tuple[Node, ...], scope: Scope) -> tuple[Set, ...]:
@@ -197,8 +248,8 @@ def _delivery(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> Send 
     call, sink = statement.call, d.c.sink
     if call.func != "deliver":
         near = did_you_mean(call.func, ("deliver",))
-        if call.func == "rewire":
-            near = "synapses are rewired in `update` and in `on` of a synapse"
+        if call.func in REWIRING:
+            near = "synapses are rewired, removed and formed in `update` and in `on` of a synapse"
         help = near or "a statement is `name = expression`, `deliver(w)` or `deliver(w, post.ge)`"
         sink.error("E0301", f"a call of `{call.func}` has no effect here", statement.span, help)
         return None

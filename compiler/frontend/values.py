@@ -45,12 +45,14 @@ class Names:
 
 @dataclass
 class Context:
-    """What building a model needs everywhere. `folder`: that of the model file."""
+    """What building a model needs everywhere. `folder`: that of the model file. `unread`: files that need not be there,
+    because others take their place: "data" (of the training), "weights", "init" (of a layer)."""
 
     sink: Sink
     names: Names
     folder: Path
     phases: tuple[PhaseDef, ...] = ()
+    unread: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=65536)

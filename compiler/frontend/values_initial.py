@@ -151,26 +151,21 @@ def _distribution(
 def _complete(kind: str, args: Mapping[str, float], block: tree.Mapping, what: str, c: Context) -> bool:
     """Whether the numbers make a distribution of this kind."""
 
-    def fail(name: str, message: str, code: str = "E0106") -> bool:
+    def fail(name: str, message: str) -> bool:
         entry = block.entry(name)
-        c.sink.error(code, message, block.span if entry is None else entry.value.span)
+        c.sink.error("E0106", message, block.span if entry is None else entry.value.span)
         return False
 
     if kind == "uniform" and args["low"] > args["high"]:
         return fail("high", f"`high` of {what} is below `low`")
     if args.get("min", -math.inf) > args.get("max", math.inf):
         return fail("max", f"`max` of {what} is below `min`")
-    if kind in ("exponential", "lognormal"):
-        for name in ("min", "max"):
-            if name in args:
-                message = f"`{name}` of {'an' if kind[0] == 'e' else 'a'} {kind} distribution is not supported yet"
-                return fail(name, message, "E0801")
     if kind == "lognormal" and args["mean"] <= 0:
         return fail("mean", f"`mean` of {what} must be above 0 in a lognormal distribution")
     return True
 
 
 def _of_logarithm(args: Mapping[str, float]) -> dict[str, float]:
-    """Mean and standard deviation of the logarithm of a lognormal value with the given moments."""
+    """`args` with mean and standard deviation of the logarithm of a lognormal value with the given moments."""
     variance = math.log1p((args["std"] / args["mean"]) ** 2)
-    return {"mean": math.log(args["mean"]) - variance / 2, "std": math.sqrt(variance)}
+    return {**args, "mean": math.log(args["mean"]) - variance / 2, "std": math.sqrt(variance)}

@@ -80,7 +80,7 @@ def to_onnx(model: Model, weights: dict[str, Reals], outputs: tuple[str, ...]) -
     helper = onnx.helper
     assert model.network is not None
     layers = {layer.name: layer for layer in model.network.layers}
-    needed = _needed(layers, outputs)
+    needed = model.network.needed(outputs)
     double = model.numerics.precision == "float64"
     real, whole = (onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT), onnx.TensorProto.INT32
     g = OnnxGraph(np.float64 if double else np.float32)
@@ -120,17 +120,6 @@ def to_onnx(model: Model, weights: dict[str, Reals], outputs: tuple[str, ...]) -
     )
     onnx.checker.check_model(proto, full_check=True)
     return proto
-
-
-def _needed(layers: dict[str, Layer], outputs: tuple[str, ...]) -> set[str]:
-    seen: set[str] = set()
-    stack = list(outputs)
-    while stack:
-        name = stack.pop()
-        if name not in seen:
-            seen.add(name)
-            stack += layers[name].inputs if name in layers else ()
-    return seen
 
 
 def _activated(w: Writer, layer: Layer, y: str) -> str:

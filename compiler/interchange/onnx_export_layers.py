@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from compiler.interchange.onnx_graph import OnnxGraph, no_operator
+from compiler.interchange.onnx_graph import GATES, OnnxGraph, no_operator
 from compiler.interchange.safetensors import Reals
 from compiler.ir.model import Layer
 from compiler.passes.fold_norms import TRAINING_ONLY
@@ -267,18 +267,10 @@ def _attention(w: Writer, layer: Layer) -> str:
     return linear(w, layer, y, 2, "out")
 
 
-_GATES = {
-    "rnn": (("state",), "RNN"),
-    "gru": (("update", "reset", "candidate"), "GRU"),
-    "lstm": (("input", "output", "forget", "cell"), "LSTM"),
-}
-"""Gates in ONNX's order."""
-
-
 def _recurrent(w: Writer, layer: Layer) -> str:
     g, units = w.graph, layer.attr("units")
     assert isinstance(units, int)
-    gates, op = _GATES[layer.kind]
+    gates, op = GATES[layer.kind], layer.kind.upper()
     ways = ("", "backward.") if layer.attr("bidirectional") else ("",)
 
     def stacked(part: str, missing: float | None = None) -> Reals:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,16 @@ _BINARY = {
     "+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "**": "Pow", "<": "Less", "<=": "LessOrEqual", ">": "Greater",
     ">=": "GreaterOrEqual", "==": "Equal", "and": "And", "or": "Or",
 }  # fmt: skip
+
+
+GATES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "rnn": ("state",),
+        "gru": ("update", "reset", "candidate"),
+        "lstm": ("input", "output", "forget", "cell"),
+    }
+)
+"""The gates of recurrent layers in ONNX's order."""
 
 
 def onnx_package() -> Any:

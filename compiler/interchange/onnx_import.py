@@ -1,9 +1,11 @@
 """An ONNX file as a model file and its weights: `netloom import model.onnx`.
 
-Assumes: the package `onnx`; the first axis of every input and output is the batch.
+Assumes: the package `onnx`; the first axis of every input is the batch, of one that a recurrent operator reads with its
+steps first the second.
 Guarantees: what is written is a model that the frontend accepts, with the outputs of the graph as its last layers and a
-weight for every initializer that a layer trains; nodes that depend on constants alone are computed; operators and forms
-that no layer expresses are refused by name and node (E0918), and nothing is written then.
+weight for every initializer that a layer trains; nodes that depend on constants alone are computed; the batch is the
+first axis of all of them, wherever the graph has it; operators and forms that no layer expresses are refused by name
+and node (E0918), and nothing is written then.
 Does not: guess: a graph that computes with the size of its batch is refused.
 """
 
@@ -11,7 +13,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +32,41 @@ Setting = int | float | bool | str | list[int] | list[str]
 
 @dataclass(frozen=True)
 class Computed:
-    """What a layer or input gives. `shape`: of a sample. `whole`: integers."""
+    """What a layer or input gives. `shape`: of a sample. `whole`: integers; `truth`: 0 or 1 for false or true.
+    `batch`: the axis of the graph's tensor that is the batch; the other axes are those of the sample, in order."""
 
     name: str
     shape: tuple[int, ...]
     whole: bool = False
+    truth: bool = False
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What attention computes before its values come in, which is no layer: softmax(q k * scale + mask) once it is
+    `normal`, else what stands in the brackets. q: (heads, steps, d), k: (heads, d, others)."""
+
+    q: Computed
+    k: Computed
+    scale: float = 1.0
+    causal: bool = False
+    normal: bool = False
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What an `attention` layer was made of: tensors of (steps, features), and the projection after it, if there is
+    one."""
+
+    q: Computed
+    k: Computed
+    v: Computed
+    heads: int
+    scale: float
+    causal: bool
+    out: Array | None = None
+    bias: Array | None = None
 
 
 @dataclass
@@ -44,27 +77,41 @@ class LayerText:
     name: str
     settings: dict[str, Setting]
 
+    @property
+    def reads(self) -> set[str]:
+        """Names of layers and inputs, among others."""
+        if self.kind == "map":
+            return set(re.findall(r"\w+", str(self.settings[self.name])))
+        given = self.settings.get("inputs")
+        return {given} if isinstance(given, str) else {str(n) for n in given} if isinstance(given, list) else set()
+
 
 @dataclass(frozen=True)
 class Imported:
+    """`batches`: of inputs and outputs whose batch is not the first axis in the graph, that axis."""
+
     model: Path
     weights: Path
     layers: int
     parameters: int
+    batches: Mapping[str, int]
 
 
 @dataclass
 class Importer:
     """The model while it is being made. `values`: of each tensor of the graph; `uses`: how often it is read;
-    `batches`: sizes of the batch that the graph fixes."""
+    `batches`: sizes of the batch that the graph fixes; `sources`: what each layer with one input reads; `attended`:
+    what each `attention` was made of."""
 
     opset: int
-    values: dict[str, Computed | Array] = field(default_factory=dict)
+    values: dict[str, Computed | Scores | Array] = field(default_factory=dict)
     uses: dict[str, int] = field(default_factory=dict)
     batches: set[int] = field(default_factory=set)
     layers: list[LayerText] = field(default_factory=list)
     weights: dict[str, Array] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
+    sources: dict[str, Computed] = field(default_factory=dict)
+    attended: dict[str, Attended] = field(default_factory=dict)
 
     def fresh(self, hint: str) -> str:
         """A name that the language allows, like `hint`."""
@@ -85,15 +132,47 @@ class Importer:
         name = self.fresh(hint)
         read: Setting = inputs[0].name if len(inputs) == 1 else [i.name for i in inputs]
         self.layers.append(LayerText(kind, name, {"inputs": read, **settings}))
+        if len(inputs) == 1:
+            self.sources[name] = inputs[0]
         for part, values in (weights or {}).items():
             self.weights[f"{name}.{part}"] = values
         return Computed(name, shape)
 
-    def formula(self, hint: str, text: str, shape: tuple[int, ...]) -> Computed:
+    def formula(self, hint: str, text: str, shape: tuple[int, ...], truth: bool = False) -> Computed:
         """Appends a `map`."""
         name = self.fresh(hint)
         self.layers.append(LayerText("map", name, {name: text}))
-        return Computed(name, shape)
+        return Computed(name, shape, truth=truth)
+
+    def made(self, name: str) -> LayerText | None:
+        """The layer of a name; None for an input."""
+        return next((x for x in self.layers if x.name == name), None)
+
+    def parts(self, name: str) -> dict[str, Array]:
+        """The weights of a layer."""
+        lead = f"{name}."
+        return {n.removeprefix(lead): v for n, v in self.weights.items() if n.startswith(lead)}
+
+    def reshape(self, hint: str, x: Computed, shape: tuple[int, ...]) -> Computed:
+        """The elements of `x` with other axes. A reshape of a reshape is one, or none."""
+        source = x
+        while (layer := self.made(source.name)) is not None and layer.kind == "reshape":
+            source = self.sources[source.name]
+        if shape != source.shape:
+            source = self.layer("reshape", hint, [source], {"shape": list(shape)}, shape)
+        return replace(source, whole=x.whole, truth=x.truth, batch=x.batch)
+
+    def permute(self, hint: str, x: Computed, axes: list[int]) -> Computed:
+        """The axes of `x` in another order. A permutation of a permutation is one, or none."""
+        source = x
+        while (layer := self.made(source.name)) is not None and layer.kind == "permute":
+            inner = layer.settings["axes"]
+            assert isinstance(inner, list)
+            axes, source = [int(inner[a]) for a in axes], self.sources[source.name]
+        if axes != list(range(len(axes))):
+            shape = tuple(source.shape[a] for a in axes)
+            source = self.layer("permute", hint, [source], {"axes": list(axes)}, shape)
+        return replace(source, truth=x.truth, batch=x.batch)
 
 
 _RESERVED = re.compile(
@@ -134,7 +213,7 @@ def import_file(file: Path, out: Path) -> Imported:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
         raise RunError("E0919", f"`{file}` is not a valid ONNX file: {reason}", exit_code=2) from None
     name = re.sub(r"\W|^(?=\d)", "_", out.stem, flags=re.ASCII).lstrip("_") or "model"
-    text, arrays = convert(proto, name, file.name, weights.name)
+    text, arrays, batches = convert(proto, name, file.name, weights.name)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(weights, arrays)
     scratch = out.with_name(f".{out.stem}.{os.getpid()}.yaml")
@@ -147,7 +226,7 @@ def import_file(file: Path, out: Path) -> Imported:
         raise
     finally:
         scratch.unlink(missing_ok=True)
-    return Imported(out, weights, layers, sum(a.size for a in arrays.values()))
+    return Imported(out, weights, layers, sum(a.size for a in arrays.values()), batches)
 
 
 def _accepted(path: Path, proto: Any) -> int:
@@ -163,21 +242,22 @@ def _accepted(path: Path, proto: Any) -> int:
     return len(model.network.layers)
 
 
-def convert(proto: Any, name: str, source: str, weights: str) -> tuple[str, dict[str, Array]]:
-    """The text of the model and its weights. Raises RunError (E0918)."""
+def convert(proto: Any, name: str, source: str, weights: str) -> tuple[str, dict[str, Array], dict[str, int]]:
+    """The text of the model, its weights, and where the batches are that are not first. Raises RunError (E0918)."""
     onnx = onnx_package()
     graph = proto.graph
     opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=1)
     m = Importer(opset)
     for item in graph.initializer:
         m.values[item.name] = onnx.numpy_helper.to_array(item)
-    inputs, types = [], set()
+    inputs, types, second = [], set(), _steps_first(graph)
     for item in graph.input:
         if item.name in m.values:
             continue
-        shape, kind, whole = _input(m, item, onnx)
+        batch = int(item.name in second)
+        shape, kind, whole = _input(m, item, onnx, batch)
         types.add(kind)
-        made = Computed(m.fresh(item.name), shape, whole)
+        made = Computed(m.fresh(item.name), shape, whole, batch=batch)
         m.values[item.name] = made
         inputs.append(made)
     nodes = _live(graph)
@@ -193,13 +273,24 @@ def convert(proto: Any, name: str, source: str, weights: str) -> tuple[str, dict
     _outputs(m, graph)
     if not m.layers:
         raise RunError("E0918", "the graph has no operator", exit_code=1)
+    ends = {n.name: m.values[n.name] for n in (*graph.input, *graph.output)}
+    batches = {n: v.batch for n, v in ends.items() if isinstance(v, Computed) and v.batch}
     double = onnx.TensorProto.DOUBLE in types
     real = np.float64 if double else np.float32
     arrays = {n: np.ascontiguousarray(v, real) for n, v in m.weights.items()}
-    return _text(m, name, source, weights, inputs, double), arrays
+    return _text(m, name, source, weights, inputs, double), arrays, batches
 
 
-def _input(m: Importer, item: Any, onnx: Any) -> tuple[tuple[int, ...], int, bool]:
+def _steps_first(graph: Any) -> set[str]:
+    """What recurrent operators read whose steps are the first axis."""
+    found = set()
+    for node in graph.node:
+        if node.op_type in ("RNN", "GRU", "LSTM") and not any(a.name == "layout" and a.i for a in node.attribute):
+            found.add(node.input[0])
+    return found
+
+
+def _input(m: Importer, item: Any, onnx: Any, batch: int) -> tuple[tuple[int, ...], int, bool]:
     """Shape of a sample, element type and whether it is whole. Raises RunError (E0918)."""
     kind = item.type.tensor_type.elem_type
     known = onnx.TensorProto
@@ -207,15 +298,16 @@ def _input(m: Importer, item: Any, onnx: Any) -> tuple[tuple[int, ...], int, boo
         what = known.DataType.Name(kind) if kind in known.DataType.values() else "no tensor"
         raise RunError("E0918", f"the input `{item.name}` cannot be imported: it is {what}", exit_code=1)
     dims = item.type.tensor_type.shape.dim
-    if not dims:
+    if len(dims) <= batch:
         message = f"the input `{item.name}` cannot be imported: it has no batch axis"
         raise RunError("E0918", message, exit_code=1)
-    if dims[0].HasField("dim_value"):
-        m.batches.add(dims[0].dim_value)
-    if any(not d.HasField("dim_value") or d.dim_value < 1 for d in dims[1:]):
+    if dims[batch].HasField("dim_value"):
+        m.batches.add(dims[batch].dim_value)
+    rest = [d for k, d in enumerate(dims) if k != batch]
+    if any(not d.HasField("dim_value") or d.dim_value < 1 for d in rest):
         message = f"the input `{item.name}` cannot be imported: an axis other than the batch has no fixed extent"
         raise RunError("E0918", message, exit_code=1)
-    return tuple(d.dim_value for d in dims[1:]), kind, kind in (known.INT32, known.INT64)
+    return tuple(d.dim_value for d in rest), kind, kind in (known.INT32, known.INT64)
 
 
 def _live(graph: Any) -> list[Any]:
@@ -230,20 +322,27 @@ def _live(graph: Any) -> list[Any]:
 
 
 def _outputs(m: Importer, graph: Any) -> None:
-    """Every output of the graph becomes a layer that no other reads."""
-    read: set[str] = set()
-    for layer in m.layers:
-        if layer.kind == "map":
-            read |= set(re.findall(r"\w+", str(layer.settings[layer.name])))
-        given = layer.settings.get("inputs")
-        read |= {given} if isinstance(given, str) else {str(n) for n in given} if isinstance(given, list) else set()
-    made = {layer.name for layer in m.layers} | {n for x in m.layers for n in _parts(x)}
-    seen: set[str] = set()
+    """Every output of the graph becomes a layer that no other reads; layers that no output needs are left out."""
+    ends = []
     for item in graph.output:
         value = m.values[item.name]
+        if isinstance(value, Scores) or (isinstance(value, Computed) and value.truth):
+            message = f"the output `{item.name}` cannot be imported: no layer of the language gives that"
+            raise RunError("E0918", message, exit_code=1)
         if not isinstance(value, Computed) or value.whole:
             message = f"the output `{item.name}` cannot be imported: it does not depend on an input with real numbers"
             raise RunError("E0918", message, exit_code=1)
+        ends.append(value)
+    needed = {v.name for v in ends}
+    for layer in reversed(m.layers):
+        if layer.name in needed:
+            needed |= layer.reads
+    m.layers = [layer for layer in m.layers if layer.name in needed]
+    made = {layer.name for layer in m.layers}
+    m.weights = {n: v for n, v in m.weights.items() if n.partition(".")[0] in made}
+    read = {n for layer in m.layers for n in layer.reads if n != layer.name}
+    seen: set[str] = set()
+    for item, value in zip(graph.output, ends, strict=True):
         if value.name in read or value.name not in made or value.name in seen:
             value = m.formula(f"{item.name}_out", value.name, value.shape)
         seen.add(_called(m, value.name, item.name))
@@ -251,21 +350,17 @@ def _outputs(m: Importer, graph: Any) -> None:
 
 def _called(m: Importer, name: str, wanted: str) -> str:
     """Gives a layer that no other reads the name of the output that it is, if that is free; returns its name."""
-    layer = next((x for x in m.layers if x.name == name), None)
+    layer = m.made(name)
     new = m.fresh(wanted)
     if layer is None or re.sub(r"\W+", "_", wanted, flags=re.ASCII) != new:
         return name
     if layer.kind == "map":
         layer.settings[new] = layer.settings.pop(name)
     layer.name = new
-    for key in [k for k in m.weights if k.rpartition(".")[0] == name]:
-        m.weights[f"{new}.{key.rpartition('.')[2]}"] = m.weights.pop(key)
+    for part, values in m.parts(name).items():
+        m.weights[f"{new}.{part}"] = values
+        del m.weights[f"{name}.{part}"]
     return new
-
-
-def _parts(layer: LayerText) -> list[str]:
-    into = layer.settings.get("into")
-    return [str(n) for n in into] if isinstance(into, list) else []
 
 
 def _text(m: Importer, name: str, source: str, weights: str, inputs: list[Computed], double: bool) -> str:
@@ -277,7 +372,7 @@ def _text(m: Importer, name: str, source: str, weights: str, inputs: list[Comput
         lines.append(f"    {item.name}: {{shape: [{', '.join(map(str, item.shape))}]{dtype}}}")
     lines.append("  layers:")
     for layer in m.layers:
-        named = {} if layer.kind in ("map", "split") else {"name": layer.name}
+        named = {} if layer.kind == "map" else {"name": layer.name}
         settings = ", ".join(f"{k}: {_setting(v)}" for k, v in {**named, **layer.settings}.items())
         lines.append(f"    - {layer.kind}: {{{settings}}}")
     return "\n".join(lines) + "\n"

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from compiler.interchange.onnx_graph import onnx_package
-from compiler.interchange.onnx_import import Array, Computed, Importer, Setting, refused
-from compiler.interchange.onnx_import_maps import ELEMENTWISE, import_elementwise
-
-Attrs = Mapping[str, Any]
-Shape = tuple[int, ...]
+from compiler.interchange.onnx_import import Array, Computed, Importer, Scores, Setting, refused
+from compiler.interchange.onnx_import_attention import import_attention, import_scores, product_of, projected
+from compiler.interchange.onnx_import_inputs import Attrs, Shape, axis_of, constant, cut, data, hint_of, joined, taken
+from compiler.interchange.onnx_import_maps import ELEMENTWISE, import_elementwise, short
+from compiler.interchange.onnx_import_recurrent import import_recurrent
+from compiler.interchange.onnx_import_reductions import REDUCTIONS, import_reduction, pooled, rms_norm, unit_norm
 
 
 def import_node(m: Importer, node: Any) -> None:
@@ -31,11 +33,14 @@ def import_node(m: Importer, node: Any) -> None:
     attrs = {k: v.decode() if isinstance(v, bytes) else v for k, v in attrs.items()}
     ins = [m.values[n] if n else None for n in node.input]
     if node.op_type == "Shape" and isinstance(ins[0], Computed):
-        whole = np.array([-1, *ins[0].shape], np.int64)  # -1 stands for the batch, as in Reshape
+        whole = np.insert(np.array(ins[0].shape, np.int64), ins[0].batch, -1)  # the batch, as in Reshape
         m.values[node.output[0]] = whole[attrs.get("start", 0) : attrs.get("end")]
         return
+    if any(isinstance(i, Scores) for i in ins):
+        m.values[node.output[0]] = import_scores(m, node, ins, attrs)
+        return
     if not any(isinstance(i, Computed) for i in ins):
-        _fold(m, node, [i for i in ins if not isinstance(i, Computed)])
+        _fold(m, node, [i for i in ins if i is None or isinstance(i, np.ndarray)])
         return
     if node.op_type in ELEMENTWISE:
         if len([o for o in node.output if o]) > 1:
@@ -49,7 +54,7 @@ def import_node(m: Importer, node: Any) -> None:
     made = convert(m, node, ins, attrs)
     results = made if isinstance(made, list) else [made]
     if any(o not in node.output[: len(results)] for o in used):
-        raise refused(node, "its second output")
+        raise refused(node, "an output that is read is none of a layer")
     m.values.update(zip(node.output, results, strict=False))
 
 
@@ -60,6 +65,9 @@ def _fold(m: Importer, node: Any, ins: list[Array | None]) -> None:
     onnx = onnx_package()
     helper = onnx.helper
     given = {n: np.asarray(v) for n, v in zip(node.input, ins, strict=True) if n and v is not None}
+    if node.op_type in ("ConstantOfShape", "Expand"):  # one number or array for all samples: broadcast along the batch
+        shape = node.input[-1]
+        given[shape] = np.where(given[shape] == -1, 1, given[shape])
     infos = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in given.items()
     ]
@@ -73,77 +81,42 @@ def _fold(m: Importer, node: Any, ins: list[Array | None]) -> None:
     m.values.update(zip((o for o in node.output if o), (np.asarray(v) for v in found), strict=True))
 
 
-# ------------------------------------------------------------------------------------------- helpers
-
-
-def _data(node: Any, ins: list[Any], k: int = 0) -> Computed:
-    """Input k, which must be computed and real."""
-    value = ins[k] if k < len(ins) else None
-    if not isinstance(value, Computed):
-        raise refused(node, f"its input {k} is a constant")
-    if value.whole:
-        raise refused(node, f"its input {k} holds whole numbers")
-    return value
-
-
-def _const(node: Any, ins: list[Any], k: int, default: Array | None = None) -> Array:
-    """Input k, which must be a constant."""
-    value = ins[k] if k < len(ins) else None
-    if value is None:
-        if default is None:
-            raise refused(node, f"its input {k} is missing")
-        return default
-    if isinstance(value, Computed):
-        raise refused(node, f"its input {k} is computed, not a constant")
-    return np.asarray(value)
-
-
-def _axis(node: Any, axis: int, rank: int) -> int:
-    """An axis of the whole tensor (`rank` axes with the batch) as one of a sample."""
-    axis = axis + rank if axis < 0 else axis
-    if axis == 0:
-        raise refused(node, "it works along the batch")
-    return axis - 1
-
-
-def _hint(node: Any) -> str:
-    return str(node.output[0])
-
-
 # ------------------------------------------------------------------------------------------- products
 
 
 def _gemm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
+    x = data(node, ins)
     if attrs.get("transA", 0) or len(x.shape) != 1:
         raise refused(node, "its first input is not (batch, features)")
-    w = _const(node, ins, 1) * attrs.get("alpha", 1.0)
+    w = constant(node, ins, 1) * attrs.get("alpha", 1.0)
     w = w if attrs.get("transB", 0) else w.T
     weights: dict[str, Array] = {"weight": w}
     if len(ins) > 2 and ins[2] is not None:
-        c = _const(node, ins, 2) * attrs.get("beta", 1.0)
+        c = constant(node, ins, 2) * attrs.get("beta", 1.0)
         if c.ndim > 1 and c.shape[0] != 1:
             raise refused(node, "what it adds differs from sample to sample")
         weights["bias"] = np.broadcast_to(c.reshape(-1), (w.shape[0],))
     settings: dict[str, Setting] = {"units": w.shape[0], "bias": "bias" in weights}
-    return m.layer("dense", _hint(node), [x], settings, (w.shape[0],), weights)
+    return m.layer("dense", hint_of(node), [x], settings, (w.shape[0],), weights)
 
 
-def _matmul(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
-    w = _const(node, ins, 1)
+def _matmul(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | Scores:
+    if all(isinstance(i, Computed) for i in ins):
+        return product_of(node, data(node, ins), data(node, ins, 1))
+    x = data(node, ins)
+    w = constant(node, ins, 1)
     if w.ndim != 2 or not x.shape:
         raise refused(node, "its second input is not a matrix")
     lead, units = x.shape[:-1], w.shape[1]
+    attended = projected(m, hint_of(node), x, w.T)
+    if attended is not None:
+        return attended
     source = x
     if len(x.shape) > 2:
-        flat = (math.prod(lead), x.shape[-1])
-        source = m.layer("reshape", f"{_hint(node)}_rows", [x], {"shape": list(flat)}, flat)
+        source = m.reshape(f"{hint_of(node)}_rows", x, (math.prod(lead), x.shape[-1]))
     shape = (*source.shape[:-1], units)
-    y = m.layer("dense", _hint(node), [source], {"units": units, "bias": False}, shape, {"weight": w.T})
-    if len(x.shape) > 2:
-        y = m.layer("reshape", f"{_hint(node)}_back", [y], {"shape": [*lead, units]}, (*lead, units))
-    return y
+    y = m.layer("dense", hint_of(node), [source], {"units": units, "bias": False}, shape, {"weight": w.T})
+    return m.reshape(f"{hint_of(node)}_back", y, (*lead, units))
 
 
 def _pads(node: Any, attrs: Attrs, extents: Shape, reach: Shape, stride: Shape) -> list[int]:
@@ -169,7 +142,7 @@ def _numbers(values: Any, rank: int) -> Setting:
 
 
 def _conv(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x, w = _data(node, ins), _const(node, ins, 1)
+    x, w = data(node, ins), constant(node, ins, 1)
     rank = w.ndim - 2
     transposed = node.op_type == "ConvTranspose"
     if rank not in ((1, 2) if transposed else (1, 2, 3)) or len(x.shape) != rank + 1:
@@ -206,11 +179,11 @@ def _conv(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
         settings["groups"] = groups
     weights = {"weight": w}
     if len(ins) > 2 and ins[2] is not None:
-        weights["bias"] = _const(node, ins, 2)
+        weights["bias"] = constant(node, ins, 2)
     else:
         settings["bias"] = False
     kind = f"conv_transpose{rank}d" if transposed else f"conv{rank}d"
-    return m.layer(kind, _hint(node), [x], settings, (filters, *out), weights)
+    return m.layer(kind, hint_of(node), [x], settings, (filters, *out), weights)
 
 
 def _transposed_pads(node: Any, attrs: Attrs, extents: Shape, reach: Shape, stride: Shape, added: Shape) -> list[int]:
@@ -236,7 +209,7 @@ def _transposed_pads(node: Any, attrs: Attrs, extents: Shape, reach: Shape, stri
 
 
 def _pool(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
+    x = data(node, ins)
     size = tuple(attrs["kernel_shape"])
     rank = len(size)
     if rank not in (1, 2) or len(x.shape) != rank + 1:
@@ -262,30 +235,7 @@ def _pool(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     if not largest and not attrs.get("count_include_pad", 0):
         settings["count_padding"] = False
     kind = f"{'max' if largest else 'avg'}_pool{rank}d"
-    return m.layer(kind, _hint(node), [x], settings, (x.shape[0], *out))
-
-
-def _global(m: Importer, node: Any, ins: list[Any], attrs: Attrs, keep: bool = True) -> Computed:
-    x = _data(node, ins)
-    if len(x.shape) < 2:
-        raise refused(node, "its input has no positions")
-    kind = "global_max_pool" if node.op_type in ("GlobalMaxPool", "ReduceMax") else "global_avg_pool"
-    y = m.layer(kind, _hint(node), [x], {}, x.shape[:1])
-    if not keep:
-        return y
-    shape = (x.shape[0], *(1 for _ in x.shape[1:]))
-    return m.layer("reshape", f"{_hint(node)}_kept", [y], {"shape": list(shape)}, shape)
-
-
-def _reduce(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
-    given = ins[1] if len(ins) > 1 else attrs.get("axes")
-    if given is None or isinstance(given, Computed):
-        raise refused(node, "it reduces the batch, too")
-    axes = sorted(_axis(node, int(a), len(x.shape) + 1) for a in np.asarray(given).reshape(-1))
-    if axes != list(range(1, len(x.shape))) or not axes:
-        raise refused(node, "it reduces other axes than all positions of each channel")
-    return _global(m, node, ins, attrs, bool(attrs.get("keepdims", 1)))
+    return m.layer(kind, hint_of(node), [x], settings, (x.shape[0], *out))
 
 
 # ------------------------------------------------------------------------------------------- norms
@@ -293,55 +243,50 @@ def _reduce(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
 
 def _vector(node: Any, ins: list[Any], k: int, size: int, default: float | None = None) -> Array:
     missing = None if default is None else np.full(size, default)
-    return np.broadcast_to(_const(node, ins, k, missing).reshape(-1), (size,))
+    return np.broadcast_to(constant(node, ins, k, missing).reshape(-1), (size,))
 
 
 def _batch_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
+    x = data(node, ins)
     if attrs.get("training_mode", 0):
         raise refused(node, "it is in training mode")
     parts = ("weight", "bias", "running_mean", "running_var")
-    weights = {p: _const(node, ins, 1 + k) for k, p in enumerate(parts)}
+    weights = {p: constant(node, ins, 1 + k) for k, p in enumerate(parts)}
     epsilon = float(np.float32(attrs.get("epsilon", 1e-5)))
-    return m.layer("batch_norm", _hint(node), [x], {"epsilon": _short(epsilon)}, x.shape, weights)
-
-
-def _short(value: float) -> float:
-    """A 32-bit number with the digits that it was meant to have."""
-    return float(str(np.float32(value)))
+    return m.layer("batch_norm", hint_of(node), [x], {"epsilon": short(epsilon)}, x.shape, weights)
 
 
 def _layer_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
-    axis = _axis(node, int(attrs.get("axis", -1)), len(x.shape) + 1)
+    x = data(node, ins)
+    axis = axis_of(node, int(attrs.get("axis", -1)), len(x.shape) + 1)
     inner = x.shape[axis:]
-    weights = {"weight": np.broadcast_to(_const(node, ins, 1), inner)}
-    weights["bias"] = np.broadcast_to(_const(node, ins, 2, np.zeros(inner)), inner)
-    settings: dict[str, Setting] = {"axes": len(inner), "epsilon": _short(attrs.get("epsilon", 1e-5))}
-    return m.layer("layer_norm", _hint(node), [x], settings, x.shape, weights)
+    weights = {"weight": np.broadcast_to(constant(node, ins, 1), inner)}
+    weights["bias"] = np.broadcast_to(constant(node, ins, 2, np.zeros(inner)), inner)
+    settings: dict[str, Setting] = {"axes": len(inner), "epsilon": short(attrs.get("epsilon", 1e-5))}
+    return m.layer("layer_norm", hint_of(node), [x], settings, x.shape, weights)
 
 
 def _group_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
+    x = data(node, ins)
     channels = x.shape[0]
     if node.op_type == "GroupNormalization" and m.opset < 21:
         raise refused(node, "before opset 21 its scale is one of each group")
     weights = {"weight": _vector(node, ins, 1, channels), "bias": _vector(node, ins, 2, channels)}
-    settings: dict[str, Setting] = {"epsilon": _short(attrs.get("epsilon", 1e-5))}
+    settings: dict[str, Setting] = {"epsilon": short(attrs.get("epsilon", 1e-5))}
     if node.op_type == "InstanceNormalization":
-        return m.layer("instance_norm", _hint(node), [x], settings, x.shape, weights)
+        return m.layer("instance_norm", hint_of(node), [x], settings, x.shape, weights)
     settings["groups"] = int(attrs["num_groups"])
-    return m.layer("group_norm", _hint(node), [x], settings, x.shape, weights)
+    return m.layer("group_norm", hint_of(node), [x], settings, x.shape, weights)
 
 
 def _softmax(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
+    x = data(node, ins, moved=True)
     default = -1 if m.opset >= 13 else 1
-    axis = _axis(node, int(attrs.get("axis", default)), len(x.shape) + 1)
+    axis = axis_of(node, int(attrs.get("axis", default)), len(x.shape) + 1, x.batch)
     if m.opset < 13 and axis != len(x.shape) - 1:
         raise refused(node, "before opset 13 it joins all axes from its own on")
     kind = "softmax" if node.op_type == "Softmax" else "log_softmax"
-    return m.layer(kind, _hint(node), [x], {"axis": axis}, x.shape)
+    return replace(m.layer(kind, hint_of(node), [x], {"axis": axis}, x.shape), batch=x.batch)
 
 
 # ------------------------------------------------------------------------------------------- movement
@@ -358,91 +303,76 @@ def _same(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Any:
     return ins[0]
 
 
-def _reshaped(m: Importer, node: Any, x: Computed, shape: Shape) -> Computed:
-    if shape == x.shape:
-        return x
-    return m.layer("reshape", _hint(node), [x], {"shape": list(shape)}, shape)
-
-
 def _reshape(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
-    given = [int(v) for v in (_const(node, ins, 1) if len(ins) > 1 else np.array(attrs["shape"])).reshape(-1)]
+    x = data(node, ins, moved=True)
+    given = [int(v) for v in (constant(node, ins, 1) if len(ins) > 1 else np.array(attrs["shape"])).reshape(-1)]
     if attrs.get("allowzero", 0) and 0 in given:
         raise refused(node, "an axis has no elements")
-    whole = (None, *x.shape)
+    whole = (*x.shape[: x.batch], None, *x.shape[x.batch :])
     resolved = [whole[k] if v == 0 and k < len(whole) else v for k, v in enumerate(given)]
-    first, rest = (resolved[0], resolved[1:]) if resolved else (1, [])
-    total = math.prod(x.shape)
+    before, rest = resolved[: x.batch], resolved[x.batch :]
+    first, after = (rest[0], rest[1:]) if rest else (1, [])
+    total = math.prod(x.shape[x.batch :])
     if first is None or first in m.batches:
-        known = math.prod(v for v in rest if v is not None and v != -1)
-        rest = [total // max(known, 1) if v == -1 else v for v in rest]
+        known = math.prod(v for v in after if v is not None and v != -1)
+        after = [total // max(known, 1) if v == -1 else v for v in after]
     elif first != -1:
-        raise refused(node, "its first axis is not the batch")
-    shape = tuple(int(v) for v in rest if v is not None)
-    if len(shape) != len(rest) or math.prod(shape) != total or any(v < 1 for v in shape):
+        raise refused(node, "its batch is no axis of its own any more")
+    shape = tuple(int(v) for v in after if v is not None)
+    kept = tuple(before) == x.shape[: x.batch]
+    if not kept or len(shape) != len(after) or math.prod(shape) != total or any(v < 1 for v in shape):
         raise refused(node, "it moves elements between the batch and other axes")
-    return _reshaped(m, node, x, shape)
+    return m.reshape(hint_of(node), x, (*x.shape[: x.batch], *shape))
 
 
 def _flatten(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
+    x = data(node, ins)
     axis = int(attrs.get("axis", 1))
     axis = axis + len(x.shape) + 1 if axis < 0 else axis
     if axis != 1:
         raise refused(node, "it joins the batch with other axes")
-    return _reshaped(m, node, x, (math.prod(x.shape),))
+    return m.reshape(hint_of(node), x, (math.prod(x.shape),))
 
 
 def _transpose(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
+    x = data(node, ins, moved=True)
     perm = list(attrs.get("perm", range(len(x.shape), -1, -1)))
-    if perm[0] != 0:
-        raise refused(node, "it moves the batch")
-    axes = [p - 1 for p in perm[1:]]
-    return m.layer("permute", _hint(node), [x], {"axes": axes}, tuple(x.shape[a] for a in axes))
+    axes = [p - (p > x.batch) for p in perm if p != x.batch]
+    return replace(m.permute(hint_of(node), x, axes), batch=perm.index(x.batch))
 
 
 def _squeeze(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
+    x = data(node, ins, moved=True)
     given = ins[1] if len(ins) > 1 and ins[1] is not None else attrs.get("axes")
     adds = node.op_type == "Unsqueeze"
     if given is None or isinstance(given, Computed):
         raise refused(node, "its axes are not given" if given is None else "its axes are computed")
     numbers = [int(v) for v in np.asarray(given).reshape(-1)]
     rank = len(x.shape) + 1 + (len(numbers) if adds else 0)
-    axes = sorted(_axis(node, a, rank) for a in numbers)
-    shape = list(x.shape)
+    axes = sorted(a + rank if a < 0 else a for a in numbers)
+    whole = [*x.shape[: x.batch], -1, *x.shape[x.batch :]]
     for a in axes if adds else axes[::-1]:
         if adds:
-            shape.insert(a, 1)
-        else:
-            shape.pop(a)
-    return _reshaped(m, node, x, tuple(shape))
+            whole.insert(a, 1)
+        elif whole.pop(a) != 1:
+            raise refused(node, "it works along the batch")
+    batch = whole.index(-1)
+    return replace(m.reshape(hint_of(node), x, tuple(whole[:batch] + whole[batch + 1 :])), batch=batch)
 
 
 def _concat(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    parts = [_data(node, ins, k) for k in range(len(ins))]
-    axis = _axis(node, int(attrs["axis"]), len(parts[0].shape) + 1)
-    if len(parts) == 1:
-        return parts[0]
-    total = sum(p.shape[axis] for p in parts)
-    shape = (*parts[0].shape[:axis], total, *parts[0].shape[axis + 1 :])
-    return m.layer("concat", _hint(node), parts, {"axis": axis}, shape)
-
-
-def _cut(m: Importer, hint: str, x: Computed, axis: int, start: int, stop: int) -> Computed:
-    """Elements [start, stop) of an axis."""
-    if (start, stop) == (0, x.shape[axis]):
-        return x
-    shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
-    return m.layer("slice", hint, [x], {"axis": axis, "from": start, "to": stop}, shape)
+    parts = [data(node, ins, k, moved=True) for k in range(len(ins))]
+    if len({p.batch for p in parts}) > 1:
+        raise refused(node, "its inputs have their batches at different axes")
+    axis = axis_of(node, int(attrs["axis"]), len(parts[0].shape) + 1, parts[0].batch)
+    return joined(m, hint_of(node), parts, axis)
 
 
 def _split(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> list[Computed]:
-    x = _data(node, ins)
-    axis = _axis(node, int(attrs.get("axis", 0)), len(x.shape) + 1)
+    x = data(node, ins, moved=True)
+    axis = axis_of(node, int(attrs.get("axis", 0)), len(x.shape) + 1, x.batch)
     extent, count = x.shape[axis], len(node.output)
-    given = _const(node, ins, 1) if len(ins) > 1 and ins[1] is not None else attrs.get("split")
+    given = constant(node, ins, 1) if len(ins) > 1 and ins[1] is not None else attrs.get("split")
     each = -(-extent // count)
     sizes = [int(v) for v in np.asarray(given).reshape(-1)] if given is not None else [each] * (count - 1)
     sizes = sizes if given is not None else [*sizes, extent - each * (count - 1)]
@@ -450,35 +380,33 @@ def _split(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> list[Compute
         raise refused(node, "a part has no elements")
     parts, at = [], 0
     for out, size in zip(node.output, sizes, strict=True):
-        parts.append(_cut(m, out, x, axis, at, at + size))
+        parts.append(cut(m, out, x, axis, at, at + size))
         at += size
     return parts
 
 
 def _slice(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
+    x = data(node, ins, moved=True)
     rank = len(x.shape) + 1
     if m.opset < 10:
         starts, ends, axes = attrs["starts"], attrs["ends"], attrs.get("axes", range(len(attrs["starts"])))
         steps: Any = [1] * len(starts)
     else:
-        starts, ends = _const(node, ins, 1), _const(node, ins, 2)
-        axes = _const(node, ins, 3, np.arange(len(starts)))
-        steps = _const(node, ins, 4, np.ones(len(starts), np.int64))
+        starts, ends = constant(node, ins, 1), constant(node, ins, 2)
+        axes = constant(node, ins, 3, np.arange(len(starts)))
+        steps = constant(node, ins, 4, np.ones(len(starts), np.int64))
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         axis, start, end = int(axis), int(start), int(end)
         axis = axis + rank if axis < 0 else axis
-        if step != 1:
-            raise refused(node, f"its step is {int(step)}")
-        if axis == 0:
-            if start == 0 and end >= max(m.batches, default=2**31 - 1):
+        if axis == x.batch:
+            if start == 0 and step == 1 and end >= max(m.batches, default=2**31 - 1):
                 continue
             raise refused(node, "it cuts the batch")
-        extent = x.shape[axis - 1]
-        start, end = (min(max(v + extent if v < 0 else v, 0), extent) for v in (start, end))
-        if start >= end:
+        axis = axis_of(node, axis, rank, x.batch)
+        places = range(x.shape[axis])[start : end : int(step)]
+        if not places:
             raise refused(node, "nothing is left")
-        x = _cut(m, _hint(node), x, axis - 1, start, end)
+        x = taken(m, node, x, axis, places)
     return x
 
 
@@ -489,35 +417,54 @@ def _gather(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
         if axis != 0 or table.ndim != 2 or not ins[1].whole:
             raise refused(node, "it is no look-up of rows of a matrix")
         settings: dict[str, Setting] = {"count": table.shape[0], "size": table.shape[1]}
-        return m.layer("embedding", _hint(node), [ins[1]], settings, (*ins[1].shape, table.shape[1]), {"weight": table})
-    x, index = _data(node, ins), _const(node, ins, 1)
-    axis = _axis(node, axis, len(x.shape) + 1)
-    if index.ndim != 0:
-        raise refused(node, "it takes several elements")
-    at = int(index) + x.shape[axis] if index < 0 else int(index)
-    y = _cut(m, f"{_hint(node)}_taken", x, axis, at, at + 1)
-    return _reshaped(m, node, y, (*x.shape[:axis], *x.shape[axis + 1 :]))
+        shape = (*ins[1].shape, table.shape[1])
+        return m.layer("embedding", hint_of(node), [ins[1]], settings, shape, {"weight": table})
+    x, index = data(node, ins, moved=True), constant(node, ins, 1)
+    whole = axis + len(x.shape) + 1 if axis < 0 else axis
+    axis = axis_of(node, axis, len(x.shape) + 1, x.batch)
+    y = taken(m, node, x, axis, [int(v) % x.shape[axis] for v in index.reshape(-1)])
+    y = m.reshape(hint_of(node), y, (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
+    return replace(y, batch=x.batch + (index.ndim - 1 if whole < x.batch else 0))
+
+
+def _blocks(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    """DepthToSpace and SpaceToDepth: blocks of channels as blocks of positions, and back."""
+    x, b = data(node, ins), int(attrs["blocksize"])
+    if len(x.shape) != 3:
+        raise refused(node, "its input is no image")
+    c, h, w = x.shape
+    if node.op_type == "SpaceToDepth":
+        y = m.reshape(f"{hint_of(node)}_split", x, (c, h // b, b, w // b, b))
+        axes = [2, 4, 0, 1, 3] if attrs.get("mode", "DCR") == "DCR" else [0, 2, 4, 1, 3]
+        y = m.permute(f"{hint_of(node)}_turned", y, axes)
+        return m.reshape(hint_of(node), y, (c * b * b, h // b, w // b))
+    if attrs.get("mode", "DCR") == "DCR":
+        y, axes = m.reshape(f"{hint_of(node)}_split", x, (b, b, c // (b * b), h, w)), [2, 3, 0, 4, 1]
+    else:
+        y, axes = m.reshape(f"{hint_of(node)}_split", x, (c // (b * b), b, b, h, w)), [0, 3, 1, 4, 2]
+    y = m.permute(f"{hint_of(node)}_turned", y, axes)
+    return m.reshape(hint_of(node), y, (c // (b * b), h * b, w * b))
 
 
 def _pad(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
+    x = data(node, ins)
     rank = len(x.shape) + 1
     if attrs.get("mode", "constant") != "constant":
         raise refused(node, f"its mode is {attrs['mode']}")
-    pads = [int(v) for v in (_const(node, ins, 1) if m.opset >= 11 else attrs["pads"])]
-    value = float(_const(node, ins, 2, np.zeros(())).reshape(-1)[0]) if m.opset >= 11 else attrs.get("value", 0.0)
-    axes = [int(a) % rank for a in _const(node, ins, 3, np.arange(rank)).reshape(-1)]
+    pads = [int(v) for v in (constant(node, ins, 1) if m.opset >= 11 else attrs["pads"])]
+    value = float(constant(node, ins, 2, np.zeros(())).reshape(-1)[0]) if m.opset >= 11 else attrs.get("value", 0.0)
+    axes = [int(a) % rank for a in constant(node, ins, 3, np.arange(rank)).reshape(-1)]
     both = {a: (pads[k], pads[len(axes) + k]) for k, a in enumerate(axes)}
     if any(both.get(0, (0, 0))) or min(pads, default=0) < 0 or not math.isfinite(value):
         raise refused(node, "it pads the batch, cuts, or pads with no number")
     before = [both.get(a, (0, 0))[0] for a in range(1, rank)]
     after = [both.get(a, (0, 0))[1] for a in range(1, rank)]
     shape = tuple(e + b + a for e, b, a in zip(x.shape, before, after, strict=True))
-    return m.layer("pad", _hint(node), [x], {"before": before, "after": after, "value": value}, shape)
+    return m.layer("pad", hint_of(node), [x], {"before": before, "after": after, "value": value}, shape)
 
 
 def _resize(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = _data(node, ins)
+    x = data(node, ins)
     old = node.op_type == "Upsample"
     mode, place = attrs.get("mode", "nearest"), attrs.get("coordinate_transformation_mode", "half_pixel")
     nearest = attrs.get("nearest_mode", "round_prefer_floor")
@@ -527,15 +474,15 @@ def _resize(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     if mode != "nearest" or not fits or attrs.get("axes") is not None or len(x.shape) < 2:
         raise refused(node, "it is no repetition of elements (nearest neighbour)")
     k = 1 if old or m.opset < 11 else 2
-    scales = _const(node, ins, k, np.zeros(0)) if not (old and m.opset < 9) else np.array(attrs["scales"])
+    scales = constant(node, ins, k, np.zeros(0)) if not (old and m.opset < 9) else np.array(attrs["scales"])
     if scales.size == 0:
-        sizes = _const(node, ins, 3)
+        sizes = constant(node, ins, 3)
         scales = np.array([1.0, *(s / e for s, e in zip(sizes.reshape(-1)[1:], x.shape, strict=True))])
     factors = [round(float(s)) for s in scales.reshape(-1)]
     if factors[:2] != [1, 1] or np.any(np.abs(scales - factors) > 1e-6) or len(factors) != len(x.shape) + 1:
         raise refused(node, "its scales are not whole numbers")
     shape = tuple(e * f for e, f in zip(x.shape, factors[1:], strict=True))
-    return m.layer("upsample", _hint(node), [x], {"factor": factors[2:]}, shape)
+    return m.layer("upsample", hint_of(node), [x], {"factor": factors[2:]}, shape)
 
 
 _OPERATORS: Mapping[str, Callable[[Importer, Any, list[Any], Attrs], Any]] = MappingProxyType(
@@ -546,10 +493,13 @@ _OPERATORS: Mapping[str, Callable[[Importer, Any, list[Any], Attrs], Any]] = Map
         "ConvTranspose": _conv,
         "MaxPool": _pool,
         "AveragePool": _pool,
-        "GlobalAveragePool": _global,
-        "GlobalMaxPool": _global,
-        "ReduceMean": _reduce,
-        "ReduceMax": _reduce,
+        "GlobalAveragePool": pooled,
+        "GlobalMaxPool": pooled,
+        **dict.fromkeys(REDUCTIONS, import_reduction),
+        "RMSNormalization": rms_norm,
+        "LpNormalization": unit_norm,
+        **dict.fromkeys(("RNN", "GRU", "LSTM"), import_recurrent),
+        "Attention": import_attention,
         "BatchNormalization": _batch_norm,
         "LayerNormalization": _layer_norm,
         "GroupNormalization": _group_norm,
@@ -565,6 +515,7 @@ _OPERATORS: Mapping[str, Callable[[Importer, Any, list[Any], Attrs], Any]] = Map
         "Split": _split,
         "Slice": _slice,
         "Gather": _gather,
+        **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _blocks),
         "Pad": _pad,
         **dict.fromkeys(("Resize", "Upsample"), _resize),
     }

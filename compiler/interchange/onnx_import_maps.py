@@ -9,7 +9,9 @@ Does not: know operators with windows or axes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ import numpy as np
 
 from compiler.frontend.build_layers import broadcast
 from compiler.interchange.onnx_import import Array, Computed, Importer, refused
+from compiler.interchange.onnx_import_attention import biased
 
 _NAMED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -51,16 +54,34 @@ _BINARY: Final[Mapping[str, str]] = MappingProxyType(
     {"Add": "{0} + {1}", "Sub": "{0} - {1}", "Mul": "{0} * {1}", "Div": "{0} / {1}", "Pow": "{0} ** {1}"}
 )
 _MANY: Final[Mapping[str, str]] = MappingProxyType({"Sum": " + ", "Max": "max", "Min": "min", "Mean": " + "})
-ELEMENTWISE: Final = frozenset({*_NAMED, *_UNARY, *_WITH_NUMBERS, *_BINARY, *_MANY, "Gelu", "Clip", "PRelu"})
+_COMPARED: Final[Mapping[str, str]] = MappingProxyType(
+    {"Less": "<", "LessOrEqual": "<=", "Greater": ">", "GreaterOrEqual": ">=", "Equal": "=="}
+)
+_LOGIC: Final[Mapping[str, str]] = MappingProxyType(
+    {"And": "{0} * {1}", "Or": "max({0}, {1})", "Xor": "abs({0} - {1})", "Not": "1.0 - {0}"}
+)
+ELEMENTWISE: Final = frozenset(
+    {*_NAMED, *_UNARY, *_WITH_NUMBERS, *_BINARY, *_MANY, *_COMPARED, *_LOGIC, "Where", "Gelu", "Clip", "PRelu"}
+)
 
 
 def import_elementwise(m: Importer, node: Any, ins: list[Any], attrs: Mapping[str, Any]) -> Computed:
     """The layer of an elementwise operator. Raises RunError (E0918)."""
+    computed = [v for v in ins if isinstance(v, Computed)]
+    if any(v.whole for v in computed):
+        raise refused(node, "it computes with whole numbers")
+    logic, choice = node.op_type in _LOGIC, node.op_type == "Where"
+    if any(isinstance(v, Computed) and v.truth != (logic or (choice and k == 0)) for k, v in enumerate(ins)):
+        raise refused(node, "it mixes truth values and numbers")
+    if len({v.batch for v in computed}) > 1:
+        raise refused(node, "its inputs have their batches at different axes")
+    made = _made(m, node, ins, attrs)
+    return replace(made, batch=computed[0].batch, truth=logic or node.op_type in _COMPARED)
+
+
+def _made(m: Importer, node: Any, ins: list[Any], attrs: Mapping[str, Any]) -> Computed:
     op, hint = node.op_type, str(node.output[0])
-    for value in ins:
-        if isinstance(value, Computed) and value.whole:
-            raise refused(node, "it computes with whole numbers")
-    if op in _BINARY or op in _MANY or op == "PRelu":
+    if op in _BINARY or op in _MANY or op in _COMPARED or op in _LOGIC or op in ("PRelu", "Where"):
         return _several(m, node, ins)
     x = ins[0]
     if not isinstance(x, Computed):
@@ -122,6 +143,12 @@ def _several(m: Importer, node: Any, ins: list[Any]) -> Computed:
     texts = [i.name if isinstance(i, Computed) else _number(np.asarray(i).reshape(-1)[0]) for i in ins]
     if op == "PRelu":
         return m.formula(hint, f"{texts[0]} if {texts[0]} > 0 else {texts[1]} * {texts[0]}", shape)
+    if op == "Where":
+        return m.formula(hint, f"{texts[1]} if {texts[0]} > 0.5 else {texts[2]}", shape)
+    if op in _COMPARED:
+        return m.formula(hint, f"1.0 if {texts[0]} {_COMPARED[op]} {texts[1]} else 0.0", shape)
+    if op in _LOGIC:
+        return m.formula(hint, _LOGIC[op].format(*texts), shape)
     if op in _BINARY:
         return m.formula(hint, _BINARY[op].format(*texts), shape)
     if len(texts) == 1:
@@ -136,33 +163,47 @@ def _with_array(m: Importer, node: Any, ins: list[Any], x: Computed, array: Arra
     """One computed tensor and one constant array."""
     op, hint = node.op_type, str(node.output[0])
     after = isinstance(ins[0], Computed)
+    if x.batch:
+        raise refused(node, f"its input has the batch as its axis {x.batch}")
     if op == "Add":
-        source = node.input[0 if after else 1]
-        taken = bias_of(m, source, x, array)
+        taken = bias_of(m, x, array) or biased(m, hint, x, array)
         if taken is not None:
             return taken
+    if op == "PRelu" and after:
+        below = scaled(m, node, m.formula(f"{hint}_below", f"min({x.name}, 0.0)", x.shape), array)
+        return m.formula(hint, f"max({x.name}, 0.0) + {below.name}", x.shape)
     if op == "Add" and len(x.shape) == 2 and array.shape in (x.shape, (1, *x.shape)):
         table = array.reshape(x.shape)
         return m.layer("positions", hint, [x], {"encoding": "trained"}, x.shape, {"weight": table})
     if op not in _AFFINE or (not after and op == "Div"):
         raise refused(node, f"the language has no layer that holds a constant array ({list(array.shape)})")
-    values, y = _of_channels(array, x), x
-    if values is None:  # every element of a sample becomes a channel
+    one = np.ones_like(array)
+    scale, shift = (-one, array) if op == "Sub" and not after else _AFFINE[op](array, one)
+    return scaled(m, node, x, scale, shift)
+
+
+def scaled(m: Importer, node: Any, x: Computed, scale: Array, shift: Array | None = None) -> Computed:
+    """x * scale + shift, with arrays of one shape that are broadcast. Raises RunError (E0918)."""
+    hint, y = str(node.output[0]), x
+    shift = np.zeros_like(scale) if shift is None else shift
+    values = [_of_channels(a, x) for a in (scale, shift)]
+    if values[0] is None:  # every element of a sample becomes a channel
         try:
-            values = np.broadcast_to(array, (1, *x.shape)).reshape(-1)
+            values = [np.broadcast_to(a, (1, *x.shape)).reshape(-1) for a in (scale, shift)]
         except ValueError:
             raise refused(node, "its inputs have shapes that do not go together") from None
-        y = m.layer("flatten", f"{hint}_flat", [x], {}, values.shape) if len(x.shape) > 1 else x
-    one, zero = np.ones(values.shape), np.zeros(values.shape)
-    scale, shift = _AFFINE[op](values, one)
-    if op == "Sub" and not after:
-        scale, shift = -one, values
-    weights = {"weight": scale, "bias": shift, "running_mean": zero, "running_var": one}
+        y = m.reshape(f"{hint}_flat", x, (math.prod(x.shape),))
+    assert values[0] is not None and values[1] is not None
+    one, zero = np.ones(values[0].shape), np.zeros(values[0].shape)
+    weights = {"weight": values[0], "bias": values[1], "running_mean": zero, "running_var": one}
     # So small an epsilon that 1 + epsilon is 1.
     y = m.layer("batch_norm", hint, [y], {"epsilon": 1e-30}, y.shape, weights)
-    if y.shape == x.shape:
-        return y
-    return m.layer("reshape", f"{hint}_shaped", [y], {"shape": list(x.shape)}, x.shape)
+    return m.reshape(f"{hint}_shaped", y, x.shape)
+
+
+def short(value: float) -> float:
+    """A 32-bit number with the digits that it was meant to have."""
+    return float(str(np.float32(value)))
 
 
 _AFFINE: Final[Mapping[str, Callable[[Array, Array], tuple[Array, Array]]]] = MappingProxyType(
@@ -187,16 +228,19 @@ def _of_channels(array: Array, x: Computed) -> Array | None:
     return array.reshape(-1)
 
 
-def bias_of(m: Importer, source: str, x: Computed, array: Array) -> Computed | None:
+def bias_of(m: Importer, x: Computed, array: Array) -> Computed | None:
     """The layer before, with the array as its bias, when it can take one and nothing else reads it."""
-    layer = next((x_ for x_ in m.layers if x_.name == x.name), None)
-    if layer is None or layer.settings.get("bias") is not False or m.uses.get(source, 0) != 1:
+    layer = m.made(x.name)
+    names = [n for n, v in m.values.items() if isinstance(v, Computed) and v.name == x.name]
+    if layer is None or layer.settings.get("bias") is not False or any(m.uses.get(n, 0) > 1 for n in names):
+        return None
+    if any(x.name in other.reads for other in m.layers):
         return None
     if layer.kind == "dense":
         units = x.shape[-1]
         fits = array.shape[-1:] == (units,) and array.size == units and array.ndim <= len(x.shape) + 1
     else:
-        fits = _of_channels(array, x) is not None
+        fits = layer.kind.startswith("conv") and _of_channels(array, x) is not None
     if not fits:
         return None
     del layer.settings["bias"]

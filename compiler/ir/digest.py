@@ -111,7 +111,7 @@ def _formal(formal: Formal, names: Names) -> str:
     else:
         where = "@" + access.end if isinstance(access, At) else "@"
         if isinstance(access, At) and access.ring is not None:
-            where += "(" + ",".join([_name(n, names) for n in access.ring]) + ")"
+            where += ("(-" if access.past else "(") + ",".join([_name(n, names) for n in access.ring]) + ")"
     return f"{name}:{dtype} {formal.mode.value}{where}"
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from compiler.expr.ast import Expr
-from compiler.ir.model import Const, Method, Ode, Reduction, Set, Value
+from compiler.ir.model import Const, FromFile, Method, Ode, Reduction, Set, Value
 from compiler.ir.space import Affine
 from compiler.source import NOWHERE, Span
 
@@ -171,12 +171,13 @@ class BatchMask:
 @dataclass(frozen=True)
 class Weight:
     """A trained value. init: "uniform" (init_args: the bound b, drawn in [-b, b)), "normal" (init_args: the
-    standard deviation), "zeros", "ones", "constant" (the number), "truncated_normal" (standard deviation, seed) or
-    "orthogonal" (gain, seed)."""
+    standard deviation), "zeros", "ones", "constant" (the number), "truncated_normal" (standard deviation, seed),
+    "orthogonal" (gain, seed) or "values" (of `file`)."""
 
     out: Tensor
     init: str
     init_args: tuple[float, ...] = ()
+    file: FromFile | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

@@ -46,8 +46,10 @@ from compiler.ir.model_spiking import (
     SynapseEvent,
     SynapseHandler,
     TimedArray,
+    Transpose,
     hidden,
     shift_of,
+    values_of,
 )
 from compiler.ir.model_tensors import (
     Attr,
@@ -135,11 +137,13 @@ __all__ = [
     "TensorInput",
     "TimedArray",
     "Train",
+    "Transpose",
     "Value",
     "Watched",
     "WeightGroup",
     "hidden",
     "shift_of",
+    "values_of",
 ]
 
 
@@ -163,8 +167,12 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Numerics:
+    """precision: float32 | float64; order: fast | reproducible | bitwise; products: exact | tf32x3 | tf32, what targets
+    may round factors of products to (strategies/tensor_cores.py)."""
+
     precision: str = "float32"
     order: str = "reproducible"
+    products: str = "exact"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Assumes, guarantees: compiler/ir/model.py, which shows these names to everyone e
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -210,14 +211,36 @@ class Send:
 class Rewire:
     """`rewire(when)`: where `value` holds, a synapse ends and a new one of the same source takes its place, with a
     target that is drawn, and with states as at the start. All synapses are done with the statements before it, and
-    those after it begin when it is done. Not in on_pre, on_post and events."""
+    those after it begin when it is done. Not in on_pre, on_post and events. `keep`: "outdegree", or "indegree" where
+    the new synapse has the same target and a source that is drawn; one of the two in a SynapseDef.
+    `how`: "rewire", "remove" (the synapse ends and its place stays vacant: nothing runs there) or "form" (a new synapse
+    takes a vacant place, if there is a neuron that it can lead to)."""
 
     value: Expr
+    keep: str = "outdegree"
+    how: str = "rewire"
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-Action = Set | Send | Rewire
+@dataclass(frozen=True)
+class Transpose:
+    """`target = transpose(projection.variable)`: a state of each synapse from j to i becomes that variable of the other
+    projection's synapse from i to j, at events of phases only. All projections are done with their other statements of
+    that event before the first `transpose`, and what follows it in its list begins when all are done with theirs."""
+
+    target: str
+    projection: str
+    variable: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+Action = Set | Send | Rewire | Transpose
 """A statement of a synapse. Set's target: a state of the synapse or a local."""
+
+
+def values_of(actions: Iterable[Action]) -> tuple[Expr, ...]:
+    """The expressions of statements."""
+    return tuple(a.value for a in actions if not isinstance(a, Transpose))
 
 
 @dataclass(frozen=True)
@@ -262,7 +285,9 @@ class SynapseDef:
     """A synapse model. Names in expressions: own params, state and lets; `pre.x` and `post.x`: a state of `pre:` or
     `post:`, or else a state, input or param of the source (target) neuron; `pre.last_spike`, `pre.previous_spike` and
     post's: times [ms] of the last spike before this one that reached the synapse, and of the one before it (-1e9 when
-    there was none); `t`, `dt` [ms]; model params; random().
+    there was none); `trial.count`, `trial.step` of phases; `t`, `dt` [ms]; model params; random(). With a delay of d
+    steps, `delayed(pre.v)` in step k is what `pre.v`, a state or an input of the source, is in step k - d (before step
+    1: what it began with); `delayed(post.v)` that of the target, by the back delay.
 
     Order within step k, in whole steps, never by comparing times: neurons (dynamics, spikes) | `pre`/`post` dynamics
     and update, then synapses' dynamics and update (unless event-driven) | for sources whose spike of step k - delay
@@ -272,6 +297,14 @@ class SynapseDef:
 
     `event_driven`: dynamics (linear, each state by itself) are applied exactly, for the time that passed, right
     before an event of the synapse instead of in every step.
+
+    `shared`: states that instances of the network with shared weights have in common (None: not said). Statements of
+    `update` and `on` alone assign to them, with values that do not differ between instances: sums over instances
+    (`mean_instances(dw)`) are such values. Such a statement runs once, when the synapses of all instances are done with
+    those before it.
+
+    `rewired`: what its Rewire statements keep (None: there are none); `vacancies`: they remove or form synapses. Both
+    stay as they are when synapses are frozen.
     """
 
     name: str
@@ -289,6 +322,9 @@ class SynapseDef:
     event_driven: bool = False
     model_params: tuple[str, ...] = ()
     on: tuple[SynapseHandler, ...] = ()
+    shared: tuple[str, ...] | None = None
+    rewired: str | None = None
+    vacancies: bool = False
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -313,7 +349,8 @@ class Member:
     `delays` is then their distribution in steps, before rounding to whole steps (min and max among its
     args), or for rule "pairs" whole steps, one for each as the user ordered them; `pairs`: for rule "pairs" an
     index into Projection.pair_lists. `like`: source and target of the member of the same family whose synapses
-    (relation, weights, delays) this one shares; static synapses only.
+    (relation, parameters, delays, of static synapses the weights, else what SynapseDef.shared names) this one shares.
+    `occupied`: the probability that a place holds a synapse at the start, where synapses are removed and formed.
     """
 
     source: str
@@ -327,6 +364,7 @@ class Member:
     init: tuple[tuple[str, Value], ...] = ()
     back_delay: int = 0
     like: tuple[str, str] | None = None
+    occupied: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ Assumes, guarantees: compiler/ir/model.py, which shows these names to everyone e
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from compiler.expr.ast import Expr
 from compiler.ir.model_spiking import Set
@@ -23,7 +25,7 @@ class TensorInput:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-Attr = int | float | str | bool | tuple[int, ...]
+Attr = int | float | str | bool | tuple[int, ...] | FromFile
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,12 @@ class Layer:
       layer_norm: axes, epsilon, affine | group_norm, instance_norm: groups, epsilon, affine | embedding: count, size |
       positions: encoding | attention: heads, size, causal, bias | rnn, gru, lstm: units, sequence, bidirectional,
       bias; rnn: function |
-      dense, convolutions, attention, recurrent layers: init (name) and init_value (its number), where given
+      dense, convolutions, attention, recurrent layers: init (name), init_value (its number) and
+      init_file (of "values"), where given
     `activation`: name of a built-in or user function applied to the result, with its body in `function`. A map has its
     expression there, over x0, x1, ... (its inputs) and its attrs.
+    `checkpoint`: the number of its block (from 1) if what that computes is not kept for gradients. `fuse`: where it is
+    asked that no fusion is missed, or NOWHERE.
     """
 
     kind: str
@@ -53,6 +58,8 @@ class Layer:
     function: FunctionDef | None
     shape: tuple[int, ...]
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+    checkpoint: int = field(default=0, compare=False)
+    fuse: Span = field(default=NOWHERE, compare=False, repr=False)
 
     def attr(self, name: str) -> Attr:
         return dict(self.attrs)[name]
@@ -76,6 +83,18 @@ class Network:
     layers: tuple[Layer, ...]
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     weights: FromFile | None = None
+
+    def needed(self, names: Iterable[str]) -> set[str]:
+        """Layers and inputs that `names` depend on, themselves included."""
+        layers = {layer.name: layer for layer in self.layers}
+        seen: set[str] = set()
+        stack = list(names)
+        while stack:
+            name = stack.pop()
+            if name not in seen:
+                seen.add(name)
+                stack += layers[name].inputs if name in layers else ()
+        return seen
 
 
 @dataclass(frozen=True)
@@ -110,10 +129,14 @@ class Kept:
         return round(self.fraction * samples)
 
 
+DEFAULT_MEMORY: Final = 2 * 10**9
+
+
 @dataclass(frozen=True)
 class Data:
     """`arrays`: network input -> (array in the file, factor). Without a `path`, each has a file (path, array in it or
-    "") of its own among `files`. `columns`: of an array that is put together of columns, their names."""
+    "") of its own among `files`. `columns`: of an array that is put together of columns, their names. `memory`: bytes
+    that samples may take; those that need more are read while the training runs."""
 
     path: str
     arrays: tuple[tuple[str, str, float], ...]
@@ -121,6 +144,7 @@ class Data:
     shuffle: bool = True
     files: tuple[tuple[str, str, str], ...] = ()
     columns: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    memory: int = DEFAULT_MEMORY
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
@@ -135,7 +159,9 @@ class Loss:
     binary_cross_entropy (logits) | mean_squared_error | mean_absolute_error | huber | hinge | kl_divergence | cosine |
     expression | sum. `attrs`: numbers (smoothing, delta). `class_weights`: one per class, or (). An expression has its
     body in `function` and reads `inputs`; a sum has `terms` with their weights, and the first one's prediction and
-    target. `target` is "" where there is none."""
+    target. `target` is "" where there is none. `mask`: an input whose shape is that of a sample's losses, or its first
+    axes; what it is 0 for does not count, and the mean is over what counts. `ignore`: the number of a class that does
+    not count."""
 
     kind: str
     prediction: str
@@ -145,12 +171,14 @@ class Loss:
     inputs: tuple[str, ...] = ()
     function: FunctionDef | None = None
     terms: tuple[tuple[float, Loss], ...] = ()
+    mask: str = ""
+    ignore: int | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Every layer and network input that the loss is computed from."""
-        own = self.inputs if self.kind == "expression" else (self.prediction, self.target)
+        own = (*(self.inputs if self.kind == "expression" else (self.prediction, self.target)), self.mask)
         return tuple(dict.fromkeys(n for n in (*own, *(m for _, t in self.terms for m in t.reads)) if n))
 
 

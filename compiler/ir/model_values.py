@@ -22,8 +22,9 @@ class Const:
 @dataclass(frozen=True)
 class Distribution:
     """Drawn per element. kind and args (canonical numbers):
-    uniform: low, high; normal: mean, std (relative_std is resolved to std), optional min, max (clipped),
-    keep_sign (0/1: values of the wrong sign become 0); exponential: mean; lognormal: mean, std (of the value's log).
+    uniform: low, high; normal: mean, std (relative_std is resolved to std), optional keep_sign (0/1: values of the
+    wrong sign become 0); exponential: mean; lognormal: mean, std (of the value's log). All but uniform: optional min,
+    max, to which values are clipped.
     """
 
     kind: str

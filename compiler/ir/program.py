@@ -116,12 +116,14 @@ class Strided:
 class At:
     """Element access in a propagation: "pre" (the source neuron), "post" (the target), "syn" (the synapse).
 
-    `ring`: (delay formal, mask column, size column): the array is a ring of mask + 1 slots (a power of two) of
-    `size` elements each, and the element is the one of slot (step + delay) & mask: what arrives in that step.
+    `ring`: (delay formal, slots column, size column): the array is a ring of more slots than any delay, of `size`
+    elements each, and the element is the one of slot (step + delay) mod slots: what arrives in that step. `past`: that
+    of slot (step - delay) mod slots, which is read only: what was written in that step.
     """
 
     end: str
     ring: tuple[str, str, str] | None = None
+    past: bool = False
 
 
 @dataclass(frozen=True)
@@ -273,12 +275,14 @@ class Every:
 @dataclass(frozen=True)
 class Csr:
     """Stored rows: the elements t of neuron e are row[e] <= t < row[e + 1], the other end is col[t] and the synapse
-    is t, or index[t] where the relation is a transposed one (made by Connect's stages "transpose_..."). `row` i64
-    [n + 1], `col` i32 [synapses], `index` i32 [synapses]."""
+    is t, or index[t]: in a relation that is walked from the other end than the one by which synapses are numbered (made
+    by Connect's stages "transpose_..."), or, `shared`, where many synapses have one number, the kernel's element of a
+    convolution. `row` i64 [n + 1], `col` i32 [synapses], `index` i32 [synapses]."""
 
     row: str
     col: str
     index: str | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -377,11 +381,12 @@ class Connect:
     target, scanned by the stage "scan" like any other), stage "fill" (row, col, to_row -> to_col: the source, to_index:
     the synapse; in each row ascending by synapse, so by source). Columns n_pre, n_post. Stage "refill" is "fill" in a
     step: it counts in to_filled (i32 [n_post], zero before).
-    Rule "rewire", stage "rewire", in a step: each synapse s with gone[s] != 0 (i32) gets another target, synapse after
-    synapse of a source: the first of 64 draws (index s, step, draw 0 .. 63), uniform over the targets (but for the
-    source itself without autapses), that the source does not have at that moment (or, with multapses, any); else the
-    next one after the last draw, in a circle; none: it keeps its own. Formals row, col (written), gone, n_pre, n_post,
-    key, multapses, autapses, same.
+    Rule "rewire", stage "rewire", in a step: each synapse s with an odd gone[s] (i32) gets another target, one synapse
+    of a source after the other: the first of 64 draws (index s, step, draw 0 .. 63), uniform over the targets (but for
+    the source itself without autapses), that the source does not have at that moment (or, with multapses, any); else
+    the next one after the last draw, in a circle; none: it keeps its own. Places with gone[s] >= 2 are vacant, and
+    their targets count for nothing; what was 3 becomes 1 with a new target, 2 without. Formals row, col and gone
+    (written), n_pre, n_post, key, multapses, autapses, same.
     """
 
     rule: str
@@ -397,14 +402,14 @@ and height h is at x = k % w, y = k // w % h, channel c = k // (w h)."""
 @dataclass(frozen=True)
 class RecordEvents:
     """Append (step, id) of this step's events to a buffer: formals list, count, slots (of the source),
-    buffer (i32 [capacity][2]), used (i64 [1]), capacity, n. When fewer than n places are left afterwards,
-    the step loop is asked to return to its caller (`full`)."""
+    buffer (i32 [capacity][2]), used (i64 [1]), capacity, n. When two more steps may not fit (2 n events), the step loop
+    is asked to return to its caller (`full`): after a loop that ran to its end there is room for a step still."""
 
 
 @dataclass(frozen=True)
 class RecordTrace:
     """Append one sample row: formals source (element read at members), members (i32 [m]), m,
-    buffer (real [capacity][m]), used (i64 [1]), capacity. Asks the loop to return when the buffer is full.
+    buffer (real [capacity][m]), used (i64 [1]), capacity. Asks the loop to return when two more do not fit.
     `value` may combine several arrays (element access "i" = the member's index): an input plus what was
     delivered to it in this step. With a column `ring_slots` accesses may use `slot` = step mod ring_slots."""
 

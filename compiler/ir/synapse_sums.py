@@ -1,4 +1,4 @@
-"""Sums over the synapses of one neuron, as statements of a synapse name them: `sum_post(w)` and its kin.
+"""Sums over synapses, as statements of a synapse name them: `sum_post(w)`, `mean_instances(dw)` and their kin.
 
 Assumes: level 0: they stand as calls in values of statements of `update` and of `on`.
 Guarantees: one table of names for frontend and lowering.
@@ -13,11 +13,13 @@ from typing import Final
 
 from compiler.expr.ast import Call, Expr, children
 
+INSTANCES: Final = "instances"
+
 SUMS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {f"{op}_{end}": (op, end) for op in ("sum", "mean", "max", "min") for end in ("post", "pre")}
+    {f"{op}_{end}": (op, end) for op in ("sum", "mean", "max", "min") for end in ("post", "pre", INSTANCES)}
 )
 """Name -> what is done, and the end whose neuron the synapses share: `sum_post(w)` is the sum of w over all synapses of
-the projection onto the same target."""
+the projection onto the same target, `sum_instances(w)` that over the same synapse in all instances of the network."""
 
 
 def calls_in(e: Expr) -> set[str]:
@@ -29,3 +31,10 @@ def calls_in(e: Expr) -> set[str]:
 def has_sums(e: Expr) -> bool:
     """Whether `e` reads other synapses."""
     return not calls_in(e).isdisjoint(SUMS)
+
+
+def over_instances(e: Expr) -> Call | None:
+    """The first sum over instances in `e`."""
+    if isinstance(e, Call) and SUMS.get(e.func, ("", ""))[1] == INSTANCES:
+        return e
+    return next((found for k in children(e) if (found := over_instances(k)) is not None), None)

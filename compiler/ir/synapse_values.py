@@ -36,3 +36,21 @@ def member_name(projection: Projection, member: Member) -> str:
     synapses begin with it."""
     source, target = member.like or (member.source, member.target)
     return f"{projection.name}[{source}->{target}]"
+
+
+def own_name(projection: Projection, member: Member) -> str:
+    """Model path of one projection of a family, whether it shares its synapses or not: of what it has by itself."""
+    return f"{projection.name}[{member.source}->{member.target}]"
+
+
+def variable_array(projection: Projection, member: Member, variable: str) -> str:
+    """The array of a variable of the synapses."""
+    synapse = projection.synapse
+    own = synapse is not None and variable not in (synapse.shared or ())
+    return f"{own_name(projection, member) if own else member_name(projection, member)}.{variable}"
+
+
+def stored_by_target(projection: Projection) -> bool:
+    """Whether synapses are numbered target by target, sources ascending: those that keep their target when they are
+    rewired. All others are numbered source by source."""
+    return projection.synapse is not None and projection.synapse.rewired == "indegree"

@@ -15,9 +15,11 @@ class Capabilities:
     lanes: lanes of the batch-in-lanes layout for 4-byte reals (0: row-major tensors).
     atomic_order: True when concurrent float += has a fixed order (a single thread), so that accumulators
     may be the state itself; False: `reproducible` needs fixed-point accumulators.
+    apart: bytes of WORK arrays up to which they share no memory (0: they always do).
     """
 
     name: str
     lanes: int
     atomic_order: bool
     strategies: frozenset[str]
+    apart: int = 0

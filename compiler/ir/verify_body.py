@@ -313,9 +313,13 @@ class _Code:
         for formal in self.arrays.values():
             if isinstance(formal.access, At) and formal.access.end not in ENDS:
                 yield f"`{formal.name}` is accessed at `{formal.access.end}`"
+            if isinstance(formal.access, At) and formal.access.past and formal.access.ring is None:
+                yield f"`{formal.name}` is of the past, but no ring"
             if isinstance(formal.access, At) and formal.access.ring is not None:
-                delay, mask, size = formal.access.ring
-                for column in (mask, size):
+                delay, slots, size = formal.access.ring
+                if formal.access.past and formal.mode is not Mode.READ:
+                    yield f"`{formal.name}` is of the past, but its mode is `{formal.mode.value}`"
+                for column in (slots, size):
                     yield from self.column(column, f"the ring of `{formal.name}`")
                 if delay not in self.arrays:
                     yield from self.column(delay, f"the ring of `{formal.name}`")
@@ -335,10 +339,10 @@ class _Code:
 
     def relation(self, relation: Relation, by: str) -> Iterator[str]:
         match relation:
-            case Csr(row, col, index):
+            case Csr(row, col, index, shared):
                 yield from self.whole({row: DType.I64, col: DType.I32} | ({index: DType.I32} if index else {}))
-                if index is None and by != "pre":
-                    yield "stored rows are walked by target, but have no index"
+                if shared and (index is None or by != "pre"):
+                    yield "synapses that share numbers are rows by source with an index"
             case Dense(n_pre, n_post):
                 for column in (n_pre, n_post):
                     yield from self.column(column, "the relation")

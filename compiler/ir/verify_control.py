@@ -21,10 +21,14 @@ from compiler.ir.model import Handler, NeuronDef, PhaseDef, PoolDef, Population,
 OPERATIONS: Final = frozenset({"sum", "mean", "min", "max", "argmax"})
 
 
+def counter_names(phases: Iterable[PhaseDef]) -> set[str]:
+    """The counters of phases, as expressions read them."""
+    return {f"{p.name}.{x}" for p in phases for x in ("count", "step")}
+
+
 def shared_names(neuron: NeuronDef, phases: Iterable[PhaseDef]) -> set[str]:
     """What equations of the neuron read beside its own names: variables of pools and counters of phases."""
-    counters = {f"{p.name}.{x}" for p in phases for x in ("count", "step")}
-    return counters | {v for pool in neuron.pools for v in pool.variables}
+    return counter_names(phases) | {v for pool in neuron.pools for v in pool.variables}
 
 
 def phase_violations(phases: tuple[PhaseDef, ...]) -> Iterator[str]:

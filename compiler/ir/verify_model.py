@@ -38,7 +38,13 @@ from compiler.ir.model import (
     Train,
     hidden,
 )
-from compiler.ir.verify_control import control_violations, phase_violations, population_violations, shared_names
+from compiler.ir.verify_control import (
+    control_violations,
+    counter_names,
+    phase_violations,
+    population_violations,
+    shared_names,
+)
 from compiler.ir.verify_synapses import use_violations
 from compiler.ir.violations import distinct, reads
 
@@ -71,10 +77,10 @@ def model_violations(model: Model) -> list[str]:
             found += (f"neuron {p.neuron.name}: {v}" for v in _neuron(p.neuron, params, shared))
             found += (f"neuron {p.neuron.name}: {v}" for v in control_violations(p.neuron, model.phases))
         found += (f"population {p.name}: {v}" for v in (*_population(p), *population_violations(p)))
-    populations = {p.name: p for p in model.populations}
+    populations, counters = {p.name: p for p in model.populations}, counter_names(model.phases)
     for projection in model.projections:
-        found += (f"projection {projection.name}: {v}" for v in _projection(projection, populations))
-        found += (f"projection {projection.name}: {v}" for v in use_violations(projection, populations, params))
+        own = use_violations(projection, populations, params, counters)
+        found += (f"projection {projection.name}: {v}" for v in (*_projection(projection, populations), *own))
     found += _drives(model, populations, params)
     found += _records(model, populations)
     if model.populations and model.simulate is None:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.expr.ast import refs, substitute
+from compiler.expr.ast import Expr, refs, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
+from compiler.ir.delayed import read_delayed
 from compiler.ir.model import (
     Action,
     Const,
@@ -29,21 +30,31 @@ from compiler.ir.model import (
     Send,
     Set,
     SynapseDef,
+    Transpose,
+    values_of,
 )
 from compiler.ir.violations import distinct, reads
 
 _SPIKE_TIMES = ("last_spike", "previous_spike")
 
 
-def synapse_violations(s: SynapseDef, model_params: set[str], source: NeuronDef, target: NeuronDef) -> Iterator[str]:
-    """Every breach by a definition between two neuron models."""
+def synapse_violations(
+    s: SynapseDef, model_params: set[str], counters: set[str], source: NeuronDef, target: NeuronDef
+) -> Iterator[str]:
+    """Every breach by a definition between two neuron models. `counters`: of phases."""
     params, states = [p.name for p in s.params], [x.name for x in s.state]
     yield from distinct("name", [*params, *states, *(x.target for x in s.lets)])
     yield from distinct("event", [e.name for e in s.events])
+    yield from (f"`{name}` is shared, but is not a state" for name in s.shared or () if name not in states)
+    rewirings = [a for a in _all_actions(s) if isinstance(a, Rewire)]
+    if any(a.how != "remove" and a.keep != s.rewired for a in rewirings) or (rewirings and s.rewired is None):
+        yield f"what is rewired keeps {sorted({a.keep for a in rewirings})}, not {s.rewired}"
+    if any(a.how != "rewire" for a in rewirings) and not s.vacancies:
+        yield "synapses are removed or formed without vacancies"
     for name in s.model_params:
         if name not in model_params:
             yield f"`{name}` is not a param of the model"
-    fixed = {*params, *s.model_params, "t", "dt"}
+    fixed = {*params, *s.model_params, *counters, "t", "dt"}
     ends = {"pre": (s.pre, source), "post": (s.post, target)}
     dotted: set[str] = set()
     for end, (block, neuron) in ends.items():
@@ -58,6 +69,11 @@ def synapse_violations(s: SynapseDef, model_params: set[str], source: NeuronDef,
         if isinstance(x.init, Formula):
             yield from reads(x.init.expr, {*fixed, *states}, f"the initial value of `{x.name}`")
     known = {*fixed, *states, *dotted}
+    kept = {
+        f"{end}.{x.name}" for end, (_, neuron) in ends.items() for group in (neuron.state, neuron.inputs) for x in group
+    }
+    for name in sorted(set[str]().union(*(read_delayed(e) for e in _values(s))) - kept):
+        yield f"`{name}` is read with the delay, but is no variable of a neuron"
     for let in s.lets:
         yield from reads(let.value, known, f"`{let.target} = ...`")
         known.add(let.target)
@@ -124,6 +140,10 @@ def _actions(
         if isinstance(action, Rewire):
             yield from reads(action.value, local, "rewire(...)")
             continue
+        if isinstance(action, Transpose):
+            if action.target not in states:
+                yield f"`{action.target}` cannot be assigned to"
+            continue
         yield from reads(action.value, local, "deliver(...)")
         if action.end not in ("pre", "post"):
             yield f"delivers at `{action.end}`"
@@ -156,7 +176,9 @@ def sends(s: SynapseDef) -> tuple[Send, ...]:
     return tuple(a for a in _all_actions(s) if isinstance(a, Send))
 
 
-def use_violations(p: Projection, populations: dict[str, Population], model_params: set[str]) -> Iterator[str]:
+def use_violations(
+    p: Projection, populations: dict[str, Population], model_params: set[str], counters: set[str]
+) -> Iterator[str]:
     """Every breach by a projection's use of its synapse; a projection without one gives it no values."""
     s = p.synapse
     if s is None:
@@ -166,7 +188,9 @@ def use_violations(p: Projection, populations: dict[str, Population], model_para
         return
     if (p.into != "") != any(x.into is None for x in sends(s)):
         yield f"the input is `{p.into}`, which does not fit what the synapse {s.name} delivers"
-    held = s.pre is not None or any(f"pre.{n}" in _read_by_actions(s) for n in _SPIKE_TIMES)
+    read = set[str]().union(*(refs(v) for v in _values(s)))
+    held = s.pre is not None or any(f"pre.{n}" in read for n in _SPIKE_TIMES)
+    tested = any(name.startswith("pre.") for e in s.events for name in read_delayed(e.when))
     params, states = [x.name for x in s.params], [x.name for x in s.state]
     per_neuron = _per_neuron(s)
     seen: set[tuple[int, int]] = set()
@@ -183,21 +207,26 @@ def use_violations(p: Projection, populations: dict[str, Population], model_para
             if isinstance(value, Formula):
                 before = params if (name, value) in member.params else [*params, *states]
                 yield from reads(value.expr, before[: before.index(name)], f"{where}: the value of `{name}`")
+        if not 0 <= member.occupied <= 1:
+            yield f"{where} has {member.occupied} of its places occupied"
         if member.back_delay < 0:
             yield f"{where} has a back delay of {member.back_delay} steps"
         if held and member.delays is not None:
             yield f"{where} has a delay per synapse, but variables per source neuron"
+        if tested and member.delays is not None:
+            yield f"{where} has a delay per synapse, but a condition that reads with the delay"
         source, target = populations.get(member.source), populations.get(member.target)
         if source is None or target is None or (id(source.neuron), id(target.neuron)) in seen:
             continue
         seen.add((id(source.neuron), id(target.neuron)))
-        found = synapse_violations(s, model_params, source.neuron, target.neuron)
+        found = synapse_violations(s, model_params, counters, source.neuron, target.neuron)
         yield from (f"synapse {s.name} ({member.source} -> {member.target}): {v}" for v in found)
 
 
-def _read_by_actions(s: SynapseDef) -> set[str]:
-    values = (*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *(a.value for a in _all_actions(s)))
-    return set().union(*(refs(v) for v in values))
+def _values(s: SynapseDef) -> tuple[Expr, ...]:
+    """Every expression of a synapse but those of its ends."""
+    whens = (e.when for e in s.events)
+    return (*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *values_of(_all_actions(s)), *whens)
 
 
 def _per_neuron(s: SynapseDef) -> set[str]:

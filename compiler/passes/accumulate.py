@@ -42,7 +42,8 @@ def accumulated(
         whole = g.add(Variable(Tensor(f"{name}.accumulated", gradient.shape), 0.0, inner=True))
         operands = (identity(whole), (done, ()), identity(gradient), (count, ()))
         new = g.map(f"{name}.accumulated.after", sums, operands)
-        out[name] = g.map(f"{name}.accumulated.mean", Binary("/", _X0, _X1), (identity(new), (total, ())))
+        mean = Cond(Binary(">", _X1, Num(0.0)), Binary("/", _X0, _X1), Num(0.0))  # a loss may have counted nothing
+        out[name] = g.map(f"{name}.accumulated.mean", mean, (identity(new), (total, ())))
         g.add(Store(whole.name, new.name))
     g.add(Store(samples.name, total.name))
     g.add(Store(done.name, after.name))

@@ -16,7 +16,8 @@ from typing import Final
 
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.model import Action, Send, Set, SynapseDef
+from compiler.ir.delayed import DELAYED
+from compiler.ir.model import Action, Send, Set, SynapseDef, Transpose
 from compiler.passes.synapse_names import read_of_neurons
 
 Interval = tuple[float, float]
@@ -66,6 +67,8 @@ def interval(e: Expr, env: Env) -> Interval:
         case Unary("-", x):
             low, high = interval(x, env)
             return -high, -low
+        case Call(func, (x,)) if func == DELAYED:
+            return interval(x, env)
         case Cond(_, a, b) | Call("where", (_, a, b)):
             return hull([interval(a, env), interval(b, env)])
         case Binary(op, a, b):
@@ -126,6 +129,9 @@ def _run(
         now[let.target] = _sound(interval(let.value, now))
     sent: list[tuple[Send, Interval]] = []
     for action in actions:
+        if isinstance(action, Transpose):
+            now[action.target] = ANY
+            continue
         value = _sound(interval(action.value, now))
         if isinstance(action, Set):
             now[action.target] = value

@@ -57,6 +57,7 @@ class ProgramBuilder:
     order: Order
     arrays: dict[str, Array] = field(default_factory=dict)
     constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
+    _keys: dict[object, int] = field(default_factory=dict)
     _kernels: dict[object, _Collected] = field(default_factory=dict)
     _phases: dict[str, list[tuple[object, int, int, int, int]]] = field(default_factory=dict)
 
@@ -66,6 +67,10 @@ class ProgramBuilder:
         if contents is not None:
             self.constants[array.name] = contents
         return array.name
+
+    def key(self, structure: object) -> int:
+        """A short key for what would be long to compare again and again: the same number for equal structures."""
+        return self._keys.setdefault(structure, len(self._keys))
 
     def row(
         self,

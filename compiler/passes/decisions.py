@@ -5,7 +5,7 @@ Assumes / guarantees: nothing but a record. Does not: influence anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -16,3 +16,7 @@ class Decision:
     subject: str
     verdict: str
     reason: str
+
+    def within(self, phase: str) -> Decision:
+        """The decision about a tensor of a phase."""
+        return replace(self, subject=f"{phase}: {self.subject}")

@@ -11,6 +11,7 @@ Does not: bring scatter forms to gather form (decompose) or simplify.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 from compiler.expr.ast import (
     Binary,
@@ -95,13 +96,34 @@ def _through_output(slope: Expr, body: Expr, output: Expr) -> Expr:
     return with_children(slope, tuple(_through_output(k, body, output) for k in kids))
 
 
-def _map_gradient(g: GraphBuilder, node: Map, gradient: Tensor, k: int, name: str) -> Tensor | None:
-    slope = simplify(diff(node.body, f"x{k}"))
-    if _is_zero(slope):
+@dataclass
+class _Slopes:
+    """Bodies of gradients, which equal layers have in common: x0 is the incoming gradient, then come the operands and,
+    of a map, its output. None where the slope is zero."""
+
+    found: dict[tuple[Expr, int, int, bool], Expr | None] = field(default_factory=dict)
+
+    def of(self, node: Map | Contract, k: int) -> Expr | None:
+        """The gradient of operand k."""
+        key = (node.body, k, len(node.ins), isinstance(node, Map))
+        if key not in self.found:
+            self.found[key] = self._of(*key)
+        return self.found[key]
+
+    @staticmethod
+    def _of(body: Expr, k: int, operands: int, is_map: bool) -> Expr | None:
+        slope = simplify(diff(body, f"x{k}"))
+        if _is_zero(slope):
+            return None
+        if is_map and not isinstance(body, Ref):
+            slope = _through_output(slope, body, Ref(f"x{operands}"))
+        return _times_gradient(_shifted(slope, operands + is_map))
+
+
+def _map_gradient(g: GraphBuilder, slopes: _Slopes, node: Map, gradient: Tensor, k: int, name: str) -> Tensor | None:
+    body = slopes.of(node, k)
+    if body is None:
         return None
-    if not isinstance(node.body, Ref):
-        slope = _through_output(slope, node.body, Ref(f"x{len(node.ins)}"))
-    body = _times_gradient(_shifted(slope, len(node.ins) + 1))
     operand = g.tensors[node.ins[k]]
     operands = [identity(gradient)] + [(g.tensors[i], m) for i, m in zip(node.ins, node.maps, strict=True)]
     operands.append(identity(node.out))
@@ -113,11 +135,12 @@ def _map_gradient(g: GraphBuilder, node: Map, gradient: Tensor, k: int, name: st
     return g.reduce(name, body, operands, node.out, keep, scalars=node.scalars, span=node.span)
 
 
-def _contract_gradient(g: GraphBuilder, node: Contract, gradient: Tensor, k: int, name: str) -> Tensor | None:
-    slope = simplify(diff(node.body, f"x{k}"))
-    if _is_zero(slope):
+def _contract_gradient(
+    g: GraphBuilder, slopes: _Slopes, node: Contract, gradient: Tensor, k: int, name: str
+) -> Tensor | None:
+    body = slopes.of(node, k)
+    if body is None:
         return None
-    body = _times_gradient(_shifted(slope, len(node.ins)))
     ins = (gradient.name, *node.ins)
     maps = (node.out_map, *node.in_maps)
     keep = used_operands(body)
@@ -187,6 +210,7 @@ def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str]) -> d
     needs = _needs_gradient(forward, constants)
     parts: dict[str, list[Tensor]] = {loss.name: [_ones(g, loss)]}
     gradients: dict[str, Tensor] = {}
+    slopes = _Slopes()
 
     def total(tensor: Tensor) -> Tensor | None:
         found = parts.get(tensor.name)
@@ -230,9 +254,9 @@ def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str]) -> d
                 continue
             name = part_name(operand)
             if isinstance(node, Map):
-                contribute(operand, _map_gradient(g, node, gradient, k, name))
+                contribute(operand, _map_gradient(g, slopes, node, gradient, k, name))
             elif node.combine == "add":
-                contribute(operand, _contract_gradient(g, node, gradient, k, name))
+                contribute(operand, _contract_gradient(g, slopes, node, gradient, k, name))
             else:
                 assert node.combine == "max" and len(node.ins) == 1
                 contribute(operand, _max_gradient(g, node, gradient, name))

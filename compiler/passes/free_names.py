@@ -28,7 +28,7 @@ RESERVED: Final = frozenset(
 
 PROPAGATION: Final = frozenset(
     {"spikes", "spike_count", "row", "col", "n_pre", "slots", "delay", "weight", "delays", "late"}
-    | {"ring_mask", "n_post", "counts", "step", "index", "words", *PLANES}
+    | {"ring_slots", "n_post", "counts", "step", "index", "words", *PLANES}
     | {"connect_key", "table", "autapses", "same", "number", "multapses", "w_from", "h_from", "w_to", "h_to"}
 )
 """Formals of propagation kernels, beside the input that they add to."""

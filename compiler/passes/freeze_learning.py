@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.ir.model import Action, EndDef, Model, Rewire, Send, Set, SynapseDef
+from compiler.ir.model import Action, EndDef, Model, Rewire, Send, Set, SynapseDef, Transpose
 
 
 def freeze_learning(model: Model) -> Model:
@@ -40,7 +40,11 @@ def frozen_synapse(synapse: SynapseDef) -> SynapseDef:
     state = {s.name for s in synapse.state}
 
     def actions(items: tuple[Action, ...]) -> tuple[Action, ...]:
-        kept = tuple(a for a in items if not (isinstance(a, Rewire) or (isinstance(a, Set) and a.target in state)))
+        kept = tuple(
+            a
+            for a in items
+            if not (isinstance(a, Rewire) or (isinstance(a, Set | Transpose) and a.target in state))
+        )
         return kept if any(isinstance(a, Send) for a in kept) else ()
 
     return replace(

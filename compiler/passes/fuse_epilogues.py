@@ -1,67 +1,127 @@
-"""fuse_epilogues: an elementwise Map that follows a Contract becomes the end of its kernel.
+"""fuse_epilogues: elementwise Maps that follow a Contract become the end of its kernel, which then has several outputs.
 
 Assumes: nodes in topological order.
-Guarantees: fused only when the Contract's result has no other reader, the Map reads it element by element, and the
-Map's other operands are made before the Contract; every refusal is a Decision with its reason.
-Does not: change the graph: lower_tensors asks for the pairs.
+Guarantees: a Map is fused when it reads the contraction's result, or a Map that is fused already, element by element,
+and its other operands are made before the Contract; every refusal is a Decision with its reason.
+Does not: change the graph: lower_tensors asks for the groups.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from compiler.ir.graph import Contract, Map, Node, Variable, Weight
+from compiler.ir.graph import Contract, Map, Node, Reindex, Tensor, Variable, Weight
 from compiler.passes.decisions import Decision
+from compiler.passes.lookups import rows_added
 from compiler.passes.simplify_graph import operands
+from compiler.strategies.pins import AGAIN
+
+MOST_ARRAYS = 8
+"""Arrays that an epilogue touches beside the operands of its contraction; more would spill registers."""
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """`node` reads the contraction's result as operand number `operand`."""
+    """`maps` in order: each reads the contraction's result, or a map before it, at its own element. `kept`: names of
+    the results (the contraction's or those of maps) that are read elsewhere too, so that they are stored."""
 
-    node: Map
-    operand: int
+    maps: tuple[Map, ...]
+    kept: frozenset[str]
+
+
+@dataclass
+class _Graph:
+    """`place`: the node that makes a tensor, by number, -1 for what exists before the phase begins."""
+
+    nodes: tuple[Node, ...]
+    readers: dict[str, list[int]] = field(default_factory=dict)
+    place: dict[str, int] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for i, node in enumerate(self.nodes):
+            for name in operands(node):
+                self.readers.setdefault(name, []).append(i)
+            out = getattr(node, "out", None)
+            if out is not None:
+                self.tensors[out.name] = out
+                self.place[out.name] = -1 if isinstance(node, (Weight, Variable)) else i
 
 
 def epilogues(
-    nodes: tuple[Node, ...], outputs: tuple[str, ...], in_place: frozenset[str]
+    nodes: tuple[Node, ...], outputs: tuple[str, ...], in_place: Mapping[str, str]
 ) -> tuple[dict[str, Epilogue], list[Decision]]:
-    """Contract's tensor -> the Map to fuse; and what was decided about each candidate."""
-    readers: dict[str, list[Node]] = {}
-    place: dict[str, int] = {}
-    for i, node in enumerate(nodes):
-        for name in operands(node):
-            readers.setdefault(name, []).append(node)
-        out = getattr(node, "out", None)
-        if out is not None:
-            # Weights and variables exist before a phase begins.
-            place[out.name] = -1 if isinstance(node, (Weight, Variable)) else i
+    """Contract's tensor -> what is fused to it; and what was decided about each candidate. `in_place`: map -> the
+    variable that it writes."""
+    g = _Graph(nodes)
     fused: dict[str, Epilogue] = {}
     decisions: list[Decision] = []
     for i, node in enumerate(nodes):
         if not isinstance(node, Contract):
             continue
-        following = [r for r in readers.get(node.out.name, ()) if isinstance(r, Map)]
-        if not following:
-            continue
-        reader = following[0]
-
-        def no(reason: str, subject: str = node.out.name) -> None:
-            decisions.append(Decision("fuse_epilogues", subject, "not fused", reason))
-
-        if len(readers[node.out.name]) > 1:
-            others = {getattr(getattr(r, "out", None), "name", "an update") for r in readers[node.out.name]}
-            no(f"it is read by {', '.join(sorted(others))}")
-        elif node.out.name in outputs or reader.out.name in in_place:
-            no("its result is kept for the host")
-        elif reader.ins.count(node.out.name) != 1:
-            no(f"{reader.out.name} reads it twice")
-        elif reader.maps[reader.ins.index(node.out.name)] != tuple(range(len(reader.out.shape))):
-            no(f"{reader.out.name} does not read it element by element")
-        elif any(place[n] > i for n in reader.ins if n != node.out.name):
-            no(f"{reader.out.name} needs a value that is made later")
-        else:
-            k = reader.ins.index(node.out.name)
-            fused[node.out.name] = Epilogue(reader, k)
-            decisions.append(Decision("fuse_epilogues", reader.out.name, "fused", f"into {node.out.name}"))
+        name = node.out.name
+        group: dict[str, Map] = {}
+        members = {i}
+        waiting = list(dict.fromkeys(g.readers.get(name, ())))
+        seen = set(waiting)
+        heapq.heapify(waiting)
+        while waiting:
+            at = heapq.heappop(waiting)
+            reader = nodes[at]
+            if not isinstance(reader, Map):
+                continue
+            reason = _refusal(g, i, node, group, reader, in_place.get(reader.out.name))
+            if reason is None:
+                group[reader.out.name] = reader
+                members.add(at)
+                decisions.append(Decision("fuse_epilogues", reader.out.name, "fused", f"into {name}"))
+                for further in g.readers.get(reader.out.name, ()):
+                    if further not in seen:
+                        seen.add(further)
+                        heapq.heappush(waiting, further)
+            else:
+                subject = name if name in reader.ins else reader.out.name
+                decisions.append(Decision("fuse_epilogues", subject, "not fused", reason))
+        for n in group:
+            g.place[n] = i
+        if group:
+            results = (name, *group)
+            kept = {n for n in results if n in outputs or not members.issuperset(g.readers.get(n, ()))}
+            fused[name] = Epilogue(tuple(group.values()), frozenset(kept | (in_place.keys() & group.keys())))
     return fused, decisions
+
+
+def _refusal(
+    g: _Graph, i: int, node: Contract, group: Mapping[str, Map], reader: Map, target: str | None
+) -> str | None:
+    """Why `reader` cannot end the kernel of `node` (number i) with `group`; `target`: the variable that it writes."""
+    name = reader.out.name
+    if rows_added(node, g.tensors) is not None:
+        return f"{node.out.name} is complete after all additions to its rows only"
+    if name.endswith(AGAIN) and not node.out.name.endswith(AGAIN):
+        return f"{name} is computed again later, so that nothing keeps it"
+    same = tuple(range(len(reader.out.shape)))
+    for operand, axes in zip(reader.ins, reader.maps, strict=True):
+        if operand == node.out.name or operand in group:
+            if axes != same:
+                return f"{name} does not read {operand} element by element"
+        elif g.place[operand] > i:
+            return f"{name} needs {operand}, which is made later"
+    arrays = {n for m in (*group.values(), reader) for n in (*m.ins, m.out.name)}
+    if len(arrays) > MOST_ARRAYS:
+        return f"with {name} the kernel would touch too many arrays"
+    if target is not None and _read_elsewhere(
+        g, i, {*node.ins, *(n for m in group.values() for n in m.ins)}, reader, target
+    ):
+        return f"{name} writes {target}, which something else reads"
+    return None
+
+
+def _read_elsewhere(g: _Graph, i: int, operands_of_kernel: set[str], reader: Map, target: str) -> bool:
+    """Whether the value before of the variable `target` is read by the kernel beside `reader`, or after node i."""
+    if target in operands_of_kernel:
+        return True
+    later = [g.nodes[at] for at in g.readers.get(target, ()) if at > i or isinstance(g.nodes[at], Reindex)]
+    return any(n is not reader for n in later)

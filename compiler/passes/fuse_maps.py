@@ -110,6 +110,8 @@ def _inlined(reader: Map | Contract, k: int, producer: Map) -> Map | Contract:
 
 def _shared(node: Map | Contract) -> Map | Contract:
     """The same operand read in the same way twice becomes one."""
+    if len(set(node.ins)) == len(node.ins):
+        return node
     walks = node.maps if isinstance(node, Map) else node.in_maps
     first: dict[object, int] = {}
     bindings: dict[str, Expr] = {}

@@ -40,8 +40,21 @@ from compiler.passes.build_program import ProgramBuilder
 from compiler.source import Span
 
 
+def read_shaped(value: FromFile, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """The array of a file, which must have the shape of `name`. Raises ModelError E0701/E0702/E0703."""
+    data = _read(value)
+    if data.shape != shape:
+        message = f"`{name}` has the shape {list(shape)}, but the array in the file {list(data.shape)}"
+        raise ModelError([Diagnostic("E0703", message, value.span)])
+    return data
+
+
 def read_file(value: FromFile) -> npt.NDArray[np.float64]:
     """The array of a file, flat, in canonical units. Raises ModelError E0701/E0702/E0703."""
+    return _read(value).ravel()
+
+
+def _read(value: FromFile) -> npt.NDArray[np.float64]:
     path = Path(value.path)
 
     def fail(code: str, message: str, help: str | None = None) -> ModelError:
@@ -57,7 +70,7 @@ def read_file(value: FromFile) -> npt.NDArray[np.float64]:
         raise fail("E0703", f"`{value.path}` cannot be read: {problem}") from problem
     if data.dtype.kind not in "fiub":
         raise fail("E0703", f"`{path.name}` holds {data.dtype}, not numbers")
-    return np.asarray(data, np.float64).ravel() * value.scale
+    return np.asarray(data, np.float64) * value.scale
 
 
 def drawn(
@@ -77,21 +90,23 @@ def drawn(
             span = Binary("-", column("high"), column("low"))
             return Binary("+", column("low"), Binary("*", span, call("uniform"))), ("low", "high")
         case "exponential":
-            return Binary("*", column("mean"), call("exponential")), ("mean",)
+            x: Expr = Binary("*", column("mean"), call("exponential"))
+            columns: tuple[str, ...] = ("mean",)
         case "lognormal" | "normal":
-            x: Expr = Binary("+", column("mean"), Binary("*", column("std"), call("normal")))
-            columns: tuple[str, ...] = ("mean", "std")
+            x = Binary("+", column("mean"), Binary("*", column("std"), call("normal")))
+            columns = ("mean", "std")
             if kind == "lognormal":
-                return Call("exp", (x,)), columns
+                x = Call("exp", (x,))
             if args.get("keep_sign"):
                 wrong = Binary("<", Binary("*", x, column("mean")), Num(0.0))
                 x = Cond(wrong, Num(0.0), x)
-            for bound, func in (("min", "max"), ("max", "min")):
-                if bound in args:
-                    x = Call(func, (x, column(bound)))
-                    columns = (*columns, bound)
-            return x, columns
-    raise AssertionError(kind)
+        case _:
+            raise AssertionError(kind)
+    for bound, func in (("min", "max"), ("max", "min")):
+        if bound in args:
+            x = Call(func, (x, column(bound)))
+            columns = (*columns, bound)
+    return x, columns
 
 
 def initialise(

@@ -14,7 +14,6 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
 
 from compiler.ir.model import Layer
 from compiler.ir.streams import stream_key
@@ -29,6 +28,8 @@ def chosen(layer: Layer, shape: tuple[int, ...], seed: int) -> tuple[str, tuple[
     if name is None:
         return None
     assert isinstance(name, str)
+    if name == "values":
+        return name, ()
     value = attrs.get("init_value", 0.0)
     assert isinstance(value, float | int)
     family, _, kind = name.partition("_")
@@ -54,6 +55,8 @@ def fans(layer: Layer, shape: tuple[int, ...]) -> tuple[int, int]:
 
 def computed(name: str, shape: tuple[int, ...], init: str, args: tuple[float, ...]) -> npt.NDArray[np.float64]:
     """The values of `truncated_normal` (standard deviation, seed) and `orthogonal` (gain, seed), row-major."""
+    from scipy.special import ndtr, ndtri  # slow to import, rarely needed
+
     size, seed = args
     raw = np.random.Philox(key=stream_key(int(seed), name)).random_raw(math.prod(shape))
     uniform = ((raw >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from compiler.expr.ast import Binary, Call, Expr, Ref
 from compiler.ir.graph import Contract, Reindex, Tensor, Weight
-from compiler.ir.model import Layer
+from compiler.ir.model import FromFile, Layer
 from compiler.ir.space import Affine, along
 from compiler.passes.graph_builder import GraphBuilder, identity
 from compiler.passes.initial_weights import chosen
@@ -24,7 +24,8 @@ PRODUCT = Binary("*", X0, X1)
 @dataclass
 class Context:
     """`training`: batch statistics and dropout are in force; `named`: the output of each layer and network input;
-    `constants`: tensors whose gradient cancels (the shift of a softmax)."""
+    `constants`: tensors whose gradient cancels (the shift of a softmax); `blocks`: the checkpointed
+    block of a tensor."""
 
     graph: GraphBuilder
     training: bool
@@ -33,6 +34,7 @@ class Context:
     named: dict[str, Tensor]
     constants: set[str] = field(default_factory=set)
     seed: int = 0
+    blocks: dict[str, int] = field(default_factory=dict)
 
 
 def call(func: str, *args: Expr) -> Expr:
@@ -75,7 +77,13 @@ def weight(c: Context, name: str, shape: tuple[int, ...], init: str, args: tuple
         return c.graph.tensors[name]
     own = chosen(layer, shape, c.seed) if name.rpartition(".")[2] in ("weight", "recurrent") else None
     init, args = own or (init, args)
-    return c.graph.add(Weight(Tensor(name, shape), init, args, layer.span))
+    return c.graph.add(Weight(Tensor(name, shape), init, args, _file(layer) if init == "values" else None, layer.span))
+
+
+def _file(layer: Layer) -> FromFile:
+    value = layer.attr("init_file")
+    assert isinstance(value, FromFile)
+    return value
 
 
 def glorot(fan_in: int, fan_out: int) -> tuple[float, ...]:

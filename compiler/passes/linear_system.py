@@ -71,7 +71,7 @@ def linear_system(cell: Cell, odes: tuple[Ode, ...], arrays: tuple[str, ...]) ->
     names = (*moving, *still)
     matrix: list[tuple[Expr, ...]] = []
     offset: list[Expr] = []
-    barred = {"t", *names, *(c.name for c in cell.counters)}
+    barred = {"t", "step", *names, *(c.name for c in cell.counters)}
     for ode in odes:
         affine = linear_in(ode.rhs, names)
         if affine is None:

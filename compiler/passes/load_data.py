@@ -1,32 +1,48 @@
 """load_data: the data set of a training block as arrays of the program.
 
 Assumes: the frontend has checked that files, arrays and shapes exist and fit.
-Guarantees: one constant per array that feeds an input, as `data.<array>` (examples, features); integers as
+Guarantees: where the samples take no more memory than the training allows, one constant per array that feeds an input,
+as `data.<array>` (examples, features). Where they need more, `window` rows of each, which the host fills: row 0 is the
+first sample (rows of a batch that do not exist read it, in both cases), the others those of some batches. Integers as
 int32, all else as reals.
-Does not: say which examples are kept for validation, or shuffle (compiler/runner/data.py does).
+Does not: say which examples are kept for validation, shuffle (compiler/runner/data.py does) or fill windows
+(compiler/runner/feed.py does).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from compiler.data_source import read_samples
+from compiler.data_source import read_samples, samples_header
 from compiler.diagnostics import Diagnostic, ModelError
 from compiler.ir.model import Data, Network, Train
+from compiler.ir.space import DType
+from compiler.passes.decisions import Decision
 from compiler.source import Span
+
+_TWICE: Final = 2
+"""Samples in memory stand there as the program's constants and where it reads them."""
 
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """`arrays`: name -> (examples, features); `rows`: number of examples per phase."""
+    """`arrays`: name -> (examples, features) in the type of the program; `rows`: number of examples per phase. Where
+    samples stay in their files, `windows`: name -> (rows, features) and type."""
 
     arrays: Mapping[str, npt.NDArray[np.generic]]
     rows: Mapping[str, int]
     span: Span
+    windows: Mapping[str, tuple[tuple[int, int], DType]] = field(default_factory=dict)
+
+    @property
+    def examples(self) -> int:
+        return sum(self.rows.values())
 
 
 def held_out(data: Data, examples: int) -> int:
@@ -34,19 +50,45 @@ def held_out(data: Data, examples: int) -> int:
     return data.kept.count(examples)
 
 
-def load_data(network: Network, train: Train) -> DataSet:
+def load_data(network: Network, train: Train, precision: DType) -> DataSet:
     """Reads the files and counts the examples of "train" and "eval" (validation). Raises ModelError (E0703)."""
-    kinds = {i.name: i.dtype for i in network.inputs}
-    arrays: dict[str, npt.NDArray[np.generic]] = {}
-    for name, array, _ in train.data.arrays:
-        try:
-            raw = read_samples(train.data, array)
-        except (OSError, ValueError) as error:
-            reason = " ".join(str(error).split())[:120]
-            message = f"the data of `{name}` cannot be read: {reason}"
-            raise ModelError([Diagnostic("E0703", message, train.data.span)]) from None
-        flat = raw.reshape(raw.shape[0], -1)
-        arrays[f"data.{array}"] = flat.astype(np.int32 if kinds[name] == "int32" else np.float64)
-    examples = next(iter(arrays.values())).shape[0]
-    kept = held_out(train.data, examples)
-    return DataSet(arrays, {"train": examples - kept, "eval": kept}, train.data.span)
+    kinds = {i.name: DType.I32 if i.dtype == "int32" else precision for i in network.inputs}
+    data = train.data
+    types = {array: kinds[name] for name, array, _ in data.arrays}
+    try:
+        shapes = {array: samples_header(data, array).shape for array in types}
+        examples = next(iter(shapes.values()))[0]
+        features = {array: math.prod(shape[1:]) for array, shape in shapes.items()}
+        kept = held_out(data, examples)
+        rows = {"train": examples - kept, "eval": kept}
+        row_bytes = sum(n * types[a].bytes for a, n in features.items())
+        if _TWICE * examples * row_bytes > data.memory:
+            count = window(data.memory, row_bytes, train.batch)
+            windows = {f"data.{a}": ((count, features[a]), types[a]) for a in types}
+            return DataSet({}, rows, data.span, windows)
+        arrays: dict[str, npt.NDArray[np.generic]] = {}
+        for array, dtype in types.items():
+            raw = read_samples(data, array)
+            arrays[f"data.{array}"] = raw.reshape(raw.shape[0], -1).astype(dtype.numpy)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise ModelError([Diagnostic("E0703", f"the data cannot be read: {reason}", data.span)]) from None
+    return DataSet(arrays, rows, data.span)
+
+
+def window(memory: int, row_bytes: int, batch: int) -> int:
+    """How many rows the program holds at a time: the first sample, and as many whole batches as leave room for the
+    next ones, which the host reads meanwhile; at least one batch."""
+    return 1 + max(memory // (_TWICE * row_bytes * batch), 1) * batch
+
+
+def streaming(data: DataSet, train: Train) -> list[Decision]:
+    """What was decided about samples that stay in their files; nothing where they do not."""
+    if not data.windows:
+        return []
+    rows = next(iter(data.windows.values()))[0][0]
+    needed = _TWICE * data.examples * sum(shape[1] * dtype.bytes for shape, dtype in data.windows.values())
+    reason = f"samples need {needed / 1e6:.3g} MB, `memory` is {train.data.memory / 1e6:.3g} MB"
+    batches = (rows - 1) // train.batch
+    verdict = f"read while training, {batches} batch{'es' if batches > 1 else ''} at a time"
+    return [Decision("load_data", "samples", verdict, reason)]

@@ -279,31 +279,42 @@ def connect(
         _connect(builder, projection, member, name, pre, post)
 
 
-def transpose(builder: ProgramBuilder, projection: Projection, name: str, pre: Instance, post: Instance) -> None:
-    """Makes `<name>.to_row`, `<name>.to_col` and `<name>.to_index`, the same relation by target; `connect` and `count`,
+_STORED: Final[tuple[Formal, ...]] = (
+    ArrayFormal("row", DType.I64, Mode.READ, Whole()),
+    ArrayFormal("col", DType.I32, Mode.READ, Whole()),
+)
+_SIZES: Final[tuple[Formal, ...]] = (ScalarFormal("n_pre", DType.I64), ScalarFormal("n_post", DType.I64))
+_FILL: Final[tuple[Formal, ...]] = (
+    *_STORED,
+    ArrayFormal("to_row", DType.I64, Mode.READ, Whole()),
+    *(ArrayFormal(part, DType.I32, Mode.WRITE, Whole()) for part in ("to_col", "to_index")),
+    *_SIZES,
+)
+
+
+def transpose(
+    builder: ProgramBuilder, projection: Projection, name: str, pre: Instance, post: Instance, index: str = "to_index"
+) -> None:
+    """Makes `<name>.to_row`, `<name>.to_col` and `<name>.<index>`, the same relation by target; `connect` and `count`,
     `scan`, `fill` come before."""
     span = projection.span
     if f"{name}.to_row" in builder.arrays:
         return
     builder.array(Array(f"{name}.to_row", DType.I64, (post.size + 1,), Role.CONST, span=span))
     stored = builder.arrays[f"{name}.col"]
-    for part in ("to_col", "to_index"):
+    for part in ("to_col", index):
         builder.array(replace(stored, name=f"{name}.{part}", role=Role.SYNAPSE))
-    sizes = (ScalarFormal("n_pre", DType.I64), ScalarFormal("n_post", DType.I64))
-    relation = (
-        ArrayFormal("row", DType.I64, Mode.READ, Whole()),
-        ArrayFormal("col", DType.I32, Mode.READ, Whole()),
-    )
-    made = tuple(ArrayFormal(part, DType.I32, Mode.WRITE, Whole()) for part in ("to_col", "to_index"))
     stages: tuple[tuple[str, tuple[Formal, ...]], ...] = (
-        ("count", (*relation, ArrayFormal("to_row", DType.I64, Mode.UPDATE, Whole()), *sizes)),
+        ("count", (*_STORED, ArrayFormal("to_row", DType.I64, Mode.UPDATE, Whole()), *_SIZES)),
         ("scan", (ROW, ScalarFormal("n_pre", DType.I64))),
-        ("fill", (*relation, ArrayFormal("to_row", DType.I64, Mode.READ, Whole()), *made, *sizes)),
+        ("fill", _FILL),
     )
     for stage, formals in stages:
         rule = "transpose" if stage != "scan" else "any"
         key = ("connect", "transpose", stage) if stage != "scan" else ("connect", "", stage)
         bound = {f.name: f"{name}.{f.name}" for f in formals if isinstance(f, ArrayFormal)}
+        if stage == "fill":
+            bound["to_index"] = f"{name}.{index}"
         columns: dict[str, ColumnValue] = {"n_pre": pre.size, "n_post": post.size}
         if stage == "scan":
             bound, columns = {"row": f"{name}.to_row"}, {"n_pre": post.size}
@@ -319,3 +330,19 @@ def transpose(builder: ProgramBuilder, projection: Projection, name: str, pre: I
             span,
         )
         builder.launch("init", key, row, row + 1)
+
+
+def number_by_target(builder: ProgramBuilder, projection: Projection, name: str, pre: Instance, post: Instance) -> None:
+    """Makes `<name>.to_row` and `<name>.to_col`, in whose order synapses are numbered, and `<name>.index`, the numbers
+    of those of the rows by source."""
+    if f"{name}.to_row" in builder.arrays:
+        return
+    transpose(builder, projection, name, pre, post, "index")
+    arrays = {"row": "to_row", "col": "to_col", "to_row": "row", "to_col": "col", "to_index": "index"}
+    bound = {formal: f"{name}.{array}" for formal, array in arrays.items()}
+    columns: dict[str, ColumnValue] = {"n_pre": post.size, "n_post": pre.size}
+    key, what = ("connect", "transpose", "fill"), f"{name}: fill synapses by source"
+    row = builder.row(
+        key, what, Kind.CONNECT, _FILL, Connect("transpose", "fill"), bound, columns, name, projection.span
+    )
+    builder.launch("init", key, row, row + 1, join=False)

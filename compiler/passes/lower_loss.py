@@ -2,6 +2,7 @@
 
 Assumes: the forward graph of lower_network.
 Guarantees: losses are means over the rows of the batch that exist; what has several elements per row is their mean.
+With a mask they are means over what counts, in all rows together; `loss.count` is then how much that is.
 Penalties go from array to array, so that their text does not depend on how many there are. Sums over an epoch are
 kept in wide variables `metric.loss`, `metric.<name>` and `metric.count` (the host divides and zeroes).
 Does not: differentiate; `constants` names tensors whose gradient is zero by construction.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 
 from compiler.diagnostics import Sink
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, substitute
@@ -19,9 +21,9 @@ from compiler.ir.graph import Constant, Contract, Reindex, Store, Tensor, Variab
 from compiler.ir.model import Loss, Network, Train
 from compiler.ir.space import along
 from compiler.passes.expand_updates import classes_of
-from compiler.passes.graph_builder import GraphBuilder, Operand, identity
+from compiler.passes.graph_builder import GraphBuilder, Operand, Scalars, identity
 from compiler.passes.lower_metrics import add_metric
-from compiler.source import NOWHERE
+from compiler.source import NOWHERE, Span
 
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
 
@@ -50,7 +52,7 @@ def _body(kind: str) -> Expr:
 
 
 def _cross_entropy(
-    g: GraphBuilder, loss: Loss, logits: Tensor, target: Tensor, name: str
+    g: GraphBuilder, loss: Loss, logits: Tensor, target: Tensor, name: str, rank: int
 ) -> tuple[Tensor, frozenset[str]]:
     """-log softmax(logits)[target] per row, shifted by the largest logit (which cancels in the gradient). With
     smoothing s the target is 1 - s there and s / classes everywhere (Szegedy et al. 2016, section 7)."""
@@ -76,28 +78,38 @@ def _cross_entropy(
                             ((target, row), (classes, (last,))), logits, row)  # fmt: skip
         body = Binary("*", body, X3)
         operands.append(identity(of_class))
-    rows = g.map(f"{name}.rows" if last == 1 else f"{name}.steps", body, operands)
-    if last > 1:
-        share = (("share", 1.0 / math.prod(logits.shape[1:-1])),)
-        mean = Binary("*", X0, Ref("share"))
-        rows = g.reduce(f"{name}.rows", mean, (identity(rows),), rows, (0,), scalars=share)
-    return rows, frozenset({largest.name})
+    each = g.map(f"{name}.rows" if last == rank else f"{name}.steps", body, operands)
+    return _mean(g, f"{name}.rows", X0, (identity(each),), each, rank), frozenset({largest.name})
 
 
-def _elementwise(g: GraphBuilder, loss: Loss, prediction: Tensor, target: Tensor, name: str) -> Tensor:
-    """Mean over the elements of each row."""
-    axes = prediction.shape[1:-1] if loss.kind == "kl_divergence" else prediction.shape[1:]
-    return g.reduce(
-        f"{name}.rows",
-        Binary("*", _body(loss.kind), Ref("share")),
-        (identity(prediction), identity(target)),
-        prediction,
-        (0,),
-        scalars=(("share", 1.0 / math.prod(axes)), *loss.attrs),
-    )
+def _mean(
+    g: GraphBuilder,
+    name: str,
+    body: Expr,
+    operands: Sequence[Operand],
+    over: Tensor,
+    rank: int,
+    scalars: Scalars = (),
+    summed: int = 0,
+    span: Span = NOWHERE,
+) -> Tensor:
+    """The mean of an expression over all axes but the first `rank` ones; a sum over the last `summed` ones."""
+    if rank == len(over.shape):
+        whole = body == X0 and operands[0] == identity(over)
+        return over if whole else g.map(name, body, operands, like=over, scalars=scalars, span=span)
+    share = ("share", 1.0 / math.prod(over.shape[rank : len(over.shape) - summed]))
+    part = Binary("*", body, Ref("share"))
+    return g.reduce(name, part, operands, over, tuple(range(rank)), scalars=(share, *scalars), span=span)
 
 
-def _cosine(g: GraphBuilder, prediction: Tensor, target: Tensor, name: str) -> Tensor:
+def _elementwise(g: GraphBuilder, loss: Loss, prediction: Tensor, target: Tensor, name: str, rank: int) -> Tensor:
+    """The mean over the elements behind the first `rank` axes."""
+    summed = 1 if loss.kind == "kl_divergence" else 0
+    operands = (identity(prediction), identity(target))
+    return _mean(g, f"{name}.rows", _body(loss.kind), operands, prediction, rank, loss.attrs, summed)
+
+
+def _cosine(g: GraphBuilder, prediction: Tensor, target: Tensor, name: str, rank: int) -> Tensor:
     """Mean over rows of 1 - p t / (|p| |t|) along the last axis; each norm at least 1e-8, as in PyTorch."""
     keep = tuple(range(len(prediction.shape) - 1))
     p, t = identity(prediction), identity(target)
@@ -107,15 +119,12 @@ def _cosine(g: GraphBuilder, prediction: Tensor, target: Tensor, name: str) -> T
     floor = Num(1e-8)
     sizes = Binary("*", Call("max", (Call("sqrt", (X1,)), floor)), Call("max", (Call("sqrt", (X2,)), floor)))
     body = Binary("-", Num(1.0), Binary("/", X0, sizes))
-    rows = g.map(f"{name}.each", body, (identity(dot), identity(pp), identity(tt)))
-    if len(rows.shape) == 1:
-        return rows
-    share = (("share", 1.0 / math.prod(rows.shape[1:])),)
-    return g.reduce(f"{name}.rows", Binary("*", X0, Ref("share")), (identity(rows),), rows, (0,), scalars=share)
+    each = g.map(f"{name}.each", body, (identity(dot), identity(pp), identity(tt)))
+    return _mean(g, f"{name}.rows", X0, (identity(each),), each, rank)
 
 
-def _expression(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str) -> Tensor:
-    """Mean over the elements of each row of an expression, whose operands are broadcast as in NumPy."""
+def _expression(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str, keep: int) -> Tensor:
+    """Mean over the elements behind the first `keep` axes of an expression; operands are broadcast as in NumPy."""
     assert loss.function is not None
     ins = [named[n] for n in loss.inputs]
     rank = max(len(t.shape) for t in ins)
@@ -133,14 +142,16 @@ def _expression(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str
             source = g.add(Reindex(flat, t.name, loss.span))
         operands.append((source, (0, *(a for a, _ in kept))))
     bindings: dict[str, Expr] = {a: Ref(f"x{i}") for i, a in enumerate(loss.function.args[: len(ins)])}
-    body = Binary("*", substitute(loss.function.body, bindings), Ref("share"))
-    scalars = (("share", 1.0 / math.prod(shape[1:])), *loss.attrs)
+    body = substitute(loss.function.body, bindings)
     over = Tensor("", tuple(shape), "real", True)
-    return g.reduce(f"{name}.rows", body, operands, over, (0,), scalars=scalars, span=loss.span)
+    return _mean(g, f"{name}.rows", body, operands, over, keep, loss.attrs, span=loss.span)
 
 
-def _rows(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str = "loss") -> tuple[Tensor, frozenset[str]]:
-    """The loss of each row, and the tensors that are constants to autodiff."""
+def _rows(
+    g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str = "loss", rank: int = 1
+) -> tuple[Tensor, frozenset[str]]:
+    """The loss of each row (with a mask: of each of its elements), and the tensors that are constants to autodiff.
+    `rank`: axes that this has."""
     if loss.kind == "sum":
         found: list[Tensor] = []
         constants: frozenset[str] = frozenset()
@@ -154,13 +165,35 @@ def _rows(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str = "lo
             body = Binary("+", body, Binary("*", Ref(f"x{k}"), Ref(f"w{k}")))
         return g.map("loss.rows", body, [identity(t) for t in found], scalars=scalars), constants
     if loss.kind == "expression":
-        return _expression(g, loss, named, name), frozenset()
+        return _expression(g, loss, named, name, rank), frozenset()
     prediction, target = named[loss.prediction], named[loss.target]
     if loss.kind == "softmax_cross_entropy":
-        return _cross_entropy(g, loss, prediction, target, name)
+        return _cross_entropy(g, loss, prediction, target, name, rank)
     if loss.kind == "cosine":
-        return _cosine(g, prediction, target, name), frozenset()
-    return _elementwise(g, loss, prediction, target, name), frozenset()
+        return _cosine(g, prediction, target, name, rank), frozenset()
+    return _elementwise(g, loss, prediction, target, name, rank), frozenset()
+
+
+def _counted(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], rows: Tensor) -> Tensor:
+    """How much each row, or each element of the mask, counts: 0 in rows that do not exist."""
+    mask = named.get(loss.mask)
+    target = named[loss.target] if loss.ignore is not None else None
+    found = [t for t in (mask, target) if t is not None]
+    if not found:
+        return rows
+    body: Expr = X0
+    operands: list[Operand] = [(rows, (0,))]
+    if mask is not None:
+        body = Binary("*", body, X1)
+        operands.append(identity(mask))
+    scalars: Scalars = ()
+    if target is not None:
+        of = Ref(f"x{len(operands)}")
+        body = Cond(Binary("==", of, Ref("ignored")), Num(0.0), body)
+        operands.append(identity(target))
+        scalars = (("ignored", float(loss.ignore or 0)),)
+    like = max(found, key=lambda t: len(t.shape))
+    return g.map("loss.counted", body, operands, like=like, scalars=scalars, span=loss.span)
 
 
 def _penalty(g: GraphBuilder, train: Train, network: Network) -> Tensor | None:
@@ -202,16 +235,23 @@ def add_loss(
     network: Network | None = None,
 ) -> tuple[Tensor, frozenset[str]]:
     """Adds `loss` (a scalar) and the metric sums; returns it and the tensors that are constants to autodiff."""
-    rows, constants = _rows(g, train.loss, named)
+    counted = _counted(g, train.loss, named, mask)
+    over = count
+    if counted is not mask:
+        count = g.reduce("loss.count", X0, (identity(counted),), counted, ())
+        some = Cond(Binary(">", X0, Num(0.0)), X0, Num(1.0))  # of a batch in which nothing counts the loss is 0
+        over = g.map("loss.over", some, (identity(count),))
+        mask = counted
+    rows, constants = _rows(g, train.loss, named, rank=len(mask.shape))
     total = g.reduce("loss.sum", Binary("*", X0, X1), (identity(rows), identity(mask)), rows, ())
     penalty = _penalty(g, train, network) if network is not None else None
     if penalty is None:
-        loss = g.map("loss", Binary("/", X0, X1), (identity(total), identity(count)))
+        loss = g.map("loss", Binary("/", X0, X1), (identity(total), identity(over)))
     else:
         body = Binary("+", Binary("/", X0, X1), X2)
-        loss = g.map("loss", body, (identity(total), identity(count), identity(penalty)))
-        counted = (identity(total), identity(count), identity(penalty))
-        total = g.map("loss.penalised", Binary("+", X0, Binary("*", X1, X2)), counted)
+        loss = g.map("loss", body, (identity(total), identity(over), identity(penalty)))
+        parts = (identity(total), identity(count), identity(penalty))
+        total = g.map("loss.penalised", Binary("+", X0, Binary("*", X1, X2)), parts)
     sums = {"loss": total, "count": count}
     for metric in train.metrics:
         sums |= add_metric(g, metric, train.loss, named, mask)

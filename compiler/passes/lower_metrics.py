@@ -1,6 +1,7 @@
 """lower_metrics: what is measured beside the loss, as sums over the rows of the batch that exist.
 
-Assumes: the loss says what is compared: its prediction and its target.
+Assumes: the loss says what is compared: its prediction and its target; `mask` says how much each row counts, or each
+element of its first axes.
 Guarantees: a metric gives one or more sums, by name: `accuracy`, or `f1.hits`, ...; compiler/runner/metrics.py makes
 numbers of them after an epoch.
 Does not: divide.
@@ -14,7 +15,7 @@ from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref
 from compiler.ir.graph import Contract, Tensor
 from compiler.ir.model import Loss
 from compiler.ir.space import along
-from compiler.passes.graph_builder import FIRST, GraphBuilder, identity
+from compiler.passes.graph_builder import FIRST, GraphBuilder, Operand, identity
 
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
 
@@ -30,6 +31,8 @@ def add_metric(g: GraphBuilder, name: str, loss: Loss, named: dict[str, Tensor],
         if loss.kind == "binary_cross_entropy":
             return _binary_counts(g, name, prediction, target, mask)
         return _class_counts(g, name, prediction, target, mask)
+    if name == "confusion":
+        return {"confusion.counts": _confusion(g, prediction, target, mask)}
     off = Binary("-", X0, X1)
     if name == "r2":
         bodies: dict[str, Expr] = {"residual": Binary("*", off, off), "total": X1, "square": Binary("*", X1, X1)}
@@ -42,6 +45,11 @@ def add_metric(g: GraphBuilder, name: str, loss: Loss, named: dict[str, Tensor],
     return {name: _mean(g, f"{name}.sum", plain[name], prediction, target, mask)}
 
 
+def _along(mask: Tensor) -> Operand:
+    """How much rows, or their first axes, count, in a body over all axes."""
+    return mask, tuple(range(len(mask.shape)))
+
+
 def _same_side(score: Expr, target: Expr) -> Expr:
     """Whether a score of a binary class is on the side of its target."""
     return Binary("==", Binary(">", score, Num(0.0)), Binary(">", target, Num(0.5)))
@@ -50,8 +58,8 @@ def _same_side(score: Expr, target: Expr) -> Expr:
 def _mean(g: GraphBuilder, name: str, body: Expr, prediction: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     """The sum over rows of the mean over the elements of a row."""
     whole = Binary("*", Binary("*", body, X2), Ref("share"))
-    share = (("share", 1.0 / math.prod(prediction.shape[1:])),)
-    operands = (identity(prediction), identity(target), (mask, (0,)))
+    share = (("share", 1.0 / math.prod(prediction.shape[len(mask.shape) :])),)
+    operands = (identity(prediction), identity(target), _along(mask))
     return g.reduce(name, whole, operands, prediction, (), scalars=share)
 
 
@@ -74,10 +82,10 @@ def _first(g: GraphBuilder, name: str, scores: Tensor) -> Tensor:
 def _right(g: GraphBuilder, name: str, test: Expr, found: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     """The sum over rows of the part of a row's classes for which `test` holds."""
     body: Expr = Cond(test, X2, Num(0.0))
-    operands = (identity(found), identity(target), (mask, (0,)))
-    if len(found.shape) == 1:
+    operands = (identity(found), identity(target), _along(mask))
+    if len(found.shape) == len(mask.shape):
         return g.reduce(f"{name}.sum", body, operands, found, ())
-    share = (("share", 1.0 / math.prod(found.shape[1:])),)
+    share = (("share", 1.0 / math.prod(found.shape[len(mask.shape) :])),)
     return g.reduce(f"{name}.sum", Binary("*", body, Ref("share")), operands, found, (), scalars=share)
 
 
@@ -97,13 +105,13 @@ def _top(g: GraphBuilder, name: str, k: int, scores: Tensor, target: Tensor, mas
     rank = g.reduce(f"{name}.rank", Cond(before, Num(1.0), Num(0.0)), operands, scores, row)
     limit = g.map(f"{name}.k", Ref("k"), (), like=Tensor("", ()), scalars=(("k", float(k)),))
     body: Expr = Cond(Binary("<", X0, X1), X2, Num(0.0))
-    share = (("share", 1.0 / math.prod(rank.shape[1:])),)
-    reads = (identity(rank), (limit, ()), (mask, (0,)))
+    share = (("share", 1.0 / math.prod(rank.shape[len(mask.shape) :])),)
+    reads = (identity(rank), (limit, ()), _along(mask))
     return g.reduce(f"{name}.sum", Binary("*", body, Ref("share")), reads, rank, (), scalars=share)
 
 
 def _class_counts(g: GraphBuilder, name: str, scores: Tensor, target: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """Per class: rows of it that were found, rows that were taken for it, rows of it."""
+    """Per class: rows (and steps) of it that were found, that were taken for it, that there are."""
     first = _first(g, name, scores)
     classes = scores.shape[-1]
     k = Ref("k")
@@ -114,19 +122,46 @@ def _class_counts(g: GraphBuilder, name: str, scores: Tensor, target: Tensor, ma
         "there": ((target, mask), Cond(Binary("==", X0, k), X1, Num(0.0))),
     }
     sums: dict[str, Tensor] = {}
-    n = along("n")
+    rows = tuple(zip(("n", "s"), scores.shape[:-1], strict=False))
+    axes = tuple(along(d) for d, _ in rows)
     for part, (operands, body) in counts.items():
         sums[f"{name}.{part}"] = g.add(
             Contract(
                 Tensor(f"{name}.{part}", (classes,)),
-                (("k", classes), ("n", scores.shape[0])),
+                (("k", classes), *rows),
                 (along("k"),),
                 tuple(t.name for t in operands),
-                tuple((n,) for _ in operands),
+                tuple(axes[: len(t.shape)] for t in operands),
                 body,
             )
         )
     return sums
+
+
+def _confusion(g: GraphBuilder, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """(classes, classes): how much of each class was taken for each. A product of two matrices of zeros and ones, which
+    has fast strategies."""
+    first = _first(g, "confusion", scores)
+    classes, last = scores.shape[-1], len(scores.shape) - 1
+    row = tuple(range(last))
+    d = Ref(f"d{last}")
+    same = Binary("==", X0, d)
+    one_hot = Cond(same, Num(1.0), Num(0.0))
+    every = (*row, last)
+    there = g.reduce("confusion.there", Cond(same, X1, Num(0.0)), ((target, row), _along(mask)), scores, every)
+    found = g.reduce("confusion.found", one_hot, ((first, row),), scores, every)
+    rows = tuple((f"n{a}", extent) for a, extent in enumerate(scores.shape[:-1]))
+    at = tuple(along(n) for n, _ in rows)
+    return g.add(
+        Contract(
+            Tensor("confusion.counts", (classes, classes)),
+            (("k", classes), ("j", classes), *rows),
+            (along("k"), along("j")),
+            (there.name, found.name),
+            ((*at, along("k")), (*at, along("j"))),
+            Binary("*", X0, X1),
+        )
+    )
 
 
 def _binary_counts(g: GraphBuilder, name: str, scores: Tensor, target: Tensor, mask: Tensor) -> dict[str, Tensor]:

@@ -9,6 +9,8 @@ Does not: differentiate, fuse, or know layouts.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from compiler.expr.activations import ACTIVATIONS, activation
 from compiler.expr.ast import substitute
 from compiler.ir.graph import BatchMask, Feed, Tensor
@@ -112,5 +114,8 @@ def lower_network(network: Network, train: Train, phase: str) -> tuple[Context, 
         out = Tensor(item.name, (batch, *item.shape), dtype, True)
         c.named[item.name] = g.add(Feed(out, f"data.{array}", scale, item.span))
     for layer in network.layers:
+        before = len(g.tensors)
         c.named[layer.name] = _layer(c, layer)
+        if layer.checkpoint:
+            c.blocks |= dict.fromkeys(islice(g.tensors, before, None), layer.checkpoint)
     return c, c.named

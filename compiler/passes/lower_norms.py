@@ -1,8 +1,8 @@
 """lower_norms: normalisation over the batch, over a sample, over groups of channels; softmax.
 
 Assumes: inputs of (batch, ...).
-Guarantees: statistics over the rows of the batch that exist; the shift of a softmax is a constant to autodiff, in
-whose result it cancels.
+Guarantees: statistics over the rows of the batch that exist; the shift of a softmax, and the mean inside a variance,
+are constants to autodiff, in whose result they cancel.
 Does not: fold normalisations into weights.
 """
 
@@ -40,9 +40,7 @@ def batch_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
     beta = weight(c, f"{name}.bias", channel, "zeros", (), layer)
     mean_of = g.add(Variable(Tensor(f"{name}.running_mean", channel), 0.0, span=span))
     var_of = g.add(Variable(Tensor(f"{name}.running_var", channel), 1.0, span=span))
-    numbers = tuple(
-        (k, float(v)) for k, v in layer.attrs if k in ("epsilon", "momentum") and not isinstance(v, (tuple, str))
-    )
+    numbers = tuple((k, number(layer, k)) for k in ("epsilon", "momentum"))
     whole_x, row = identity(x), (c.mask, (0,))
     mean, var = mean_of, var_of
     if c.training:
@@ -51,7 +49,8 @@ def batch_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
         total = g.reduce(f"{name}.total", PRODUCT, (whole_x, row), x, (1,), span=span)
         mean = g.map(f"{name}.mean", Binary("/", X0, X1), (identity(total), (count, ())), span=span)
         off = Binary("-", X0, X2)
-        square = g.reduce(f"{name}.square", mul(mul(off, off), X1), (whole_x, row, (mean, (1,))), x, (1,), span=span)
+        center = _center(c, name, mean, layer)
+        square = g.reduce(f"{name}.square", mul(mul(off, off), X1), (whole_x, row, (center, (1,))), x, (1,), span=span)
         var = g.map(f"{name}.var", Binary("/", X0, X1), (identity(square), (count, ())), span=span)
         momentum = Ref("momentum")
         old = mul(Binary("-", Num(1.0), momentum), X0)
@@ -87,6 +86,14 @@ def batch_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
     )
 
 
+def _center(c: Context, name: str, mean: Tensor, layer: Layer) -> Tensor:
+    """The mean as the variance reads it: a constant to autodiff, since the derivative of sum((x - mean)**2) by the mean
+    is -2 sum(x - mean) = 0."""
+    center = c.graph.map(f"{name}.center", X0, (identity(mean),), span=layer.span)
+    c.constants.add(center.name)
+    return center
+
+
 def _standard(c: Context, layer: Layer, x: Tensor) -> Tensor:
     """(x - mean) / sqrt(var + epsilon) over the last of the axes (batch, parts, elements)."""
     g, name, span = c.graph, layer.name, layer.span
@@ -94,7 +101,8 @@ def _standard(c: Context, layer: Layer, x: Tensor) -> Tensor:
     mean = g.reduce(f"{name}.mean", mul(X0, Ref("share")), (identity(x),), x, (0, 1), scalars=share, span=span)
     off = Binary("-", X0, X1)
     square = mul(mul(off, off), Ref("share"))
-    var = g.reduce(f"{name}.var", square, (identity(x), (mean, (0, 1))), x, (0, 1), scalars=share, span=span)
+    center = _center(c, name, mean, layer)
+    var = g.reduce(f"{name}.var", square, (identity(x), (center, (0, 1))), x, (0, 1), scalars=share, span=span)
     inverse = g.map(
         f"{name}.inverse",
         Binary("/", Num(1.0), call("sqrt", add(X0, Ref("epsilon")))),

@@ -20,6 +20,7 @@ from compiler.ir.verify import verify_graph, verify_merged, verify_program
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.decompose import decompose
+from compiler.passes.early_factors import early_factors
 from compiler.passes.fold_norms import Fold, fold_norms
 from compiler.passes.fuse_maps import fuse_maps
 from compiler.passes.load_data import DataSet
@@ -27,9 +28,11 @@ from compiler.passes.lower_network import lower_network
 from compiler.passes.lower_tensors import lower_tensors
 from compiler.passes.merge import merge
 from compiler.passes.pipeline import Lowered
+from compiler.passes.require_fusion import require_fusion
 from compiler.passes.simplify_graph import simplify_graph
 from compiler.source import NOWHERE
 from compiler.strategies import ROWS
+from compiler.strategies.tensor_cores import permitted
 
 PHASE = "predict"
 ORDER = f"{PHASE}.order"
@@ -70,19 +73,6 @@ def _users(network: Network) -> dict[str, list[str]]:
     return found
 
 
-def _needed(network: Network, names: tuple[str, ...]) -> set[str]:
-    """Layers and inputs that the layers `names` depend on, themselves included."""
-    layers = {layer.name: layer for layer in network.layers}
-    seen: set[str] = set()
-    stack = list(names)
-    while stack:
-        name = stack.pop()
-        if name not in seen:
-            seen.add(name)
-            stack += layers[name].inputs if name in layers else ()
-    return seen
-
-
 def _predictions(loss: Loss) -> tuple[str, ...]:
     if loss.kind == "sum":
         return tuple(n for _, term in loss.terms for n in _predictions(term))
@@ -99,8 +89,8 @@ def default_outputs(model: Model) -> tuple[str, ...]:
         return tuple(ends)
     loss = model.train.loss
     compared = [n for n in _predictions(loss) if any(n == layer.name for layer in network.layers)]
-    targets = {i.name for i in network.inputs if i.name in loss.reads} - _needed(network, tuple(compared))
-    chosen = {*compared, *(n for n in ends if not _needed(network, (n,)) & targets)} or set(ends)
+    targets = {i.name for i in network.inputs if i.name in loss.reads} - network.needed(compared)
+    chosen = {*compared, *(n for n in ends if not network.needed((n,)) & targets)} or set(ends)
     return tuple(layer.name for layer in network.layers if layer.name in chosen)
 
 
@@ -131,10 +121,10 @@ def _graph(network: Network, fed: Train, names: tuple[str, ...], verify: bool) -
         kept.append(name)
     outputs = tuple(dict.fromkeys(kept))
     nodes, decisions = fuse_maps(simplify_graph(nodes, outputs), outputs)
-    graph = TensorGraph(PHASE, nodes, outputs)
+    graph = TensorGraph(PHASE, early_factors(nodes), outputs)
     if verify:
         verify_graph(graph, gather_only=True)
-    return graph, tuple(kept), decisions
+    return graph, tuple(kept), [d.within(PHASE) for d in decisions]
 
 
 def lower_predict(
@@ -153,7 +143,7 @@ def lower_predict(
     order = Order(model.numerics.order)
     precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
     whole = model.network
-    needed = _needed(whole, names)
+    needed = whole.needed(names)
     used = replace(
         whole,
         inputs=tuple(i for i in whole.inputs if i.name in needed),
@@ -173,11 +163,13 @@ def lower_predict(
             features *= extent
         dtype = precision if item.dtype == "real" else DType.I32
         builder.array(Array(data_name(item.name), dtype, (batch, features), Role.DATA))
+    capabilities = permitted(capabilities, model.numerics)
     narrow = 2 * batch < capabilities.lanes
     target = replace(capabilities, lanes=0, strategies=capabilities.strategies & ROWS) if narrow else capabilities
     if narrow:
         decisions.append(Decision("lower_predict", model.name, "row by row", f"batches of {batch} leave lanes empty"))
     decisions += lower_tensors(builder, (graph,), DataSet({}, {PHASE: batch}, NOWHERE), target)
+    require_fusion(simple, (graph,), decisions)
     program = builder.finish()
     merged = merge(program)
     if verify:

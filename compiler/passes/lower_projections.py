@@ -8,6 +8,7 @@ Does not: choose a storage (relations), know static synapses (lower_static) or s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from compiler.ir.graph import Instance
@@ -34,9 +35,11 @@ def lower_projections(
     assert model.simulate is not None
     stages = Stages()
     numbers = {p.name: float(p.value) for p in model.params if isinstance(p.value, (int, float))}
-    phases = {p.name: p for p in model.phases}
-    synapses = SynapseLowering(builder, stages, deliveries, model.simulate.dt, numbers, decisions, phases)
+    phases, families = {p.name: p for p in model.phases}, {p.name: p for p in model.projections}
+    synapses = SynapseLowering(builder, stages, deliveries, model.simulate.dt, numbers, decisions, phases, families)
     for projection in model.projections:
+        plastic = () if projection.synapse is None else projection.members
+        copies, done = Counter(member_name(projection, m) for m in plastic), Counter[str]()
         for member in projection.members:
             if projection.rule == "fixed_probability" and dict(member.args)["p"] == 0:
                 continue
@@ -45,5 +48,6 @@ def lower_projections(
             if projection.synapse is None:
                 lower_static(builder, projection, member, name, pre, post, deliveries, stages)
             else:
-                synapses.lower(projection, member, name, pre, post)
+                synapses.lower(projection, member, (done[name], copies[name]), pre, post)
+                done[name] += 1
     stages.launch(builder)

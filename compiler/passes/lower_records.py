@@ -37,7 +37,7 @@ from compiler.passes.lower_cells import Deliveries, array_name, delivered_name
 from compiler.passes.lower_projections import ring_slots
 
 SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron fires
-TRACE_BYTES = 1 << 20  # of one trace buffer, at least one sample
+TRACE_BYTES = 1 << 20  # of one trace buffer, at least two samples
 
 
 def record_spikes(builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]) -> None:
@@ -140,7 +140,7 @@ def record_traces(
             ),
             np.array(record.members, np.int32),
         )
-        capacity = max(1, TRACE_BYTES // (m * real.bytes))
+        capacity = max(2, TRACE_BYTES // (m * real.bytes))
         for variable in record.variables:
             name = f"{record.population}.{variable}.record.{number}"
             builder.array(

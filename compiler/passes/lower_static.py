@@ -88,8 +88,8 @@ def lower_static(
     at = At("post")
     if ring:
         # A ring takes what has one delay for all its synapses too: the delay is then a column.
-        at = At("post", ("delays" if member.delays is not None else "late", "ring_mask", "n_post"))
-        columns |= {"ring_mask": ring_slots(deliveries.rings, post.name) - 1, "n_post": post.size}
+        at = At("post", ("delays" if member.delays is not None else "late", "ring_slots", "n_post"))
+        columns |= {"ring_slots": ring_slots(deliveries.rings, post.name), "n_post": post.size}
         columns |= {"late": member.delay, "delay": 0}
         bound[formal] = delivered_name(post.name, into)
     if fixed_point:
@@ -122,7 +122,7 @@ def lower_static(
     known = {f.name for f in formals}
     wanted = ["n_pre", "slots", "delay"]
     if ring:
-        wanted += ["ring_mask", "n_post"] + ([] if member.delays is not None else ["late"])
+        wanted += ["ring_slots", "n_post"] + ([] if member.delays is not None else ["late"])
     formals += [ScalarFormal(c, DType.I64) for c in wanted if c not in known]
     if fixed_point:
         formals.append(ScalarFormal("counts", real))

@@ -34,14 +34,15 @@ from compiler.ir.model import (
     SynapseDef,
     SynapseEvent,
     SynapseHandler,
+    Transpose,
 )
 from compiler.ir.program import SizeOf
+from compiler.ir.synapse_values import member_name, own_name
 from compiler.passes import stages as stage
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.integrate_odes import integrate_odes
 from compiler.passes.lower_cells import Deliveries
-from compiler.passes.relations import relation_of
 from compiler.passes.stages import EVERY_STEP, Due, Stages
 from compiler.passes.synapse_names import Flat, flatten
 from compiler.passes.synapse_rewire import rewire
@@ -57,6 +58,7 @@ from compiler.passes.synapse_rows import (
 )
 from compiler.passes.synapse_sums import Segment, gather, segments
 from compiler.passes.synapse_text import Text, statements_of, text_of, touches
+from compiler.passes.synapse_transpose import transpose
 from compiler.passes.synapse_values import bind_names, condition_arrays, steps_array
 
 MOST_AGES: Final = 256
@@ -74,12 +76,16 @@ class SynapseLowering:
     model_numbers: Mapping[str, float]
     decisions: list[Decision]
     phases: Mapping[str, PhaseDef] = field(default_factory=dict)
+    projections: Mapping[str, Projection] = field(default_factory=dict)
     _flat: dict[int, tuple[SynapseDef, Flat]] = field(default_factory=dict)
     _families: dict[tuple[int, str], int] = field(default_factory=dict)
     _cache: Cache = field(default_factory=dict)
 
-    def lower(self, projection: Projection, member: Member, name: str, pre: Instance, post: Instance) -> None:
-        """Arrays and rows of one projection of a family."""
+    def lower(
+        self, projection: Projection, member: Member, copy: tuple[int, int], pre: Instance, post: Instance
+    ) -> None:
+        """Arrays and rows of one projection of a family: of those that share its synapses (`Synapses.stored`) it is
+        number copy[0], of copy[1]."""
         synapse = projection.synapse
         assert synapse is not None
         if id(synapse) not in self._flat:
@@ -94,15 +100,17 @@ class SynapseLowering:
             number,
             projection,
             member,
-            name,
+            own_name(projection, member),
+            member_name(projection, member),
+            *copy,
             pre,
             post,
             self._cache,
         )
         _check(s)
-        found = relation_of(self.builder, projection, member, name, pre, post)
-        bind_names(s, found.extent, dict(self.model_numbers), self.dt)
-        updated_at = _event_driven(s, found.extent)
+        s.numbers.update((every, self.phases[phase].every) for every, phase in flat.every.items())
+        bind_names(s, s.found().extent, dict(self.model_numbers), self.dt)
+        updated_at = _event_driven(s, s.found().extent)
         self._ends(s)
         self._every_step(s)
         self._on_pre(s, updated_at)
@@ -198,12 +206,16 @@ class SynapseLowering:
         phase = self.phases[handler.phase]
         at = dict(phase.events)[handler.event]
         where, offset = (stage.START, 1) if at == 0 else (stage.END, at)
+        then = stage.START_TRANSPOSED if at == 0 else stage.END_TRANSPOSED
+        actions = handler.actions
+        first = next((k for k, a in enumerate(actions) if isinstance(a, Transpose)), len(actions))
 
         def made(what: str, actions: tuple[Action, ...], first: bool) -> Text:
             return _text(s, what, actions, updated_at)
 
         due = (phase.every, offset % phase.every)
-        self._at_all_synapses(s, where, what, handler.actions, made, False, (updated_at,), due)
+        self._at_all_synapses(s, where, what, actions[:first], made, False, (updated_at,), due)
+        self._at_all_synapses(s, then, f"{what}, transposed", actions[first:], made, False, (updated_at,), due)
 
     def _at_all_synapses(
         self,
@@ -217,20 +229,24 @@ class SynapseLowering:
         due: Due = EVERY_STEP,
     ) -> None:
         """Statements of every synapse. Those that rewire, or read sums over synapses, wait for all synapses to be done
-        with those before. `also`: the first part does something without statements too."""
+        with those before; those that assign to what instances share run once. `also`: the first part does something
+        without statements too."""
         known = ("segments", id(s.flat), what)
         if known not in s.cache:
             s.cache[known] = segments(s.flat, actions)
-        found = relation_of(s.builder, s.projection, s.member, s.name, s.pre, s.post)
+        found = s.found()
         part = s.parts.get(where, 0)
         parts: list[Segment] = s.cache[known]
         for number, segment in enumerate(parts):
             called = what if number == 0 else f"{what} ({number + 1})"
             for one in segment.sums:
                 part = gather(s, where, called, one, part, due)
-            if segment.when is not None:
-                part = rewire(s, where, called, segment.when, part, due)
-            if segment.actions or (also and number == 0):
+            if segment.rewire is not None:
+                part = rewire(s, where, called, segment.rewire, part, due)
+            if segment.transpose is not None:
+                other = self.projections[segment.transpose.projection]
+                part = transpose(s, other, where, segment.transpose, part, due)
+            if (segment.actions or (also and number == 0)) and (s.copy == 0 or not segment.shared):
                 held = segment.actions
 
                 def text(called: str = called, held: tuple[Action, ...] = held, first: bool = number == 0) -> Text:
@@ -250,7 +266,7 @@ class SynapseLowering:
             return
         aged = s.member.delays is not None
         text = self._once(s, ("on_pre", updated_at), lambda: _text(s, "on_pre", actions, updated_at, aged=aged))
-        found = relation_of(s.builder, s.projection, s.member, s.name, s.pre, s.post)
+        found = s.found()
         if not aged:
             at_synapses(s, stage.ON_PRE, text, found, "pre", spikes_of(s.pre, s.member.delay))
             return
@@ -262,7 +278,7 @@ class SynapseLowering:
         if not actions:
             return
         text = self._once(s, ("on_post", updated_at), lambda: _text(s, "on_post", actions, updated_at))
-        found = relation_of(s.builder, s.projection, s.member, s.name, s.pre, s.post, "post")
+        found = s.found("post")
         at_synapses(s, stage.ON_POST, text, found, "post", spikes_of(s.post, s.member.back_delay))
 
     def _event(self, s: Synapses, event: SynapseEvent, updated_at: str | None) -> None:
@@ -273,7 +289,7 @@ class SynapseLowering:
         at_all_neurons(s, stage.CONDITIONS, condition, event.end, event.name)
         key = ("event", event.name, updated_at)
         text = self._once(s, key, lambda: _text(s, f"event {event.name}", event.actions, updated_at))
-        found = relation_of(s.builder, s.projection, s.member, s.name, s.pre, s.post, event.end)
+        found = s.found(event.end)
         array = f"{s.name}.{event.name}"
         happening = Happening(f"{array}.spikes", f"{array}.spike_count", SLOTS, 0)
         at_synapses(s, stage.EVENTS, text, found, event.end, happening)

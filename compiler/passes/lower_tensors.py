@@ -3,7 +3,7 @@
 Assumes: graphs in gather form, simplified and fused; the phases share weights and variables by name.
 Guarantees: a node becomes one row of a kernel; nodes of equal structure share the kernel whatever their sizes;
 all updates of one optimizer are one kernel and one launch. A Map that only feeds a Store writes the variable in place.
-A Map that follows a contraction (fuse_epilogues) is that kernel's epilogue.
+Maps that follow a contraction (fuse_epilogues) are the end of its kernel.
 Does not: fuse or differentiate.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.expr.ast import Ref, refs, substitute
 from compiler.ir.graph import (
     BatchMask,
     Constant,
@@ -35,7 +35,6 @@ from compiler.ir.program import (
     Mode,
     Nest,
     Order,
-    Statement,
 )
 from compiler.ir.program import Contract as ContractBody
 from compiler.ir.space import Affine, DType, Role, along
@@ -45,11 +44,14 @@ from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.fuse_epilogues import Epilogue, epilogues
 from compiler.passes.load_data import DataSet
+from compiler.passes.lookups import row_read, rows_added
+from compiler.passes.lower_epilogues import Touched, lower_end
 from compiler.passes.lower_feeds import lower_feed, lower_rand
+from compiler.passes.lower_lookups import lower_row_read, lower_rows_added
 from compiler.passes.lower_weights import lower_constant, lower_store, lower_update, lower_variable, lower_weight
-from compiler.passes.nest_builder import Walk, build_loops
+from compiler.passes.nest_builder import Walk
 from compiler.passes.tensor_phase import Phase, array_formal, axes_of, emit_row
-from compiler.strategies import Choice, choose
+from compiler.strategies import Choice
 from compiler.strategies.pins import Pins, Refused, find, path_of, pinned
 
 
@@ -60,7 +62,7 @@ def _map(p: Phase, node: Map, target: str | None) -> None:
     for k, (name, axes) in enumerate(zip(node.ins, node.maps, strict=True)):
         walks.append(Walk(f"x{k}", p.tensors[name], tuple(Affine() if a is None else along(f"d{a}") for a in axes)))
     dims = [(f"d{a}", extent) for a, extent in enumerate(out.shape)]
-    loops = build_loops(walks, dims, [d for d, _ in dims], frozenset(), p.lanes)
+    loops = p.loops(walks, dims, [d for d, _ in dims])
     array = p.arrays[target] if target is not None else p.temporary(out, node.span)
     bound = {"y": array}
     body = node.body
@@ -106,36 +108,14 @@ def _windows(node: Contract, tensors: Mapping[str, Tensor]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _contract(p: Phase, node: Contract, epilogue: Epilogue | None) -> None:
-    out = node.out
-    final = epilogue.node.out if epilogue is not None else out
+def _contract(p: Phase, node: Contract, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> None:
     parallel = [a.terms[0][0] for a in node.out_map]
-    walks = [Walk("y", final, node.out_map)]
-    for k, (name, axes) in enumerate(zip(node.ins, node.in_maps, strict=True)):
-        walks.append(Walk(f"x{k}", p.tensors[name], axes))
-    bound = {f"x{k}": p.arrays[name] for k, name in enumerate(node.ins)}
-    types = {f"x{k}": p.dtype(p.tensors[name]) for k, name in enumerate(node.ins)}
-    tail: list[Statement] = []
-    scalars = dict(node.scalars)
-    if epilogue is None:
-        tail.append(Assign("y", Ref("acc"), node.span))
-    else:
-        names: dict[str, Expr] = {f"x{epilogue.operand}": Ref("acc")}
-        others = [
-            (name, axes)
-            for k, (name, axes) in enumerate(zip(epilogue.node.ins, epilogue.node.maps, strict=True))
-            if k != epilogue.operand
-        ]
-        numbers = [k for k in range(len(epilogue.node.ins)) if k != epilogue.operand]
-        for number, (k, (name, map_axes)) in enumerate(zip(numbers, others, strict=True)):
-            formal = f"e{number}"
-            names[f"x{k}"] = Ref(formal)
-            walked = tuple(Affine() if a is None else node.out_map[a] for a in map_axes)
-            walks.append(Walk(formal, p.tensors[name], walked))
-            bound[formal] = p.arrays[name]
-            types[formal] = p.dtype(p.tensors[name])
-        tail.append(Assign("y", substitute(epilogue.node.body, names), epilogue.node.span))
-        scalars.update(dict(epilogue.node.scalars))
+    end = lower_end(p, node, epilogue, in_place)
+    operands = [
+        Touched(Walk(f"x{k}", p.tensors[name], axes), p.arrays[name], p.dtype(p.tensors[name]), Mode.READ)
+        for k, (name, axes) in enumerate(zip(node.ins, node.in_maps, strict=True))
+    ]
+    arrays = [end.arrays[0], *operands, *end.arrays[1:]]
     separate = frozenset(refs(node.body) & {d for d, _ in node.dims})
     choice, reason = None, "sums have their declared order (order: bitwise)"
     if p.builder.order is not Order.BITWISE:
@@ -143,28 +123,24 @@ def _contract(p: Phase, node: Contract, epilogue: Epilogue | None) -> None:
     # A strategy has every extent as a column; the generic nest has its windows as structure.
     windows = _windows(node, p.tensors) if choice is None else frozenset()
     plain = _plain_reduction(node, p) and choice is None and len(node.ins) != 2
-    loops = build_loops(
-        walks,
+    loops = p.loops(
+        [t.walk for t in arrays],
         node.dims,
         parallel,
         windows,
-        p.lanes,
         separate if plain or (choice is not None and choice.joined) else frozenset(d for d, _ in node.dims),
         choice is not None,
     )
-    bound["y"] = p.temporary(final, node.span)
-    p.arrays[final.name] = bound["y"]
-    formals = [array_formal("y", p.builder.precision, Mode.WRITE, loops)]
-    formals += [array_formal(f, t, Mode.READ, loops) for f, t in types.items()]
-    nest = Nest(loops.dims, (), node.combine, node.body, "acc", tuple(tail), node.fill)
+    formals = [array_formal(t.walk.formal, t.dtype, t.mode, loops) for t in arrays]
+    bound = {t.walk.formal: t.array for t in arrays}
+    final = end.arrays[0].walk.tensor.name
+    nest = Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill)
     columns = dict(loops.columns)
     body: Nest | ContractBody = nest
     kind = Kind.REDUCE
     if len(node.ins) == 2 and node.combine == "add" and not separate:
-        kind = Kind.CONTRACT
-        p.decisions.append(
-            Decision("choose_strategies", f"{p.graph.phase}: {out.name}", choice.strategy if choice else "nest", reason)
-        )
+        kind, way = Kind.CONTRACT, choice.strategy if choice is not None else "nest"
+        p.decisions.append(Decision("choose_strategies", f"{p.graph.phase}: {node.out.name}", way, reason))
     if choice is not None:
         columns.update(dict(choice.columns))
         columns["scratch_bytes"] = choice.scratch_bytes
@@ -172,13 +148,13 @@ def _contract(p: Phase, node: Contract, epilogue: Epilogue | None) -> None:
     emit_row(
         p,
         kind,
-        f"{final.name}: {_what(node, choice)}",
+        f"{final}: {_what(node, choice)}",
         formals,
         bound,
         columns,
-        tuple(scalars.items()),
+        tuple(end.scalars.items()),
         body,
-        final.name,
+        final,
         node.span,
     )
 
@@ -187,11 +163,11 @@ def _chosen(p: Phase, node: Contract) -> tuple[Choice | None, str]:
     """The strategy that is pinned, where the pin holds, or that the rules say; and why."""
     pin = find(p.pins, path_of(p.graph.phase, node.out.name))
     if pin is None:
-        return choose(node, p.tensors, p.lanes, p.real_bytes, p.available)
+        return p.choose(node)
     order = p.builder.order.value
     found = pinned(pin, node, p.tensors, p.lanes, p.real_bytes, order, p.available)
     if isinstance(found, Refused):
-        choice, reason = choose(node, p.tensors, p.lanes, p.real_bytes, p.available)
+        choice, reason = p.choose(node)
         return choice, f"{reason}; not as {pin.source} says: {found.reason}"
     return found, f"{pin.source}: {pin.way}, measured {pin.microseconds:.1f} us"
 
@@ -236,9 +212,9 @@ def _in_place(nodes: tuple[Node, ...]) -> dict[str, str]:
 def _lower_phase(p: Phase, data: DataSet) -> None:
     nodes = p.graph.nodes
     in_place = _in_place(nodes)
-    fused, decisions = epilogues(nodes, p.graph.outputs, frozenset(in_place))
-    p.decisions += [Decision(d.pass_name, f"{p.graph.phase}: {d.subject}", d.verdict, d.reason) for d in decisions]
-    swallowed = {e.node.out.name for e in fused.values()}
+    fused, decisions = epilogues(nodes, p.graph.outputs, in_place)
+    p.decisions += [d.within(p.graph.phase) for d in decisions]
+    swallowed = {m.out.name for e in fused.values() for m in e.maps}
     for node in nodes:
         out = getattr(node, "out", None)
         if isinstance(out, Tensor):
@@ -261,7 +237,12 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
                 if node.out.name not in swallowed:
                     _map(p, node, in_place.get(node.out.name))
             case Contract():
-                _contract(p, node, fused.get(node.out.name))
+                if (rows := rows_added(node, p.tensors)) is not None:
+                    lower_rows_added(p, node, rows)
+                elif (rows := row_read(node, p.tensors)) is not None:
+                    lower_row_read(p, node, rows, fused.get(node.out.name), in_place)
+                else:
+                    _contract(p, node, fused.get(node.out.name), in_place)
             case Reindex():
                 p.arrays[node.out.name] = p.arrays[node.source]
             case Update():
@@ -284,9 +265,12 @@ def lower_tensors(
     lanes = 0 if builder.order is Order.BITWISE else real_lanes(capabilities.lanes, builder.precision)
     for name, contents in data.arrays.items():
         dtype = DType.I32 if contents.dtype.kind in "iu" else builder.precision
-        builder.array(Array(name, dtype, contents.shape, Role.CONST), contents.astype(dtype.numpy))
+        builder.array(Array(name, dtype, contents.shape, Role.CONST), contents)
+    for name, (shape, dtype) in data.windows.items():
+        builder.array(Array(name, dtype, shape, Role.DATA))
     for graph in graphs:
         p = Phase(builder, graph, lanes, builder.precision.bytes, capabilities.strategies, pins=pins or {})
+        p.ordered = capabilities.atomic_order
         _lower_phase(p, data)
         decisions += p.decisions
     return decisions

@@ -32,7 +32,7 @@ from compiler.ir.program import (
 from compiler.ir.space import Role
 from compiler.passes.assign_layouts import array_of
 from compiler.passes.free_names import free_name
-from compiler.passes.init_values import initialise
+from compiler.passes.init_values import initialise, read_shaped
 from compiler.passes.initial_weights import computed
 from compiler.passes.nest_builder import Walk, build_loops
 from compiler.passes.tensor_phase import Phase, array_formal, axes_of, emit_row
@@ -105,6 +105,9 @@ def lower_weight(p: Phase, node: Weight) -> None:
     if node.init in ("truncated_normal", "orthogonal"):
         values = computed(array.name, node.out.shape, node.init, node.init_args)
         p.builder.constants[array.name] = values.ravel().astype(p.builder.precision.numpy)
+        return
+    if node.file is not None:
+        p.builder.constants[array.name] = read_shaped(node.file, array.name, node.out.shape).astype(array.dtype.numpy)
         return
     value: Const | Distribution = Const(1.0 if node.init == "ones" else 0.0)
     if node.init == "constant":

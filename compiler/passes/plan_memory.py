@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compiler.ir.program import Array, ArrayFormal, Merged, Mode
+import numpy as np
+
+from compiler.ir.program import ArrayFormal, Merged, Mode
 from compiler.ir.space import Role
 
 ALIGNMENT = 64
@@ -26,11 +28,12 @@ class Placement:
     unshared_bytes: int
 
 
-def _padded(size: int) -> int:
+def padded(size: int) -> int:
+    """Bytes that an array of this size takes in its arena."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _lifetimes(merged: Merged, names: set[str]) -> dict[str, list[tuple[int, int]]]:
+def lifetimes(merged: Merged, names: set[str]) -> dict[str, list[tuple[int, int]]]:
     """Per array: (first, last) launch per phase in which it is used, on one running count of launches."""
     lives: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
     clock = 0
@@ -62,26 +65,28 @@ def written(merged: Merged, phases: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _place_work(merged: Merged, arrays: list[Array], offsets: dict[str, int]) -> tuple[int, int]:
-    """Greedy first-fit by size (largest first) over lifetimes; returns (arena bytes, unshared bytes)."""
-    sizes = {a.name: _padded(a.physical_size * a.dtype.bytes) for a in arrays}
-    lives = _lifetimes(merged, set(sizes))
-    placed: list[tuple[int, int, list[tuple[int, int]]]] = []
-    top = 0
-    for name in sorted(sizes, key=lambda n: (-sizes[n], n)):
-        spans = lives[name]
-        busy = sorted(
-            (start, end) for start, end, others in placed if any(a <= d and c <= b for a, b in spans for c, d in others)
-        )
-        at = 0
-        for start, end in busy:
-            if at + sizes[name] <= start:
-                break
-            at = max(at, end)
-        offsets[name] = at
-        placed.append((at, at + sizes[name], spans))
-        top = max(top, at + sizes[name])
-    return top, sum(sizes.values())
+def _place_work(merged: Merged, sizes: Mapping[str, int], offsets: dict[str, int]) -> tuple[int, int]:
+    """Greedy first-fit by size in bytes (largest first) over lifetimes; returns (arena bytes, unshared bytes)."""
+    lives = lifetimes(merged, set(sizes))
+    names = sorted(sizes, key=lambda n: (-sizes[n], n))
+    # Lifetimes of all arrays in the order of their placing, so that those of placed ones come first.
+    owner = np.array([i for i, n in enumerate(names) for _ in lives[n]], np.int64)
+    first, last = np.array([span for n in names for span in lives[n]], np.int64).reshape(-1, 2).T
+    start = np.zeros(len(names), np.int64)
+    size = np.array([sizes[n] for n in names], np.int64)
+    done = 0
+    for i, name in enumerate(names):
+        busy = np.zeros(i, np.bool_)
+        for a, b in lives[name]:
+            busy[owner[:done][(first[:done] <= b) & (last[:done] >= a)]] = True
+        order = np.argsort(start[:i][busy], kind="stable")
+        low, high = start[:i][busy][order], (start + size)[:i][busy][order]
+        free = np.maximum.accumulate(np.append(0, high))  # from here on, up to the next array
+        fits = np.append(low, np.iinfo(np.int64).max) - free >= size[i]
+        start[i] = free[np.argmax(fits)]
+        done += len(lives[name])
+    offsets |= zip(names, start.tolist(), strict=True)
+    return int((start + size).max(initial=0)), int(size.sum())
 
 
 def place(merged: Merged, sizes: Mapping[str, int], apart: int = 0) -> Placement:
@@ -90,7 +95,7 @@ def place(merged: Merged, sizes: Mapping[str, int], apart: int = 0) -> Placement
     bytes, they share no memory: launches then wait for each other's results alone."""
     offsets: dict[str, int] = {}
     arena: dict[Role, int] = dict.fromkeys(Role, 0)
-    work: list[Array] = []
+    work: dict[str, int] = {}
     for array in merged.arrays:
         count = array.physical_size
         if count < 0:
@@ -98,14 +103,14 @@ def place(merged: Merged, sizes: Mapping[str, int], apart: int = 0) -> Placement
                 continue
             count = sizes[array.name]
         if array.role is Role.WORK:
-            work.append(array)
+            work[array.name] = padded(count * array.dtype.bytes)
             continue
         offsets[array.name] = arena[array.role]
-        arena[array.role] += _padded(max(count, 1) * array.dtype.bytes)
+        arena[array.role] += padded(max(count, 1) * array.dtype.bytes)
     arena[Role.WORK], unshared = _place_work(merged, work, offsets)
     if unshared <= apart:
         arena[Role.WORK] = 0
-        for array in work:
-            offsets[array.name] = arena[Role.WORK]
-            arena[Role.WORK] += _padded(array.physical_size * array.dtype.bytes)
+        for name, size in work.items():
+            offsets[name] = arena[Role.WORK]
+            arena[Role.WORK] += size
     return Placement(offsets, arena, unshared)

@@ -42,9 +42,18 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import DType, Role
 from compiler.ir.synapse_sums import has_sums
+from compiler.ir.synapse_values import stored_by_target
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.init_values import read_file
-from compiler.passes.lower_connect import connect, count_rows, draw_mask, drawing_of, pair_order, transpose
+from compiler.passes.lower_connect import (
+    connect,
+    count_rows,
+    draw_mask,
+    drawing_of,
+    number_by_target,
+    pair_order,
+    transpose,
+)
 from compiler.passes.planes import Extents, elements, planes_of, stored_rows
 from compiler.passes.synapse_names import expressions_of
 
@@ -273,9 +282,16 @@ def _sparse(
     row = ArrayFormal("row", DType.I64, Mode.READ, Whole())
     col = ArrayFormal("col", DType.I32, Mode.READ, Whole())
     index = ArrayFormal("index", DType.I32, Mode.READ, Whole())
+    if stored_by_target(projection):
+        number_by_target(builder, projection, name, pre, post)
+        bound = {"row": f"{name}.to_row", "col": f"{name}.to_col"}
+        if by == "post":
+            return Found(Csr("row", "col"), (row, col), bound, {}, extent)
+        bound = {f: f"{name}.{f}" for f in ("row", "col", "index")}
+        return Found(Csr("row", "col", "index"), (row, col, index), bound, {}, extent)
     if by == "pre" and shared:
         bound = {"row": f"{name}.row", "col": f"{name}.col", "index": f"{name}.element"}
-        return Found(Csr("row", "col", "index"), (row, col, index), bound, {}, extent)
+        return Found(Csr("row", "col", "index", True), (row, col, index), bound, {}, extent)
     if by == "pre":
         return Found(Csr("row", "col"), (row, col), {"row": f"{name}.row", "col": f"{name}.col"}, {}, extent)
     transpose(builder, projection, name, pre, post)

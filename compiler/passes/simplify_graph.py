@@ -9,6 +9,7 @@ Does not: reorder arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from compiler.expr.ast import Ref, refs
@@ -30,7 +31,8 @@ def operands(node: Node) -> tuple[str, ...]:
             return ()
 
 
-def _renamed(node: Node, names: dict[str, str]) -> Node:
+def renamed(node: Node, names: Mapping[str, str]) -> Node:
+    """The node with operands called by their new names."""
     match node:
         case Map() | Contract():
             return replace(node, ins=tuple(names.get(i, i) for i in node.ins))
@@ -62,12 +64,25 @@ def _as_map(node: Contract) -> Contract | Map:
     return Map(node.out, node.ins, maps, node.body, node.scalars, node.span)
 
 
+def _computed(node: Map | Contract | Reindex) -> tuple[object, ...]:
+    """Equal for nodes that compute the same."""
+    out = (node.out.shape, node.out.dtype, node.out.batched)
+    match node:
+        case Map():
+            return (Map, out, node.ins, node.maps, node.body, node.scalars)
+        case Contract():
+            walks = (node.dims, node.out_map, node.ins, node.in_maps)
+            return (Contract, out, walks, node.body, node.combine, node.fill, node.scalars)
+        case Reindex():
+            return (Reindex, out, node.source)
+
+
 def _share(nodes: tuple[Node, ...]) -> list[Node]:
     names: dict[str, str] = {}
     seen: dict[object, str] = {}
     kept: list[Node] = []
     for old in nodes:
-        node = _renamed(old, names)
+        node = renamed(old, names)
         if isinstance(node, Contract):
             node = _as_map(node)
         if isinstance(node, Map) and _is_copy(node):
@@ -75,11 +90,10 @@ def _share(nodes: tuple[Node, ...]) -> list[Node]:
             continue
         if isinstance(node, (Map, Contract, Reindex)):
             out = node.out
-            key = replace(node, out=replace(out, name=""))
-            if key in seen:
-                names[out.name] = seen[key]
+            first = seen.setdefault(_computed(node), out.name)
+            if first != out.name:
+                names[out.name] = first
                 continue
-            seen[key] = out.name
         kept.append(node)
     return kept
 

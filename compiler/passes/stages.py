@@ -24,9 +24,12 @@ CONDITIONS: Final = "conditions of events"
 EVENTS: Final = "events"
 
 START: Final = "events of phases, at the start of a trial"
+START_TRANSPOSED: Final = "from the first transpose on, at the start of a trial"
 END: Final = "events of phases, later"
+END_TRANSPOSED: Final = "from the first transpose on, later"
 
-ORDER: Final = (START, ENDS, UPDATE, STATIC, ON_PRE, PRE_SPIKE, ON_POST, POST_SPIKE, CONDITIONS, EVENTS, END)
+_AT_SPIKES: Final = (ON_PRE, PRE_SPIKE, ON_POST, POST_SPIKE, CONDITIONS, EVENTS)
+ORDER: Final = (START, START_TRANSPOSED, ENDS, UPDATE, STATIC, *_AT_SPIKES, END, END_TRANSPOSED)
 
 
 Due = tuple[int, int]

@@ -3,17 +3,19 @@
 Assumes: stored rows that were drawn (the frontend refuses others); statements before it are done.
 Guarantees: a row that finds which synapses are gone, one that draws their targets (Connect's rule "rewire"), one that
 gives their states the values of the start, drawn anew, and where synapses are found by target, rows that transpose the
-relation again. Arrays keep their sizes: a synapse keeps its place, in the row of its source, and its delay.
-Does not: move synapses from one source to another.
+relation again. Arrays keep their sizes: a synapse keeps its place, in the row of its source, and its delay. Where
+in-degrees are kept, synapses are numbered by target (relations), and all this is the other way round.
+Synapses that are removed leave their place vacant (`exists` is 0), and those that are formed take such a place.
+Does not: change the number of places.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, substitute, with_children
-from compiler.ir.model import Const, Distribution, Formula, Set, SynapseDef, Value
+from compiler.ir.model import Const, Distribution, Formula, Rewire, Set, SynapseDef, Value
 from compiler.ir.program import (
     ELEMENT,
     Array,
@@ -33,13 +35,13 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import DType, Role
 from compiler.ir.synapse_sums import SUMS, calls_in
+from compiler.ir.synapse_values import stored_by_target
 from compiler.passes.free_names import free_name
 from compiler.passes.init_values import drawn
-from compiler.passes.relations import relation_of
 from compiler.passes.stages import Due
 from compiler.passes.synapse_names import TAKEN, expressions_of
 from compiler.passes.synapse_rows import Synapses, at_synapses
-from compiler.passes.synapse_text import Text, text_of
+from compiler.passes.synapse_text import EXISTS, Text, text_of
 from compiler.passes.synapse_values import steps_array
 
 GONE: Final = "gone"
@@ -54,9 +56,17 @@ def found_by_target(synapse: SynapseDef) -> bool:
     return bool(synapse.on_post) or "post" in ends
 
 
-def rewire(s: Synapses, stage: str, what: str, when: Expr, part: int, due: Due) -> int:
-    """The rows of one `rewire`, after `part` of the stage; returns the part from which on there are new synapses."""
-    found = relation_of(s.builder, s.projection, s.member, s.name, s.pre, s.post)
+def rewire(s: Synapses, stage: str, what: str, one: Rewire, part: int, due: Due) -> int:
+    """The rows of one `rewire`, `remove` or `form`, after `part` of the stage; returns the part from which on there are
+    new synapses."""
+    if one.how == "remove":
+        key = ("removed", s.number, what)
+        if key not in s.cache:
+            left = Set("exists", Cond(one.value, Num(0), Ref("exists")))
+            s.cache[key] = text_of(s.flat, f"{what}: removed", (left,), "", False)
+        at_synapses(s, stage, s.cache[key], s.found(), "pre", None, due=due, part=part + 1)
+        return part + 2
+    found = s.found()
     gone = free_name(
         GONE, frozenset({*TAKEN, *s.flat.shown, *s.flat.externals, *(x.name for x in s.flat.definition.state)})
     )
@@ -64,10 +74,9 @@ def rewire(s: Synapses, stage: str, what: str, when: Expr, part: int, due: Due) 
     s.arrays[gone] = steps_array(s, array, "syn", found.extent)
     key = ("gone", s.number, what)
     if key not in s.cache:
-        test = Set(gone, Cond(when, Num(1), Num(0)))
-        s.cache[key] = text_of(s.flat, f"{what}: gone", (test,), "", False)
+        s.cache[key] = text_of(s.flat, f"{what}: gone", (Set(gone, _gone(s, one)),), "", False, vacant=True)
     at_synapses(s, stage, s.cache[key], found, "pre", None, due=due, part=part + 1)
-    _targets(s, stage, what, part + 2, due)
+    _drawn_ends(s, stage, what, part + 2, due)
     text, columns = _start(s, what, gone)
     kept = dict(s.numbers)
     s.numbers |= columns
@@ -75,13 +84,43 @@ def rewire(s: Synapses, stage: str, what: str, when: Expr, part: int, due: Due) 
     s.numbers.clear()
     s.numbers |= kept
     del s.arrays[gone]
-    if found_by_target(s.flat.definition):
+    if stored_by_target(s.projection) or found_by_target(s.flat.definition):
         _transpose(s, stage, what, part + 3, due)
         return part + 7
     return part + 4
 
 
-# --------------------------------------------------------------------------------------------- targets
+def _gone(s: Synapses, one: Rewire) -> Expr:
+    """What Connect's rule "rewire" finds in `gone`: 1 ends, 3 is to be formed, 2 is vacant."""
+    if one.how == "form":
+        return Cond(EXISTS, Num(0), Cond(one.value, Num(3), Num(2)))
+    ends = Cond(one.value, Num(1), Num(0))
+    return Cond(EXISTS, ends, Num(2)) if s.flat.definition.vacancies else ends
+
+
+# ------------------------------------------------------------------------------------------------ ends
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The arrays of a relation walked from one end. `n`: rows; `index`: the number of each synapse, where that is not
+    its place; `filled`: how many of each row are there, while it is made again."""
+
+    row: str
+    col: str
+    index: str
+    filled: str
+    n: int
+
+
+def _named(begin: str, n: int) -> _Rows:
+    return _Rows(f"{begin}row", f"{begin}col", f"{begin}index", f"{begin}filled", n)
+
+
+def _rows(s: Synapses) -> tuple[_Rows, _Rows]:
+    """The rows in whose order synapses are numbered, and those of the other end."""
+    pre, post = _named(f"{s.stored}.", s.pre.size), _named(f"{s.stored}.to_", s.post.size)
+    return (post, pre) if stored_by_target(s.projection) else (pre, post)
 
 
 def _row(
@@ -102,11 +141,12 @@ def _row(
     s.stages.add(stage, key, row, due=due, part=part)
 
 
-def _targets(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
+def _drawn_ends(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
     args = dict(s.member.args)
+    kept, other = _rows(s)
     columns: dict[str, ColumnValue] = {
-        "n_pre": s.pre.size,
-        "n_post": s.post.size,
+        "n_pre": kept.n,
+        "n_post": other.n,
         "key": StreamKey(f"{s.name}/{what}: targets"),
         "multapses": int(args.get("multapses", 1)) if s.projection.rule in _MAY_REPEAT else 0,
         "autapses": int(args.get("autapses", 1)),
@@ -115,28 +155,30 @@ def _targets(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
     formals: tuple[Formal, ...] = (
         ArrayFormal("row", DType.I64, Mode.READ, _WHOLE),
         ArrayFormal("col", DType.I32, Mode.UPDATE, _WHOLE),
-        ArrayFormal("gone", DType.I32, Mode.READ, _WHOLE),
+        ArrayFormal("gone", DType.I32, Mode.UPDATE, _WHOLE),
         *(ScalarFormal(n, DType.U64 if n == "key" else DType.I64) for n in columns),
     )
-    bound = {"row": f"{s.name}.row", "col": f"{s.name}.col", "gone": f"{s.name}.{GONE}"}
+    bound = {"row": kept.row, "col": kept.col, "gone": f"{s.name}.{GONE}"}
     body = Connect("rewire", "rewire")
-    _row(s, stage, ("rewire", s.number, what), "new targets", Kind.CONNECT, formals, body, bound, columns, part, due)
+    _row(s, stage, ("rewire", s.number, what), "new ends", Kind.CONNECT, formals, body, bound, columns, part, due)
 
 
 def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
-    """The relation by target again, in four parts."""
-    relation_of(s.builder, s.projection, s.member, s.name, s.pre, s.post, "post")
-    b, name, n_post = s.builder, s.name, s.post.size
-    b.array(replace(b.arrays[f"{name}.to_row"], role=Role.SYNAPSE))
-    if f"{name}.to_filled" not in b.arrays:
-        b.array(Array(f"{name}.to_filled", DType.I32, (n_post,), Role.WORK, span=s.projection.span))
-    for array, dtype, size in (("to_row", DType.I64, n_post + 1), ("to_filled", DType.I32, n_post)):
+    """The relation from the other end again, in four parts."""
+    s.found("pre" if stored_by_target(s.projection) else "post")
+    kept, other = _rows(s)
+    b = s.builder
+    b.array(replace(b.arrays[other.row], role=Role.SYNAPSE))
+    if other.filled not in b.arrays:
+        b.array(Array(other.filled, DType.I32, (other.n,), Role.WORK, span=s.projection.span))
+    for array, dtype, size in ((other.row, DType.I64, other.n + 1), (other.filled, DType.I32, other.n)):
         out = (ArrayFormal("out", dtype, Mode.WRITE, ELEMENT), ScalarFormal("n", DType.I64))
         nest = Nest((Dim("i", "n"),), (Assign("out", Num(0)),))
-        key = ("rewire", s.number, what, "zero", array)
-        _row(s, stage, key, f"zero {array}", Kind.MAP, out, nest, {"out": f"{name}.{array}"}, {"n": size}, part, due)
+        zero = ("rewire", s.number, what, "zero", dtype)
+        called = f"zero {array.removeprefix(f'{s.stored}.')}"
+        _row(s, stage, zero, called, Kind.MAP, out, nest, {"out": array}, {"n": size}, part, due)
     sizes = (ScalarFormal("n_pre", DType.I64), ScalarFormal("n_post", DType.I64))
-    columns: dict[str, ColumnValue] = {"n_pre": s.pre.size, "n_post": n_post}
+    columns: dict[str, ColumnValue] = {"n_pre": kept.n, "n_post": other.n}
     relation = (
         ArrayFormal("row", DType.I64, Mode.READ, _WHOLE),
         ArrayFormal("col", DType.I32, Mode.READ, _WHOLE),
@@ -146,31 +188,20 @@ def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
     filled = ArrayFormal("to_filled", DType.I32, Mode.UPDATE, _WHOLE)
     fill: tuple[Formal, ...] = (*relation, ArrayFormal("to_row", DType.I64, Mode.READ, _WHOLE), *made, filled, *sizes)
     scan: tuple[Formal, ...] = (ArrayFormal("row", DType.I64, Mode.UPDATE, _WHOLE), ScalarFormal("n_pre", DType.I64))
-
-    def bound(formals: tuple[Formal, ...]) -> dict[str, str]:
-        return {f.name: f"{name}.{f.name}" for f in formals if isinstance(f, ArrayFormal)}
-
-    scanned: dict[str, ColumnValue] = {"n_pre": n_post}
+    arrays = {"row": kept.row, "col": kept.col, "to_row": other.row, "to_col": other.col, "to_index": other.index}
+    arrays["to_filled"] = other.filled
+    scanned: dict[str, ColumnValue] = {"n_pre": other.n}
     steps = (
-        ("count", Connect("transpose", "count"), count, bound(count), columns),
-        ("scan", Connect("any", "scan"), scan, {"row": f"{name}.to_row"}, scanned),
-        ("refill", Connect("transpose", "refill"), fill, bound(fill), columns),
+        ("count", Connect("transpose", "count"), count, arrays, columns),
+        ("scan", Connect("any", "scan"), scan, {"row": other.row}, scanned),
+        ("refill", Connect("transpose", "refill"), fill, arrays, columns),
     )
-    for number, (label, body, formals, arrays, values) in enumerate(steps):
-        called = f"{label} synapses by target again"
-        _row(
-            s,
-            stage,
-            ("rewire", s.number, what, label),
-            called,
-            Kind.CONNECT,
-            formals,
-            body,
-            arrays,
-            values,
-            part + 1 + number,
-            due,
-        )
+    by = "source" if stored_by_target(s.projection) else "target"
+    for number, (label, body, formals, known, values) in enumerate(steps):
+        key = ("rewire", s.number, what, label)
+        bound = {f.name: known[f.name] for f in formals if isinstance(f, ArrayFormal)}
+        called = f"{label} synapses by {by} again"
+        _row(s, stage, key, called, Kind.CONNECT, formals, body, bound, values, part + 1 + number, due)
 
 
 # ---------------------------------------------------------------------------------------------- values
@@ -197,9 +228,11 @@ def _start(s: Synapses, what: str, gone: str) -> tuple[Text, dict[str, float]]:
         kinds.append(e)
     if "updated" in s.arrays:
         values.append(("updated", Ref("step")))
+    if "exists" in s.arrays:
+        values.append(("exists", Num(1)))
     key = ("new synapses", s.number, what, tuple(kinds), "updated" in s.arrays)
     if key not in s.cache:
-        is_gone = Binary("!=", Ref(gone), Num(0))
+        is_gone = Binary("==", Ref(gone), Num(1))
         statements: tuple[Statement, ...] = tuple(Assign(n, Cond(is_gone, e, Ref(n))) for n, e in values)
         variants = s.cache.setdefault(("new synapses", s.number, what), [])
         variants.append(key)

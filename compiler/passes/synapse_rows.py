@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.expr.ast import Ref
+from compiler.expr.ast import Binary, Ref
 from compiler.expr.interp import evaluate
 from compiler.ir.graph import DerivedScalar, Instance, Propagator
 from compiler.ir.model import Member, Projection
@@ -23,7 +23,9 @@ from compiler.ir.program import (
     ELEMENT,
     Access,
     ArrayFormal,
+    Assign,
     At,
+    Axis,
     Body,
     ColumnValue,
     Dim,
@@ -38,35 +40,41 @@ from compiler.ir.program import (
     Propagate,
     ScalarFormal,
     StreamKey,
+    Strided,
     Whole,
 )
 from compiler.ir.space import DType
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.lower_cells import Deliveries, array_name, delivered_name
 from compiler.passes.lower_static import ring_slots
-from compiler.passes.relations import Found
+from compiler.passes.relations import Found, relation_of
 from compiler.passes.stages import EVERY_STEP, Due, Stages
 from compiler.passes.synapse_names import Flat
 from compiler.passes.synapse_text import Sending, Text, apart
 
 Cache = dict[object, Any]
+PAST = Strided((Axis((("past_slot", 1),), stride="n"), Axis((("i", 1),))))
 SLOTS = 2  # of the list of a condition: that of this step, and one that is emptied meanwhile
 
 
 @dataclass(frozen=True)
 class Held:
-    """An array that a flat name stands for: an element per neuron of an end ("pre", "post") or per synapse ("syn")."""
+    """An array that a flat name stands for: an element per neuron of an end ("pre", "post") or per synapse ("syn").
+    `slots`: it is a ring of as many (keep_past), and the element is that of the step when what arrives now set out."""
 
     array: str
     dtype: DType
     end: str
+    slots: int = 0
 
 
 @dataclass
 class Synapses:
-    """One projection of a family while it is lowered. `number`: of the synapse model and where it delivers to;
-    `numbers`, `arrays`: what its flat names stand for; `cache`: of the whole pass; `parts`: those of a stage that what
-    has been lowered reaches into."""
+    """One projection of a family while it is lowered. `number`: of the synapse model and where it delivers to; `name`:
+    its model path; `stored`: that of the projection whose synapses it uses, which is another one where instances of the
+    network share them: this is number `copy` of `copies` (the first stands for all in what happens once); `numbers`,
+    `arrays`: what its flat names stand for; `cache`: of the whole pass; `parts`: those of a stage that what has been
+    lowered reaches into."""
 
     builder: ProgramBuilder
     stages: Stages
@@ -76,6 +84,9 @@ class Synapses:
     projection: Projection
     member: Member
     name: str
+    stored: str
+    copy: int
+    copies: int
     pre: Instance
     post: Instance
     cache: Cache
@@ -85,6 +96,10 @@ class Synapses:
 
     def instance(self, end: str) -> Instance:
         return self.pre if end == "pre" else self.post
+
+    def found(self, by: str = "pre") -> Found:
+        """The relation, walked from the end `by`."""
+        return relation_of(self.builder, self.projection, self.member, self.stored, self.pre, self.post, by)
 
 
 @dataclass(frozen=True)
@@ -170,21 +185,41 @@ def _signature(
     for sending in text.sends:
         _add_sending(s, sending, out)
     called = dict(text.renamed)
+    past = {held.end for name, held in s.arrays.items() if held.slots and called.get(name, name) in read}
     for name, held in s.arrays.items():
         formal = called.get(name, name)
-        if formal in read or formal in written:
+        if formal in read or formal in written or (name == "delays" and "pre" in past):
             mode = Mode.UPDATE if formal in written else Mode.READ
             assert held.end in access, f"{s.name}: {text.what} reads `{name}` of `{held.end}`"
-            out.formals.append(ArrayFormal(formal, held.dtype, mode, access[held.end]))
+            at = _past(s, held, access[held.end], out) if held.slots else access[held.end]
+            out.formals.append(ArrayFormal(formal, held.dtype, mode, at))
             out.bound[formal] = held.array
     derived = derived_columns(s, text)
     for name, value in (*s.numbers.items(), *derived.items()):
         formal = called.get(name, name)
         if formal in read:
-            out.column(formal, value, real)
+            out.column(formal, value, DType.I64 if isinstance(value, int) else real)
     if "key" in read:
         out.column("key", StreamKey(f"{s.name}/{text.what}"), DType.U64)
     return out
+
+
+def _past(s: Synapses, held: Held, access: Access, out: _Signature) -> Access:
+    """How an element of a ring of the past is reached, and the columns for it. One element per neuron of a map is that
+    of the local `past_slot` (at_all_neurons)."""
+    late, size = (s.member.delay, "n_pre") if held.end == "pre" else (s.member.back_delay, "n_post")
+    if not isinstance(access, At):
+        out.column("past_slots", held.slots)
+        out.column("past_shift", held.slots - late)
+        return PAST
+    delay, slots = f"past_delay_{held.end}", f"past_slots_{held.end}"
+    if held.end == "pre" and s.member.delays is not None:
+        delay = "delays"
+    else:
+        out.column(delay, late)
+    out.column(slots, held.slots)
+    out.column(size, s.instance(held.end).size)
+    return At(held.end, (delay, slots, size), True)
 
 
 def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
@@ -194,10 +229,10 @@ def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
     where = (instance.name, sending.variable)
     at = At(sending.end)
     if where in rings:
-        mask, size = ("ring_mask", "n_post") if sending.end == "post" else ("ring_mask_pre", "n_pre")
-        at = At(sending.end, ("late", mask, size))
+        slots, size = ("ring_slots", "n_post") if sending.end == "post" else ("ring_slots_pre", "n_pre")
+        at = At(sending.end, ("late", slots, size))
         out.column("late", 0)
-        out.column(mask, ring_slots(rings, instance.name) - 1)
+        out.column(slots, ring_slots(rings, instance.name))
         out.column(size, instance.size)
     if fixed_point:
         out.column(f"{sending.formal}_counts", 1.0 / s.deliveries.quanta[where], real)
@@ -219,7 +254,7 @@ def _row(
 ) -> None:
     formals = tuple(signature.formals)
     form = body.relation if isinstance(body, Propagate) else body
-    key = ("synapses", s.number, text.what, text.variant, formals, form)
+    key = s.builder.key(("synapses", s.number, text.what, text.variant, formals, form))
     row = s.builder.row(
         key,
         f"{s.name}: {text.what} ({s.flat.definition.name})",
@@ -245,9 +280,11 @@ def at_synapses(
     due: Due = EVERY_STEP,
     part: int = 0,
     gather: bool = False,
+    join: bool = True,
 ) -> None:
     """The statements run at the synapses of the neurons of end `by` that something happened to (None: of all neurons);
-    `age`: for synapses with this delay only; `due`: in these steps only; `gather`: as in Propagate."""
+    `age`: for synapses with this delay only; `due`: in these steps only; `gather`: as in Propagate; `join`: beside
+    other rows of the kernel."""
     size = "n_pre" if by == "pre" else "n_post"
     text = _apart(s, text, found)
     formals = (*(EVENT_FORMALS if happening is not None else ()), *found.formals)
@@ -265,7 +302,7 @@ def at_synapses(
     if age is not None:
         signature.column("age", age)
     body = Propagate(events, found.relation, text.statements, by, gather)
-    _row(s, stage, text, Kind.PROPAGATE, signature, body, age is None, due, part)
+    _row(s, stage, text, Kind.PROPAGATE, signature, body, join and age is None, due, part)
 
 
 def _apart(s: Synapses, text: Text, found: Found) -> Text:
@@ -297,6 +334,9 @@ def at_all_neurons(s: Synapses, stage: str, text: Text, end: str, event: str | N
     its list (`condition_arrays`)."""
     signature = _signature(s, text, (), {}, {end: ELEMENT})
     statements = text.statements
+    if "past_slots" in signature.columns:
+        slot = Binary("%", Binary("+", Ref("step"), Ref("past_shift")), Ref("past_slots"))
+        statements = (Assign("past_slot", slot), *statements)
     if event is not None:
         signature.formals += [ArrayFormal(f, DType.I32, Mode.WRITE, Whole()) for f in ("spikes", "spike_count")]
         signature.bound |= {f: f"{s.name}.{event}.{f}" for f in ("spikes", "spike_count")}

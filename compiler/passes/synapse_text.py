@@ -5,7 +5,7 @@ Guarantees: named expressions are evaluated once, before the first statement of 
 draws at (step, synapse); `t` is the end of the step. Deliveries are additions to a formal each per end and input.
 Event-driven states are brought up to date first: with ds/dt = a s + b, s += (a s + b) T exprel(a T), T the time since
 that was done last (s exp(a T) where b is 0), which is exact. Where delays differ from synapse to synapse, statements
-act on those synapses only whose delay is the age of the event.
+act on those synapses only whose delay is the age of the event; where places may be vacant, on those that exist.
 Does not: say what names are bound to (synapse_rows).
 """
 
@@ -14,17 +14,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, refs, substitute, with_children
 from compiler.expr.diff import linear_in
 from compiler.expr.simplify import simplify
 from compiler.ir.graph import DerivedScalar, Propagator
-from compiler.ir.model import Action, Send, Set
+from compiler.ir.model import Action, Send, Set, values_of
 from compiler.ir.program import Add, Assign, Statement
 from compiler.passes.free_names import free_name
 from compiler.passes.linear_system import is_zero
 from compiler.passes.synapse_names import NOW, TAKEN, Flat
 
+EXISTS: Final = Binary("!=", Ref("exists"), Num(0))
+"""Whether a place holds a synapse."""
 RANDOM = {"random": "uniform", "normal": "normal", "exponential": "exponential", "poisson": "poisson"}
 
 
@@ -109,7 +112,7 @@ def driven(flat: Flat) -> frozenset[str]:
 
 def used_lets(flat: Flat, actions: Sequence[Action]) -> list[Set]:
     """The named expressions that actions read, also by way of others, in their order."""
-    read = set().union(*(refs(a.value) for a in actions)) if actions else set()
+    read = set().union(*(refs(e) for e in values_of(actions)))
     found: list[Set] = []
     for let in reversed(flat.definition.lets):
         if let.target in read:
@@ -121,7 +124,7 @@ def used_lets(flat: Flat, actions: Sequence[Action]) -> list[Set]:
 def touches(flat: Flat, actions: Sequence[Action]) -> bool:
     """Whether actions read or write a state that is event-driven."""
     names = {a.target for a in actions if isinstance(a, Set)}
-    names |= set().union(*(refs(x.value) for x in (*actions, *used_lets(flat, actions))))
+    names |= set().union(*(refs(e) for e in values_of((*actions, *used_lets(flat, actions)))))
     return bool(names & driven(flat))
 
 
@@ -162,28 +165,32 @@ def text_of(
     aged: bool = False,
     before: Sequence[Set] = (),
     derived: tuple[DerivedScalar | Propagator, ...] = (),
+    vacant: bool = False,
 ) -> Text:
     """The statements of one occasion. `into`: the input of a delivery that names none; `updated_at`: where the step is
     held that event-driven states were brought up to date in; `aged`: only at synapses with `delays` == `age`; `before`:
-    the dynamics of this step."""
+    the dynamics of this step; `vacant`: they run at vacant places, too."""
     count = [0]
     taken = set(TAKEN) | flat.shown.keys() | flat.externals.keys() | {x.target for x in flat.definition.lets}
     taken |= {a.target for a in actions if isinstance(a, Set)}
     formals: dict[tuple[str, str], str] = {}
     out: list[Statement] = []
-    states = {*flat.states, "updated"}
+    states = {*flat.states, "updated", "exists"}
+    tests: list[Expr] = [Binary("==", Ref("delays"), Ref("age"))] if aged else []
+    if flat.definition.vacancies and not vacant:
+        tests.append(EXISTS)
 
     def value_of(e: Expr) -> Expr:
         return numbered(substitute(e, {"t": NOW}), count, "syn")
 
     def assign(s: Set, value: Expr | None = None) -> None:
         value = value_of(s.value) if value is None else value
-        if aged and s.target in states:
+        if tests and s.target in states:
             value = Cond(Ref("due"), value, Ref(s.target))
         out.append(Assign(s.target, value, s.span))
 
-    if aged:
-        out.append(Assign("due", Binary("==", Ref("delays"), Ref("age"))))
+    if tests:
+        out.append(Assign("due", tests[0] if len(tests) == 1 else Binary("and", tests[0], tests[1])))
     for s in before:
         assign(s, s.value)
     if updated_at is not None and touches(flat, actions):
@@ -197,11 +204,11 @@ def text_of(
         assign(Set(let.target + suffix, substitute(let.value, again), let.span))
         again[let.target] = Ref(let.target + suffix)
     for action in actions:
+        assert isinstance(action, Set | Send), f"{what}: rewiring and transposing stand by themselves"
         value = substitute(action.value, again)
         if isinstance(action, Set):
             assign(Set(action.target, value, action.span))
             continue
-        assert isinstance(action, Send), f"{what}: rewiring stands by itself"
         key = (action.end, action.into or into)
         if key not in formals:
             formals[key] = free_name(f"{key[0]}_{key[1]}", frozenset({*taken, *formals.values()}))
@@ -209,7 +216,7 @@ def text_of(
         value = value_of(value)
         if fixed_point:
             value = Call("int", (Call("round", (Binary("*", value, Ref(f"{formal}_counts")),)),))
-        if aged:
+        if tests:
             value = Cond(Ref("due"), value, Num(0) if fixed_point else Num(0.0))
         out.append(Add(formal, value, action.span))
     sends = tuple(Sending(formal, *key) for key, formal in formals.items())

@@ -2,17 +2,36 @@
 
 Assumes: lower_cells has made the neurons' arrays; the relation has been made.
 Guarantees: `<projection>[a->b].<state>` per synapse, `<...>.pre.<x>` and `<...>.post.<y>` per neuron of that end,
-`<...>.pre.last_spike` in steps; params that are one number are columns, others arrays per synapse. Initial values that
-are formulas see the params and the states before them.
+`<...>.pre.last_spike` in steps; what instances share is called after the first of them. Params that are one number are
+columns, others arrays per synapse. Initial values that are formulas see the params and the states before them.
 Does not: make rows of statements (synapse_rows).
 """
 
 from __future__ import annotations
 
-from compiler.ir.model import Const, Formula, Value
-from compiler.ir.program import Array, SizeOf
+from dataclasses import replace
+
+from compiler.expr.ast import Binary, Call, Cond, Num, Ref
+from compiler.ir.model import Const, Formula, Member, Value
+from compiler.ir.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    ColumnValue,
+    Dim,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    SizeOf,
+    StreamKey,
+)
 from compiler.ir.space import DType, Role
+from compiler.ir.synapse_values import member_name
 from compiler.passes.init_values import initialise
+from compiler.passes.keep_past import past_name
 from compiler.passes.lower_cells import array_name
 from compiler.passes.synapse_arrays import delays_of, from_formula, per_synapse
 from compiler.passes.synapse_names import TIMES
@@ -23,6 +42,7 @@ def bind_names(s: Synapses, extent: int | SizeOf, model_numbers: dict[str, float
     """Fills in `numbers` and `arrays` of `s`, and makes the arrays."""
     definition, flat = s.flat.definition, s.flat
     s.numbers["dt"] = dt
+    s.numbers["copies"] = float(s.copies)
     for name in definition.model_params:
         s.numbers[name] = model_numbers[flat.shown[name]]
     known = {"dt": dt, **model_numbers}  # by the user's names, as formulas have them
@@ -35,12 +55,16 @@ def bind_names(s: Synapses, extent: int | SizeOf, model_numbers: dict[str, float
         if isinstance(value, Const):
             s.numbers[p.name] = known[shown] = float(value.value)
         else:
-            arrays[shown] = _per_synapse(s, shown, value, extent, p.unit, known, arrays)
+            arrays[shown] = _per_synapse(s, s.member, shown, value, extent, p.unit, known, arrays)
             s.arrays[p.name] = Held(arrays[shown], s.builder.precision, "syn")
     for state in definition.state:
         shown = flat.shown[state.name]
-        arrays[shown] = _per_synapse(s, shown, init.get(shown, state.init), extent, state.unit, known, arrays)
+        holder = s.member if state.name in (definition.shared or ()) else replace(s.member, like=None)
+        value = init.get(shown, state.init)
+        arrays[shown] = _per_synapse(s, holder, shown, value, extent, state.unit, known, arrays)
         s.arrays[state.name] = Held(arrays[shown], s.builder.precision, "syn")
+    if definition.vacancies:
+        s.arrays["exists"] = _occupied(s, extent)
     _traces(s, known)
     _neurons(s)
     if s.member.delays is not None:
@@ -50,6 +74,7 @@ def bind_names(s: Synapses, extent: int | SizeOf, model_numbers: dict[str, float
 
 def _per_synapse(
     s: Synapses,
+    member: Member,
     shown: str,
     value: Value,
     extent: int | SizeOf,
@@ -57,9 +82,31 @@ def _per_synapse(
     known: dict[str, float],
     arrays: dict[str, str],
 ) -> str:
-    if isinstance(value, Formula):
-        return from_formula(s.builder, f"{s.name}.{shown}", value, known, arrays, extent, Role.SYNAPSE, unit)
-    return per_synapse(s.builder, s.projection, s.member, (s.pre, s.post), shown, value, extent, unit)
+    if not isinstance(value, Formula):
+        return per_synapse(s.builder, s.projection, member, (s.pre, s.post), shown, value, extent, unit)
+    name = f"{member_name(s.projection, member)}.{shown}"
+    if member.like is not None and name in s.builder.arrays:
+        return name
+    return from_formula(s.builder, name, value, known, arrays, extent, Role.SYNAPSE, unit)
+
+
+def _occupied(s: Synapses, extent: int | SizeOf) -> Held:
+    """Which places hold a synapse at the start, drawn by number."""
+    held = steps_array(s, f"{s.name}.exists", "syn", extent)
+    chance = Call("uniform", (Ref("key"), Ref("i"), Num(0)))
+    value = Cond(Binary("<", chance, Ref("occupied")), Num(1), Num(0))
+    formals: tuple[Formal, ...] = (
+        ArrayFormal("exists", DType.I32, Mode.WRITE, ELEMENT),
+        ScalarFormal("n", DType.I64),
+        ScalarFormal("occupied", s.builder.precision),
+        ScalarFormal("key", DType.U64),
+    )
+    columns: dict[str, ColumnValue] = {"n": extent, "occupied": s.member.occupied, "key": StreamKey(held.array)}
+    nest, span = Nest((Dim("i", "n"),), (Assign("exists", value),)), s.projection.span
+    what, bound = f"{s.name}: occupied places", {"exists": held.array}
+    row = s.builder.row(("occupied",), what, Kind.MAP, formals, nest, bound, columns, s.name, span)
+    s.builder.launch("init", ("occupied",), row, row + 1)
+    return held
 
 
 def _traces(s: Synapses, known: dict[str, float]) -> None:
@@ -68,7 +115,7 @@ def _traces(s: Synapses, known: dict[str, float]) -> None:
         block, instance = s.flat.end(end), s.instance(end)
         units = {} if block is None else {x.name: x for x in block.state}
         for name, external in s.flat.externals.items():
-            if external.end != end:
+            if external.end != end or external.delayed:
                 continue
             array = f"{s.name}.{end}.{external.variable}"
             if name in units:
@@ -97,6 +144,10 @@ def _neurons(s: Synapses) -> None:
         if name in s.arrays:
             continue
         instance = s.instance(external.end)
+        if external.delayed:
+            ring = s.builder.arrays[past_name(instance.name, external.variable)]
+            s.arrays[name] = Held(ring.name, ring.dtype, external.end, ring.shape[0])
+            continue
         array = s.builder.arrays.get(array_name(instance.name, external.variable))
         value = dict(instance.params).get(external.variable)
         if isinstance(value, Const):

@@ -7,13 +7,12 @@ Does not: look at nodes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from compiler.ir.graph import (
-    Tensor,
-    TensorGraph,
-)
+from compiler.ir.graph import Contract, Tensor, TensorGraph
 from compiler.ir.program import (
     ArrayFormal,
     ColumnValue,
@@ -29,9 +28,13 @@ from compiler.ir.space import Affine, DType, Role, along
 from compiler.passes.assign_layouts import array_of
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
-from compiler.passes.nest_builder import Loops
+from compiler.passes.nest_builder import Loops, Walk, build_loops
 from compiler.source import Span
+from compiler.strategies import Choice, choose
 from compiler.strategies.pins import Pins, steps_as_one
+
+_NUMBER: Final = re.compile(r"_\d+(?=[.:]|$)")
+"""Of a repeated layer, or of one that has no name of its own."""
 
 
 @dataclass
@@ -48,7 +51,11 @@ class Phase:
     wide: set[str] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
     pins: Pins = field(default_factory=dict)
+    ordered: bool = True  # additions of one launch to one element have an order (Capabilities.atomic_order)
     ranks: dict[str, int] = field(default_factory=dict)  # layer -> its place in the model
+    known: dict[object, Loops] = field(default_factory=dict)  # loops of nests that had the same walks
+    chosen: dict[object, tuple[Choice | None, str]] = field(default_factory=dict)  # of equal contractions
+    numbers: dict[object, tuple[ScalarFormal, ...]] = field(default_factory=dict)  # of kernels, by their names
 
     def rank(self, path: str) -> int:
         """The place of a tensor's layer in the model: forward nodes come first in a graph."""
@@ -56,6 +63,31 @@ class Phase:
 
     def dtype(self, tensor: Tensor) -> DType:
         return self.builder.arrays[self.arrays[tensor.name]].dtype
+
+    def loops(
+        self,
+        walks: Sequence[Walk],
+        dims: Sequence[tuple[str, int]],
+        parallel: Sequence[str],
+        literal: frozenset[str] = frozenset(),
+        separate: frozenset[str] = frozenset(),
+        guarded: bool = False,
+    ) -> Loops:
+        """build_loops, once for all nests that are walked in the same way: equal layers have equal ones."""
+        walked = tuple((w.formal, w.axes, w.tensor.shape, w.tensor.batched) for w in walks)
+        key = (walked, tuple(dims), tuple(parallel), literal, separate, guarded)
+        if key not in self.known:
+            self.known[key] = build_loops(walks, dims, parallel, literal, self.lanes, separate, guarded)
+        return self.known[key]
+
+    def choose(self, node: Contract) -> tuple[Choice | None, str]:
+        """The strategy that the rules say, and why; the same for equal contractions."""
+        operands = tuple((t.shape, t.dtype, t.batched) for t in map(self.tensors.__getitem__, node.ins))
+        walks = (node.dims, node.out_map, node.in_maps, node.out.shape, node.out.batched, operands)
+        key = (walks, node.body, node.combine, node.fill, bool(node.scalars))
+        if key not in self.chosen:
+            self.chosen[key] = choose(node, self.tensors, self.lanes, self.real_bytes, self.available)
+        return self.chosen[key]
 
     def temporary(self, tensor: Tensor, span: Span) -> str:
         """The WORK array of a tensor that nothing outside this phase reads."""
@@ -89,16 +121,15 @@ def emit_row(
     every: int = 1,
 ) -> None:
     """One row of a kernel and its launch in this phase, in the steps that `every` divides. Labels leave out which
-    step of a sequence a row belongs to: a kernel is called after a row, and its text must not depend on how many."""
-    label = steps_as_one(label)
-    real = p.builder.precision
-    formals: tuple[Formal, ...] = (
-        *arrays,
-        *(ScalarFormal(c, DType.I64) for c in columns),
-        *(ScalarFormal(s, real) for s, _ in scalars),
-        *(ScalarFormal(k, DType.U64) for k in keys or ()),
-    )
+    step of a sequence, or which of repeated layers, a row belongs to: a kernel is called after a row, and its text must
+    not depend on how many there are."""
+    label = _NUMBER.sub("", steps_as_one(label))
+    names = (tuple(columns), tuple(s for s, _ in scalars), tuple(keys or ()))
+    if names not in p.numbers:
+        types = zip(names, (DType.I64, p.builder.precision, DType.U64), strict=True)
+        p.numbers[names] = tuple(ScalarFormal(n, t) for group, t in types for n in group)
+    formals: tuple[Formal, ...] = (*arrays, *p.numbers[names])
     values: dict[str, ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
-    key = (kind, formals, body)
+    key = p.builder.key((kind, formals, body))
     row = p.builder.row(key, label, kind, formals, body, bound, values, path, span, p.rank(path))
     p.builder.launch(p.graph.phase, key, row, row + 1, every, join=False)

@@ -18,12 +18,16 @@ from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.decompose import decompose
 from compiler.passes.differentiate import differentiate
+from compiler.passes.early_factors import early_factors
 from compiler.passes.expand_updates import expand_updates
 from compiler.passes.fuse_maps import fuse_maps
-from compiler.passes.load_data import load_data
+from compiler.passes.hoist_factors import hoist_factors
+from compiler.passes.load_data import load_data, streaming
 from compiler.passes.lower_loss import add_loss
 from compiler.passes.lower_network import lower_network
 from compiler.passes.lower_tensors import lower_tensors
+from compiler.passes.recompute import recompute
+from compiler.passes.require_fusion import require_fusion
 from compiler.passes.simplify_graph import simplify_graph
 from compiler.strategies.pins import Pins
 
@@ -44,9 +48,11 @@ def tensor_graphs(
         context, named = lower_network(model.network, model.train, phase)
         g = context.graph
         loss, constants = add_loss(g, model.train, named, context.mask, context.count, model.network)
+        forward = frozenset(g.tensors)
         if phase == "train":
             gradients = differentiate(g, loss, constants | context.constants)
-            expand_updates(g, model.network, model.train, gradients, batches, context.count)
+            count = g.tensors.get("loss.count", context.count)
+            expand_updates(g, model.network, model.train, gradients, batches, count)
         outputs = (loss.name,)
         nodes: tuple[Node, ...] = tuple(g.nodes)
         if phase == "train":
@@ -64,8 +70,17 @@ def tensor_graphs(
         nodes = checked(decompose(checked(nodes, False)), True)
         nodes = checked(simplify_graph(nodes, outputs), True)
         nodes, made = fuse_maps(nodes, outputs)
-        checked(nodes, True)
-        decisions += made
+        hoisted = hoist_factors(nodes)
+        if hoisted != nodes:
+            nodes = checked(simplify_graph(checked(hoisted, True), outputs), True)
+            nodes, more = fuse_maps(nodes, outputs)
+            made = [*(d for d in made if d.verdict == "fused"), *more]
+        nodes = checked(early_factors(checked(nodes, True)), True)
+        if phase == "train" and context.blocks:
+            nodes, again = recompute(nodes, context.blocks, forward, outputs)
+            checked(nodes, True)
+            made += again
+        decisions += [d.within(phase) for d in made]
         graphs.append(TensorGraph(phase, nodes, outputs))
     return tuple(graphs), decisions
 
@@ -75,9 +90,11 @@ def lower_network_to_program(
 ) -> tuple[tuple[TensorGraph, ...], Program, list[Decision]]:
     """Both phases as one program."""
     assert model.network is not None and model.train is not None
-    data = load_data(model.network, model.train)
+    data = load_data(model.network, model.train, precision)
     batches = -(-data.rows["train"] // model.train.batch)
     graphs, decisions = tensor_graphs(model, batches, verify)
     builder = ProgramBuilder(model.name, precision, order)
+    decisions += streaming(data, model.train)
     decisions += lower_tensors(builder, graphs, data, capabilities, pins)
+    require_fusion(model.network, graphs, decisions)
     return graphs, builder.finish(), decisions

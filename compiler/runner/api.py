@@ -99,10 +99,12 @@ def run(
     portable: bool = False,
     verify: bool = False,
     lock: bool = True,
+    freeze: str | Sequence[str] = (),
     quiet: bool = True,
 ) -> RunResult:
     """Run a model and write `runs_dir/<name>-<stamp>/`, or `out`. Raises ModelError, BackendError, RunError.
 
+    `freeze`: "learning", or projections, as in `simulate: {freeze: ...}` and in its place.
     Ctrl-C ends the run between two steps: the result's status is "interrupted".
     """
     from compiler.runner.execute import run_model
@@ -126,6 +128,7 @@ def run(
         arch,
         None if weights is None else Path(weights),
         lock,
+        (freeze,) if isinstance(freeze, str) else tuple(freeze),
     )
     return run_model(Path(path), options, progress(quiet))
 
@@ -157,7 +160,7 @@ def evaluate(
     build_dir: str | PathLike[str] = "build",
     portable: bool = False,
 ) -> dict[str, float]:
-    """Loss and metrics of a run directory (or a model file with weights) on the samples of an .npz file, or on those
+    """Loss and metrics of a run directory (or a model file with weights) on the samples of a data file, or on those
     that its training kept for validation. Raises ModelError, BackendError, RunError."""
     from compiler.runner.evaluate import evaluate_file
 

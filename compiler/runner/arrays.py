@@ -42,8 +42,13 @@ def read_logical(instance: Instance, array: Array) -> AnyArray:
     return to_logical(array, instance.read(array.name))
 
 
-def persistent_arrays(program: Merged) -> tuple[Array, ...]:
-    """The arrays of a checkpoint, in the program's order: also synapses that something changes while the model runs."""
+def persistent_arrays(program: Merged, frozen: bool = False) -> tuple[Array, ...]:
+    """The arrays of a checkpoint, in the program's order: also synapses that something changes while the model runs;
+    of a `frozen` run all of them, which something may have changed before."""
     phases = tuple(p.name for p in program.phases if p.name not in (*CONNECT_PHASES, *INIT_PHASES))
     changed = frozenset(written(program, phases))
-    return tuple(a for a in program.arrays if a.role in PERSISTENT or (a.role is Role.SYNAPSE and a.name in changed))
+    return tuple(a for a in program.arrays if a.role in PERSISTENT or _of_synapses(a, changed, frozen))
+
+
+def _of_synapses(array: Array, changed: frozenset[str], frozen: bool) -> bool:
+    return array.role is Role.SYNAPSE and (frozen or array.name in changed)

@@ -10,10 +10,13 @@ The file is safetensors; its metadata says `kind` (spiking | training), `step`, 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -43,10 +46,15 @@ BEST = "best/"
 
 
 def save_checkpoint(
-    path: Path, instance: Instance, program: Merged, position: Position, best: Mapping[str, AnyArray] | None = None
+    path: Path,
+    instance: Instance,
+    program: Merged,
+    position: Position,
+    best: Mapping[str, AnyArray] | None = None,
+    frozen: bool = False,
 ) -> None:
-    """Write the state at `position` to `path`, atomically."""
-    arrays = {a.name: read_logical(instance, a) for a in persistent_arrays(program)}
+    """Write the state at `position` to `path`, atomically; `frozen`: what has been learned stands still in this run."""
+    arrays = {a.name: read_logical(instance, a) for a in persistent_arrays(program, frozen)}
     arrays |= {f"{BEST}{name}": value for name, value in (best or {}).items()}
     metadata = {"format": FORMAT} | {k: str(v) for k, v in asdict(position).items()}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,11 +63,27 @@ def save_checkpoint(
 
 def write_tensors(path: Path, arrays: Mapping[str, AnyArray], metadata: dict[str, str] | None = None) -> None:
     """A safetensors file, atomically, with the permissions of any other new file."""
-    from safetensors.numpy import save
-
+    # By hand, array by array: the library makes three copies of all of them first.
+    kept = {n: np.ascontiguousarray(v) for n, v in arrays.items()}
+    kinds = {n: f"{_LETTERS[a.dtype.kind]}{8 * a.itemsize}" for n, a in kept.items()}
+    order = sorted(kept, key=lambda n: (_KINDS.index(kinds[n]), n))  # as the library does: every array is aligned
+    header: dict[str, object] = {} if metadata is None else {"__metadata__": dict(sorted(metadata.items()))}
+    at = 0
+    for name in order:
+        a = kept[name]
+        header[name] = {"dtype": kinds[name], "shape": list(a.shape), "data_offsets": [at, at := at + a.nbytes]}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_bytes(save({n: np.ascontiguousarray(v) for n, v in arrays.items()}, metadata))
+    with scratch.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            kept[name].tofile(file)
     os.replace(scratch, path)
+
+
+_LETTERS: Final[Mapping[str, str]] = MappingProxyType({"f": "F", "i": "I", "u": "U"})
+_KINDS: Final = ("U64", "I64", "F64", "F32", "U32", "I32", "F16", "U16", "I16", "I8", "U8")
 
 
 def latest_checkpoint(place: Path) -> Path:
@@ -95,14 +119,17 @@ def read_position(path: Path) -> Position:
     )
 
 
-def restore_checkpoint(path: Path, instance: Instance, program: Merged) -> None:
-    """Put the arrays of a checkpoint into an instance. Raises RunError (E0909) when they do not fit."""
+def restore_checkpoint(path: Path, instance: Instance, program: Merged, frozen: bool = False) -> None:
+    """Put the arrays of a checkpoint into an instance. Raises RunError (E0909) when they do not fit. A `frozen` run has
+    no place for some of what learning needs, and synapses that nothing ever changes are as they were drawn."""
     from safetensors.numpy import load_file
 
     stored = {n: v for n, v in load_file(path).items() if not n.startswith(BEST)}
-    wanted = persistent_arrays(program)
-    for array in wanted:
+    needed = frozenset(a.name for a in persistent_arrays(program))
+    for array in persistent_arrays(program, frozen):
         values = stored.pop(array.name, None)
+        if values is None and array.name not in needed:
+            continue
         if values is None:
             raise _misfit(path, f"it has no `{array.name}`")
         if values.dtype != np.dtype(array.dtype.numpy):
@@ -113,7 +140,7 @@ def restore_checkpoint(path: Path, instance: Instance, program: Merged) -> None:
             instance.write(array.name, to_physical(array, values))
         except ValueError as error:
             raise _misfit(path, str(error)) from None
-    if stored:
+    if stored and not frozen:
         raise _misfit(path, f"it holds `{next(iter(stored))}`, which the model does not have")
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from backends.cache import cache_folder
 from backends.registry import backend as backend_of
 from compiler.diagnostics import Diagnostic
 from compiler.interchange.safetensors import learned, put_weights
@@ -28,58 +29,47 @@ from compiler.passes.lower_tensors import lower_tensors
 from compiler.passes.merge import merge
 from compiler.passes.tensors import tensor_graphs
 from compiler.runner.build_folder import build_into
-from compiler.runner.data import as_batches, split
+from compiler.runner.data import split
 from compiler.runner.errors import RunError
+from compiler.runner.feed import Feed
+from compiler.runner.metrics import confusion_of, metrics_of
 from compiler.runner.options import Options
 from compiler.runner.prepare import refuse_options
-from compiler.runner.run_training import take_metrics
-from compiler.runner.samples import from_file
+from compiler.runner.run_training import take_sums
+from compiler.runner.samples import data_of, headers_checked
 from compiler.runner.trained import Trained, open_trained
+from compiler.strategies.tensor_cores import permitted
 
 PHASE = "eval"
 
 
 @dataclass(frozen=True)
 class EvaluateResult:
-    """`metrics`: the loss first; `samples`: how many they are means over; `part`: "validation" or "all"."""
+    """`metrics`: the loss first; `samples`: how many they are means over; `part`: "validation" or "all";
+    `confusion`: rows of the matrix, where the training measures it."""
 
     metrics: Mapping[str, float]
     samples: int
     part: str
     warnings: tuple[Diagnostic, ...] = ()
+    confusion: list[list[float]] | None = None
 
 
 def evaluate_file(source: Path, options: Options, data: Path | None = None) -> EvaluateResult:
     """Loss and metrics of `source` (a run directory or model file). Raises ModelError, BackendError, RunError."""
-    trained = open_trained(source, options)
+    trained = open_trained(source, options, data=data is None)
     train, network = trained.model.train, trained.model.network
     if train is None or network is None:
         message = f"`{source}` has no `train`, which says what is measured"
         raise RunError("E0912", message, "`netloom predict` gives the outputs themselves", exit_code=2)
     if data is not None:
-        train = _other_data(trained, train, data)
-        set_ = load_data(network, train)
-        rows = np.arange(next(iter(set_.arrays.values())).shape[0], dtype=np.int32)
-        part = "all"
-    else:
-        set_ = load_data(network, train)
-        samples, kept = split(sum(set_.rows.values()), train.data.validation, train.seed)
-        rows, part = (kept, "validation") if len(kept) else (samples, "all")
-    return _measured(trained, train, DataSet(set_.arrays, {PHASE: len(rows)}, set_.span), rows, part, options)
-
-
-def _other_data(trained: Trained, train: Train, data: Path) -> Train:
-    """The training with another data file, whose arrays have been checked."""
-    assert trained.model.network is not None
-    names = {name: array for name, array, _ in train.data.arrays}
-    if data.suffix != ".npz":
-        raise RunError("E0917", f"`{data}` is not an .npz file", "it holds an array for each input", exit_code=2)
-    from_file(data, trained.model.network.inputs, names)
-    from compiler.array_files import headers
-
-    there = headers(data)
-    arrays = tuple((name, array if array in there else name, s) for name, array, s in train.data.arrays)
-    return replace(train, data=replace(train.data, path=str(data), arrays=arrays, validation=0.0))
+        other = data_of(data, network.inputs, trained.model)
+        headers_checked(other, network.inputs)
+        train = replace(train, data=other)
+    set_ = load_data(network, train, DType.F64 if trained.model.numerics.precision == "float64" else DType.F32)
+    samples, kept = split(set_.examples, train.data.validation, train.seed)
+    rows, part = (kept, "validation") if len(kept) else (samples, "all")
+    return _measured(trained, train, replace(set_, rows={PHASE: len(rows)}), rows, part, options)
 
 
 def _measured(
@@ -92,7 +82,7 @@ def _measured(
     builder = ProgramBuilder(f"{model.name}_evaluate", precision, Order(model.numerics.order))
     graphs, _ = tensor_graphs(model, 1, options.verify, (PHASE,))
     weights = trained.weights(learned(graphs))
-    lower_tensors(builder, graphs, data, backend.capabilities)
+    lower_tensors(builder, graphs, data, permitted(backend.capabilities, model.numerics))
     program = builder.finish()
     merged = merge(program)
     if options.verify:
@@ -103,10 +93,12 @@ def _measured(
     instance = backend.load(built.artifact, merged, trained.seed)
     try:
         put_weights(instance, merged, weights)
-        order = next(a for a in merged.arrays if a.name == f"{PHASE}.order")
-        instance.write(order.name, as_batches(rows, train.batch, order.shape).reshape(-1))
-        instance.run(PHASE, 1, -(-len(rows) // train.batch))
-        metrics = take_metrics(instance, merged)
+        with Feed(instance, merged, train, cache_folder()) as feed:
+            feed.begin(PHASE, rows)
+            done, batches = 0, -(-len(rows) // train.batch)
+            while done < batches:
+                done += instance.run(PHASE, done + 1, feed.ready(done) - done)
+        sums = take_sums(instance, merged)
     finally:
         instance.close()
-    return EvaluateResult(metrics, len(rows), part, trained.warnings)
+    return EvaluateResult(metrics_of(sums), len(rows), part, trained.warnings, confusion_of(sums))

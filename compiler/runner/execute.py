@@ -24,13 +24,10 @@ from compiler.runner.errors import RunError
 from compiler.runner.expectations import check_expectations
 from compiler.runner.hashes import model_hash
 from compiler.runner.options import Options
-from compiler.runner.plots import draw_plots
 from compiler.runner.prepare import Prepared, prepare
 from compiler.runner.progress import Progress
 from compiler.runner.results import BuildResult, RunResult
 from compiler.runner.run_folder import RunFolder, open_run_folder, utc_now
-from compiler.runner.run_spiking import run_spiking
-from compiler.runner.run_training import run_training
 from compiler.runner.session import Session
 from compiler.runner.signals import stop_on_signals
 from compiler.runner.timing import Times
@@ -101,6 +98,11 @@ def _run(
     built: Built,
     folder: RunFolder,
 ) -> RunResult:
+    # Slow to import, and a build needs none of them.
+    from compiler.runner.plots import draw_plots
+    from compiler.runner.run_spiking import run_spiking
+    from compiler.runner.run_training import run_training
+
     model = prepared.model
     folder.record["status"] = "running"
     folder.write_record()
@@ -110,7 +112,8 @@ def _run(
     try:
         if resumed is not None:
             with times.part("init"):
-                restore_checkpoint(resumed[1], instance, prepared.lowered.merged)
+                frozen = prepared.model.simulate is not None and bool(prepared.model.simulate.freeze)
+                restore_checkpoint(resumed[1], instance, prepared.lowered.merged, frozen)
         elif given is not None:
             put_weights(instance, prepared.lowered.merged, given)
         with stop_on_signals() as stop:

@@ -1,8 +1,9 @@
 """Metrics of an epoch from the sums that the program kept.
 
 Assumes: the sums of compiler/passes/lower_metrics.py, by name without `metric.`, and `loss` and `count`.
-Guarantees: means over the samples; precision, recall and F1 are means over the classes (a class that was never found,
-or is not there, counts 0), R2 is 1 - residual / variance (nan where the targets do not vary).
+Guarantees: means over the samples (with a mask: over what counts); precision, recall and F1 are means over the classes
+(a class that was never found, or is not there, counts 0), R2 is 1 - residual / variance (nan where the targets do not
+vary), all are nan where nothing counts; a confusion matrix is no number and stands for itself.
 Does not: read the program.
 """
 
@@ -19,11 +20,11 @@ Sums = Mapping[str, npt.NDArray[np.float64]]
 
 def metrics_of(sums: Sums) -> dict[str, float]:
     """The loss first, then the metrics in the order of the sums."""
-    count = float(np.sum(sums["count"]))
+    count = float(np.sum(sums["count"])) or math.nan  # a mask may leave nothing
     out = {"loss": float(np.sum(sums["loss"])) / count}
     for key, value in sums.items():
         name = key.partition(".")[0]
-        if name in ("loss", "count") or name in out:
+        if name in ("loss", "count", "confusion") or name in out:
             continue
         if "." not in key:
             out[name] = float(np.sum(value)) / count
@@ -34,6 +35,15 @@ def metrics_of(sums: Sums) -> dict[str, float]:
         else:
             out[name] = _of_classes(name, sums[f"{name}.hits"], sums[f"{name}.found"], sums[f"{name}.there"])
     return out
+
+
+def confusion_of(sums: Sums) -> list[list[float]] | None:
+    """How much of each class (row) was taken for each (column); None where it is not measured."""
+    counts = sums.get("confusion.counts")
+    if counts is None:
+        return None
+    classes = math.isqrt(counts.size)
+    return [[int(n) if n.is_integer() else n for n in row] for row in counts.reshape(classes, classes).tolist()]
 
 
 def _ratio(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -17,7 +17,8 @@ class Options:
     """`settings`: `--set` by name. None: what the model says. `resume`: a run directory or a checkpoint file.
     `duration`: a time with a unit ("2 s"); `epochs`: the number of the last epoch; `device`, `arch`: of GPUs;
     `weights`: a safetensors file or run directory that the weights are read from;
-    `lock`: use the lock file beside the model, if there is one."""
+    `lock`: use the lock file beside the model, if there is one; `freeze`: "learning", or names of projections, whose
+    synapses stand still in place of those that `simulate: {freeze: ...}` names."""
 
     target: str = "cpu"
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -36,6 +37,7 @@ class Options:
     arch: str | None = None
     weights: Path | None = None
     lock: bool = True
+    freeze: tuple[str, ...] = ()
 
     def backend_options(self) -> dict[str, str]:
         """What backends know by name; those that were not chosen are left out."""

@@ -78,12 +78,14 @@ def matrix(folder: Path, model: Model, plot: Plot) -> Any:
         for member in found.members:
             group = file[projection][f"{member.source}->{member.target}"]
             unit = group[variable].attrs["unit"]
-            if "source" not in group or not group[variable].shape[0]:
+            if not {"source", "sources"} & group.keys() or not group[variable].shape[0]:
                 continue
-            x = (group["source"][:] + left[member.source]) * columns // width
-            reached = group["targets"][-1] if "targets" in group else group["target"][:]
+            source, reached = (group[f"{e}s"][-1] if f"{e}s" in group else group[e][:] for e in ("source", "target"))
+            held = (source >= 0) & (reached >= 0)  # -1: a vacant place
+            source, reached = source[held], reached[held]
+            x = (source + left[member.source]) * columns // width
             y = (reached + top[member.target]) * rows // height
-            np.add.at(image, (y, x), group[variable][-1])
+            np.add.at(image, (y, x), group[variable][-1][held])
     figure = new_figure(5.4, 4.6)
     axes = figure.subplots()
     limit = float(np.abs(image).max()) or 1.0

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.ir.model import Model, Plot
+from compiler.runner.plot_confusion import confusion
 from compiler.runner.plot_style import COLORS, new_figure
 from compiler.runner.plot_synapses import evolution, histogram, matrix
 
@@ -39,10 +40,12 @@ class Plotted:
 
 
 def wanted_plots(model: Model) -> tuple[Plot, ...]:
-    """The model's plots; training always has its curves."""
+    """The model's plots; training always has its curves, and a confusion matrix that it measures."""
     plots = model.plots
     if model.train is not None and not any(p.kind == "training" for p in plots):
         plots = (*plots, Plot("training", ()))
+    if model.train is not None and "confusion" in model.train.metrics:
+        plots = (*plots, Plot("confusion", ()))
     return plots
 
 
@@ -83,6 +86,8 @@ def draw_plots(folder: Path, model: Model) -> Plotted:
                     figure = evolution(folder, model, plot)
                 case "training":
                     figure = _training(folder)
+                case "confusion":
+                    figure = confusion(folder, model)
                 case _:
                     raise AssertionError(f"plot kind {plot.kind} passed the frontend")
             if figure is None:

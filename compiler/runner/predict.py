@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from backends.cache import cache_folder
 from backends.protocol import AnyArray, Backend, Instance
 from backends.registry import backend as backend_of
+from compiler.array_rows import HeldRows, Rows
 from compiler.diagnostics import Diagnostic, did_you_mean
 from compiler.interchange.safetensors import learned, put_weights
 from compiler.ir.model import Model
@@ -28,7 +30,7 @@ from compiler.runner.build_folder import Built, build_into
 from compiler.runner.errors import RunError
 from compiler.runner.options import Options
 from compiler.runner.prepare import refuse_options
-from compiler.runner.samples import Samples, from_caller, from_file
+from compiler.runner.samples import Samples, from_caller, from_file, readable
 from compiler.runner.trained import Trained, open_trained
 
 BATCH = 64
@@ -57,10 +59,11 @@ class Predictor:
         put_weights(self.instance, program, folded(weights, prediction.folds))
         self._arrays = {a.name: a for a in program.arrays}
 
-    def __call__(self, samples: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
-        """The outputs for arrays by input, all of one length."""
+    def __call__(self, samples: Mapping[str, AnyArray | Rows]) -> dict[str, AnyArray]:
+        """The outputs for arrays by input, all of one length; what stays in its file is read batch by batch."""
         p = self.prediction
-        count = len(next(iter(samples.values())))
+        rows_of = {name: HeldRows(a) if isinstance(a, np.ndarray) else a for name, a in samples.items()}
+        count = next(iter(rows_of.values())).shape[0]
         parts: dict[str, list[AnyArray]] = {o.name: [] for o in p.outputs}
         order = self._arrays[ORDER]
         for first in range(0, count, p.batch):
@@ -71,7 +74,9 @@ class Predictor:
             for item in p.inputs:
                 array = self._arrays[data_name(item.name)]
                 block = np.zeros(array.shape, array.dtype.numpy)
-                block[:rows] = samples[item.name][first : first + rows].reshape(rows, -1)
+                chosen = np.arange(first, first + rows)
+                with readable("the samples"):
+                    block[:rows] = rows_of[item.name].take(chosen).reshape(rows, -1)
                 self.instance.write(array.name, block.reshape(-1))
             self.instance.run(PHASE, 1, 1)
             for o in p.outputs:
@@ -81,11 +86,6 @@ class Predictor:
 
     def close(self) -> None:
         self.instance.close()
-
-
-def array_names(model: Model) -> dict[str, str]:
-    """Which array of a data file the training read for each input."""
-    return {name: array for name, array, _ in model.train.data.arrays} if model.train is not None else {}
 
 
 def chosen_outputs(model: Model, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -130,9 +130,13 @@ def predict_file(
     names = chosen_outputs(trained.model, outputs)
     backend = backend_of(options.target, options.device or 0, options.verify)
     needed = lower_predict(trained.model, backend.capabilities, 1, names).inputs
-    known = array_names(trained.model)
-    samples = from_file(data, needed, known) if isinstance(data, Path) else from_caller(data, needed, known)
-    count = len(next(iter(samples.values())))
+    model = trained.model
+    samples: Mapping[str, AnyArray | Rows]
+    if isinstance(data, Path):
+        samples = from_file(data, needed, model, cache_folder())
+    else:
+        samples = from_caller(data, needed, model)
+    count = next(iter(samples.values())).shape[0]
     prediction, built, backend = build_prediction(trained, options, batch or min(BATCH, count), names)
     predictor = Predictor(prediction, built, backend, trained)
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from backends.protocol import Backend
 from backends.registry import TARGETS
 from backends.registry import backend as backend_of
-from compiler.diagnostics import Diagnostic, Sink
+from compiler.diagnostics import Diagnostic, Sink, did_you_mean
 from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.ir.model import Model
 from compiler.passes.pipeline import Lowered, lower
@@ -100,7 +100,7 @@ def refuse_options(options: Options) -> None:
 
 
 def with_options(model: Model, options: Options) -> Model:
-    """`model` with precision, order, seed, duration and epochs of the options. Raises RunError (E0912, exit 2)."""
+    """`model` with what the options say in place of it. Raises RunError (E0912, exit 2)."""
     numerics = model.numerics
     if options.precision is not None:
         numerics = replace(numerics, precision=options.precision)
@@ -114,6 +114,10 @@ def with_options(model: Model, options: Options) -> Model:
         if simulate is None:
             raise RunError("E0912", "--duration is for models with `simulate`", exit_code=2)
         simulate = replace(simulate, steps=_steps(options.duration, simulate.dt))
+    if options.freeze:
+        if simulate is None:
+            raise RunError("E0912", "--freeze is for models with `simulate`", exit_code=2)
+        simulate = replace(simulate, freeze=_frozen(options.freeze, model))
     if options.epochs is not None:
         if train is None:
             raise RunError("E0912", "--epochs is for models with `train`", exit_code=2)
@@ -121,6 +125,18 @@ def with_options(model: Model, options: Options) -> Model:
             raise RunError("E0912", "--epochs is at least 1", exit_code=2)
         train = replace(train, epochs=options.epochs)
     return replace(model, numerics=numerics, simulate=simulate, train=train)
+
+
+def _frozen(names: tuple[str, ...], model: Model) -> tuple[str, ...]:
+    """The projections that `--freeze` means. Raises RunError (E0912) for one that has nothing to freeze."""
+    plastic = tuple(p.name for p in model.projections if p.synapse is not None)
+    if names == ("learning",):
+        return plastic
+    for name in names:
+        if name not in plastic:
+            help = did_you_mean(name, ("learning", *plastic)) or "write `--freeze learning`, or a projection's name"
+            raise RunError("E0912", f"`--freeze {name}`: no projection with a synapse has this name", help, 2)
+    return names
 
 
 def _steps(duration: str, dt: float) -> int:

@@ -7,7 +7,8 @@ of each synapse), <variable> (samples, synapses), <variable>.histogram (samples,
 `high`, and `time` or <variable>.histogram.time in ms. Synapses stand source by source, targets ascending; explicit
 pairs in the user's order; elements of a convolution's kernel as (out channel, in channel, y, x), without ends. Where
 synapses are rewired there is `targets` (samples, synapses) in place of `target`: a new synapse has the place of an old
-one of the same source.
+one of the same source. Where their in-degrees are kept it is `sources`, and synapses stand target by target.
+-1 is a vacant place; histograms leave these out.
 Does not: buffer on the device: a sample of every step would be slow (samples are meant to be far apart).
 """
 
@@ -22,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.protocol import Instance
-from compiler.ir.model import Const, Member, Model, Projection, Rewire, shift_of
+from compiler.ir.model import Const, Member, Model, Projection, shift_of
 from compiler.ir.program import Merged
-from compiler.ir.synapse_values import member_name, synapse_unit
+from compiler.ir.synapse_values import member_name, own_name, stored_by_target, synapse_unit, variable_array
 from compiler.runner.growing import Growing, growing, open_file
 
 Order = npt.NDArray[np.int64] | None
@@ -46,6 +47,10 @@ def synapse_ends(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """(source, target) of every synapse in storage order; None where synapses are shared by positions."""
     name = member_name(projection, member)
+    if stored_by_target(projection):
+        row = instance.read(f"{name}.to_row").astype(np.int64)
+        target = np.repeat(np.arange(n_post, dtype=np.int64), np.diff(row))
+        return instance.read(f"{name}.to_col")[: len(target)].astype(np.int64), target
     if f"{name}.element" in arrays:  # a convolution in stored rows, whose weights are the kernel's elements
         return None
     if f"{name}.col" in arrays:
@@ -65,18 +70,23 @@ def synapse_ends(
     return None
 
 
-def is_rewired(projection: Projection) -> bool:
-    """Whether the targets of synapses change."""
-    synapse = projection.synapse
-    if synapse is None:
-        return False
-    return any(isinstance(a, Rewire) for x in (synapse.update, *(h.actions for h in synapse.on)) for a in x)
+def moving(projection: Projection) -> str | None:
+    """The end of synapses that rewiring changes: "source" or "target"."""
+    if projection.synapse is None or projection.synapse.rewired is None:
+        return None
+    return "source" if stored_by_target(projection) else "target"
+
+
+def _count(group: Any) -> int | None:
+    """The number of synapses of a projection, where that is written."""
+    return next((len(group[end]) for end in ("source", "target") if end in group), None)
 
 
 @dataclass
 class _Sampled:
     """One variable of one member. `edges`: of a histogram; `constant`: of a variable without an array;
-    `every` and `shift` as shift_of says."""
+    `every` and `shift` as shift_of says; `exists`: the array that says which places hold a synapse, where some may not.
+    """
 
     array: str
     scale: float
@@ -90,6 +100,7 @@ class _Sampled:
     edges: npt.NDArray[np.float64] | None = None
     constant: float | None = None
     shift: int = 0
+    exists: str | None = None
 
 
 class SynapseWriter:
@@ -102,7 +113,8 @@ class SynapseWriter:
         self._sampled_until = -1 if start <= self._warmup else start - self._warmup
         self._file = open_file(path)
         self._sampled: list[_Sampled] = []
-        arrays = frozenset(a.name for a in program.arrays)
+        self._arrays = frozenset(a.name for a in program.arrays)
+        arrays = self._arrays
         sizes = {p.name: p.size for p in model.populations}
         projections = {p.name: p for p in model.projections}
         for record in model.synapses:
@@ -113,10 +125,12 @@ class SynapseWriter:
                     made = self._one(model, projection, member, group, variable, arrays, record.every, times)
                     made.shift = shift_of(record.every, record.at, self._warmup)
                     self._sampled.append(made)
-                known = any(x.group == group for x in self._sampled if x.variable == "targets")
-                if is_rewired(projection) and not known:
-                    col = f"{member_name(projection, member)}.col"
-                    made = _Sampled(col, 1.0, record.every, None, times, group, "targets", "1", None)
+                end = moving(projection)
+                known = any(x.group == group for x in self._sampled if x.variable == f"{end}s")
+                if end is not None and not known:
+                    ends = f"{member_name(projection, member)}.{'col' if end == 'target' else 'to_col'}"
+                    made = _Sampled(ends, 1.0, record.every, None, times, group, f"{end}s", "1", None)
+                    made.exists = self._exists(projection, member)
                     made.shift = shift_of(record.every, record.at, self._warmup)
                     self._sampled.append(made)
         for h in model.histograms:
@@ -125,6 +139,7 @@ class SynapseWriter:
                 times = growing(group, f"{h.variable}.histogram.time", "float64", (), 256, {"unit": "ms"})
                 made = self._one(model, projection, member, group, h.variable, arrays, h.every, times)
                 made.shift = shift_of(h.every, h.at, self._warmup)
+                made.exists = self._exists(projection, member)
                 made.edges = np.linspace(h.low, h.high, h.bins + 1)
                 made.values = growing(group, f"{h.variable}.histogram", "int64", (h.bins,), 64, {"unit": made.unit})
                 dataset = group[f"{h.variable}.histogram"]
@@ -136,14 +151,18 @@ class SynapseWriter:
     ) -> Iterator[tuple[Member, Any]]:
         for member in projection.members:
             group = self._file.require_group(projection.name).require_group(f"{member.source}->{member.target}")
-            if "source" not in group:
+            if _count(group) is None:
                 ends = synapse_ends(instance, arrays, projection, member, sizes[member.source], sizes[member.target])
                 order = user_order(projection, member)
                 for name, values in zip(("source", "target"), ends or (), strict=False):
-                    if name == "target" and is_rewired(projection):
+                    if name == moving(projection):
                         continue
                     group.create_dataset(name, data=values if order is None else values[order])
             yield member, group
+
+    def _exists(self, projection: Projection, member: Member) -> str | None:
+        array = f"{own_name(projection, member)}.exists"
+        return array if array in self._arrays else None
 
     def _one(
         self,
@@ -156,7 +175,7 @@ class SynapseWriter:
         every: int,
         times: Growing,
     ) -> _Sampled:
-        array = f"{member_name(projection, member)}.{variable}"
+        array = variable_array(projection, member, variable)
         constant: float | None = None
         if array not in arrays:
             value = member.weight if variable == "weight" else dict(member.init).get(variable)
@@ -193,11 +212,14 @@ class SynapseWriter:
 
     def _values(self, s: _Sampled, instance: Instance) -> npt.NDArray[Any]:
         if s.constant is not None:
-            count = len(s.group["source"]) if "source" in s.group else 1
-            return np.full(count, s.constant * s.scale)
+            return np.full(_count(s.group) or 1, s.constant * s.scale)
         values: npt.NDArray[Any] = instance.read(s.array)
-        if "source" in s.group:
-            values = values[: len(s.group["source"])]
+        count = _count(s.group)
+        if count is not None:
+            values = values[:count]
+        if s.exists is not None:
+            held = instance.read(s.exists)[: len(values)] != 0
+            values = values[held] if s.edges is not None else np.where(held, values, -1)
         if s.scale != 1.0:
             values = values * s.scale
         return values if s.order is None else values[s.order]
@@ -207,7 +229,7 @@ class SynapseWriter:
             values = np.histogram(values, s.edges)[0].astype(np.int64)
         elif s.values is None:
             dtype = "float64" if values.dtype.kind != "f" else values.dtype.name
-            dtype = "int32" if s.variable == "targets" else dtype
+            dtype = "int32" if s.variable in ("sources", "targets") else dtype
             rows = max(1, (1 << 17) // max(values.nbytes, 1))
             s.values = growing(s.group, s.variable, dtype, (len(values),), min(rows, 256), {"unit": s.unit})
         assert s.values is not None

@@ -68,6 +68,12 @@ class RunResult:
 
         return load_file(self.folder / "weights.safetensors")
 
+    def confusion(self, part: str = "validation") -> npt.NDArray[np.float64]:
+        """(classes, classes) after the last epoch, of the "validation" or the "training" samples: how many of each
+        class (row) were taken for each (column). Raises KeyError."""
+        text = (self.folder / "confusion.jsonl").read_text(encoding="utf-8")
+        return np.array(json.loads(text.splitlines()[-1])[part], np.float64)
+
     def history(self) -> list[dict[str, float]]:
         """The lines of metrics.jsonl, one per epoch."""
         text = (self.folder / "metrics.jsonl").read_text(encoding="utf-8")

@@ -68,7 +68,8 @@ def run_spiking(session: Session) -> Outcome:
                 writer.close()
     position = Position("spiking", result.step, session.prepared.seed, session.hash)
     name = f"step-{result.step:010d}.safetensors"
-    save_checkpoint(session.folder / "checkpoints" / name, session.instance, program, position)
+    path, frozen = session.folder / "checkpoints" / name, bool(model.simulate.freeze)
+    save_checkpoint(path, session.instance, program, position, frozen=frozen)
     counts = dict(spikes.counts) if spikes is not None else {}
     recorded = max(result.step - warmup, 0) - recorded_from
     cpu = result.cpu_seconds

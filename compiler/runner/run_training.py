@@ -19,6 +19,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
+from backends.cache import cache_folder
 from backends.protocol import AnyArray, Instance
 from compiler.ir.graph import Variable, Weight
 from compiler.ir.model import Train
@@ -28,10 +29,12 @@ from compiler.passes.expand_updates import PLATEAU
 from compiler.passes.pipeline import Lowered
 from compiler.runner.arrays import read_logical
 from compiler.runner.checkpoint import Position, best_of_checkpoint, save_checkpoint, write_tensors
-from compiler.runner.data import Indices, as_batches, epoch_order, split
+from compiler.runner.data import Indices, epoch_order, split
 from compiler.runner.errors import RunError
+from compiler.runner.feed import Feed
 from compiler.runner.health import Health
-from compiler.runner.metrics import metrics_of
+from compiler.runner.metrics import Sums, confusion_of, metrics_of
+from compiler.runner.plot_confusion import CONFUSION
 from compiler.runner.plots import read_metrics
 from compiler.runner.session import Outcome, Session
 from compiler.runner.watch import best_epoch, plateau_factor, stops
@@ -47,6 +50,7 @@ class _Loop:
     train: Train
     program: Merged
     instance: Instance
+    feed: Feed
     samples: Indices
     validation: Indices
     batches: int
@@ -67,8 +71,14 @@ class _Loop:
 
 def run_training(session: Session) -> Outcome:
     """Train to the last epoch, or to a signal."""
-    loop = _open(session)
-    train, epoch, batch = loop.train, 1, 0
+    train = session.prepared.model.train
+    assert train is not None
+    with Feed(session.instance, session.prepared.lowered.merged, train, cache_folder()) as feed:
+        return _trained(_open(session, train, feed))
+
+
+def _trained(loop: _Loop) -> Outcome:
+    session, train, epoch, batch = loop.session, loop.train, 1, 0
     if session.resumed is not None:
         position, path = session.resumed
         epoch, batch = position.epoch + 1, position.batch
@@ -113,17 +123,13 @@ def run_training(session: Session) -> Outcome:
     )
 
 
-def _open(session: Session) -> _Loop:
-    model, program = session.prepared.model, session.prepared.lowered.merged
-    train = model.train
-    assert train is not None
-    shapes = {a.name: a.shape for a in program.arrays}
-    count = shapes[f"data.{train.data.arrays[0][1]}"][0]
-    samples, validation = split(count, train.data.validation, train.seed)
+def _open(session: Session, train: Train, feed: Feed) -> _Loop:
+    program = session.prepared.lowered.merged
+    samples, validation = split(feed.examples, train.data.validation, train.seed)
     if len(samples) == 0:
         raise RunError("E0910", "no samples are left to train on", "make `split` smaller", exit_code=1)
-    batches = shapes["train.order"][0]
-    return _Loop(session, train, program, session.instance, samples, validation, batches)
+    batches = next(a.shape[0] for a in program.arrays if a.name == "train.order")
+    return _Loop(session, train, program, session.instance, feed, samples, validation, batches)
 
 
 def _epoch(loop: _Loop, epoch: int, batch: int, file: IO[str]) -> int:
@@ -131,20 +137,23 @@ def _epoch(loop: _Loop, epoch: int, batch: int, file: IO[str]) -> int:
     train, instance = loop.train, loop.instance
     begin = time.perf_counter()
     order = epoch_order(loop.samples, train.seed, epoch, train.data.shuffle)
-    _feed(loop, "train", order)
+    loop.feed.begin("train", order)
     done = _batches(loop, "train", (epoch - 1) * loop.batches, batch, loop.batches, epoch)
     if done < loop.batches:
         return done
-    row: dict[str, float] = {"epoch": epoch}
-    row |= take_metrics(instance, loop.program)
+    sums = take_sums(instance, loop.program)
+    row = {"epoch": epoch, **metrics_of(sums)}
+    confusion = {"training": confusion_of(sums)}
     if not math.isfinite(row["loss"]):
         Health(loop.program).look(instance, f"in epoch {epoch}", force=True)
         raise RunError("E0908", f"the loss is {row['loss']} in epoch {epoch}", "a smaller learning rate may help")
     if len(loop.validation):
-        _feed(loop, "eval", loop.validation)
+        loop.feed.begin("eval", loop.validation)
         whole = -(-len(loop.validation) // train.batch)
         _batches(loop, "eval", 0, 0, whole, None)
-        row |= {f"validation_{k}": v for k, v in take_metrics(instance, loop.program).items()}
+        sums = take_sums(instance, loop.program)
+        row |= {f"validation_{k}": v for k, v in metrics_of(sums).items()}
+        confusion["validation"] = confusion_of(sums)
     loop.history.append(row)
     if train.best is not None and best_epoch(loop.history, train.best) == epoch:
         loop.best = learned_weights(instance, loop.session.prepared.lowered, train)
@@ -154,16 +163,13 @@ def _epoch(loop: _Loop, epoch: int, batch: int, file: IO[str]) -> int:
     row["seconds"] = round(time.perf_counter() - begin, 6)
     file.write(json.dumps(row) + "\n")
     file.flush()
+    if confusion["training"] is not None:
+        with (loop.session.folder / CONFUSION).open("a", encoding="utf-8") as matrices:
+            matrices.write(json.dumps({"epoch": epoch, **confusion}) + "\n")
     last = [k for k in row if k != "seconds"][-1]
     loop.shown = f", loss {row['loss']:.3g}" + (f", {last} {row[last]:.3g}" if last != "loss" else "")
     loop.session.progress.update(epoch, f"epoch {epoch} of {train.epochs}{loop.shown}")
     return done
-
-
-def _feed(loop: _Loop, phase: str, order: Indices) -> None:
-    name = f"{phase}.order"
-    shape = next(a.shape for a in loop.program.arrays if a.name == name)
-    loop.instance.write(name, as_batches(order, loop.train.batch, shape).reshape(-1))
 
 
 def _batches(loop: _Loop, phase: str, before: int, first: int, count: int, epoch: int | None) -> int:
@@ -171,7 +177,7 @@ def _batches(loop: _Loop, phase: str, before: int, first: int, count: int, epoch
     stops at a signal; validation takes a moment and is finished."""
     done = first
     while done < count and not (epoch is not None and loop.stopped):
-        wanted = min(loop.block, count - done)
+        wanted = min(loop.block, loop.feed.ready(done) - done)
         begin = time.perf_counter()
         ran = loop.instance.run(phase, before + done + 1, wanted)
         if ran <= 0:
@@ -189,12 +195,17 @@ def _batches(loop: _Loop, phase: str, before: int, first: int, count: int, epoch
 
 def take_metrics(instance: Instance, program: Merged) -> dict[str, float]:
     """Means over the rows since the last call: loss first, then metrics in the program's order; sums become zero."""
+    return metrics_of(take_sums(instance, program))
+
+
+def take_sums(instance: Instance, program: Merged) -> Sums:
+    """What metrics are made of, since the last call."""
     sums: dict[str, npt.NDArray[np.float64]] = {}
     for array in program.arrays:
         if array.name.startswith("metric."):
             sums[array.name.removeprefix("metric.")] = np.array(instance.read(array.name), np.float64)
             instance.write(array.name, np.zeros(array.physical_size, array.dtype.numpy))
-    return metrics_of(sums)
+    return sums
 
 
 def _save(loop: _Loop, epoch: int, batch: int) -> None:
@@ -262,4 +273,7 @@ def _copy_metrics(checkpoint: Path, folder: Path, epochs: int) -> list[dict[str,
     rows = [r for r in read_metrics(checkpoint.parent.parent) if r["epoch"] <= epochs]
     text = "".join(json.dumps(r) + "\n" for r in rows)
     (folder / "metrics.jsonl").write_text(text, encoding="utf-8")
+    if (matrices := checkpoint.parent.parent / CONFUSION).is_file():
+        lines = matrices.read_text(encoding="utf-8").splitlines(keepends=True)[: len(rows)]
+        (folder / CONFUSION).write_text("".join(lines), encoding="utf-8")
     return rows

@@ -2,7 +2,8 @@
 
 Assumes: an instance that stands after step `first - 1`; the model has `simulate`.
 Guarantees: the first `simulate.warmup` steps are not recorded; blocks are sized by time, which never changes a
-result; a signal ends the loop after the step that runs, with all records on disk.
+result; buffers are drained when one is full, at the ends of warm-up and run, and now and then, which takes about 2 % of
+a run at most, however many there are; a signal ends the loop after the step that runs, with all records on disk.
 Does not: build, load or plot.
 """
 
@@ -22,6 +23,7 @@ from compiler.runner.record_synapses import SynapseWriter
 from compiler.runner.signals import Stop
 
 BLOCK_SECONDS = 0.1  # wall time that a block is meant to take: how long a signal may have to wait
+DRAIN_SHARE = 50  # time between two drains that no buffer asks for, in units of the time that the last one took
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def simulate(
     writers = tuple(w for w in (spikes, traces, rates) if w is not None)
     progress.start(model.name, (last - done) * dt)
     cpu, wall = time.process_time(), time.perf_counter()
-    block = 8
+    block, drained, next_drain = 8, True, 0.0
     if synapses is not None:
         synapses.sample(instance, done)
     try:
@@ -66,19 +68,21 @@ def simulate(
             begin = time.perf_counter()
             wanted = min(block, end - done)
             ran = instance.run("step", done + 1, wanted)
-            if ran <= 0:
+            if ran <= 0 and drained:
                 raise RunError("E0906", "the simulation does not advance", exit_code=70)
             done += ran
             if synapses is not None:
                 synapses.sample(instance, done)
-            seconds = time.perf_counter() - begin
-            if ran == wanted and seconds < BLOCK_SECONDS:
+            now = time.perf_counter()
+            if ran == wanted and now - begin < BLOCK_SECONDS:
                 block = min(2 * block, 1 << 24)
-            elif seconds > 2 * BLOCK_SECONDS:
+            elif now - begin > 2 * BLOCK_SECONDS:
                 block = max(1, block // 2)
-            # after every block: a buffer may be full although all wanted steps ran, and then takes no other step
-            for writer in writers:
-                writer.drain(instance, keep=done > warmup)
+            drained = ran < wanted or done == warmup or now >= next_drain
+            if drained:
+                for writer in writers:
+                    writer.drain(instance, keep=done > warmup)
+                next_drain = time.perf_counter() + DRAIN_SHARE * (time.perf_counter() - now)
             health.look(instance, f"by step {done} ({done * dt - warmup * dt:g} ms)")
             elapsed = max(time.perf_counter() - wall, 1e-9)
             factor = (done - begin_step) * dt / 1000 / elapsed

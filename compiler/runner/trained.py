@@ -45,9 +45,11 @@ class Trained:
         return fitting(self.weights_file, wanted, self.place)
 
 
-def open_trained(source: Path, options: Options) -> Trained:
-    """The network of a run directory or model file. Raises ModelError, RunError (E0916, exit 2)."""
+def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
+    """The network of a run directory or model file; with `data`, the files that it was trained on must be there.
+    Raises ModelError, RunError (E0916, exit 2)."""
     sink = Sink()
+    unread = frozenset({"init"} if data else {"init", "data"})
     if source.is_dir():
         record = _record(source)
         numerics = record["numerics"]
@@ -58,10 +60,10 @@ def open_trained(source: Path, options: Options) -> Trained:
         )
         folder = Path(record["model"]["file"]).absolute().parent
         file = source / "model.yaml"
-        model = load_model(file, options.settings, sink=sink, folder=folder)
+        model = load_model(file, options.settings, sink=sink, folder=folder, unread=unread | {"weights"})
     else:
         file = source
-        model = load_model(file, options.settings, sink=sink)
+        model = load_model(file, options.settings, sink=sink, unread=unread)
     model = with_options(replace(model, simulate=None) if model.network is not None else model, options)
     if model.network is None:
         raise RunError("E0912", f"`{source}` has no network of layers", exit_code=2)

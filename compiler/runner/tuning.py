@@ -21,8 +21,9 @@ from compiler.passes.pipeline import Lowered
 from compiler.runner.errors import RunError
 from compiler.runner.options import Options
 from compiler.strategies.pins import Pins
+from compiler.strategies.tensor_cores import permitted
 from compiler.strategies.variants import identity
-from compiler.tune import Timer, Tuned, sites, tune
+from compiler.tune import Site, Timer, Tuned, sites, tune
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def tune_model(
             "E0912", "with order bitwise every sum has its declared order: there is nothing to choose", exit_code=2
         )
     found = tune(
-        prepared.lowered.tensors,
+        _sites(prepared.lowered, prepared.backend),
         program.precision,
         program.order,
         prepared.backend,
@@ -87,11 +88,16 @@ def locked(path: Path, options: Options) -> Pins:
     return read_lock(lock_path(path), options.target) if options.lock else {}
 
 
+def _sites(lowered: Lowered, backend: Backend) -> tuple[Site, ...]:
+    program = lowered.program
+    capabilities = permitted(backend.capabilities, lowered.model.numerics)
+    return sites(lowered.tensors, program.precision, program.order, capabilities)
+
+
 def lock_warnings(path: Path, pins: Pins, lowered: Lowered, backend: Backend) -> tuple[Diagnostic, ...]:
     """Warnings about the pins that do not hold for the program."""
     if not pins:
         return ()
-    program = lowered.program
-    found = sites(lowered.tensors, program.precision, program.order, backend.capabilities)
+    found = _sites(lowered, backend)
     span = lowered.model.network.span if lowered.model.network is not None else lowered.model.span
     return stale(pins, found, lock_path(path).name, span)

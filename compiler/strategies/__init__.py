@@ -22,6 +22,7 @@ from compiler.strategies import (
     matmul,
     rows_conv,
     rows_dense,
+    tensor_cores,
 )
 from compiler.strategies.choice import Choice, No, Problem, product
 
@@ -39,6 +40,7 @@ STRATEGIES: tuple[tuple[str, Callable[[Problem], Choice | No]], ...] = (
     (direct_conv.NAME, direct_conv.match),
     (direct_conv_weights.NAME, direct_conv_weights.match),
     (implicit_gemm.NAME, implicit_gemm.match),
+    *((name, tensor_cores.match_of(name)) for name in tensor_cores.PASSES),
 )
 
 

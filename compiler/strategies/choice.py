@@ -7,7 +7,7 @@ Does not: know templates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from compiler.expr.ast import Binary, Ref
@@ -60,6 +60,15 @@ class No:
     """Why a strategy does not apply."""
 
     reason: str
+
+
+def either(p: Problem, order: tuple[int, int], match: Callable[[Problem, int], Choice | No]) -> Choice | No:
+    """The match with one operand as the image, or with the other; else why not with the first of `order`."""
+    found = match(p, order[0])
+    if isinstance(found, Choice):
+        return found
+    other = match(p, order[1])
+    return other if isinstance(other, Choice) else found
 
 
 def plain_dim(axis: Affine) -> str | None:

@@ -20,7 +20,7 @@ from math import prod
 
 from compiler.ir.space import Affine
 from compiler.strategies import implicit_gemm
-from compiler.strategies.choice import LIMIT, Choice, No, Problem
+from compiler.strategies.choice import LIMIT, Choice, No, Problem, either
 
 NAME = "direct_conv"
 STRIP = 4
@@ -160,13 +160,7 @@ def match(p: Problem) -> Choice | No:
         return No("the batch is in the lanes")
     if len(p.out) != 4:
         return No("the output is not (batch, channels, rows, columns)")
-    reasons = []
-    for image in (0, 1):
-        found = _match(p, image)
-        if isinstance(found, Choice):
-            return found
-        reasons.append(found.reason)
-    return No(reasons[0])
+    return either(p, (0, 1), _match)
 
 
 def _match(p: Problem, image: int) -> Choice | No:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import isqrt, prod
 
 from compiler.strategies import implicit_gemm
-from compiler.strategies.choice import LIMIT, Choice, No, Problem
+from compiler.strategies.choice import LIMIT, Choice, No, Problem, either
 from compiler.strategies.direct_conv import (
     BUFFER_BYTES,
     MOST_TAPS,
@@ -141,13 +141,7 @@ def match(p: Problem) -> Choice | No:
         return No("the batch is in the lanes")
     if len(p.out) != 4:
         return No("the output is not (filters, channels, rows, columns)")
-    reasons = []
-    for image in (1, 0):
-        found = _match(p, image)
-        if isinstance(found, Choice):
-            return found
-        reasons.append(found.reason)
-    return No(reasons[0])
+    return either(p, (1, 0), _match)
 
 
 def _match(p: Problem, image: int) -> Choice | No:

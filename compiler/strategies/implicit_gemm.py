@@ -107,6 +107,14 @@ def match(p: Problem) -> Choice | No:
     return found if isinstance(found, No) else _choice(p, found, tiling(*found))
 
 
+def with_tile(p: Problem, number: int) -> Choice | No:
+    """The fastest tiling, by estimate, with that tile shape."""
+    found = _product(p)
+    if isinstance(found, No):
+        return found
+    return _choice(p, found, next(t for t in tilings(*found) if t[1] == number))
+
+
 def variants(p: Problem) -> list[Choice]:
     """Tilings of a problem that matches, the fastest by estimate first; those with too many tiles left out."""
     found = _product(p)
@@ -126,6 +134,8 @@ def _product(p: Problem) -> tuple[int, int, int, int] | No:
         return No("an axis of the output indexes no operand")
     if not found.k:
         return No("nothing is summed over")
+    if not found.n:
+        return No("each element of an operand is used once: it is a weighted sum")
     for x in (0, 1):
         if any(extent >= LIMIT for extent in p.operands[x].shape):
             return No("an axis is longer than 32-bit indices reach")

@@ -7,7 +7,7 @@ lanes are summed by a fixed tree. Lanes without a sample are masked.
 
 from __future__ import annotations
 
-from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, No, Problem, either, rounded
 from compiler.strategies.tiles import DOTS, best
 from compiler.strategies.window import columns, window_axis
 
@@ -19,13 +19,7 @@ def match(p: Problem) -> Choice | No:
         return No("the output is not (filters, channels, rows, columns)")
     if not all(t.batched for t in p.operands):
         return No("an operand has no batch")
-    reasons = []
-    for vector in (1, 0):
-        found = _match(p, vector)
-        if isinstance(found, Choice):
-            return found
-        reasons.append(found.reason)
-    return No(reasons[0])
+    return either(p, (1, 0), _match)
 
 
 def _match(p: Problem, vector: int) -> Choice | No:

@@ -20,7 +20,7 @@ from compiler.strategies.implicit_gemm import MOST_TILES, PROCESSORS
 NAME = "matmul"
 TILES = (32, 64)
 """Rows and columns of a tile, by number (`s_tile`)."""
-_STAGE_ELEMENTS = 8192
+STAGE_BYTES = 8192
 """Bytes of one operand that are staged at a time; templates/matmul.cu.j2 has the same number."""
 _STEP_US, _TERMS_PER_US, _START_US, _JOIN_US = 0.6, 7.0e4, 1.5, 0.5
 _RESIDENT = 4
@@ -40,7 +40,7 @@ class Tiling:
 
 def step_of(tile: int, real_bytes: int) -> int:
     """Terms of K that are staged at a time."""
-    return _STAGE_ELEMENTS // real_bytes // TILES[tile]
+    return STAGE_BYTES // real_bytes // TILES[tile]
 
 
 def tiles(tile: int, m: int, n: int) -> int:

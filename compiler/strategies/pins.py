@@ -21,6 +21,8 @@ from compiler.ir.space import Affine
 from compiler.strategies.choice import Choice
 from compiler.strategies.variants import identity, ways
 
+AGAIN: Final = ".again"
+"""Ends the name of a tensor that is computed again (passes/recompute.py), by the way of its original."""
 _STEP: Final = re.compile(r"\.(at|part)_(?:\d+|[lr]*)(?=[.:]|$)")
 
 
@@ -40,8 +42,8 @@ Pins = Mapping[str, Pin]
 
 
 def path_of(phase: str, name: str) -> str:
-    """The model path of a contraction."""
-    return f"{phase}/{name}"
+    """The model path of a contraction, and of what computes it again."""
+    return f"{phase}/{name.removesuffix(AGAIN)}"
 
 
 def steps_as_one(path: str) -> str:

@@ -1,9 +1,10 @@
-"""rows_conv: convolutions of row-major images, neighbouring pixels of a row in the lanes.
+"""rows_conv: convolutions of row-major images, neighbouring pixels in the lanes.
 
 y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, i * step + r * tap + from, ...] w(g, o, c, r, s), with or without g:
 for batches that are too small for the batch in the lanes. The image is copied with its border, a plane for each residue
-of the step, so that every tap reads neighbouring elements; output pixels are walked as one row of the planes' pitch,
-and what lies beyond the image's right edge is computed and left. The sum runs in order of (channel, row, column).
+of the rows' step, so that every tap reads neighbouring elements for the pixels of a vector. Where an output row fills
+whole vectors, one copy does. Otherwise there is one for each column s of the window, as the output's columns see it:
+output pixels are then one run of memory for every tap. The sum runs in order of (channel, row, column).
 """
 
 from __future__ import annotations
@@ -48,14 +49,16 @@ def match(p: Problem) -> Choice | No:
     if rows.div != 1 or cols.div != 1 or min(rows.tap, cols.tap, rows.step, cols.step) < 1:
         return No("it is the gradient of a convolution")
     vector = 64 // p.real_bytes
-    high, wide = ((a.step * (a.out - 1) + a.tap * (a.taps - 1)) // a.step + 1 for a in (rows, cols))
-    width = rounded((rows.out - 1) * wide + cols.out, VECTORS * vector)
+    high = (rows.step * (rows.out - 1) + rows.tap * (rows.taps - 1)) // rows.step + 1
+    whole = cols.out % vector == 0 and cols.step == 1
+    copies, wide = (1, cols.out + cols.tap * (cols.taps - 1)) if whole else (cols.taps, cols.out)
     plane = high * wide
-    planes = p.extents[c] * rows.step * cols.step * plane + width + (VECTORS + 1) * vector
+    width = rounded(rows.out * cols.out, VECTORS * vector)
+    planes = rounded(p.extents[c] * copies * rows.step * plane, vector) + VECTORS * vector
     if planes >= LIMIT:
         return No("it is larger than 32-bit offsets reach")
     by = dict(zip(weights, strides(w), strict=True))
-    taps = p.extents[c] * rows.taps * cols.taps
+    taps, masks = p.extents[c] * rows.taps * cols.taps, rounded(copies * plane, vector)
     values = {
         "s_batch": p.extents[p.out[0]],
         "s_groups": p.extents[group] if grouped else 1,
@@ -74,14 +77,16 @@ def match(p: Problem) -> Choice | No:
         "s_from_r": rows.origin,
         "s_from_c": cols.origin,
         "s_high": high,
+        "s_copies": copies,
         "s_wide": wide,
         "s_width": width,
         "s_planes": planes,
+        "s_masks": masks,
         "s_w_group": by[group] if grouped else 0,
         "s_w_out": by[o],
         "s_w_in": by[c],
         "s_w_r": by[r],
         "s_w_c": by[s],
     }
-    scratch = (rounded(planes, vector) + OUTS * width) * p.real_bytes + taps * TAP_BYTES
+    scratch = (planes + OUTS * width + masks) * p.real_bytes + taps * TAP_BYTES
     return Choice(NAME, (), tuple(values.items()), scratch)

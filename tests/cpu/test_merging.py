@@ -138,6 +138,57 @@ def deep(root: Path) -> str:
     return DEEP.replace("DIGITS", str(root / "models/data/digits.npz"))
 
 
+IMAGE, ROWS = "{shape: [1, 8, 8]}", "- reshape: {inputs: image, shape: [8, 8]}\n    - dense: {units: 8}"
+BLOCKS = {
+    "residual": (
+        "- conv2d: {inputs: image, filters: 8, kernel: 3, padding: 1}",
+        ["activation: {name: start, function: relu}", "conv2d: {filters: 8, kernel: 3, padding: 1, bias: false}",
+         "batch_norm: {name: inner}", "activation: {function: relu}",
+         "conv2d: {filters: 8, kernel: 3, padding: 1, bias: false}", "batch_norm: {name: outer}",
+         "add: {inputs: [outer, start]}"],
+        "- global_avg_pool: {}",
+    ),
+    "attention": (
+        ROWS,
+        ["layer_norm: {name: first}", "attention: {name: seen, heads: 2}", "add: {name: mixed, inputs: [first, seen]}",
+         "dense: {units: 16, activation: gelu}", "dense: {name: thought, units: 8}",
+         "add: {inputs: [mixed, thought]}"],
+        "- flatten: {}",
+    ),
+    "lstm": (ROWS, ["lstm: {units: 8, sequence: true}"], "- flatten: {}"),
+    "gru": (ROWS, ["gru: {units: 4, sequence: true, bidirectional: true}"], "- flatten: {}"),
+}  # fmt: skip
+"""What stands before, within and after equal blocks."""
+
+
+def stacked(root: Path, kind: str, extra: str = "") -> str:
+    """A network of n equal blocks."""
+    before, block, after = BLOCKS[kind]
+    layers = "\n".join(f"          - {layer}" for layer in block)
+    return f"""\
+language: 1
+name: stacked
+params: {{n: {{value: 2, type: int, min: 1}}}}
+network:
+  inputs: {{image: {IMAGE}, label: {{shape: [], dtype: int32}}}}
+  layers:
+    {before}
+    - repeat:
+        times: n
+        layers:
+{layers}
+    {after}
+    - dense: {{name: logits, units: 10}}
+train:
+  data: {{file: {root / "models/data/digits.npz"}, inputs: {{image: images, label: labels}}, scale: {{image: 1 / 16}}}}
+  loss: {{softmax_cross_entropy: {{logits: logits, target: label}}}}
+  optimizer: {{adam: {{learning_rate: 1e-3}}}}
+  batch: 32
+  epochs: 1
+  seed: 1
+{extra}"""
+
+
 def lowered(text: str, folder: Path, target: Backend, settings: Mapping[str, str]) -> Lowered:
     return lower(model_of(text, folder, settings), target.capabilities)
 
@@ -194,6 +245,17 @@ def test_layers_and_their_optimizer(tmp_path: Path, root: Path, target: Backend)
     updates = [t for t in many.merged.templates if "param" in {f.name for f in t.formals}]
     assert len(updates) == 1
     assert many.merged.tables[updates[0].index].count == 2 * 62
+
+
+@pytest.mark.parametrize(
+    "counts", [(3, 7), pytest.param((10, 100), marks=pytest.mark.slow)], ids=["3 and 7", "10 and 100"]
+)
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_equal_blocks(tmp_path: Path, root: Path, target: Backend, kind: str, counts: tuple[int, int]) -> None:
+    few, many = (lowered(stacked(root, kind), tmp_path, target, {"n": str(n)}).merged for n in counts)
+    assert target.emit(few) == target.emit(many)
+    rows = [sum(t.count for t in merged.tables) for merged in (few, many)]
+    assert rows[1] > rows[0] + 10 * (counts[1] - counts[0])
 
 
 def test_code_does_not_depend_on_sizes(tmp_path: Path, root: Path) -> None:
@@ -328,9 +390,11 @@ def test_merged_unmerged_and_row_by_row(tmp_path: Path, precision: str) -> None:
 
 
 @pytest.mark.usefixtures("cc")
-def test_training_merged_unmerged_and_row_by_row(tmp_path: Path, root: Path) -> None:
+@pytest.mark.parametrize("kind", ["dense", *BLOCKS])
+def test_training_merged_unmerged_and_row_by_row(tmp_path: Path, root: Path, kind: str) -> None:
     """Weights and optimizer state after five batches, the last of them a short one, bit for bit."""
-    text = deep(root) + "numerics: {order: bitwise}\n"
+    order = "numerics: {order: bitwise}\n"
+    text = deep(root) + order if kind == "dense" else stacked(root, kind, order)
     whole, reference = load(text, tmp_path), load(text, tmp_path, "reference")
     backend, apart = CpuBackend(), row_by_row(whole.program)
     artifact = backend.build(apart, tmp_path / "apart", {})
@@ -342,7 +406,7 @@ def test_training_merged_unmerged_and_row_by_row(tmp_path: Path, root: Path) -> 
     for step in range(1, 6):
         for one in (whole, reference, single, unmerged):
             one.step(step, range(40 * step, 40 * step + (32 if step < 5 else 13)))
-    kept = [*whole.names, *(f"{n}.{s}" for n in whole.names for s in ("m", "v"))]
+    kept = [*whole.names, *whole.running, *(f"{n}.{s}" for n in whole.names for s in ("m", "v"))]
     for name in kept:
         wanted = whole.read(name)
         for other in (reference, single, unmerged):

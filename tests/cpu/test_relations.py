@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -242,6 +243,38 @@ def test_average_pooling_needs_one_number(tmp_path: Path) -> None:
     dense = matrix(planes, (2, 4, 6), (2, 2, 3), np.full((2, 2), 0.25))
     np.testing.assert_array_equal(found, expected(dense, spikes, 2))
     assert not [x for x in lowered(m).merged.arrays if x.name.startswith("p[")]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_more_events_than_are_looked_up_at_once(tmp_path: Path, late: bool) -> None:
+    """Two projections have about 100 and 200 events in each step, of which 64 are collected before the first one is
+    delivered."""
+    more: dict[str, Any] = {"delays": LATE, "delay": 9} if late else {}
+    a, b = population("a", 410, 0.5), population("b", 50)
+    m = model(a, b, "fixed_probability", DRAWN, args=(("p", 0.2),), order="bitwise", storage="sparse", **more)
+    fewer = population("c", 210, 0.5)
+    second = replace(m.projections[0], name="q", members=(replace(m.projections[0].members[0], source="c"),))
+    m = replace(m, populations=(a, fewer, b), projections=(*m.projections, second))
+    found, spikes = cpu_is_reference([m], tmp_path, "bitwise")
+    assert found.any() and np.bincount(spikes[:, 0]).max() > 128
+
+
+def test_a_ring_has_no_slots_for_delays_that_are_not_drawn() -> None:
+    """A normal number of 32 bits is within 6.6 standard deviations: mean 20, deviation 5 stays below 54 steps."""
+    delays = Distribution("normal", (("mean", 20.0), ("std", 5.0), ("min", 1.0), ("max", 70.0)))
+    for precision, slots in (("float32", 55), ("float64", 65), ("cut", 31)):
+        most = 30 if precision == "cut" else 70
+        m = model(
+            population("a", 30),
+            population("b", 30),
+            "all_to_all",
+            DRAWN,
+            delays=delays,
+            delay=most,
+            precision=precision.replace("cut", "float32"),
+        )
+        shapes = {x.name: x.shape for x in lowered(m).merged.arrays}
+        assert shapes["b.g.delivered"] == (slots, 30)
 
 
 # ----------------------------------------------------------------------------------- bitmask, procedural

@@ -10,7 +10,7 @@ from compiler import run
 
 pytestmark = pytest.mark.usefixtures("cc")
 
-SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in ("lenet5", "autoencoder", "transformer", "lstm")]
+SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in ("lenet5", "vgg", "autoencoder", "transformer", "lstm")]
 
 
 @pytest.mark.parametrize("name", ["mlp", *SLOW])
@@ -24,3 +24,15 @@ def test_expectations(tmp_path: Path, root: Path, name: str) -> None:
 def test_resnet_learns(tmp_path: Path, root: Path) -> None:
     result = run(root / "models" / "resnet20.yaml", epochs=1, out=tmp_path / "run", build_dir=tmp_path / "build")
     assert result.metrics["accuracy"] > 0.4
+
+
+@pytest.mark.parametrize("layer", [pytest.param(k, marks=pytest.mark.slow) for k in (1, 2, 3, 5)] + [4])
+def test_layers_of_convnet_benchmarks(tmp_path: Path, root: Path, layer: int) -> None:
+    """A batch of 20, four of whose rows have no sample: they count in no sum."""
+    path = root / "models" / f"convnet_l{layer}.yaml"
+    losses = [
+        run(path, set={"batch": batch}, out=tmp_path / f"{batch}", build_dir=tmp_path / "build").metrics["loss"]
+        for batch in (16, 20)
+    ]
+    assert losses[0] > 0
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)

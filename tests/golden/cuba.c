@@ -65,6 +65,8 @@ static nl_i32 nl_append(nl_i32 *list, nl_i32 used, nl_u8 *fired, nl_i64 begin, n
 
 #define nl_prefetch(address) __builtin_prefetch(address)
 
+enum { NL_DUE = 64 }; /* events whose synapses are fetched before they are delivered */
+
 /* ==== elementary functions and random numbers ==================================================== */
 
 NL_FN void nl__philox_round(nl_u32 c[4], nl_u32 k0, nl_u32 k1) {
@@ -104,15 +106,20 @@ NL_FN void nl__draw(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u32 o
 }
 /* Uniform in [0, 1): 24 bits of a word; 53 bits of a pair. */
 NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8) * 5.96046448e-08f; }
+/* step mod slots; the division of 32 bits is much the faster one. */
+NL_FN nl_i64 nl_slot(nl_i64 step, nl_i64 slots) {
+    return ((step | slots) >> 32) == 0 ? (nl_i64)((nl_u32)step % (nl_u32)slots) : step % slots;
+}
 
 /* Blocks of Philox (nl_philox) side by side, each in a 64-bit lane: a product reads the low half of a lane, so what
-   the high halves hold does not matter. */
+   the high halves hold does not matter. Two vectors of them at once: one waits for its products while the other's are
+   computed. */
 #if defined(__AVX512F__)
 enum { NL_BLOCKS = 8 };
 #else
 enum { NL_BLOCKS = 4 };
 #endif
-enum { NL_SLACK = 4 * NL_BLOCKS }; /* words that are written beyond the last one */
+enum { NL_SLACK = 8 * NL_BLOCKS }; /* words that are written beyond the last one */
 typedef nl_u64 nl_lanes __attribute__((vector_size(8 * NL_BLOCKS)));
 
 NL_FN void nl__products(nl_lanes *x, nl_u64 m) {
@@ -129,46 +136,62 @@ NL_FN void nl__products(nl_lanes *x, nl_u64 m) {
 #endif
 }
 
+/* One round for a vector of blocks. */
+NL_FN void nl__round(nl_lanes c[4], nl_u32 k0, nl_u32 k1) {
+    nl_lanes x = c[0], y = c[2];
+    nl__products(&x, 0xD2511F53u);
+    nl__products(&y, 0xCD9E8D57u);
+    c[0] = (y >> 32) ^ c[1] ^ (nl_u64)k0;
+    c[1] = y;
+    c[2] = (x >> 32) ^ c[3] ^ (nl_u64)k1;
+    c[3] = x;
+}
+
+/* The words of a vector of blocks, block after block. */
+NL_FN void nl__unpack(nl_u32 *out, const nl_lanes c[4]) {
+    const nl_lanes a = (c[0] & 0xffffffffu) | (c[1] << 32), b = (c[2] & 0xffffffffu) | (c[3] << 32);
+#if defined(__clang__)
+    for (int i = 0; i < NL_BLOCKS; i++) {
+        __builtin_memcpy(out + 4 * i, (const char *)&a + 8 * i, 8);
+        __builtin_memcpy(out + 4 * i + 2, (const char *)&b + 8 * i, 8);
+    }
+#else
+#if defined(__AVX512F__)
+    const nl_lanes low = {0, 8, 1, 9, 2, 10, 3, 11}, high = {4, 12, 5, 13, 6, 14, 7, 15};
+#else
+    const nl_lanes low = {0, 4, 1, 5}, high = {2, 6, 3, 7};
+#endif
+    const nl_lanes first = __builtin_shuffle(a, b, low), last = __builtin_shuffle(a, b, high);
+    __builtin_memcpy(out, &first, sizeof first);
+    __builtin_memcpy(out + 2 * NL_BLOCKS, &last, sizeof last);
+#endif
+}
+
 /* Words [first, last) of the draw (key, step, draw): word w is word w % 4 of block w / 4; `first` is a multiple of 4. */
 static void nl_words(nl_u32 *out, nl_u64 key, nl_i64 first, nl_i64 last, nl_u64 step, nl_u32 draw) {
 #if defined(__AVX512F__)
     const nl_lanes count = {0, 1, 2, 3, 4, 5, 6, 7};
-    const nl_lanes low = {0, 8, 1, 9, 2, 10, 3, 11}, high = {4, 12, 5, 13, 6, 14, 7, 15};
 #else
     const nl_lanes count = {0, 1, 2, 3};
-    const nl_lanes low = {0, 4, 1, 5}, high = {2, 6, 3, 7};
 #endif
     const nl_u64 upper = (draw << 16) | ((nl_u32)(step >> 32) & 0xffffu);
-    for (nl_i64 w = first; w < last; w += 4 * NL_BLOCKS) {
-        nl_lanes c0 = count + (nl_u64)w / 4, c1 = c0 >> 32, c2 = (step & 0xffffffffu) - (nl_lanes){0};
-        nl_lanes c3 = upper - (nl_lanes){0};
+    for (nl_i64 w = first; w < last; w += 8 * NL_BLOCKS) {
+        nl_lanes c[2][4];
+        for (int v = 0; v < 2; v++) {
+            c[v][0] = count + ((nl_u64)w / 4 + (nl_u64)(v * NL_BLOCKS));
+            c[v][1] = c[v][0] >> 32;
+            c[v][2] = (step & 0xffffffffu) - (nl_lanes){0};
+            c[v][3] = upper - (nl_lanes){0};
+        }
         nl_u32 k0 = (nl_u32)key, k1 = (nl_u32)(key >> 32);
 #pragma GCC unroll 10
         for (int r = 0; r < 10; r++) {
-            nl_lanes x = c0, y = c2;
-            nl__products(&x, 0xD2511F53u);
-            nl__products(&y, 0xCD9E8D57u);
-            c0 = (y >> 32) ^ c1 ^ (nl_u64)k0;
-            c1 = y;
-            c2 = (x >> 32) ^ c3 ^ (nl_u64)k1;
-            c3 = x;
+            nl__round(c[0], k0, k1);
+            nl__round(c[1], k0, k1);
             k0 += 0x9E3779B9u;
             k1 += 0xBB67AE85u;
         }
-        c0 = (c0 & 0xffffffffu) | (c1 << 32);
-        c2 = (c2 & 0xffffffffu) | (c3 << 32);
-#if defined(__clang__)
-        for (int b = 0; b < NL_BLOCKS; b++) {
-            __builtin_memcpy(out + 4 * b, (const char *)&c0 + 8 * b, 8);
-            __builtin_memcpy(out + 4 * b + 2, (const char *)&c2 + 8 * b, 8);
-        }
-#else
-        c1 = __builtin_shuffle(c0, c2, low);
-        c3 = __builtin_shuffle(c0, c2, high);
-        __builtin_memcpy(out, &c1, sizeof c1);
-        __builtin_memcpy(out + 2 * NL_BLOCKS, &c3, sizeof c3);
-#endif
-        out += 4 * NL_BLOCKS;
+        for (int v = 0; v < 2; v++, out += 4 * NL_BLOCKS) nl__unpack(out, c[v]);
     }
 }
 
@@ -252,7 +275,7 @@ static void k1_neuron_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         const real P_ge_ge = (real)self->P_ge_ge;
         const real P_gi_gi = (real)self->P_gi_gi;
         const nl_i64 refractory_steps = self->refractory_steps;
-        const nl_i64 slot = step % slots;
+        const nl_i64 slot = nl_slot(step, slots);
         nl_u8 fired[NL_CHUNK] __attribute__((aligned(64)));
         nl_i32 events = 0;
         for (nl_i64 base = 0; base < n; base += NL_CHUNK) {
@@ -310,7 +333,7 @@ static void k2_record_spikes(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
         const nl_i64 slots = self->slots;
         const nl_i64 capacity = self->capacity;
         const nl_i64 n = self->n;
-        const nl_i64 slot = step % slots;
+        const nl_i64 slot = nl_slot(step, slots);
         const nl_i64 number = count_[slot], at = used_[0];
         if (at + number > capacity) {
             nl_overflow(ctx);
@@ -322,7 +345,7 @@ static void k2_record_spikes(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
             buffer_[2 * (at + e) + 1] = fired[e];
         }
         used_[0] = at + number;
-        if (capacity - at - number < n) ctx->full = 1;
+        if (capacity - at - number < 2 * n) ctx->full = 1;
     }
 }
 
@@ -372,7 +395,8 @@ static void k3_count_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 h
                         if (at >= pool) break;
                         continue;
                     }
-                    at += 256 * nl_outcome(blocks_below, first[j]) + nl_outcome(rest_below, second[j]) + 1;
+                    if (first[j] > blocks_below[0]) at += 256 * nl_outcome(blocks_below, first[j]); /* rarely so */
+                    at += nl_outcome(rest_below, second[j]) + 1;
                     if (at >= pool) break;
                     k++;
                 }
@@ -448,7 +472,8 @@ static void k5_fill_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
                         if (at >= pool) break;
                         continue;
                     }
-                    at += 256 * nl_outcome(blocks_below, first[j]) + nl_outcome(rest_below, second[j]) + 1;
+                    if (first[j] > blocks_below[0]) at += 256 * nl_outcome(blocks_below, first[j]); /* rarely so */
+                    at += nl_outcome(rest_below, second[j]) + 1;
                     if (at >= pool) break;
                     col_[k++] = (nl_i32)(at + (skip && at >= i));
                 }
@@ -475,30 +500,55 @@ typedef struct {
 static void k6_propagation_into_ge(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k6_row *self = (const k6_row *)rows + lo,
-                *const last = (const k6_row *)rows + hi; self < last; self++) {
-        const nl_i32 *restrict const spike_count_ = nl_at(ctx, self->spike_count);
-        const nl_i64 slots = self->slots;
-        const nl_i64 delay = self->delay;
-        if (step <= delay) continue; /* nothing had been emitted so long ago */
-        const nl_i64 slot = (step - delay) % slots;
-        const nl_i32 events = spike_count_[slot];
-        if (events == 0) continue;
-        const nl_i32 *restrict const spikes_ = nl_at(ctx, self->spikes);
-        const nl_i64 *restrict const row_ = nl_at(ctx, self->row);
-        const nl_i32 *restrict const col_ = nl_at(ctx, self->col);
-        real *const ge_ = nl_at(ctx, self->ge);
-        const real weight = (real)self->weight;
-        const nl_i64 n_pre = self->n_pre;
-        const nl_i32 *const list = spikes_ + slot * n_pre;
-        for (nl_i64 event = 0; event < events; event++) {
-            const nl_i64 pre = list[event];
-            const nl_i64 end = row_[pre + 1];
-            if (event + 1 < events) nl_prefetch(col_ + row_[list[event + 1]]);
-            for (nl_i64 k = row_[pre]; k < end; k++) {
-                const nl_i64 post = col_[k];
-                ge_[post] += weight;
+    struct {
+        const k6_row *self;
+        nl_i64 pre, first, end; /* a neuron, and where its synapses are */
+    } due[NL_DUE];
+    const k6_row *next = (const k6_row *)rows + lo, *const after = (const k6_row *)rows + hi;
+    nl_i32 event = 0; /* in the list of the row `next` */
+    while (next < after) {
+        nl_i64 count = 0;
+        for (; next < after; next++, event = 0) {
+            const k6_row *const self = next;
+            const nl_i32 *restrict const spike_count_ = nl_at(ctx, self->spike_count);
+            const nl_i64 slots = self->slots;
+            const nl_i64 delay = self->delay;
+            if (step <= delay) continue; /* nothing had been emitted so long ago */
+            const nl_i64 slot = nl_slot(step - delay, slots);
+            const nl_i32 events = spike_count_[slot];
+            if (events == 0) continue;
+            const nl_i32 *restrict const spikes_ = nl_at(ctx, self->spikes);
+            const nl_i64 *restrict const row_ = nl_at(ctx, self->row);
+            const nl_i64 n_pre = self->n_pre;
+            for (; event < events && count < NL_DUE; event++) {
+                const nl_i64 pre = spikes_[slot * n_pre + event];
+                due[count].self = self;
+                due[count++].pre = pre;
+                nl_prefetch(row_ + pre);
             }
+            if (event < events) break;
+        }
+        for (nl_i64 e = 0; e < count; e++) {
+            const k6_row *const self = due[e].self;
+            const nl_i64 *restrict const row_ = nl_at(ctx, self->row);
+            const nl_i32 *restrict const col_ = nl_at(ctx, self->col);
+            const nl_i64 first = row_[due[e].pre];
+            due[e].first = first;
+            due[e].end = row_[due[e].pre + 1];
+            nl_prefetch(col_ + first);
+        }
+        for (nl_i64 e = 0; e < count;) {
+            const k6_row *const self = due[e].self;
+            const nl_i32 *restrict const col_ = nl_at(ctx, self->col);
+            real *const ge_ = nl_at(ctx, self->ge);
+            const real weight = (real)self->weight;
+            do {
+                const nl_i64 first = due[e].first, end = due[e].end;
+                for (nl_i64 k = first; k < end; k++) {
+                    const nl_i64 post = col_[k];
+                    ge_[post] += weight;
+                }
+            } while (++e < count && due[e].self == self);
         }
     }
 }
@@ -537,7 +587,7 @@ static void k7_record_trace(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
             buffer_[sample * m + j] = source;
         }
         used_[0] = sample + 1;
-        if (sample + 1 >= capacity) ctx->full = 1;
+        if (sample + 2 >= capacity) ctx->full = 1;
     }
 }
 

@@ -88,11 +88,10 @@ NL_FN void nl__expm1_parts_f32(float x, nl_u32 *zb, float *k, float *hi, float *
     *hi = x - *k * 0.693145752f;
     lo = *k * 1.42860677e-06f;
     r = *hi - lo;
-    q = 1.9890991e-04f;
-    q = q * r + 1.393365e-03f;
-    q = q * r + 8.3333105e-03f;
-    q = q * r + 4.1666467e-02f;
-    q = q * r + 1.6666667e-01f;
+    q = 1.3950559e-03f;
+    q = q * r + 8.3689289e-03f;
+    q = q * r + 4.1666206e-02f;
+    q = q * r + 1.6666518e-01f;
     q = q * r + 0.5f;
     *t = r * r * q - lo;
 }
@@ -193,18 +192,17 @@ NL_FN float nl_pow_f32(float x, float y) {
     r = 1.0 + (r + r * r * q);
     return nl__pow_edges_f32((float)(r * nl__from_f64((zb + 1023u) << 52)), x, y);
 }
-/* Near 0 an odd polynomial (rational in float64), else 1 - 2 / (exp(2 |x|) + 1); one division. */
+/* m / (m + 2) with m = exp(2 |x|) - 1, below 1/2 as |x| + (m - |x| (m + 2)) / (m + 2), which rounds less. */
 NL_FN float nl_tanh_f32(float x) {
-    float a = nl_abs_f32(x), z = a * a, p, big;
-    p = 2.2918095e-03f;
-    p = p * z + -8.343119e-03f;
-    p = p * z + 2.1768667e-02f;
-    p = p * z + -5.3959228e-02f;
-    p = p * z + 1.3333303e-01f;
-    p = p * z + -3.3333334e-01f;
-    p = a + a * (z * p);
-    big = 1.0f - 2.0f / (nl_exp_f32(2.0f * a) + 1.0f);
-    return nl__copysign_f32(a < 0.625f ? p : big, x);
+    nl_u32 zb;
+    float k, hi, t, s, m, a = nl_abs_f32(x), d = 2.0f * a;
+    int small = a < 0.5f;
+    d = d > 40.0f ? 40.0f : d;
+    nl__expm1_parts_f32(d, &zb, &k, &hi, &t);
+    s = nl__from_f32((zb + 127u) << 23);
+    m = s * (hi + t) + (s - 1.0f);
+    t = small ? (m - d) - a * m : m;
+    return nl__copysign_f32((small ? a : 0.0f) + t / (m + 2.0f), x);
 }
 NL_FN nl_i64 nl_mod_i64(nl_i64 x, nl_i64 y) {
     nl_i64 r = x % y;
@@ -214,13 +212,14 @@ NL_FN nl_i64 nl_mod_i64(nl_i64 x, nl_i64 y) {
 NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8) * 5.96046448e-08f; }
 
 /* Blocks of Philox (nl_philox) side by side, each in a 64-bit lane: a product reads the low half of a lane, so what
-   the high halves hold does not matter. */
+   the high halves hold does not matter. Two vectors of them at once: one waits for its products while the other's are
+   computed. */
 #if defined(__AVX512F__)
 enum { NL_BLOCKS = 8 };
 #else
 enum { NL_BLOCKS = 4 };
 #endif
-enum { NL_SLACK = 4 * NL_BLOCKS }; /* words that are written beyond the last one */
+enum { NL_SLACK = 8 * NL_BLOCKS }; /* words that are written beyond the last one */
 typedef nl_u64 nl_lanes __attribute__((vector_size(8 * NL_BLOCKS)));
 
 NL_FN void nl__products(nl_lanes *x, nl_u64 m) {
@@ -237,46 +236,62 @@ NL_FN void nl__products(nl_lanes *x, nl_u64 m) {
 #endif
 }
 
+/* One round for a vector of blocks. */
+NL_FN void nl__round(nl_lanes c[4], nl_u32 k0, nl_u32 k1) {
+    nl_lanes x = c[0], y = c[2];
+    nl__products(&x, 0xD2511F53u);
+    nl__products(&y, 0xCD9E8D57u);
+    c[0] = (y >> 32) ^ c[1] ^ (nl_u64)k0;
+    c[1] = y;
+    c[2] = (x >> 32) ^ c[3] ^ (nl_u64)k1;
+    c[3] = x;
+}
+
+/* The words of a vector of blocks, block after block. */
+NL_FN void nl__unpack(nl_u32 *out, const nl_lanes c[4]) {
+    const nl_lanes a = (c[0] & 0xffffffffu) | (c[1] << 32), b = (c[2] & 0xffffffffu) | (c[3] << 32);
+#if defined(__clang__)
+    for (int i = 0; i < NL_BLOCKS; i++) {
+        __builtin_memcpy(out + 4 * i, (const char *)&a + 8 * i, 8);
+        __builtin_memcpy(out + 4 * i + 2, (const char *)&b + 8 * i, 8);
+    }
+#else
+#if defined(__AVX512F__)
+    const nl_lanes low = {0, 8, 1, 9, 2, 10, 3, 11}, high = {4, 12, 5, 13, 6, 14, 7, 15};
+#else
+    const nl_lanes low = {0, 4, 1, 5}, high = {2, 6, 3, 7};
+#endif
+    const nl_lanes first = __builtin_shuffle(a, b, low), last = __builtin_shuffle(a, b, high);
+    __builtin_memcpy(out, &first, sizeof first);
+    __builtin_memcpy(out + 2 * NL_BLOCKS, &last, sizeof last);
+#endif
+}
+
 /* Words [first, last) of the draw (key, step, draw): word w is word w % 4 of block w / 4; `first` is a multiple of 4. */
 static void nl_words(nl_u32 *out, nl_u64 key, nl_i64 first, nl_i64 last, nl_u64 step, nl_u32 draw) {
 #if defined(__AVX512F__)
     const nl_lanes count = {0, 1, 2, 3, 4, 5, 6, 7};
-    const nl_lanes low = {0, 8, 1, 9, 2, 10, 3, 11}, high = {4, 12, 5, 13, 6, 14, 7, 15};
 #else
     const nl_lanes count = {0, 1, 2, 3};
-    const nl_lanes low = {0, 4, 1, 5}, high = {2, 6, 3, 7};
 #endif
     const nl_u64 upper = (draw << 16) | ((nl_u32)(step >> 32) & 0xffffu);
-    for (nl_i64 w = first; w < last; w += 4 * NL_BLOCKS) {
-        nl_lanes c0 = count + (nl_u64)w / 4, c1 = c0 >> 32, c2 = (step & 0xffffffffu) - (nl_lanes){0};
-        nl_lanes c3 = upper - (nl_lanes){0};
+    for (nl_i64 w = first; w < last; w += 8 * NL_BLOCKS) {
+        nl_lanes c[2][4];
+        for (int v = 0; v < 2; v++) {
+            c[v][0] = count + ((nl_u64)w / 4 + (nl_u64)(v * NL_BLOCKS));
+            c[v][1] = c[v][0] >> 32;
+            c[v][2] = (step & 0xffffffffu) - (nl_lanes){0};
+            c[v][3] = upper - (nl_lanes){0};
+        }
         nl_u32 k0 = (nl_u32)key, k1 = (nl_u32)(key >> 32);
 #pragma GCC unroll 10
         for (int r = 0; r < 10; r++) {
-            nl_lanes x = c0, y = c2;
-            nl__products(&x, 0xD2511F53u);
-            nl__products(&y, 0xCD9E8D57u);
-            c0 = (y >> 32) ^ c1 ^ (nl_u64)k0;
-            c1 = y;
-            c2 = (x >> 32) ^ c3 ^ (nl_u64)k1;
-            c3 = x;
+            nl__round(c[0], k0, k1);
+            nl__round(c[1], k0, k1);
             k0 += 0x9E3779B9u;
             k1 += 0xBB67AE85u;
         }
-        c0 = (c0 & 0xffffffffu) | (c1 << 32);
-        c2 = (c2 & 0xffffffffu) | (c3 << 32);
-#if defined(__clang__)
-        for (int b = 0; b < NL_BLOCKS; b++) {
-            __builtin_memcpy(out + 4 * b, (const char *)&c0 + 8 * b, 8);
-            __builtin_memcpy(out + 4 * b + 2, (const char *)&c2 + 8 * b, 8);
-        }
-#else
-        c1 = __builtin_shuffle(c0, c2, low);
-        c3 = __builtin_shuffle(c0, c2, high);
-        __builtin_memcpy(out, &c1, sizeof c1);
-        __builtin_memcpy(out + 2 * NL_BLOCKS, &c3, sizeof c3);
-#endif
-        out += 4 * NL_BLOCKS;
+        for (int v = 0; v < 2; v++, out += 4 * NL_BLOCKS) nl__unpack(out, c[v]);
     }
 }
 
@@ -302,6 +317,7 @@ NL_ONCE void nl_bases(const real **at, nl_i64 count, const real *base, nl_i64 fi
 typedef struct {
     nl_i32 x, w;
 } nl_tap;
+
 
 typedef void (*nl_tile_fn)(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end,
                            nl_vec *acc, nl_i64 pitch);
@@ -471,6 +487,8 @@ static void k1_rows_that_exist(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 
 typedef struct {
     nl_u64 y; /* real [0], written */
     nl_u64 x0; /* real [d0], read */
+    nl_u64 y1_; /* double [0], updated */
+    nl_u64 y2; /* real [0], written */
     nl_i64 n_d0;
 } k2_row;
 
@@ -481,6 +499,8 @@ static void k2_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
                 *const last = (const k2_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
+        double *restrict const y1__ = nl_at(ctx, self->y1_);
+        real *restrict const y2_ = nl_at(ctx, self->y2);
         const nl_i64 n_d0 = self->n_d0;
         real part[32];
         for (int u = 0; u < 32; u++) part[u] = 0.0f;
@@ -505,7 +525,12 @@ static void k2_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
                 part[u] += part[u + half_];
         real acc = part[0];
         real y = acc;
+        double y1_ = y1__[0];
+        y1_ = y1_ + (double)y;
+        real y2 = 1.0f * (1.0f / y);
         y_[0] = y;
+        y1__[0] = y1_;
+        y2_[0] = y2;
     }
 }
 
@@ -600,7 +625,7 @@ static void k4_batch_of_data_labels(nl_ctx *ctx, const void *rows, nl_i64 lo, nl
 }
 
 
-/* ---- k5  hidden_1.activated: lanes dense  (models/custom_optimizer.yaml:26:13) */
+/* ---- k5  hidden.activated: lanes dense  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
     nl_u64 y; /* real [n][o][lane], written */
@@ -882,7 +907,7 @@ static void k9_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 }
 
 
-/* ---- k10  loss.sum: sum over d0 */
+/* ---- k10  loss: sum over d0 */
 
 typedef struct {
     nl_u64 y; /* real [0], written */
@@ -890,6 +915,8 @@ typedef struct {
     nl_u64 x1; /* real [d0], read */
     nl_u64 x2; /* real [d0], read */
     nl_u64 x3; /* real [d0], read */
+    nl_u64 e0; /* real [0], read */
+    nl_u64 y1_; /* double [0], updated */
     nl_i64 n_d0;
 } k10_row;
 
@@ -903,6 +930,8 @@ static void k10_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
         const real *restrict const x1_ = nl_at(ctx, self->x1);
         const real *restrict const x2_ = nl_at(ctx, self->x2);
         const real *restrict const x3_ = nl_at(ctx, self->x3);
+        const real *restrict const e0_ = nl_at(ctx, self->e0);
+        double *restrict const y1__ = nl_at(ctx, self->y1_);
         const nl_i64 n_d0 = self->n_d0;
         real part[32];
         for (int u = 0; u < 32; u++) part[u] = 0.0f;
@@ -932,37 +961,17 @@ static void k10_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
             for (int u = 0; u < half_; u++)
                 part[u] += part[u + half_];
         real acc = part[0];
-        real y = acc;
+        const real e0 = e0_[0];
+        real y = acc / e0;
+        double y1_ = y1__[0];
+        y1_ = y1_ + (double)acc;
         y_[0] = y;
+        y1__[0] = y1_;
     }
 }
 
 
-/* ---- k11  loss: elementwise */
-
-typedef struct {
-    nl_u64 y; /* real [0], written */
-    nl_u64 x0; /* real [0], read */
-    nl_u64 x1; /* real [0], read */
-} k11_row;
-
-static void k11_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k11_row *self = (const k11_row *)rows + lo,
-                *const last = (const k11_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const real *restrict const x1_ = nl_at(ctx, self->x1);
-        const real x0 = x0_[0];
-        const real x1 = x1_[0];
-        real y = x0 / x1;
-        y_[0] = y;
-    }
-}
-
-
-/* ---- k12  accuracy.first: minimum over d1 */
+/* ---- k11  accuracy.first: minimum over d1 */
 
 typedef struct {
     nl_u64 y; /* real [d0][lane], written */
@@ -971,13 +980,13 @@ typedef struct {
     nl_i64 n_d0;
     nl_i64 n_d1;
     nl_i64 x0_by_d0;
-} k12_row;
+} k11_row;
 
-static void k12_minimum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k11_minimum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k12_row *self = (const k12_row *)rows + lo,
-                *const last = (const k12_row *)rows + hi; self < last; self++) {
+    for (const k11_row *self = (const k11_row *)rows + lo,
+                *const last = (const k11_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const real *restrict const x1_ = nl_at(ctx, self->x1);
@@ -1009,22 +1018,22 @@ static void k12_minimum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64
 }
 
 
-/* ---- k13  accuracy.sum: sum over d0 */
+/* ---- k12  metric.accuracy.after: sum over d0 */
 
 typedef struct {
-    nl_u64 y; /* real [0], written */
+    nl_u64 y; /* double [0], updated */
     nl_u64 x0; /* real [d0], read */
     nl_u64 x1; /* nl_i32 [d0], read */
     nl_u64 x2; /* real [d0], read */
     nl_i64 n_d0;
-} k13_row;
+} k12_row;
 
-static void k13_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k12_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k13_row *self = (const k13_row *)rows + lo,
-                *const last = (const k13_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
+    for (const k12_row *self = (const k12_row *)rows + lo,
+                *const last = (const k12_row *)rows + hi; self < last; self++) {
+        double *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const nl_i32 *restrict const x1_ = nl_at(ctx, self->x1);
         const real *restrict const x2_ = nl_at(ctx, self->x2);
@@ -1055,69 +1064,27 @@ static void k13_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
             for (int u = 0; u < half_; u++)
                 part[u] += part[u + half_];
         real acc = part[0];
-        real y = acc;
-        y_[0] = y;
-    }
-}
-
-
-/* ---- k14  metric.loss.after: elementwise */
-
-typedef struct {
-    nl_u64 y; /* double [0], updated */
-    nl_u64 x1; /* real [0], read */
-} k14_row;
-
-static void k14_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k14_row *self = (const k14_row *)rows + lo,
-                *const last = (const k14_row *)rows + hi; self < last; self++) {
-        double *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x1_ = nl_at(ctx, self->x1);
         double y = y_[0];
-        const real x1 = x1_[0];
-        y = y + (double)x1;
+        y = y + (double)acc;
         y_[0] = y;
     }
 }
 
 
-/* ---- k15  loss.sum.grad: elementwise */
-
-typedef struct {
-    nl_u64 y; /* real [0], written */
-    nl_u64 x0; /* real [0], read */
-} k15_row;
-
-static void k15_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k15_row *self = (const k15_row *)rows + lo,
-                *const last = (const k15_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const real x0 = x0_[0];
-        real y = 1.0f * (1.0f / x0);
-        y_[0] = y;
-    }
-}
-
-
-/* ---- k16  loss.rows.grad: elementwise */
+/* ---- k13  loss.rows.grad: elementwise */
 
 typedef struct {
     nl_u64 y; /* real [d0], written */
     nl_u64 x0; /* real [0], read */
     nl_u64 x1; /* real [d0], read */
     nl_i64 n_d0;
-} k16_row;
+} k13_row;
 
-static void k16_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k13_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k16_row *self = (const k16_row *)rows + lo,
-                *const last = (const k16_row *)rows + hi; self < last; self++) {
+    for (const k13_row *self = (const k13_row *)rows + lo,
+                *const last = (const k13_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const real *restrict const x1_ = nl_at(ctx, self->x1);
@@ -1133,20 +1100,20 @@ static void k16_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 }
 
 
-/* ---- k17  loss.total.grad: elementwise */
+/* ---- k14  loss.total.grad: elementwise */
 
 typedef struct {
     nl_u64 y; /* real [d0], written */
     nl_u64 x0; /* real [d0], read */
     nl_u64 x1; /* real [d0], read */
     nl_i64 n_d0;
-} k17_row;
+} k14_row;
 
-static void k17_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k14_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k17_row *self = (const k17_row *)rows + lo,
-                *const last = (const k17_row *)rows + hi; self < last; self++) {
+    for (const k14_row *self = (const k14_row *)rows + lo,
+                *const last = (const k14_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const real *restrict const x1_ = nl_at(ctx, self->x1);
@@ -1162,19 +1129,19 @@ static void k17_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 }
 
 
-/* ---- k18  loss.picked.grad: elementwise */
+/* ---- k15  loss.picked.grad: elementwise */
 
 typedef struct {
     nl_u64 y; /* real [d0], written */
     nl_u64 x0; /* real [d0], read */
     nl_i64 n_d0;
-} k18_row;
+} k15_row;
 
-static void k18_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k15_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k18_row *self = (const k18_row *)rows + lo,
-                *const last = (const k18_row *)rows + hi; self < last; self++) {
+    for (const k15_row *self = (const k15_row *)rows + lo,
+                *const last = (const k15_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const nl_i64 n_d0 = self->n_d0;
@@ -1188,7 +1155,7 @@ static void k18_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 }
 
 
-/* ---- k19  logits.biased.grad.sum: sum over  */
+/* ---- k16  logits.biased.grad.sum: sum over  */
 
 typedef struct {
     nl_u64 y; /* real [d0][d1][lane], written */
@@ -1201,13 +1168,13 @@ typedef struct {
     nl_i64 n_d1;
     nl_i64 y_by_d0;
     nl_i64 e1_by_d0;
-} k19_row;
+} k16_row;
 
-static void k19_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k16_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k19_row *self = (const k19_row *)rows + lo,
-                *const last = (const k19_row *)rows + hi; self < last; self++) {
+    for (const k16_row *self = (const k16_row *)rows + lo,
+                *const last = (const k16_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const nl_i32 *restrict const x1_ = nl_at(ctx, self->x1);
@@ -1246,7 +1213,7 @@ static void k19_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl
 }
 
 
-/* ---- k20  hidden_1.bias.grad: sum over d0  (models/custom_optimizer.yaml:26:13) */
+/* ---- k17  hidden.bias.grad: sum over d0  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
     nl_u64 y; /* real [d1], written */
@@ -1254,13 +1221,13 @@ typedef struct {
     nl_i64 n_d1;
     nl_i64 n_d0;
     nl_i64 x0_by_d0;
-} k20_row;
+} k17_row;
 
-static void k20_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k17_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k20_row *self = (const k20_row *)rows + lo,
-                *const last = (const k20_row *)rows + hi; self < last; self++) {
+    for (const k17_row *self = (const k17_row *)rows + lo,
+                *const last = (const k17_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const nl_i64 n_d1 = self->n_d1;
@@ -1293,7 +1260,7 @@ static void k20_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 }
 
 
-/* ---- k21  hidden_1.biased.grad: lanes dense  (models/custom_optimizer.yaml:26:13) */
+/* ---- k18  hidden.biased.grad: lanes dense  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
     nl_u64 y; /* real [n][k][lane], written */
@@ -1314,13 +1281,13 @@ typedef struct {
     nl_i64 s_w_in;
     nl_i64 s_tile;
     nl_i64 scratch_bytes;
-} k21_row;
+} k18_row;
 
-static void k21_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k18_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k21_row *self = (const k21_row *)rows + lo,
-                *const last = (const k21_row *)rows + hi; self < last; self++) {
+    for (const k18_row *self = (const k18_row *)rows + lo,
+                *const last = (const k18_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const real *restrict const x1_ = nl_at(ctx, self->x1);
@@ -1367,7 +1334,7 @@ static void k21_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 }
 
 
-/* ---- k22  hidden_1.weight.grad: dense weight gradient  (models/custom_optimizer.yaml:26:13) */
+/* ---- k19  hidden.weight.grad: dense weight gradient  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
     nl_u64 y; /* real [o][k], written */
@@ -1386,13 +1353,13 @@ typedef struct {
     nl_i64 s_ins;
     nl_i64 s_tile;
     nl_i64 scratch_bytes;
-} k22_row;
+} k19_row;
 
-static void k22_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k19_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k22_row *self = (const k22_row *)rows + lo,
-                *const last = (const k22_row *)rows + hi; self < last; self++) {
+    for (const k19_row *self = (const k19_row *)rows + lo,
+                *const last = (const k19_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const real *restrict const x1_ = nl_at(ctx, self->x1);
@@ -1442,7 +1409,7 @@ static void k22_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, 
 }
 
 
-/* ---- k23  hidden_1.weight: optimizer update  (models/custom_optimizer.yaml:8:5) */
+/* ---- k20  hidden.weight: optimizer update  (models/custom_optimizer.yaml:8:5) */
 
 typedef struct {
     nl_u64 param; /* real [i], updated */
@@ -1456,13 +1423,13 @@ typedef struct {
     double epsilon;
     double decay;
     double warmup;
-} k23_row;
+} k20_row;
 
-static void k23_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k20_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k23_row *self = (const k23_row *)rows + lo,
-                *const last = (const k23_row *)rows + hi; self < last; self++) {
+    for (const k20_row *self = (const k20_row *)rows + lo,
+                *const last = (const k20_row *)rows + hi; self < last; self++) {
         real *restrict const param_ = nl_at(ctx, self->param);
         const real *restrict const gradient_ = nl_at(ctx, self->gradient);
         real *restrict const m_ = nl_at(ctx, self->m);
@@ -1496,6 +1463,55 @@ static void k23_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i6
     }
 }
 
+
+/* ---- k21  batch.count: sum over d0 */
+
+typedef struct {
+    nl_u64 y; /* real [0], written */
+    nl_u64 x0; /* real [d0], read */
+    nl_u64 y1_; /* double [0], updated */
+    nl_i64 n_d0;
+} k21_row;
+
+static void k21_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+{
+    (void)ctx, (void)step;
+    for (const k21_row *self = (const k21_row *)rows + lo,
+                *const last = (const k21_row *)rows + hi; self < last; self++) {
+        real *restrict const y_ = nl_at(ctx, self->y);
+        const real *restrict const x0_ = nl_at(ctx, self->x0);
+        double *restrict const y1__ = nl_at(ctx, self->y1_);
+        const nl_i64 n_d0 = self->n_d0;
+        real part[32];
+        for (int u = 0; u < 32; u++) part[u] = 0.0f;
+        {
+            nl_i64 first = 0;
+            for (; first + 32 <= n_d0; first += 32) {
+#pragma GCC unroll 1
+                for (nl_i64 u = 0; u < 32; u++) {
+                    const nl_i64 d0 = first + u;
+                    const real x0 = x0_[d0];
+                    part[u] += x0;
+                }
+            }
+            for (nl_i64 u = 0; u < n_d0 - first; u++) {
+                const nl_i64 d0 = first + u;
+                const real x0 = x0_[d0];
+                part[u] += x0;
+            }
+        }
+        for (int half_ = 16; half_ > 0; half_ /= 2)
+            for (int u = 0; u < half_; u++)
+                part[u] += part[u + half_];
+        real acc = part[0];
+        real y = acc;
+        double y1_ = y1__[0];
+        y1_ = y1_ + (double)y;
+        y_[0] = y;
+        y1__[0] = y1_;
+    }
+}
+
 /* ==== running ==================================================================================== */
 
 typedef void (*nl_kernel)(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step);
@@ -1512,19 +1528,17 @@ static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
     k8_sum_over_d1,
     k9_sum_over_d1,
     k10_sum_over_d0,
-    k11_elementwise,
-    k12_minimum_over_d1,
-    k13_sum_over_d0,
+    k11_minimum_over_d1,
+    k12_sum_over_d0,
+    k13_elementwise,
     k14_elementwise,
     k15_elementwise,
-    k16_elementwise,
-    k17_elementwise,
-    k18_elementwise,
-    k19_sum_over,
-    k20_sum_over_d0,
-    k21_lanes_dense,
-    k22_dense_weight_gradient,
-    k23_optimizer_update,
+    k16_sum_over,
+    k17_sum_over_d0,
+    k18_lanes_dense,
+    k19_dense_weight_gradient,
+    k20_optimizer_update,
+    k21_sum_over_d0,
     0,
 };
 

@@ -28,11 +28,23 @@ SMALL = {
     "cuba": {"n_exc": "200", "n_inh": "50", "p": "0.1"},
     "microcircuit": {"scale_n": "0.01", "scale_k": "0.1"},
 }
+OTHERS: dict[str, tuple[dict[str, str], int]] = {
+    "stdp": ({}, 2000),
+    "brunel": ({"scale": "0.05"}, 1000),
+    "spiking_conv": ({}, 60),
+    "izhikevich_patterns": ({}, 4000),
+    "pooled_inhibition": ({}, 200),
+    "ring_10k": ({"n": "50"}, 1000),
+    "multi_area_structure": ({}, 300),
+}
+"""Settings and steps of the other spiking models."""
 SPIKES = ".spikes.record"
 
 
-def lowered(root: Path, name: str, backend: object, order: str, precision: str) -> Merged:
-    model = load_model(root / "models" / f"{name}.yaml", SMALL[name])
+def lowered(
+    root: Path, name: str, backend: object, order: str, precision: str, settings: dict[str, str] | None = None
+) -> Merged:
+    model = load_model(root / "models" / f"{name}.yaml", SMALL[name] if settings is None else settings)
     model = replace(model, numerics=replace(model.numerics, order=order, precision=precision))
     return lower(model, backend.capabilities, True).merged  # type: ignore[attr-defined]
 
@@ -74,6 +86,26 @@ def test_spiking_models_are_bitwise_equal(tmp_path: Path, root: Path, name: str,
             assert np.array_equal(spikes[n], pairs), n
     for n in kept:
         assert np.array_equal(here.read(n), there.read(n)), n
+    here.close()
+
+
+@pytest.mark.parametrize("name", list(OTHERS))
+def test_every_spiking_model_gives_the_bits_of_the_cpu(tmp_path: Path, root: Path, name: str) -> None:
+    """Spikes, states and learned weights."""
+    settings, steps = OTHERS[name]
+    instances, found = [], []
+    for folder, backend in (("cpu", CpuBackend()), ("cuda", CudaBackend())):
+        program = lowered(root, name, backend, "bitwise", "float32", settings)
+        instance = backend.load(backend.build(program, tmp_path / folder, {}), program, 3)  # type: ignore[attr-defined]
+        instances.append((instance, program))
+        found.append(simulate(instance, program, steps))
+    (there, _), (here, program) = instances
+    for n, pairs in found[0].items():
+        assert np.array_equal(found[1][n], pairs), n
+    kept = [a.name for a in program.arrays if a.role.value in ("state", "weight", "synapse")]
+    for n in kept:
+        assert np.array_equal(here.read(n), there.read(n), equal_nan=True), n
+    assert sum(len(v) for v in found[0].values()) > 5 or any(np.ptp(here.read(n)) > 0 for n in kept)
     here.close()
 
 
@@ -185,6 +217,26 @@ def test_a_fault_is_reported(tmp_path: Path, root: Path, mode: str) -> None:
     assert done.stdout.startswith("E0924 5 "), done.stdout + done.stderr
     assert ("propagation into" in done.stdout) == (mode == "check")
     assert ("--verify" in done.stdout) == (mode == "plain")
+
+
+def test_more_elements_than_31_bits_count(tmp_path: Path) -> None:
+    """A buffer of 8 GiB and some, every element written by its own thread or a stride of it."""
+    n = (1 << 31) + 1001
+    small = on_cpu.single(
+        Nest((Dim("i", "n"),), (assign("y", "1"),)),
+        {"y": (Mode.WRITE, ELEMENT)},
+        {"y": np.zeros(4, np.float32)},
+        {"n": n},
+    )
+    arrays = tuple(replace(a, shape=(n,)) for a in small.arrays)
+    program = merge(replace(small, arrays=arrays, constants={}))
+    backend = CudaBackend()
+    instance = backend.load(backend.build(program, tmp_path, {}), program, 1)
+    assert instance.run("step", 1, 1) == 1
+    y = instance.read("y")
+    assert len(y) == n
+    assert all(np.all(y[at : at + (1 << 26)] == 1) for at in range(0, n, 1 << 26))
+    instance.close()
 
 
 def test_too_little_memory_gives_the_bill(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +19,23 @@ from compiler.passes.pipeline import lower
 pytestmark = pytest.mark.gpu
 
 MODELS = ["lenet_digits", "custom_optimizer"]
+OTHERS = ["mlp", "lenet5", "resnet20", "autoencoder", "transformer", "lstm"]
 STEPS = 20
 
 
-def lowered(root: Path, name: str, backend: object) -> Merged:
-    return lower(load_model(root / "models" / f"{name}.yaml", {}), backend.capabilities, True).merged  # type: ignore[attr-defined]
+def lowered(root: Path, name: str, backend: object, precision: str = "float32") -> Merged:
+    model = load_model(root / "models" / f"{name}.yaml", {})
+    model = replace(model, numerics=replace(model.numerics, precision=precision))
+    return lower(model, backend.capabilities, True).merged  # type: ignore[attr-defined]
 
 
 def give_order(instance: Instance, program: Merged) -> None:
-    """An epoch of full batches, the same for every target (whose batches may be padded to lanes)."""
+    """An epoch of batches of 32 samples, the same for every target (whose batches may be padded to lanes)."""
     shape = next(a.shape for a in program.arrays if a.name == "train.order")
+    samples = min(a.shape[0] for a in program.arrays if a.name.startswith("data."))
     order = np.full(shape, -1, np.int32)
     batch = 32
-    order[:, :batch] = np.random.default_rng(5).integers(0, 1000, (shape[0], batch))
+    order[:, :batch] = np.random.default_rng(5).integers(0, min(1000, samples), (shape[0], batch))
     instance.write("train.order", order)
 
 
@@ -38,12 +43,14 @@ def weights(instance: Instance, program: Merged) -> dict[str, np.ndarray]:
     return {a.name: instance.read(a.name) for a in program.arrays if a.role in (Role.WEIGHT, Role.STATE)}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *OTHERS])
 def test_losses_are_those_of_the_cpu(tmp_path: Path, root: Path, name: str) -> None:
-    """Within 1e-4 over 20 steps: sums are in another order, and nothing else differs."""
+    """Within 1e-4 over 20 steps: sums are in another order, and nothing else differs. ResNet-20 amplifies rounding a
+    thousandfold in each of its first steps, so that only float64 says anything."""
+    precision = "float64" if name == "resnet20" else "float32"
     losses = []
     for backend, folder in ((CpuBackend(), "cpu"), (CudaBackend(), "cuda")):
-        program = lowered(root, name, backend)
+        program = lowered(root, name, backend, precision)
         instance = backend.load(backend.build(program, tmp_path / folder, {}), program, 3)  # type: ignore[attr-defined]
         give_order(instance, program)
         found = []

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare, norm
+from scipy.stats import chisquare, expon, lognorm, norm
 
 from backends.registry import backend
 from compiler.passes.pipeline import lower
@@ -226,6 +226,10 @@ projections:
       delay: {normal: {mean: 1.5 ms, relative_std: 0.5, min: 0.1 ms, max: 3.2 ms, round: nearest}}}
   u: {from: s, to: t, connect: {all_to_all: {}}, deliver: {into: a, weight: 1 mV},
       delay: {uniform: {low: 0.2 ms, high: 1.4 ms, round: nearest}}}
+  e: {from: s, to: t, connect: {all_to_all: {}}, deliver: {into: a, weight: 1 mV},
+      delay: {exponential: {mean: 0.8 ms, min: 0.2 ms, max: 3 ms, round: nearest}}}
+  l: {from: s, to: t, connect: {all_to_all: {}}, deliver: {into: a, weight: 1 mV},
+      delay: {lognormal: {mean: 0.9 ms, std: 0.5 ms, max: 2.5 ms, round: nearest}}}
 simulate: {dt: 0.1 ms, duration: 1 ms, seed: 8}
 """
 
@@ -243,6 +247,16 @@ def test_distributions_of_delays(tmp_path: Path, precision: str) -> None:
     assert len(drawn) == 15
     shares = np.array([0.5, *[1.0] * 11, 0.5]) / 12  # the ends are half as wide
     assert chisquare(drawn[2:], shares * 40_000).pvalue > 1e-4
+    drawn = np.bincount(whole_numbers(result, "e[s->t].delay"), minlength=31)
+    assert len(drawn) == 31 and not drawn[:2].any()
+    cut = np.concatenate([[0.0], expon.cdf((np.arange(2, 30) + 0.5) / 8), [1.0]])
+    assert chisquare(drawn[2:], np.diff(cut) * 40_000).pvalue > 1e-4
+    drawn = np.bincount(whole_numbers(result, "l[s->t].delay"), minlength=26)
+    width = np.sqrt(np.log1p((0.5 / 0.9) ** 2))  # of the logarithm
+    cut = np.concatenate([[0.0], lognorm.cdf(np.arange(1, 25) + 0.5, width, scale=9 * np.exp(-(width**2) / 2)), [1.0]])
+    assert len(drawn) == 26
+    drawn = np.concatenate([[drawn[:2].sum()], drawn[2:]])  # steps 0 and 1 are rare
+    assert chisquare(drawn, np.diff(cut) * 40_000).pvalue > 1e-4
 
 
 NETWORK = """\

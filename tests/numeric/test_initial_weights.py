@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler.diagnostics import ModelError
 from tests.numeric.simulated import Array
 from tests.numeric.trained import load
 
@@ -86,3 +87,20 @@ def test_targets_and_seeds(init: str, tmp_path: Path) -> None:
         assert np.allclose(first[name], reference[name], rtol=1e-5, atol=1e-7)
         assert not np.allclose(first[name], other[name], rtol=0.1)
     assert not np.allclose(first["wide.weight"][:3].ravel()[:100], first["conv.weight"].ravel()[:100])
+
+
+def test_from_files(tmp_path: Path) -> None:
+    """Each layer begins with an array of its weight's shape, in float32, whatever the file's type."""
+    rng = np.random.default_rng(4)
+    conv, wide = rng.normal(size=(64, 4, 3, 3)), rng.integers(-3, 3, (64, 64 * 16))
+    np.savez(tmp_path / "start.npz", conv=conv, wide=wide)
+    one, two = ("{values: {file: start.npz, array: " + name + "}}" for name in ("conv", "wide"))
+    text = MODEL.replace("SEED", "1").replace("INIT", f"init: {one}", 1).replace("INIT", f"init: {two}", 1)
+    np.savez(tmp_path / "samples.npz", images=np.zeros((4, 8, 6, 6)), labels=np.zeros(4, np.int32))
+    for target in ("cpu", "reference"):
+        found = load(text, tmp_path, target).weights()
+        np.testing.assert_array_equal(found["conv.weight"], conv.astype(np.float32))
+        np.testing.assert_array_equal(found["wide.weight"], wide)
+    np.savez(tmp_path / "start.npz", conv=conv, wide=wide.T)
+    with pytest.raises(ModelError, match=r"`wide.weight` has the shape \[64, 1024\], but the array .* \[1024, 64\]"):
+        load(text, tmp_path)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
 from backends.registry import backend
+from compiler import run
 from compiler.ir.model import Send, Set
 from compiler.passes.freeze_learning import freeze_learning, frozen_synapse
 from compiler.passes.pipeline import lower
-from tests.numeric.simulated import model_of, simulate
+from compiler.runner.errors import RunError
+from tests.numeric.simulated import Array, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc")
 
@@ -163,3 +166,34 @@ def test_what_is_frozen(tmp_path: Path) -> None:
     done = freeze_learning(model)
     assert done.projections[0].synapse is done.projections[1].synapse
     assert done.projections[0].synapse == still
+
+
+def test_freeze_from_outside(tmp_path: Path) -> None:
+    """A run that has learned goes on without learning, whatever the file says; names are checked."""
+    path = tmp_path / "model.yaml"
+    model = PLASTIC.replace("    on_post", "    update: [w = w - 0.01 * (w - mean_post(w))]\n    on_post")
+    path.write_text(model.replace("FREEZE", "").replace("[{spikes: {from: a}}]", RECORDED), encoding="utf-8")
+    folders = {"build_dir": tmp_path / "build"}
+    first = run(path, out=tmp_path / "first", **folders)
+    test = run(path, out=tmp_path / "test", resume=first.folder, duration="200 ms", freeze="learning", **folders)
+    half = run(path, out=tmp_path / "half", resume=first.folder, duration="200 ms", freeze=["p"], **folders)
+    more = run(path, out=tmp_path / "more", resume=test.folder, duration="300 ms", freeze="learning", **folders)
+    assert np.array_equal(weights(more.folder, "p")[-1], weights(first.folder, "p")[-1])
+    w = {(r, p): weights(f, p) for r, f in (("test", test.folder), ("half", half.folder)) for p in "pq"}
+    for key, values in w.items():
+        changed = not np.array_equal(values[-1], values[1])
+        assert changed == (key == ("half", "q")), key
+        assert np.ptp(values[1]) > 0.01
+    with pytest.raises(RunError, match="freeze r") as error:
+        run(path, out=tmp_path / "none", freeze=["r"], **folders)
+    assert error.value.exit_code == 2
+
+
+RECORDED = "[{spikes: {from: a}}, {synapses: {from: p, variables: [w], every: 100 ms}}, "
+RECORDED += "{synapses: {from: q, variables: [w], every: 100 ms}}]"
+
+
+def weights(folder: str | Path, projection: str) -> Array:
+    with h5py.File(Path(folder) / "synapses.h5") as file:
+        found: Array = file[f"{projection}/a->a/w"][:]
+    return found

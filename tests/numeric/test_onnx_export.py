@@ -1,7 +1,9 @@
-"""Export: every kind of layer as ONNX, in ONNX's reference implementation, against `netloom predict`; and back."""
+"""Export: every kind of layer as ONNX, in ONNX's reference implementation and onnxruntime, against `netloom predict`;
+and back by import."""
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,6 @@ onnx = pytest.importorskip("onnx")
 SIGNAL, IMAGE, CUBE = "{x: {shape: [4, 9]}}", "{x: {shape: [4, 9, 8]}}", "{x: {shape: [2, 5, 4, 6]}}"
 STEPS, LIST = "{x: {shape: [6, 8]}}", "{x: {shape: [12]}}"
 
-# ONNX's reference implementation knows neither groups of transposed convolutions nor rectifiers in an RNN.
 NETWORKS = {
     "dense": (LIST, "dense: {units: 5}\ndense: {units: 3, bias: false, activation: tanh}"),
     "dense_steps": (STEPS, "dense: {units: 5}\ndense: {units: 3, bias: false}"),
@@ -63,15 +64,29 @@ NETWORKS = {
     "lstm": (STEPS, "lstm: {units: 5, sequence: true, bidirectional: true}\nlstm: {units: 3, bias: false}"),
 }  # fmt: skip
 
-BACK = {"dense", "dense_steps", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "pools",
-        "pools_ceil", "global_pools", "movement", "norms", "softmaxes", "joins", "embedding"}  # fmt: skip
-"""Networks whose exports are within what import covers."""
+BEYOND = {
+    "transposed_groups": (IMAGE, "conv_transpose2d: {filters: 6, kernel: 3, stride: 2, groups: 2}"),
+    "rnn_relu": (STEPS, "rnn: {units: 5, function: relu, bidirectional: true}"),
+}
+"""What ONNX's reference implementation does not know."""
 
 
 def _reference(proto: object, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
     from onnx.reference import ReferenceEvaluator
 
     return list(ReferenceEvaluator(proto).run(None, feeds))
+
+
+def _runtime(file: Path, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    return list(session.run(None, feeds))
+
+
+needs_runtime = pytest.mark.skipif(
+    importlib.util.find_spec("onnxruntime") is None, reason="onnxruntime is not installed"
+)
 
 
 def _same(found: dict[str, np.ndarray], expected: list[np.ndarray]) -> None:
@@ -91,10 +106,19 @@ def test_layers(tmp_path: Path, name: str) -> None:
     onnx.checker.check_model(proto, full_check=True)
     assert [o.name for o in proto.graph.output] == list(found)
     _same(found, _reference(proto, feeds))
-    if name in BACK:
-        import_file(exported.file, tmp_path / "back.yaml")
-        back = predict(tmp_path / "back.yaml", feeds, target="reference", build_dir=tmp_path / "build")
-        _same({a: v for a, v in zip(found, back.values(), strict=True)}, list(found.values()))
+    import_file(exported.file, tmp_path / "back.yaml")
+    back = predict(tmp_path / "back.yaml", feeds, target="reference", build_dir=tmp_path / "build")
+    _same({a: v for a, v in zip(found, back.values(), strict=True)}, list(found.values()))
+
+
+@needs_runtime
+@pytest.mark.parametrize("name", [*NETWORKS, *BEYOND])
+def test_layers_in_onnxruntime(tmp_path: Path, name: str) -> None:
+    inputs, layers = (NETWORKS | BEYOND)[name]
+    path = write_network(tmp_path, inputs, layers)
+    feeds = samples(path, 3)
+    found = predict(path, feeds, target="reference", build_dir=tmp_path / "build")
+    _same(found, _runtime(export_file(path, Options(), tmp_path / "net.onnx").file, feeds))
 
 
 def test_activations(tmp_path: Path) -> None:
@@ -104,8 +128,11 @@ def test_activations(tmp_path: Path) -> None:
     feeds = samples(path, 8)
     found = predict(path, feeds, target="reference", build_dir=tmp_path / "build")
     assert len(found) == len(ACTIVATIONS) + 1
-    proto = onnx.load(export_file(path, Options(), tmp_path / "net.onnx").file)
-    _same(found, _reference(proto, feeds))
+    file = export_file(path, Options(), tmp_path / "net.onnx").file
+    _same(found, _reference(onnx.load(file), feeds))
+    import_file(file, tmp_path / "back.yaml")
+    back = predict(tmp_path / "back.yaml", feeds, target="reference", build_dir=tmp_path / "build")
+    _same(dict(zip(found, back.values(), strict=True)), list(found.values()))
 
 
 def test_double_precision(tmp_path: Path) -> None:
@@ -133,6 +160,12 @@ def test_models(root: Path, tmp_path: Path, model: str) -> None:
     assert weights.keys() == learned((prediction.graph,)).keys()
     proto = to_onnx(loaded, weights, tuple(found))
     _same(found, _reference(proto, feeds))
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    import_file(tmp_path / "m.onnx", tmp_path / "back.yaml")
+    again = predict(tmp_path / "back.yaml", feeds, build_dir=tmp_path / "build")
+    _same(dict(zip(found, again.values(), strict=True)), list(found.values()))
+    if importlib.util.find_spec("onnxruntime"):
+        _same(found, _runtime(tmp_path / "m.onnx", feeds))
 
 
 def test_what_onnx_cannot_say(tmp_path: Path) -> None:

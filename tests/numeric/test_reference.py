@@ -458,19 +458,19 @@ def test_emission_fills_the_slot_of_the_step(limit: int, monkeypatch: pytest.Mon
 
 def recording() -> Program:
     return program(
-        SENDERS + ", Array(rec, i32, [6, 2], record), Array(rec.used, i64, [1], record),"
-        "Array(v, f32, [4], state), Array(members, i32, [2], const), Array(tr, f32, [3, 2], record),"
+        SENDERS + ", Array(rec, i32, [10, 2], record), Array(rec.used, i64, [1], record),"
+        "Array(v, f32, [4], state), Array(members, i32, [2], const), Array(tr, f32, [4, 2], record),"
         "Array(tr.used, i64, [1], record)",
         GIVEN
         + f""", Kernel("spikes", record, [{RING.format(mode="r")}, ArrayFormal(buffer, i32, rw, @whole),
             ArrayFormal(used, i64, rw, @whole), ScalarFormal(capacity, i64), ScalarFormal(n, i64)],
           RecordEvents(), Rows(1, {{list: [list], count: [count], buffer: [rec], used: [rec.used]}},
-            {{slots: #i64[3], capacity: #i64[6], n: #i64[4]}})),
+            {{slots: #i64[3], capacity: #i64[10], n: #i64[4]}})),
           Kernel("trace", record, [ArrayFormal(source, f32, r, @[<i>]), ArrayFormal(members, i32, r, @whole),
             ArrayFormal(buffer, f32, rw, @whole), ArrayFormal(used, i64, rw, @whole), ScalarFormal(m, i64),
             ScalarFormal(capacity, i64)],
           RecordTrace(`source + step`), Rows(1, {{source: [v], members: [members], buffer: [tr],
-            used: [tr.used]}}, {{m: #i64[2], capacity: #i64[3]}}))""",
+            used: [tr.used]}}, {{m: #i64[2], capacity: #i64[4]}}))""",
         "Phase(step, [KernelLaunch(0, 0, 1), KernelLaunch(1, 0, 1), KernelLaunch(2, 0, 1, every=2)])",
         {**GIVEN_CONSTANTS, "members": np.array([3, 1], np.int32)},
     )
@@ -479,15 +479,16 @@ def recording() -> Program:
 def test_recording_asks_for_its_caller_when_a_buffer_is_full() -> None:
     it = started(recording())
     it.write("v", np.array([0.0, 10, 20, 30]))
-    assert it.run("step", 1, 10) == 2  # three events: 3 of 6 places are left for 4 neurons
+    assert it.run("step", 1, 10) == 2  # three events: 7 of 10 places are left, for two steps of 4 neurons
     assert it.read("rec.used")[0] == 3
     assert it.read("rec").reshape(-1, 2)[:3].tolist() == [[1, 0], [1, 2], [2, 3]]
     it.write("rec.used", np.zeros(1))
-    assert it.run("step", 3, 10) == 4  # a third sample, taken in step 6
+    assert it.run("step", 3, 10) == 4  # a third sample, taken in step 6: one more fits
     assert it.read("rec").reshape(-1, 2)[:2].tolist() == [[4, 1], [4, 2]]
-    assert it.read("tr").tolist() == [32, 12, 34, 14, 36, 16]
+    assert it.read("tr")[:6].tolist() == [32, 12, 34, 14, 36, 16]
+    assert it.run("step", 7, 10) == 2  # what ran to its end leaves room for a step
     with pytest.raises(InterpretError, match="not drained"):
-        it.run("step", 7, 2)
+        it.run("step", 9, 2)
 
 
 # ------------------------------------------------------------------------------------- connecting

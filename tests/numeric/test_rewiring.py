@@ -138,6 +138,43 @@ def check_pairs(row: Array, col: Array, autapses: bool, multapses: bool) -> None
 
 
 @BOTH
+@pytest.mark.parametrize("connect", [CONNECT["total"], CONNECT["indegree, repeated"]])
+def test_kept_targets_against_plain_python(tmp_path: Path, target: str, connect: str) -> None:
+    """`indegree`: the same the other way round. The synapses of a target stay there, and get other sources."""
+    autapses, multapses = "autapses: false" not in connect, "multapses: true" in connect
+    rule = RULE.replace("rewire(w < 0)", '"rewire(w < 0, indegree)"').replace("met: 0}", "met: 0, hit: 0}")
+    rule += "    on_pre: [hit = hit + 1]\n"
+    done = load(model_of(text(rule, connect), tmp_path), tmp_path, target)
+    plain = load(model_of(text(connect=connect), tmp_path), tmp_path, target)
+    old_row, old_col = read(plain, "row", "col")
+    row, col, w, u, age, met, hit = read(done, "to_row", "to_col", "w", "u", "age", "met", "hit")
+    source = np.repeat(np.arange(SIZE), np.diff(old_row))
+    assert np.array_equal(col, source[np.argsort(old_col, kind="stable")])  # the connections that were drawn
+    place, ended, again = np.repeat(np.arange(SIZE), np.diff(row)), 0, 0
+    for day in range(DAYS):
+        run_steps(done, 5, 1 + 5 * day)
+        gone = w - 0.3 < 0
+        expected, more = rewired(row, col, gone, 5 * day + 5, 3, autapses, multapses, "at day.end (2)")
+        spikes = done.spikes["a"]
+        now, new_row, new_w, new_u, new_age, new_met, new_hit = read(
+            done, "to_col", "to_row", "w", "u", "age", "met", "hit"
+        )
+        assert np.array_equal(now, expected) and np.array_equal(new_row, row)
+        assert np.allclose(new_w[~gone], w[~gone] - 0.3, rtol=1e-12) and np.array_equal(new_u[~gone], u[~gone])
+        assert np.array_equal(new_age, np.where(gone, 0, age + 1))
+        at_source, at_target = (np.bincount(spikes[:, 1], minlength=SIZE)[x] for x in (col, place))
+        assert np.array_equal(new_met, np.where(gone, 0, met + at_target) + 100)
+        assert np.array_equal(new_hit, np.where(gone, 0, hit + at_source))  # `on_pre` finds those of its source
+        check_pairs(row, now, autapses, multapses)
+        by_row, by_col, index = read(done, "row", "col", "index")
+        assert np.array_equal(index, np.argsort(now, kind="stable")) and np.array_equal(by_col, place[index])
+        assert np.array_equal(by_row, np.concatenate([[0], np.cumsum(np.bincount(now, minlength=SIZE))]))
+        col, w, u, age, met, hit = now, new_w, new_u, new_age, new_met, new_hit
+        ended, again = ended + int(gone.sum()), again + more
+    assert ended > 100 and (again == 0 if multapses else again > 10)
+
+
+@BOTH
 def test_values_of_each_projection(tmp_path: Path, target: str) -> None:
     """Two uses of one rule, whose initial values are of other kinds or follow from others by other formulas."""
     rule = "    state: {w: 1, u: 2 * w}\n    on: {day.start: [w = -1, u = 0], day.end: [rewire(w < 0)]}\n"
@@ -264,6 +301,22 @@ def test_recorded_and_resumed(tmp_path: Path) -> None:
         assert np.array_equal(file["p/a->a/w"][:], w)
 
 
+def test_recorded_sources(tmp_path: Path) -> None:
+    """Where targets are kept, each sample has its sources, and the matrix is plotted from the last ones."""
+    path = tmp_path / "wiring.yaml"
+    rule = RULE.replace("rewire(w < 0)", '"rewire(w < 0, indegree)"')
+    path.write_text(text(rule) + "plots: [{matrix: {from: p, variable: w}}]\n", encoding="utf-8")
+    done = run(path, out=tmp_path / "whole")
+    with h5py.File(Path(done.folder) / "synapses.h5") as file:
+        group = file["p/a->a"]
+        sources, target, w = group["sources"][:], group["target"][:], group["w"][:]
+        assert "source" not in group and "targets" not in group
+    assert sources.shape == w.shape == (DAYS + 1, len(target)) and np.all(np.diff(target) >= 0)
+    for day in range(DAYS):
+        same = sources[day + 1] == sources[day]
+        assert np.array_equal(same, w[day] - 0.3 >= 0) and 0 < same.sum() < len(target)
+
+
 def test_frozen(tmp_path: Path) -> None:
     done = simulate(text().replace("seed: 3", "seed: 3, freeze: learning"), tmp_path)
     assert np.all(read(done, "age")[0] == 0)
@@ -274,10 +327,13 @@ def merged(source: str, folder: Path, target: str) -> Merged:
     return lower(model_of(source, folder), backend(target).capabilities, verify=True).merged
 
 
+MORE = "        - rewire(w < 0.5 * mean_post(w))\n        - remove(u < 3.5)\n        - form(random() < 0.5)\n"
+
+
 def test_one_text_for_any_number(tmp_path: Path) -> None:
     def many(count: int) -> str:
         more = (f"  q{k}: {{from: a, to: a, connect: {CONNECT['outdegree']}, synapse: rule}}\n" for k in range(count))
-        return text(RULE + "        - rewire(w < 0.5 * mean_post(w))\n") + "".join(more)
+        return text(RULE + MORE) + "".join(more)
 
     for target, emit in (("cpu", emit_c), ("cuda", emit_cuda)):
         few, lots = (merged(many(n), tmp_path, target) for n in (3, 40))

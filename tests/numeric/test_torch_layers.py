@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.numeric.torch_nets import as_torch, dense, model, samples
+from tests.numeric.torch_nets import as_torch, attention, dense, model, recurrent, samples, wave
 from tests.numeric.trained import Trained, load
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("cc")]
@@ -48,48 +48,8 @@ def normed(x: Any, axes: int, epsilon: float = 1e-5) -> Any:
     return functional.layer_norm(x, x.shape[-axes:], eps=epsilon)
 
 
-def attention(w: Weights, q: Any, k: Any, v: Any, heads: int, causal: bool = False) -> Any:
-    def split(name: str, x: Any) -> Any:
-        y = functional.linear(x, *wb(w, f"a.{name}"))
-        return y.reshape(y.shape[0], y.shape[1], heads, -1).transpose(1, 2)
-
-    y = functional.scaled_dot_product_attention(split("query", q), split("key", k), split("value", v), is_causal=causal)
-    y = y.transpose(1, 2)
-    return functional.linear(y.reshape(y.shape[0], y.shape[1], -1), *wb(w, "a.out"))
-
-
-def recurrent(kind: str, w: Weights, x: Any, units: int, both: bool, bias: bool = True) -> Any:
-    """All states by PyTorch's own module, with our arrays in its places."""
-    module = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[kind]
-    net = module(x.shape[2], units, batch_first=True, bidirectional=both, bias=bias).double()
-    gates = {
-        "rnn": ["state"],
-        "gru": ["reset", "update", "candidate"],
-        "lstm": ["input", "forget", "cell", "output"],
-    }[kind]
-    values = {}
-    for way, suffix in (("", ""), ("backward.", "_reverse"))[: 2 if both else 1]:
-        values[f"weight_ih_l0{suffix}"] = torch.cat([w[f"r.{way}{g}.weight"] for g in gates])
-        values[f"weight_hh_l0{suffix}"] = torch.cat([w[f"r.{way}{g}.recurrent"] for g in gates])
-        if bias:
-            values[f"bias_ih_l0{suffix}"] = torch.cat([w[f"r.{way}{g}.bias"] for g in gates])
-            zero = torch.zeros(units, dtype=torch.float64)
-            last = w[f"r.{way}candidate.recurrent_bias"] if kind == "gru" else zero
-            values[f"bias_hh_l0{suffix}"] = torch.cat([zero] * (len(gates) - 1) + [last])
-    states, last = torch.func.functional_call(net, values, (x,))
-    return states, (last[0] if kind == "lstm" else last)
-
-
 def last_state(kind: str, w: Weights, x: Any, units: int, both: bool = False) -> Any:
     return torch.cat(list(recurrent(kind, w, x, units, both)[1]), -1)
-
-
-def wave(x: Any) -> Any:
-    steps, size = x.shape[1:]
-    t = torch.arange(steps, dtype=torch.float64)[:, None]
-    e = torch.arange(size, dtype=torch.float64)[None]
-    angle = t * torch.exp(-math.log(10000.0) / size * (e - e % 2))
-    return x + torch.where(e % 2 == 0, torch.sin(angle), torch.cos(angle))
 
 
 def ceil_pool(x: Any) -> Any:

@@ -1,10 +1,11 @@
-"""What the comparisons with PyTorch share: a model's text, its data, weights as tensors, a dense layer.
+"""What the comparisons with PyTorch share: a model's text, its data, weights as tensors, layers of several parts.
 
 Assumes: PyTorch where its functions are called; this module can be imported without.
 """
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +63,54 @@ def dense(w: Weights, name: str, x: Any) -> Any:
     import torch
 
     return torch.nn.functional.linear(x, w[f"{name}.weight"], w.get(f"{name}.bias"))
+
+
+def attention(w: Weights, q: Any, k: Any, v: Any, heads: int, causal: bool = False, name: str = "a") -> Any:
+    """The layer `attention` called `name`."""
+    import torch
+
+    def split(part: str, x: Any) -> Any:
+        y = dense(w, f"{name}.{part}", x)
+        return y.reshape(*y.shape[:2], heads, -1).transpose(1, 2)
+
+    parts = split("query", q), split("key", k), split("value", v)
+    y = torch.nn.functional.scaled_dot_product_attention(*parts, is_causal=causal)
+    return dense(w, f"{name}.out", y.transpose(1, 2).flatten(2))
+
+
+def recurrent(
+    kind: str, w: Weights, x: Any, units: int, both: bool, bias: bool = True, name: str = "r", function: str = "tanh"
+) -> tuple[Any, Any]:
+    """All states and the last ones of a recurrent layer, by PyTorch's own module with our arrays in its places."""
+    import torch
+
+    module = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[kind]
+    options = {"nonlinearity": function} if kind == "rnn" else {}
+    net = module(x.shape[2], units, batch_first=True, bidirectional=both, bias=bias, **options).to(x.dtype)
+    gates = {
+        "rnn": ["state"],
+        "gru": ["reset", "update", "candidate"],
+        "lstm": ["input", "forget", "cell", "output"],
+    }[kind]
+    values = {}
+    for way, suffix in (("", ""), ("backward.", "_reverse"))[: 2 if both else 1]:
+        values[f"weight_ih_l0{suffix}"] = torch.cat([w[f"{name}.{way}{g}.weight"] for g in gates])
+        values[f"weight_hh_l0{suffix}"] = torch.cat([w[f"{name}.{way}{g}.recurrent"] for g in gates])
+        if bias:
+            values[f"bias_ih_l0{suffix}"] = torch.cat([w[f"{name}.{way}{g}.bias"] for g in gates])
+            zero = torch.zeros(units, dtype=x.dtype)
+            last = w[f"{name}.{way}candidate.recurrent_bias"] if kind == "gru" else zero
+            values[f"bias_hh_l0{suffix}"] = torch.cat([zero] * (len(gates) - 1) + [last])
+    states, ends = torch.func.functional_call(net, values, (x,))
+    return states, (ends[0] if kind == "lstm" else ends)
+
+
+def wave(x: Any) -> Any:
+    """`positions: {encoding: sinusoidal}`."""
+    import torch
+
+    steps, size = x.shape[1:]
+    t = torch.arange(steps, dtype=torch.float64)[:, None]
+    e = torch.arange(size, dtype=torch.float64)[None]
+    angle = t * torch.exp(-math.log(10000.0) / size * (e - e % 2))
+    return x + torch.where(e % 2 == 0, torch.sin(angle), torch.cos(angle))

@@ -204,3 +204,14 @@ def test_a_delay_for_each_pair(tmp_path: Path) -> None:
         program = lower(model, Capabilities("reference", 0, True, frozenset()), True).merged
         late = program.constants["p[a->b].delay"]
         assert late.dtype == np.uint8 and late.tolist() == [0, 2, 5]
+
+
+def test_one_to_one_without_itself(tmp_path: Path) -> None:
+    """Between several populations, each is connected to all others."""
+    cell = "{state: {v: 0}, inputs: {g: {}}, update: [v = v + g], spike: {when: v > 1, reset: [v = 0]}}"
+    text = f"language: 1\nneurons: {{cell: {cell}}}\npopulations: {{a: {{neuron: cell, size: 4}}, "
+    text += "b: {neuron: cell, size: 4}}\nprojections:\n  p: {from: all, to: all, connect: {one_to_one: "
+    text += "{autapses: false}}, deliver: {into: g, weight: 1}}\nsimulate: {dt: 1 ms, duration: 1 ms}\n"
+    (tmp_path / "m.yaml").write_text(text)
+    members = load_model(tmp_path / "m.yaml", {}).projections[0].members
+    assert [(m.source, m.target) for m in members] == [("a", "b"), ("b", "a")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,9 +12,8 @@ import pytest
 from backends.cprint import Dialect
 from backends.cuda.backend import CudaBackend
 from backends.cuda.compile import compile_text
-from backends.cuda.contract import SUFFIXES
 from backends.cuda.emit import emit
-from backends.cuda.work import Work, calls_of, function_name
+from backends.cuda.work import Work, calls_of
 from compiler.ir.program import Launch, Merged
 from compiler.ir.space import DType
 from compiler.passes.merge import merge
@@ -23,7 +23,7 @@ from compiler.strategies import choose
 from compiler.strategies.implicit_gemm import PROCESSORS, TILES, sides, tiling
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, program
 from tests.cpu.programs import expr
-from tests.gpu.products import STRATEGY, chosen, conv_cases, dense_cases, epilogue_cases
+from tests.gpu.products import STRATEGY, chosen, conv_cases, dense_cases, epilogue_cases, outer
 from tests.unit.test_cuda_emit import nvrtc  # noqa: F401  (a fixture)
 
 
@@ -48,6 +48,17 @@ def test_the_text_does_not_depend_on_sizes() -> None:
 
     small = Conv(8, 1, 3, 9, 9, pad=1)
     assert text(small) == text(small, Conv(64, 16, 32, 20, 28, pad=1), Conv(3, 32, 5, 4, 4, (5, 5), pad=2))
+
+
+def test_products_share_kernels() -> None:
+    """One for each kind of guards, however many templates there are; its name says what is literal in it."""
+    merged = merge(program(conv_cases(DType.F32), DType.F32, True))
+    text = CudaBackend().emit(merged)
+    kernels = re.findall(r"__global__ .* (implicit_gemm\w+)\(", text)
+    assert set(kernels) > {"implicit_gemm_plain_plain", "implicit_gemm_guarded_1_1_plain"}
+    called = {c.function for w in work(merged) for c in calls_of(w, Dialect(DType.F32))}
+    assert called == set(kernels) and len(kernels) == len(called) < len(merged.templates)
+    assert all(f"case {t.index}:" in text for t in merged.templates)
 
 
 def test_sides_of_a_convolution() -> None:
@@ -98,11 +109,12 @@ def test_every_tile_and_split_has_a_block_and_memory() -> None:
         blocks = np.zeros(rows, np.int64)
         for call in calls:
             jobs = call.jobs if call.jobs is not None else np.array([(0, i, call.grid, 0) for i in range(call.grid)])
-            tile = TILES[SUFFIXES.index(call.function.removeprefix(function_name(w.template, Dialect(DType.F32))))]
+            assert call.group == w.template.index
             for row in np.unique(jobs[:, 0]):
                 mine = jobs[jobs[:, 0] == row]
                 assert sorted(mine[:, 1]) == list(range(int(mine[0, 2])))
                 number = int(row) + call.row
+                tile = TILES[int(w.column("s_tile")[number])]
                 blocks[number] += len(mine)
                 splits = int(w.column("s_splits")[number])
                 if splits > 1:
@@ -119,5 +131,6 @@ def test_a_target_without_lanes_takes_no_other_strategy() -> None:
         choice, _ = choose(replace(node, body=expr(body), combine=combine), tensors, 0, 4, STRATEGY)
         assert choice is None
     assert choose(node, tensors, 16, 4, STRATEGY)[0] is None
+    assert choose(*outer(), 0, 4, STRATEGY)[0] is None
     choice, _ = choose(node, tensors, 0, 4, STRATEGY)
     assert choice is not None and choice.strategy == "implicit_gemm"

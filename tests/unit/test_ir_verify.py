@@ -104,6 +104,9 @@ BROKEN = [
     ("v, f32, rw, @[<i>]", "v, f32, rw, @[<i + i>]", "has a term that is zero or stands twice"),
     ("w, f32, r, @syn", "w, f32, r, @synapse", "`w` is accessed at `synapse`"),
     ("w, f32, r, @syn", "w, f32, r, @[<i>]", "uses `w`, which has no element there"),
+    ("w, f32, r, @syn", "w, f32, r, At(syn, past=true)", "`w` is of the past, but no ring"),
+    ("g, f32, acc, @post", "g, f32, acc, At(post, [delay, slots, n_pre], true)", "past, but its mode is `acc`"),
+    ("w, f32, r, @syn", "w, f32, r, At(syn, [delay, slots, q], true)", "the ring of `w` needs the column `q`"),
     # writes
     ("v := `v if", "g := `v if", "prologue statement 2 writes `g`, whose mode is `r`"),
     ("v := `v if", "tau := `v if", "assigns to `tau`, which is not a local or an element"),

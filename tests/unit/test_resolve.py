@@ -636,6 +636,34 @@ def test_nested_repeats() -> None:
     assert labels(inner) == ["repeat 2 of 2", "repeat 2 of 2"]
 
 
+def test_repeats_and_blocks() -> None:
+    """A repeat with settings of a block gives blocks; names run through them."""
+    text = (
+        "network:\n"
+        "  layers:\n"
+        "    - block:\n"
+        "        checkpoint: true\n"
+        "        layers: [{repeat: {times: 2, layers: [{dense: {name: a}}]}}]\n"
+        "    - repeat:\n"
+        "        times: 2\n"
+        "        checkpoint: true\n"
+        "        layers:\n"
+        "          - dense: {name: b, inputs: a_2}\n"
+        "          - block: {layers: [{dense: {name: c, inputs: b}}]}\n"
+    )
+    copies = [
+        [
+            {"dense": {"name": f"b_{k}", "inputs": "a_2"}},
+            {"block": {"layers": [{"dense": {"name": f"c_{k}", "inputs": f"b_{k}"}}]}},
+        ]
+        for k in (1, 2)
+    ]
+    assert layers(text) == [
+        {"block": {"checkpoint": True, "layers": [{"dense": {"name": "a_1"}}, {"dense": {"name": "a_2"}}]}},
+        *({"block": {"layers": copy, "checkpoint": True}} for copy in copies),
+    ]
+
+
 @pytest.mark.parametrize(
     ("repeat", "expected"),
     [
@@ -649,6 +677,7 @@ def test_nested_repeats() -> None:
         ("3", ["E0102"]),
         ("{times: 60000, layers: [{relu: {}}, {relu: {}}]}", ["E0208"]),
         ("{times: 1000, layers: [{repeat: {times: 1000, layers: [{relu: {}}]}}]}", ["E0208"]),
+        ("{times: 60000, layers: [{block: {layers: [{relu: {}}, {relu: {}}]}}]}", ["E0208"]),
     ],
 )
 def test_repeat_refusals(repeat: str, expected: list[str]) -> None:

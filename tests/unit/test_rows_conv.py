@@ -33,9 +33,11 @@ def _conv(x: np.ndarray, w: np.ndarray, stride: int, pads: tuple[int, int], dila
     return out
 
 
+SHAPES = {"a": (4, 9, 8), "b": (4, 5, 21), "c": (4, 5, 32)}
+"""Rows of the output are shorter than a vector, longer, or whole vectors."""
 CASES = [
     (shape, kernel, stride, pads, dilation, groups, filters)
-    for shape in ((4, 9, 8), (4, 5, 21))
+    for shape in SHAPES.values()
     for kernel, stride, pads, dilation in (
         (3, 1, (1, 1), 1), (3, 2, (1, 0), 1), (1, 1, (0, 0), 1), (1, 2, (0, 0), 1), (5, 3, (2, 3), 1),
         (2, 1, (0, 1), 2), (3, 2, (2, 2), 2), (4, 4, (0, 0), 1),
@@ -49,13 +51,14 @@ def test_convolutions(tmp_path: Path, precision: str) -> None:
     layers, expected_of = [], []
     for number, (shape, kernel, stride, pads, dilation, groups, filters) in enumerate(CASES):
         padding = [pads[0], pads[1], pads[0], pads[1]]
-        source = "a" if shape == (4, 9, 8) else "b"
+        source = next(n for n, s in SHAPES.items() if s == shape)
         layers.append(
             f"conv2d: {{name: c{number}, inputs: {source}, filters: {filters}, kernel: {kernel}, stride: {stride}, "
             f"padding: {padding}, dilation: {dilation}, groups: {groups}, activation: relu}}"
         )
         expected_of.append(source)
-    path = write_network(tmp_path, "{a: {shape: [4, 9, 8]}, b: {shape: [4, 5, 21]}}", "\n".join(layers))
+    inputs = ", ".join(f"{n}: {{shape: {list(s)}}}" for n, s in SHAPES.items())
+    path = write_network(tmp_path, f"{{{inputs}}}", "\n".join(layers))
     x = samples(path, 3)
     w = load_file(tmp_path / "net.safetensors")
     lowered = lower_predict(load_model(path), backend("cpu").capabilities, 2).lowered

@@ -1,5 +1,5 @@
-"""The texts of trainings with accumulation, averages, plateaus, initialisers and augmentation: they compile for CUDA,
-and do not depend on how many layers, samples, batches or pixels there are."""
+"""The texts of trainings with masks, a confusion matrix, accumulation, averages, plateaus, initialisers and augmentation:
+they compile for CUDA, and do not depend on how many layers, samples, batches or pixels there are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODEL = """\
 language: 1
 name: texts
 network:
-  inputs: {image: {shape: [2, SIZE, SIZE]}, label: {shape: [], dtype: int32}}
+  inputs: {image: {shape: [2, SIZE, SIZE]}, label: {shape: [], dtype: int32}, seen: {shape: []}}
   layers:
     - noise: {inputs: image, std: 0.1}
     - random_flip: {}
@@ -32,8 +32,9 @@ network:
     - repeat: {times: LAYERS, layers: [{dense: {units: 12, activation: relu, init: he_normal}}]}
     - dense: {name: logits, units: 3, init: {truncated_normal: {std: 0.1}}}
 train:
-  data: {file: samples.npz, inputs: {image: images, label: labels}, split: {folds: 4, stratify: label}}
-  loss: {softmax_cross_entropy: {logits: logits, target: label}}
+  data: {file: samples.npz, inputs: {image: images, label: labels, seen: seen}, split: {folds: 4, stratify: label}}
+  loss: {softmax_cross_entropy: {logits: logits, target: label, mask: seen, ignore: 2}}
+  metrics: [confusion]
   optimizer: {adam: {learning_rate: '0.01 * cosine_decay(step, steps)'}}
   clip: {norm: 1}
   accumulate: EVERY
@@ -49,7 +50,8 @@ def program(
     folder: Path, backend: CpuBackend | CudaBackend, layers: int, size: int, every: int, samples: int, order: str
 ) -> Merged:
     labels = np.arange(samples) % 3
-    np.savez(folder / "samples.npz", images=np.zeros((samples, 2, size, size)), labels=labels.astype(np.int32))
+    np.savez(folder / "samples.npz", images=np.zeros((samples, 2, size, size)), labels=labels.astype(np.int32),
+             seen=np.ones(samples))  # fmt: skip
     text = MODEL.replace("LAYERS", str(layers)).replace("SIZE", str(size))
     model = model_of(text.replace("EVERY", str(every)).replace("ORDER", order), folder)
     return lower(model, backend.capabilities, verify=True).merged

@@ -30,6 +30,15 @@ _AUTAPSES = Field(
     example="autapses: false",
 )
 
+_NOT_ITSELF = Field(
+    "autapses",
+    Flag(),
+    "Whether a population connects to itself, so that each of its neurons has an autapse. With `false` a projection "
+    "between several populations leaves these pairs of populations out.",
+    default=True,
+    example="autapses: false",
+)
+
 _MULTAPSES = Field(
     "multapses",
     Flag(),
@@ -201,7 +210,7 @@ CONNECT = OneKey(
         ),
         Alternative(
             "one_to_one",
-            Block("connectivity", (_STORAGE,), title="one_to_one"),
+            Block("connectivity", (_NOT_ITSELF, _STORAGE), title="one_to_one", elsewhere=_FLAGS),
             "Neuron i to neuron i; both populations have one size.",
             example="{one_to_one: {}}",
         ),

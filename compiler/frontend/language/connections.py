@@ -26,6 +26,7 @@ from compiler.frontend.language.values import (
     DESCRIPTION,
     FILE_ARRAY,
     FOR,
+    FRACTION,
     INITIAL,
     POPULATIONS,
     QUANTITY,
@@ -215,16 +216,26 @@ PROJECTION = Block(
         Field(
             "delay",
             DELAY,
-            "The time from a spike to its delivery, a whole number of steps.",
+            "The time from a spike to its delivery, a whole number of steps. A synapse reads what was so long ago as "
+            "`delayed(pre.v)`.",
             default="0 ms",
             example="delay: 1.5 ms",
         ),
         Field(
             "back_delay",
             WHOLE_TIME,
-            "The time from a spike of the target to the synapse's `on_post`, a whole number of steps.",
+            "The time from a spike of the target to the synapse's `on_post`, a whole number of steps. A synapse reads "
+            "what was so long ago as `delayed(post.v)`.",
             default="0 ms",
             example="back_delay: 1 ms",
+        ),
+        Field(
+            "occupied",
+            FRACTION,
+            "Where the synapse says `remove(...)` or `form(...)`: the probability that a place holds a synapse at the "
+            "start. What `connect` draws are the places: there are never more synapses.",
+            default=1,
+            example="occupied: 0.3",
         ),
     ),
     doc="Connections from neurons of one population to those of another.",
@@ -253,7 +264,7 @@ PROJECTION = Block(
         "parameters": "`params`",
     },
     at_least_one=("deliver", "synapse"),
-    needs=(("params", ("synapse",)), ("init", ("synapse",)), ("back_delay", ("synapse",))),
+    needs=(("params", ("synapse",)), ("init", ("synapse",)), ("back_delay", ("synapse",)), ("occupied", ("synapse",))),
     open_with=("use",),
     example="{from: exc, to: inh, connect: {...}, deliver: {...}}",
 )

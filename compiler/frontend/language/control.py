@@ -52,8 +52,11 @@ SYNAPSE_ON = Field(
     "What every synapse does at events of `phases`: at 0 ms before everything else that synapses do in a trial's first "
     "step, later ones after everything in the step that ends then. "
     "`deliver(x)` adds to an input of the target. `sum_post(w)` is the sum over all synapses onto the same target, "
-    "`sum_pre(w)` over those of the same source (`mean_`, `max_`, `min_` too). `rewire(w < 0)` gives synapses for "
-    "which the condition holds new targets, drawn at random, and initial values.",
+    "`sum_pre(w)` over those of the same source, `sum_instances(dw)` over the same synapse in all instances of the "
+    "network (`mean_`, `max_`, `min_` too). `rewire(w < 0)` gives synapses for "
+    "which the condition holds new targets (with `rewire(w < 0, indegree)` new sources), drawn at random, and initial "
+    "values; `remove(w < 0)` leaves its place vacant, and `form(random() < 0.1)` gives vacant places a synapse. "
+    "`w = transpose(forward.w)` takes a variable of another projection, from the synapses that lead the other way.",
     example="on: {trial.end: [w = w * w_total / sum_post(w)]}",
 )
 
@@ -140,8 +143,8 @@ PHASE = Block(
             example="events: {start: 0 ms, minus: 150 ms, plus: 200 ms}",
         ),
     ),
-    doc="A cycle of the run, such as trials. Expressions of neurons read `<name>.count` (trials since the start of "
-    "the run, from 0) and `<name>.step` (steps since the start of the trial, from 1).",
+    doc="A cycle of the run, such as trials. Expressions of neurons and synapses read `<name>.count` (trials since the "
+    "start of the run, from 0) and `<name>.step` (steps since the start of the trial, from 1).",
     title="phase",
     elsewhere={"period": "`every`", "length": "`every`", "duration": "`every`"},
     example="{every: 200 ms, events: {start: 0 ms, minus: 150 ms}}",
@@ -158,7 +161,8 @@ FREEZE = Field(
         )
     ),
     "What stands still, for test runs: state variables and traces of these synapses keep their values; deliveries go "
-    "on. `learning` means every projection; a list names some (so that short-term plasticity, a state too, goes on).",
+    "on. `learning` means every projection; a list names some (so that short-term plasticity, a state too, goes on). "
+    "The command line says it for one run: `--freeze learning`.",
     example="freeze: learning",
 )
 
@@ -177,7 +181,11 @@ WEIGHTS = Field(
         "kind of copies",
         (
             Option("separate", "Every copy of the network has synapses of its own, drawn independently."),
-            Option("shared", "All copies have the same synapses; they must not change during the run."),
+            Option(
+                "shared",
+                "All copies have the same synapses: connections, weights, and of a synapse model its parameters and "
+                "the variables that its `shared` names.",
+            ),
         ),
     ),
     "Whether the copies of `instances` have synapses of their own.",

@@ -7,7 +7,7 @@ Does not: read files.
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import Block, Field, ListOf, Reference, Text, Value
+from compiler.frontend.language.kinds import Block, Field, ListOf, Pattern, Reference, Text, Value
 from compiler.frontend.language.values import COUNT, TEMPLATE_KEY
 
 DATA_FILE = Reference(
@@ -44,6 +44,26 @@ DATA_SOURCE = Block(
     at_least_one=("file", "columns", "array"),
     elsewhere={"path": "`file`", "column": "`array`", "name": "`array`"},
     example="{file: train-images-idx3-ubyte.gz}",
+)
+
+FOLDER = Field(
+    "folder",
+    Text("the path of a folder", "data/pets"),
+    "A folder of PNG or JPEG images with one sub-folder for each class, instead of `file` (extra `images`). It has the "
+    "arrays `images`, of the shape [channels, height, width] with numbers of 0 to 255, and `labels`: the classes are "
+    "numbered in the order of their names. All images have one size, and all are grayscale or all RGB.",
+    example="folder: data/pets",
+)
+
+MEMORY = Field(
+    "memory",
+    Pattern("an amount of memory", r"^[0-9]{1,6}(\.[0-9]+)? (MB|GB)$", "500 MB"),
+    "The most that samples may take. Those that need more (in memory, each stands there twice, in the program's type) "
+    "stay in their files and are read while the network trains, a part of an epoch at a time; the results are the "
+    "same, bit for bit. Files that are compressed or hold text are written once into the cache folder in a form that "
+    "can be read in any order.",
+    default="2 GB",
+    example="memory: 500 MB",
 )
 
 SPLIT_FIELDS = (

@@ -8,7 +8,7 @@ Does not: compute (compiler/passes/initial_weights.py does).
 from __future__ import annotations
 
 from compiler.frontend.language.kinds import Alternative, Block, Field, OneKey, Value
-from compiler.frontend.language.values import NUMBER
+from compiler.frontend.language.values import FILE_ARRAY, NUMBER
 
 _SPREAD = Value("a positive number", "0.02", low=0, above=True)
 
@@ -64,6 +64,12 @@ INIT = Field(
                 Field("value", NUMBER, "The number.", required=True, example="value: 0.1"),
                 example="{value: 0.1}",
             ),
+            Alternative(
+                "values",
+                FILE_ARRAY,
+                "An array in a file, of the shape of `<layer>.weight`.",
+                example="{values: {file: start.npz, array: conv1}}",
+            ),
         ),
         title="init",
         bare=True,
@@ -75,9 +81,11 @@ INIT = Field(
             "zeros": "`constant: {value: 0}`",
             "ones": "`constant: {value: 1}`",
             "random_normal": "`normal`",
+            "file": "`values: {file: ...}`",
         },
     ),
-    "How the weights begin (biases are 0): `glorot_uniform` and others, or `normal: {std: 0.02}`. Values of all "
-    "weights can be read from a file by `network: {weights: ...}`.",
+    "How the weights begin (biases are 0): `glorot_uniform` and others, `normal: {std: 0.02}`, or "
+    "`values: {file: start.npz, array: conv1}`. Those of all weights together can be read from a file by `network: "
+    "{weights: ...}`.",
     example="init: he_normal",
 )

@@ -12,6 +12,7 @@ from compiler.frontend.language.kinds import (
     Block,
     Choice,
     Field,
+    Flag,
     Kind,
     Later,
     ListOf,
@@ -31,6 +32,33 @@ __all__ = ["ACTIVATIONS", "LAYER", "LAYERS", "LAYER_REFERENCE", "NETWORK"]
 def _layers() -> Kind:
     return LAYERS
 
+
+BLOCK_SETTINGS = (
+    Field(
+        "checkpoint",
+        Flag(),
+        "`true`: what the layers compute is not kept for the gradients but computed again when they need it. The same "
+        "results, bit for bit, in less memory and more time. What layers outside of the block read is kept, and so are "
+        "numbers without a batch, such as the statistics of a `batch_norm`.",
+        default=False,
+        example="checkpoint: true",
+    ),
+    Field(
+        "fuse",
+        Choice(
+            "fusion",
+            (
+                Option("auto", "Elementwise work becomes part of the kernels beside it where that is possible."),
+                Option("required", "Where it is not, that is an error that says why."),
+            ),
+        ),
+        "Whether elementwise work (biases, normalisations, activations, sums) may be a kernel of its own. Gradients "
+        "are not looked at, nor what needs something of the whole tensor first, as a `batch_norm` in training does.",
+        default="auto",
+        example="fuse: required",
+    ),
+)
+"""What a block of layers may ask for."""
 
 LAYER = OneKey(
     "layer",
@@ -54,6 +82,7 @@ LAYER = OneKey(
                         required=True,
                         example="layers: [{dense: {units: 128, activation: tanh}}]",
                     ),
+                    *BLOCK_SETTINGS,
                 ),
                 title="layer_repeat",
                 elsewhere={
@@ -64,8 +93,30 @@ LAYER = OneKey(
                 },
                 example="{times: 3, layers: [...]}",
             ),
-            "Layers, several times in a row, each copy with weights of its own.",
+            "Layers, several times in a row, each copy with weights of its own. What is set beside `layers` holds for "
+            "each copy as a block.",
             example="{repeat: {times: 3, layers: [...]}}",
+        ),
+        Alternative(
+            "block",
+            Block(
+                "block",
+                (
+                    Field(
+                        "layers",
+                        Later("layers", _layers),
+                        "The layers of the block, which stand among the others as if they stood there without it.",
+                        required=True,
+                        example="layers: [{dense: {units: 128, activation: tanh}}]",
+                    ),
+                    *BLOCK_SETTINGS,
+                ),
+                title="layer_block",
+                elsewhere={"body": "`layers`", "recompute": "`checkpoint`", "remat": "`checkpoint`"},
+                example="{checkpoint: true, layers: [...]}",
+            ),
+            "Layers that are treated as one when a training is compiled.",
+            example="{block: {checkpoint: true, layers: [...]}}",
         ),
     ),
     title="layer",

@@ -55,14 +55,37 @@ _SMOOTHING = Field(
 )
 
 
+_MASK = Field(
+    "mask",
+    LAYER_REFERENCE,
+    "A network input that says what counts: where it is 0, a sample, or an element of it, adds nothing to the loss and "
+    "the metrics; other numbers are weights. The mean is over what counts, in the whole batch. Its shape is that of "
+    "the losses of a sample, or their first axes: `[]` for whole samples, `[steps]` for steps of a sequence.",
+    example="mask: valid",
+)
+_IGNORE = Field(
+    "ignore",
+    Value("a whole number", "-1", integer=True),
+    "The number in the target that stands for no class, such as that of padding: what has it does not count, as with "
+    "`mask`.",
+    example="ignore: -1",
+)
+
+
 def _compared(name: str, doc: str, *more: Field) -> Alternative:
     return Alternative(
         name,
         Block(
             "loss",
-            (_PREDICTION, _TARGET, *more),
+            (_PREDICTION, _TARGET, *more, _MASK),
             title=name,
-            elsewhere={"logits": "`prediction`", "label": "`target`", "labels": "`target`"},
+            elsewhere={
+                "logits": "`prediction`",
+                "label": "`target`",
+                "labels": "`target`",
+                "weights": "`mask`",
+                "sample_weight": "`mask`",
+            },
             example="{prediction: out, target: y}",
         ),
         doc,
@@ -91,6 +114,8 @@ LOSS = OneKey(
                         "A factor for the loss of the samples of each class; the mean is still over all samples.",
                         example="class_weights: [1, 2, 1]",
                     ),
+                    _MASK,
+                    _IGNORE,
                 ),
                 title="softmax_cross_entropy",
                 elsewhere={
@@ -98,6 +123,8 @@ LOSS = OneKey(
                     "label": "`target`",
                     "labels": "`target`",
                     "label_smoothing": "`smoothing`",
+                    "ignore_index": "`ignore`",
+                    "sample_weight": "`mask`",
                 },
                 example="{logits: logits, target: label}",
             ),
@@ -109,7 +136,7 @@ LOSS = OneKey(
             "binary_cross_entropy",
             Block(
                 "loss",
-                (_LOGITS, _TARGET, _SMOOTHING),
+                (_LOGITS, _TARGET, _SMOOTHING, _MASK),
                 title="binary_cross_entropy",
                 elsewhere={"prediction": "`logits`", "label": "`target`", "label_smoothing": "`smoothing`"},
                 example="{logits: score, target: label}",
@@ -150,6 +177,7 @@ LOSS = OneKey(
                         required=True,
                         example="value: (out - y) ** 2 * (2 if y > out else 1)",
                     ),
+                    _MASK,
                 ),
                 title="expression_loss",
                 example="{value: (out - y) ** 2}",
@@ -211,6 +239,10 @@ METRIC: Kind = OneOf(
                 Option("precision", "Right ones among those taken for a class, mean over the classes."),
                 Option("recall", "Those found among the samples of a class, mean over the classes."),
                 Option("f1", "The harmonic mean of precision and recall, mean over the classes."),
+                Option(
+                    "confusion",
+                    "How often a class (row) was taken for another (column), in `confusion.jsonl` and as a plot.",
+                ),
                 Option("mean_absolute_error", "The mean over all elements of the size of the difference."),
                 Option("mean_squared_error", "The mean over all elements of the squared difference."),
                 Option("r2", "The part of the targets' variance that is explained."),

@@ -211,6 +211,21 @@ NUMERICS = Block(
             default="reproducible",
             example="order: bitwise",
         ),
+        Field(
+            "products",
+            Choice(
+                "products",
+                (
+                    Option("exact", "Factors are multiplied as they are."),
+                    Option("tf32x3", "Targets may leave out what is below 2^-20 of a product of float32 factors."),
+                    Option("tf32", "Targets may round float32 factors to 11 significant bits."),
+                ),
+            ),
+            "How exactly layers must multiply: less exact products let a GPU use its tensor cores. Targets without "
+            "such units multiply exactly whatever is permitted.",
+            default="exact",
+            example="products: tf32x3",
+        ),
     ),
     doc="The numbers that the model computes with.",
     title="numerics",

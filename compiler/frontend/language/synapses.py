@@ -164,6 +164,9 @@ _ELSEWHERE = {
     "delay": "`delay` of the projection",
     "weight": "`state: {w: ...}`, or `params: {w: ...}` where it does not change",
     # GeNN
+    "var_access": "`shared: [w]`",
+    "custom_update_transpose": "`on: {trial.end: [w = transpose(forward.w)]}`",
+    "custom_update": "`on: {trial.end: [...]}`",
     "sim_code": "`on_pre: [...]`",
     "pre_spike_syn_code": "`on_pre: [...]`",
     "learn_post_code": "`on_post: [...]`",
@@ -277,9 +280,19 @@ SYNAPSE = Block(
             example="events: {release: {of: pre, when: pre.v > v_release, do: [deliver(w)]}}",
         ),
         SYNAPSE_ON,
+        Field(
+            "shared",
+            ListOf(Reference("state variable", "w"), example="[w]"),
+            "The variables that all instances of the network have in common (`simulate: {instances: 8, weights: "
+            "shared}`): learned weights. `update` and `on` alone assign to them, and read what differs between "
+            "instances in sums over these: `w = w + rate * mean_instances(dw)`. `[]`: connections and parameters only.",
+            example="shared: [w]",
+        ),
     ),
     doc="A synapse model with state of its own, such as a plasticity rule. Expressions read the synapse's parameters, "
-    "state and named expressions, `t`, `dt`, and as `pre.x` and `post.x` variables of the two neurons.",
+    "state and named expressions, `t`, `dt`, counters of phases (`trial.step`), and as `pre.x` and `post.x` variables "
+    "of the two neurons; `delayed(pre.v)` is what `pre.v` was `delay` ago, `delayed(post.v)` what `post.v` was "
+    "`back_delay` ago.",
     title="synapse",
     needs=(("event_driven", ("dynamics",)),),
     at_least_one=("on_pre", "on_post", "update", "events", "on"),

@@ -7,7 +7,7 @@ Does not: know the parameters of a library optimizer (they stand in its own file
 
 from __future__ import annotations
 
-from compiler.frontend.language.data import DATA_FILE, DATA_SOURCE, SPLIT_FIELDS
+from compiler.frontend.language.data import DATA_FILE, DATA_SOURCE, FOLDER, MEMORY, SPLIT_FIELDS
 from compiler.frontend.language.kinds import (
     Alternative,
     Block,
@@ -126,6 +126,7 @@ _DATA = Block(
             "`.parquet`. The first axis of each array counts samples. Without it, every input names a file of its own.",
             example="file: data/digits.npz",
         ),
+        FOLDER,
         Field(
             "inputs",
             MapOf(
@@ -177,15 +178,19 @@ _DATA = Block(
         Field(
             "shuffle",
             Flag(),
-            "Whether samples are put into a new order in each epoch.",
+            "Whether samples are put into a new order in each epoch: a permutation of all of them, drawn from the "
+            "training's `seed` and the number of the epoch.",
             default=True,
             example="shuffle: false",
         ),
+        MEMORY,
     ),
     doc="Where the samples come from.",
     title="train_data",
     elsewhere={
         "path": "`file`",
+        "images": "`folder`",
+        "directory": "`folder`",
         "arrays": "`inputs`",
         "validation": "`split: {validation: ...}`",
         "batch": "`train: {batch: ...}`",

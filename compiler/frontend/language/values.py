@@ -118,16 +118,17 @@ ROUND = Field(
 )
 
 
-def _distribution(title: str, quantity: Value, *, rounding: bool, supported: bool) -> OneKey:
+def _distribution(title: str, quantity: Value, *, rounding: bool) -> OneKey:
     """The distributions over `quantity`; times may be rounded to steps."""
 
-    def bound(name: str, doc: str) -> Field:
-        return Field(name, quantity, doc, example=f"{name}: {quantity.example}")
+    def bound(name: str, doc: str, required: bool = False) -> Field:
+        return Field(name, quantity, doc, required=required, example=f"{name}: {quantity.example}")
 
     limits = (
         bound("min", "Values below are raised to it."),
         bound("max", "Values above are lowered to it."),
     )
+    ends = (limits[0], bound("max", "Values above are lowered to it: the longest delay.", True)) if rounding else limits
     tail = (ROUND,) if rounding else ()
     sign = (
         Field(
@@ -153,6 +154,7 @@ def _distribution(title: str, quantity: Value, *, rounding: bool, supported: boo
     )
     spread = (std, relative)
     q = quantity.example
+    late = f", max: {q}, round: nearest" if rounding else ""
 
     def block(name: str, fields: tuple[Field, ...], one_of: tuple[tuple[str, ...], ...] = ()) -> Block:
         return Block(
@@ -189,29 +191,26 @@ def _distribution(title: str, quantity: Value, *, rounding: bool, supported: boo
                     ),
                 ),
                 "Every value from `low` to `high` is equally likely.",
-                supported,
-                "{uniform: {low: -60 mV, high: -50 mV}}",
+                example="{uniform: {low: -60 mV, high: -50 mV}}",
             ),
             Alternative(
                 "normal",
                 block("normal", (mean, *spread, *limits, *sign, *tail), (("std", "relative_std"),)),
                 "The normal distribution; `min`, `max` and `keep_sign` bound it.",
-                supported,
-                f"{{normal: {{mean: {q}, relative_std: 0.1}}}}",
+                example=f"{{normal: {{mean: {q}, relative_std: 0.1}}}}",
             ),
             Alternative(
                 "exponential",
-                block("exponential", (mean, *tail)),
-                "The exponential distribution.",
-                supported and not rounding,
-                f"{{exponential: {{mean: {q}}}}}",
+                block("exponential", (mean, *ends, *tail)),
+                "The exponential distribution; `min` and `max` bound it.",
+                example=f"{{exponential: {{mean: {q}{late}}}}}",
             ),
             Alternative(
                 "lognormal",
-                block("lognormal", (mean, *spread, *tail), (("std", "relative_std"),)),
-                "The log-normal distribution; `mean` and `std` are those of the value, not of its logarithm.",
-                supported and not rounding,
-                f"{{lognormal: {{mean: {q}, std: {q}}}}}",
+                block("lognormal", (mean, *spread, *ends, *tail), (("std", "relative_std"),)),
+                "The log-normal distribution; `mean` and `std` are those of the value, not of its logarithm, before "
+                "`min` and `max` bound it.",
+                example=f"{{lognormal: {{mean: {q}, std: {q}{late}}}}}",
             ),
         ),
         title=title,
@@ -224,8 +223,8 @@ def _distribution(title: str, quantity: Value, *, rounding: bool, supported: boo
     )
 
 
-DISTRIBUTION = _distribution("distribution", QUANTITY, rounding=False, supported=True)
-DELAY_DISTRIBUTION = _distribution("delay_distribution", TIME, rounding=True, supported=True)
+DISTRIBUTION = _distribution("distribution", QUANTITY, rounding=False)
+DELAY_DISTRIBUTION = _distribution("delay_distribution", TIME, rounding=True)
 
 PARAMETER = Block(
     "parameter",

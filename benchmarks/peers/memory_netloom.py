@@ -1,0 +1,40 @@
+"""Peak memory of a training in Netloom (see bench_memory.py).
+
+Usage: memory_netloom.py MODEL.yaml    trains one epoch in the current folder and prints one JSON object.
+
+Counted from after the imports, as for PyTorch; reading and lowering the model and writing the results are counted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from peak import Peak
+
+from compiler import run
+from compiler.passes.plan_memory import place
+from compiler.runner.options import Options
+from compiler.runner.prepare import prepare
+from compiler.runner.timing import Times
+
+PARTS = ("backends.cpu.backend", "compiler.passes.tensors", "compiler.runner.execute", "compiler.runner.run_training")
+"""Imported ahead, so that they are not counted."""
+
+
+def main() -> None:
+    path = Path(sys.argv[1])
+    for part in PARTS:
+        import_module(part)
+    peak = Peak()
+    run(path, epochs=1)
+    found = peak.bytes()
+    merged = prepare(path, Options("cpu"), Times()).lowered.merged
+    arenas = sum(place(merged, {}).arena_bytes.values())
+    print(json.dumps({"peak_mb": found / 1e6, "arenas_mb": arenas / 1e6}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Tables of numbers in .csv files: columns with a line of names, or numbers alone.
+
+Assumes: nothing.
+Guarantees: a table is read in parts of bounded memory; a column whose numbers are all whole is int64 (labels are told
+from measurements), any other float64; a broken file is a ValueError or OSError with one line of text.
+Does not: read text or dates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+_PART: Final = 1 << 21  # numbers in a part: 16 MB
+
+
+def column_names(path: Path) -> list[str]:
+    """The names in the first line; [] where it holds numbers."""
+    with path.open(encoding="utf-8") as stream:
+        names = [n.strip().strip('"') for n in stream.readline().strip().split(",")]
+    return [] if all(_is_number(n) for n in names) else names
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def table_parts(path: Path, columns: Sequence[str] | None) -> Iterator[Floats]:
+    """(rows, columns) of the named columns, in parts; without names the whole table of a file that has none.
+    Raises OSError, ValueError."""
+    names = column_names(path)
+    missing = next((c for c in columns or () if c not in names), None)
+    if missing is not None:
+        raise ValueError(f"it has no column `{missing}`")
+    chosen = None if columns is None else [names.index(c) for c in columns]
+    with path.open(encoding="utf-8") as stream:
+        if columns is not None:
+            next(stream)
+        rows = max(_PART // max(len(names), 1), 1)
+        for lines in iter(lambda: [x for x in islice(stream, rows) if x.strip()], []):
+            table = np.loadtxt(lines, delimiter=",", ndmin=2)
+            if columns is not None and table.shape[1] != len(names):
+                raise ValueError(f"its first line names {len(names)} columns, the others have {table.shape[1]}")
+            yield table if chosen is None else np.ascontiguousarray(table[:, chosen])
+
+
+def csv_headers(path: Path) -> dict[str, tuple[tuple[int, ...], str, str]]:
+    """Shape, kind and type of every column; {} for a file that holds numbers alone. The numbers are read."""
+    names = column_names(path)
+    if not names:
+        return {}
+    count, whole = 0, np.ones(len(names), bool)
+    for part in table_parts(path, names):
+        count += len(part)
+        whole &= _whole(part)
+    types = {True: ("i", "int64"), False: ("f", "float64")}
+    return {n: ((count,), *types[bool(w and count)]) for n, w in zip(names, whole, strict=True)}
+
+
+def _whole(part: Floats) -> npt.NDArray[np.bool_]:
+    """Which columns hold whole numbers alone."""
+    return np.asarray(np.all((np.abs(part) < 2**53) & (part == np.floor(part)), axis=0))
+
+
+def read_columns(path: Path, columns: Sequence[str]) -> npt.NDArray[Any]:
+    """(rows, columns), int64 where all numbers are whole. Raises OSError, ValueError."""
+    parts = list(table_parts(path, columns))
+    table = np.concatenate(parts) if parts else np.zeros((0, len(columns)))
+    return table.astype(np.int64) if len(table) and bool(np.all(_whole(table))) else table

@@ -1,0 +1,415 @@
+"""The cases of the grids against PyTorch: heads (torch_grid.py) of every kind of layer and loss, a build a group.
+
+Assumes: PyTorch.
+Guarantees: `GROUPS` holds every kind of the language that draws nothing (dropout at a rate of 0).
+Does not: compare.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+
+from compiler.expr.activations import ACTIVATIONS
+from tests.numeric.torch_grid import Forward, Head, OwnLoss, Weights, product, yaml
+from tests.numeric.torch_nets import attention, dense, recurrent, wave
+
+functional: Any = torch.nn.functional
+Shape = tuple[int, ...]
+
+
+def layer(kind: str, settings: dict[str, Any], shape: Shape, forward: Forward, **more: Any) -> Head:
+    """A head of one layer."""
+    lines = f"{kind}: {yaml({'name': '$y', 'inputs': '$x', **settings})}"
+    return Head(f"{kind} {yaml(settings)} of {list(shape)}", lines, shape, forward, **more)
+
+
+def lines(text: str, shape: Shape, forward: Forward, **more: Any) -> Head:
+    """A head of several."""
+    return Head(f"{' | '.join(text.split(chr(10)))} of {list(shape)}", text, shape, forward, **more)
+
+
+def each(value: Any, rank: int) -> Shape:
+    return value if isinstance(value, tuple) else (value,) * rank
+
+
+# ------------------------------------------------------------------------------------------ windows
+
+
+def around(padding: Any, extents: Shape, reach: Shape, stride: Shape) -> list[tuple[int, int]]:
+    """(before, after) for each dimension."""
+    rank = len(extents)
+    if padding == "valid":
+        return [(0, 0)] * rank
+    if padding == "same":
+        needed = [max((-(-e // s) - 1) * s + r - e, 0) for e, r, s in zip(extents, reach, stride, strict=True)]
+        return [(n // 2, n - n // 2) for n in needed]
+    if isinstance(padding, tuple) and len(padding) == 2 * rank:
+        return [(padding[2 * a], padding[2 * a + 1]) for a in range(rank)]
+    return [(p, p) for p in each(padding, rank)]
+
+
+def padded(x: Any, sides: list[tuple[int, int]], value: float = 0.0) -> Any:
+    return functional.pad(x, [p for side in reversed(sides) for p in side], value=value)
+
+
+def conv(rank: int, shape: Shape, filters: int, **s: Any) -> Head:
+    kernel, stride, dilation = (each(s.get(n, 1), rank) for n in ("kernel", "stride", "dilation"))
+    reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
+    sides = around(s.get("padding", "valid"), shape[1:], reach, stride)
+    apply = getattr(functional, f"conv{rank}d")
+
+    def forward(w: Weights, x: Any) -> Any:
+        x = padded(x, sides)
+        return apply(x, w["y.weight"], w.get("y.bias"), stride=stride, dilation=dilation, groups=s.get("groups", 1))
+
+    return layer(f"conv{rank}d", {"filters": filters, **s}, shape, forward)
+
+
+def convs(rank: int, extents: Shape, **grid: Any) -> list[Head]:
+    """Every combination, without and with groups, depthwise too; every third without a bias."""
+    heads = []
+    for n, s in enumerate(product(**grid, groups=[1, 2, 4])):
+        channels, filters = {1: (3, 5), 2: (4, 6), 4: (4, 8 if n % 2 else 4)}[s["groups"]]
+        heads.append(conv(rank, (channels, *extents), filters, **s, **({"bias": False} if n % 3 == 2 else {})))
+    return heads
+
+
+def transpose(rank: int, shape: Shape, filters: int, **s: Any) -> Head:
+    """PyTorch knows only equal paddings; others are cut from what it makes without."""
+    cut = around(s["padding"], shape[1:], shape[1:], shape[1:])
+    apply = getattr(functional, f"conv_transpose{rank}d")
+    added = each(s["output_padding"], rank)
+
+    def forward(w: Weights, x: Any) -> Any:
+        options = {"stride": s["stride"], "dilation": s["dilation"], "groups": s["groups"]}
+        y = apply(x, w["y.weight"], w.get("y.bias"), **options, output_padding=added)
+        return y[(..., *(slice(b, e - a) for (b, a), e in zip(cut, y.shape[2:], strict=True)))]
+
+    return layer(f"conv_transpose{rank}d", {"filters": filters, **s}, shape, forward)
+
+
+def transposes(rank: int, extents: Shape, **grid: Any) -> list[Head]:
+    heads = []
+    for s in product(**grid, groups=[1, 2]):
+        strides, dilations = each(s["stride"], rank), each(s["dilation"], rank)
+        room = min(max(a, b) for a, b in zip(strides, dilations, strict=True))
+        if max(each(s["output_padding"], rank)) < room:
+            heads.append(transpose(rank, (4, *extents), 6, **s))
+    return heads
+
+
+def pool(kind: str, shape: Shape, **s: Any) -> Head:
+    rank = int(kind[-2])
+    size = each(s["size"], rank)
+    stride = each(s.get("stride", size), rank)
+    padding, ceil, counted = s.get("padding", 0), s.get("ceil", False), s.get("count_padding", True)
+    sides = around(padding, shape[1:], size, stride)
+    equal = all(before == after for before, after in sides)
+    apply = getattr(functional, kind)
+
+    def forward(w: Weights, x: Any) -> Any:
+        options = {"ceil_mode": ceil, "padding": [b for b, _ in sides]}
+        if kind.startswith("max"):
+            return apply(x, size, stride, **options) if equal else apply(padded(x, sides, -math.inf), size, stride)
+        if equal:
+            return apply(x, size, stride, **options, count_include_pad=counted)
+        y = apply(padded(x, sides), size, stride)
+        return y if counted else y / apply(padded(torch.ones_like(x), sides), size, stride)
+
+    return layer(kind, s, shape, forward)
+
+
+def pools(kind: str, shape: Shape, **grid: Any) -> Iterator[Head]:
+    """Combinations that PyTorch knows: a padding of at most half the window; what is rounded up has equal sides."""
+    rank = len(shape) - 1
+    for s in product(**grid):
+        sides = around(s["padding"], shape[1:], each(s["size"], rank), each(s["stride"], rank))
+        equal = all(before == after for before, after in sides)
+        fits = all(2 * max(side) <= n for side, n in zip(sides, each(s["size"], rank), strict=True))
+        if fits and (equal or not s["ceil"]):
+            yield pool(kind, shape, **s)
+
+
+POOLING = {
+    1: {"size": [2, 3], "stride": [1, 2, 4], "padding": [0, 1, (1, 0), "same"], "ceil": [False, True]},
+    2: {"size": [2, (3, 2)], "stride": [1, 2, (3, 2)], "padding": [0, 1, (1, 0, 0, 1), "same"], "ceil": [False, True]},
+}
+COUNTED = {"count_padding": [True, False]}
+
+# ------------------------------------------------------------------------------------------ shapes of data
+
+_EXTENTS = ((1, 3, 3), (2, 16, 16), (17, 5, 4), (32, 3, 3), (3, 5, 40), (1, 1, 9))
+SHAPES = [
+    *(conv(2, shape, f, kernel=(1, 3), padding="same") for shape in _EXTENTS for f in (1, 7, 16, 33)),
+    *(conv(1, (c, 1 + 8 * c), 9, kernel=1, stride=2) for c in (1, 2, 5, 16, 31)),
+    *(pool("max_pool2d", (c, 6, 6), size=6) for c in (1, 16, 19)),
+]
+
+
+def denses() -> Iterator[Head]:
+    for n, (size, units) in enumerate((i, o) for i in (1, 2, 7, 16, 33) for o in (1, 2, 7, 16, 33)):
+        for shape in ((size,), (3, size)):
+            if len(shape) == 1 or n % 3 == 1:
+                settings = {"units": units, **({"bias": False} if n % 3 == 0 else {})}
+                yield layer("dense", settings, shape, lambda w, x: dense(w, "y", x))
+
+
+# ------------------------------------------------------------------------------------------ norms
+
+
+def batch_norm(shape: Shape, epsilon: float) -> Head:
+    def used(w: Weights, x: Any, training: bool = False) -> Any:
+        mean, var = w["y.running_mean"].detach().clone(), w["y.running_var"].detach().clone()
+        return functional.batch_norm(x, mean, var, w["y.weight"], w["y.bias"], training, eps=epsilon)
+
+    return layer("batch_norm", {"epsilon": epsilon}, shape, lambda w, x: used(w, x, True), in_use=used)
+
+
+def norm(kind: str, shape: Shape, **s: Any) -> Head:
+    epsilon = s.get("epsilon", 1e-5)
+
+    def forward(w: Weights, x: Any) -> Any:
+        scale, shift = w.get("y.weight"), w.get("y.bias")
+        if kind == "layer_norm":
+            return functional.layer_norm(x, x.shape[-s.get("axes", 1) :], scale, shift, epsilon)
+        if kind == "group_norm":
+            return functional.group_norm(x, s["groups"], scale, shift, epsilon)
+        return functional.instance_norm(x, None, None, scale, shift, eps=epsilon)
+
+    return layer(kind, s, shape, forward)
+
+
+_MAPS = ((6, 11), (6, 5, 3), (4, 3, 2, 5))
+NORMS = [
+    *(batch_norm(shape, e) for shape in ((7,), *_MAPS, (1, 4, 4), (33, 2, 2)) for e in (1e-5, 1e-2)),
+    *(norm("layer_norm", shape, axes=a, epsilon=1e-3, **s) for shape in _MAPS for a in range(1, len(shape) + 1)
+      for s in ({}, {"affine": False})),
+    *(norm("group_norm", shape, groups=g, **s) for shape in ((6,), *_MAPS) for g in (1, 2, 3)
+      if shape[0] % g == 0 and (len(shape) > 1 or g < 6) for s in ({}, {"affine": False, "epsilon": 0.1})),
+    *(norm("instance_norm", shape, **s) for shape in _MAPS for s in ({}, {"affine": False})),
+]  # fmt: skip
+
+# ------------------------------------------------------------------------------------------ elementwise, axes
+
+# PyTorch's own gradient of hardsigmoid has 1 / 6 in float32, in float64 too.
+_TORCH: Mapping[str, Any] = MappingProxyType({
+    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "hard_sigmoid": lambda x: functional.relu6(x + 3) / 6,
+    "hard_swish": functional.hardswish, "hard_tanh": functional.hardtanh,
+    "log_sigmoid": functional.logsigmoid, "sigmoid": torch.sigmoid, "tanh": torch.tanh,
+    "bump": lambda x: x * torch.exp(-x * x) + 0.1 * torch.abs(x),
+})  # fmt: skip
+
+
+def activations() -> Iterator[Head]:
+    for name in (*ACTIVATIONS, "bump"):
+        f = _TORCH.get(name) or getattr(functional, name)
+        yield layer("activation", {"function": name}, (5, 7), lambda w, x, f=f: f(x))
+        yield layer("dense", {"units": 6, "activation": name}, (5,), lambda w, x, f=f: f(dense(w, "y", x)))
+
+
+def softmaxes() -> Iterator[Head]:
+    for kind in ("softmax", "log_softmax"):
+        f = getattr(torch, kind)
+        for shape in ((7,), (3, 6), (2, 3, 5)):
+            yield layer(kind, {}, shape, lambda w, x, f=f: f(x, -1))
+            for a in range(len(shape)):
+                yield layer(kind, {"axis": a}, shape, lambda w, x, f=f, a=a: f(x, a + 1))
+
+
+ELEMENTWISE = [
+    *activations(),
+    *softmaxes(),
+    lines("add: {name: $y, inputs: [$x, $x, $x]}", (3, 4), lambda w, x: 3 * x),
+    lines("activation: {name: $y_s, inputs: $x, function: sigmoid}\nmultiply: {name: $y, inputs: [$y_s, $x, $y_s]}",
+          (6,), lambda w, x: torch.sigmoid(x) ** 2 * x),
+    lines("map: {$y: 'exp(-$x) * ($x if $x > 0.2 else sin($x)) / (2 + $x ** 2)'}", (4, 3),
+          lambda w, x: torch.exp(-x) * torch.where(x > 0.2, x, torch.sin(x)) / (2 + x**2)),
+    lines("map: {$y: '$x * max($x, 0.3) * min($x, 0.5) + clip($x, -0.4, 0.6) * tanh($x) + sqrt(abs($x) + 0.1)'}", (9,),
+          lambda w, x: x * x.clamp(min=0.3) * x.clamp(max=0.5) + x.clamp(-0.4, 0.6) * torch.tanh(x)
+          + torch.sqrt(torch.abs(x) + 0.1)),
+    lines("global_avg_pool: {name: $y_a, inputs: $x}\nreshape: {name: $y_b, shape: [3, 1]}\n"
+          "map: {$y: $x * $y_b + $y_b}", (3, 4), lambda w, x: (x + 1) * x.mean(2, keepdim=True)),
+    lines("dropout: {name: $y, inputs: $x, rate: 0}", (5,), lambda w, x: x),
+]  # fmt: skip
+
+# ------------------------------------------------------------------------------------------ movement
+
+IMAGE = (4, 5, 6)
+MOVEMENT = [
+    *(layer("upsample", {"factor": f}, s, lambda w, x, f=f: functional.interpolate(x, scale_factor=f))
+      for f, s in ((2, IMAGE), ((1, 3), IMAGE), (3, (4, 5)), ((2, 1, 2), (2, 3, 2, 3)))),
+    *(layer("pad", {"before": b, "after": a, "value": v}, IMAGE,
+            lambda w, x, b=b, a=a, v=v: padded(x, list(zip(b, a, strict=True)), v))
+      for b, a, v in (((0, 1, 2), (0, 1, 2), 0), ((1, 0, 0), (0, 2, 3), -1.5), ((0, 0, 0), (2, 0, 1), 0.5))),
+    layer("pad", {"before": (2,)}, (5,), lambda w, x: functional.pad(x, (2, 2))),
+    *(layer("permute", {"axes": a}, IMAGE, lambda w, x, a=a: x.permute(0, *(1 + k for k in a)))
+      for a in ((0, 2, 1), (1, 0, 2), (2, 0, 1), (2, 1, 0), (1, 2, 0))),
+    *(layer("reshape", {"shape": s}, IMAGE, lambda w, x, s=s: x.reshape(-1, *s))
+      for s in ((120,), (8, 15), (2, 3, 4, 5))),
+    *(layer("flatten", {}, s, lambda w, x: x.flatten(1)) for s in ((5,), (3, 4), IMAGE)),
+    *(layer("slice", {"axis": a, "from": f, "to": t}, IMAGE, lambda w, x, a=a, f=f, t=t: x.narrow(a + 1, f, t - f))
+      for a, f, t in ((0, 1, 3), (1, 0, 1), (1, 2, 5), (2, 5, 6), (2, 0, 6))),
+    *(lines("activation: {name: $y_t, inputs: $x, function: tanh}\n"
+            f"concat: {{name: $y, inputs: [$x, $y_t, $x], axis: {a}}}", IMAGE,
+            lambda w, x, a=a: torch.cat([x, torch.tanh(x), x], a + 1)) for a in range(3)),
+    *(lines(f"split: {{inputs: $x, into: [$y_a, $y_b, $y_c], axis: {a}, sizes: {list(sizes)}}}\n"
+            f"activation: {{name: $y_s, inputs: $y_b, function: sigmoid}}\n"
+            f"concat: {{name: $y, inputs: [$y_c, $y_s, $y_a], axis: {a}}}", IMAGE,
+            lambda w, x, a=a, sizes=sizes: (lambda p: torch.cat([p[2], torch.sigmoid(p[1]), p[0]], a + 1))(
+                torch.split(x, sizes, a + 1)))
+      for a, sizes in ((0, (1, 2, 1)), (1, (2, 1, 2)), (2, (3, 1, 2)))),
+    lines("split: {inputs: $x, into: [$y_a, $y_b]}\nmultiply: {name: $y, inputs: [$y_b, $y_a]}", IMAGE,
+          lambda w, x: x[:, :2] * x[:, 2:]),
+    *(layer(k, {}, s, lambda w, x, f=f: f(x.flatten(2), 2)) for s in ((3, 5), IMAGE, (2, 3, 4, 2))
+      for k, f in (("global_max_pool", torch.amax), ("global_avg_pool", torch.mean))),
+]  # fmt: skip
+
+# ------------------------------------------------------------------------------------------ sequences
+
+
+def attending(shape: Shape, **s: Any) -> Head:
+    heads, causal = s["heads"], s.get("causal", False)
+    return layer("attention", s, shape, lambda w, x: attention(w, x, x, x, heads, causal, "y"))
+
+
+def crossing(keys: int, **s: Any) -> Head:
+    """The first three steps look at the last ones."""
+    text = (
+        "slice: {name: $y_q, inputs: $x, axis: 0, to: 3}\n"
+        f"slice: {{name: $y_k, inputs: $x, axis: 0, from: {5 - keys}}}\n"
+        f"attention: {yaml({'name': '$y', **s, 'inputs': '[$y_q, $y_k, $y_k]'})}"
+    )
+
+    def forward(w: Weights, x: Any) -> Any:
+        k = x[:, 5 - keys :]
+        return attention(w, x[:, :3], k, k, s["heads"], s.get("causal", False), "y")
+
+    return lines(text, (5, 6), forward)
+
+
+def recurrences(kind: str) -> Iterator[Head]:
+    flags = [False, True]
+    for n, s in enumerate(product(units=[1, 5], sequence=flags, bidirectional=flags, bias=flags)):
+        own = {"function": "relu"} if kind == "rnn" and n % 2 else {}
+
+        def forward(w: Weights, x: Any, s: dict[str, Any] = s, own: dict[str, str] = own) -> Any:
+            states, ends = recurrent(kind, w, x, s["units"], s["bidirectional"], s["bias"], "y", **own)
+            return states if s["sequence"] else torch.cat(list(ends), -1)
+
+        yield layer(kind, {**s, **own}, ((1, 3, 6)[n % 3], 4), forward)
+
+
+SEQUENCES = [
+    *(attending((5, 6), heads=h, **s) for h in (1, 2, 3) for s in (
+        {}, {"causal": True}, {"size": 12, "bias": False}, {"size": 12, "causal": True})),
+    *(crossing(k, heads=2, causal=c) for k in (2, 5) for c in (False, True)),
+    *(layer("positions", {"encoding": e}, shape, f)
+      for e, f in (("trained", lambda w, x: x + w["y.weight"]), ("sinusoidal", lambda w, x: wave(x)))
+      for shape in ((1, 1), (6, 5), (9, 8))),
+    *(layer("embedding", {"count": n, "size": d}, shape, lambda w, x: w["y.weight"][x], count=n)
+      for n, d, shape in ((5, 3, (4,)), (2, 16, (7,)), (40, 1, (3,)))),
+]  # fmt: skip
+
+# ------------------------------------------------------------------------------------------ losses
+
+
+def whole(classes: int) -> Any:
+    return lambda rng, shape: rng.integers(0, classes, shape[:-1])
+
+
+def normal(rng: np.random.Generator, shape: Shape) -> Any:
+    return rng.normal(size=shape)
+
+
+def chances(rng: np.random.Generator, shape: Shape) -> Any:
+    return rng.dirichlet(np.ones(shape[-1]), shape[:-1])
+
+
+def signs(rng: np.random.Generator, shape: Shape) -> Any:
+    return rng.choice([-1.0, 1.0], shape)
+
+
+def entropy(y: Any, t: Any, smoothing: float = 0.0) -> Any:
+    return functional.cross_entropy(y.movedim(-1, 1), t, label_smoothing=smoothing)
+
+
+def weighed(y: Any, t: Any) -> Any:
+    """The mean over all samples, not PyTorch's over the sum of the weights."""
+    weights = torch.tensor([1, 0.5, 2, 0], dtype=y.dtype)
+    return functional.cross_entropy(y.movedim(-1, 1), t, weight=weights, reduction="none").mean()
+
+
+def kl(y: Any, t: Any) -> Any:
+    return functional.kl_div(y, t, reduction="none").sum(-1).mean()
+
+
+def smooth_binary(y: Any, t: Any) -> Any:
+    return functional.binary_cross_entropy_with_logits(y, 0.8 * t + 0.1)
+
+
+_LOGITS, _PAIR = "{logits: $y, target: $t", "{prediction: $y, target: $t"
+_KINDS: list[tuple[str, Any, Any]] = [
+    (f"softmax_cross_entropy: {_LOGITS}}}", entropy, whole(4)),
+    (f"softmax_cross_entropy: {_LOGITS}, smoothing: 0.3}}", lambda y, t: entropy(y, t, 0.3), whole(4)),
+    (f"softmax_cross_entropy: {_LOGITS}, class_weights: [1, 0.5, 2, 0]}}", weighed, whole(4)),
+    (f"binary_cross_entropy: {_LOGITS}}}", functional.binary_cross_entropy_with_logits, chances),
+    (f"binary_cross_entropy: {_LOGITS}, smoothing: 0.2}}", smooth_binary, chances),
+    (f"mean_squared_error: {_PAIR}}}", functional.mse_loss, normal),
+    (f"mean_absolute_error: {_PAIR}}}", functional.l1_loss, normal),
+    (f"huber: {_PAIR}}}", functional.huber_loss, normal),
+    (f"huber: {_PAIR}, delta: 0.3}}", lambda y, t: functional.huber_loss(y, t, delta=0.3), normal),
+    (f"hinge: {_PAIR}}}", lambda y, t: functional.relu(1 - y * t).mean(), signs),
+    (f"cosine: {_PAIR}}}", lambda y, t: (1 - functional.cosine_similarity(y, t, -1)).mean(), normal),
+    ("expression: {value: ($y - $t) ** 2 * (2 if $t > $y else 1)}",
+     lambda y, t: ((y - t) ** 2 * torch.where(t > y, 2.0, 1.0)).mean(), normal),
+]  # fmt: skip
+
+
+def losses() -> Iterator[Head]:
+    """Over a list of four scores, and over three steps of four."""
+    for shape in ((4,), (3, 4)):
+        for text, apply, targets in _KINDS:
+            own = OwnLoss(text, apply, targets)
+            yield Head(f"{text} of {list(shape)}", "dense: {name: $y, inputs: $x, units: 4}", shape,
+                       lambda w, x: dense(w, "y", x), loss=own)  # fmt: skip
+        yield Head(f"kl_divergence of {list(shape)}", "log_softmax: {name: $y, inputs: $x}", shape,
+                   lambda w, x: torch.log_softmax(x, -1),
+                   loss=OwnLoss(f"kl_divergence: {_PAIR}}}", kl, chances))  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------ groups
+
+_CONV1D = {"stride": [1, 3], "padding": ["valid", "same", (2, 1)], "dilation": [1, 2]}
+_CONV2D = {"stride": [1, (2, 1)], "padding": ["valid", "same", 1, (0, 2, 1, 0)], "dilation": [1, (2, 1)]}
+_CONV3D = {"stride": [1, (1, 2, 1)], "padding": ["valid", "same", (1, 0, 1)], "dilation": [1, 2]}
+_TURNED = {"stride": [1, 2, 3], "padding": [0, 1], "output_padding": [0, 1], "dilation": [1, 2]}
+
+GROUPS: Mapping[str, list[Head]] = MappingProxyType({
+    **{f"conv1d_{k}": convs(1, (11,), kernel=[k], **_CONV1D) for k in (1, 2, 4)},
+    **{f"conv2d_{n}": convs(2, (7, 6), kernel=[k], **_CONV2D) for n, k in (("1", 1), ("3", 3), ("2x3", (2, 3)))},
+    **{f"conv3d_{n}": convs(3, (4, 5, 4), kernel=[k], **_CONV3D) for n, k in (("2", 2), ("1x3x2", (1, 3, 2)))},
+    "transpose1d": transposes(1, (5,), kernel=[2, 3], **{**_TURNED, "padding": [0, 1, (1, 0)]}),
+    **{f"transpose2d_{n}": transposes(2, (4, 3), kernel=[k], **{**_TURNED, "padding": [0, 1, (1, 0, 0, 1)]})
+       for n, k in (("3", 3), ("4x2", (4, 2)))},
+    **{f"{kind}_pool{rank}d": list(pools(f"{kind}_pool{rank}d", (3, 8, 7)[: rank + 1], **POOLING[rank],
+                                         **(COUNTED if kind == "avg" else {})))
+       for kind in ("max", "avg") for rank in (1, 2)},
+    "shapes": SHAPES,
+    "dense": list(denses()),
+    "norms": NORMS,
+    "elementwise": ELEMENTWISE,
+    "movement": MOVEMENT,
+    "sequences": SEQUENCES,
+    **{kind: list(recurrences(kind)) for kind in ("rnn", "gru", "lstm")},
+    "losses": list(losses()),
+})  # fmt: skip
+
+SLICE = [GROUPS[name][-5] for name in ("conv2d_2x3", "transpose2d_3", "avg_pool2d", "norms", "losses")]
+"""One of several groups."""

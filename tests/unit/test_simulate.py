@@ -1,0 +1,87 @@
+"""The loop of a spiking run: when buffers are drained."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from backends.protocol import Instance
+from compiler.frontend.load import load_model
+from compiler.ir.model import Model
+from compiler.runner.errors import RunError
+from compiler.runner.health import Health
+from compiler.runner.progress import Quiet
+from compiler.runner.record import SpikeWriter
+from compiler.runner.signals import Stop
+from compiler.runner.simulate import simulate
+
+TEXT = """
+language: 1
+name: one
+populations: {p: {neuron: library/neurons/poisson, size: 1, params: {rate: 10 Hz}}}
+simulate: {dt: 0.1 ms, duration: 1 s, warmup: 0.1 s, seed: 1}
+"""
+
+
+class Full:
+    """An instance whose buffers have room for `room` steps; None: for all."""
+
+    def __init__(self, room: int | None) -> None:
+        self.room, self.left, self.runs = room, room, 0
+
+    def run(self, phase: str, first_step: int, steps: int) -> int:
+        self.runs += 1
+        ran = steps if self.left is None else min(steps, self.left)
+        if self.left is not None:
+            self.left -= ran
+        return ran
+
+
+class Writer:
+    """Notes whether what it drains is kept."""
+
+    def __init__(self) -> None:
+        self.kept: list[bool] = []
+
+    def drain(self, instance: Full, keep: bool = True) -> None:
+        self.kept.append(keep)
+        instance.left = instance.room
+
+    def flush(self) -> None:
+        pass
+
+
+class Healthy:
+    def look(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def model(tmp_path: Any) -> Model:
+    path = tmp_path / "one.yaml"
+    path.write_text(TEXT)
+    return load_model(path, {})
+
+
+def run(model: Model, instance: Full, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The last step; the clock stands still after the first drain."""
+    monkeypatch.setattr("compiler.runner.simulate.DRAIN_SHARE", 1e9)
+    parts = cast(Instance, instance), model, cast(SpikeWriter, writer), None, None, None, cast(Health, Healthy())
+    return simulate(*parts, Stop(), Quiet()).step
+
+
+def test_drained_when_full_and_at_the_ends(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once in the beginning, at the end of the warm-up and at the end; and whenever a run stops early."""
+    writer = Writer()
+    assert run(model, Full(None), writer, monkeypatch) == 11_000
+    assert writer.kept == [False, False, True]
+    writer, instance = Writer(), Full(3000)
+    assert run(model, instance, writer, monkeypatch) == 11_000
+    assert writer.kept == [False, False, *[True] * 4]
+    assert instance.runs > len(writer.kept)
+
+
+def test_buffers_that_stay_full_end_the_run(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RunError, match="does not advance"):
+        run(model, Full(0), Writer(), monkeypatch)
