@@ -35,12 +35,12 @@ from backends.cprint import (
 from backends.cuda.kernel import BLOCK, ONCE, Function, each_element
 from compiler.expr.ast import Num, refs, substitute
 from compiler.expr.simplify import simplify
-from compiler.ir.program import Add, ArrayFormal, Axis, Dim, DimKind, Emit, Nest, Order, Strided
+from compiler.ir.program import Add, ArrayFormal, Axis, Dim, DimKind, Emit, Nest, Order, Strided, Template
 from compiler.ir.space import DType
 
 IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 SHARED: Final = "_together"
-"""Suffix of the function in which several threads share a point."""
+"""Suffix of the function in which several threads share a point, where a thread alone has another one."""
 WARP: Final = 32
 _RESIDENT: Final = 4
 """Blocks of a sum over few terms that a processor holds: it waits for memory most of the time."""
@@ -49,6 +49,14 @@ _RESIDENT: Final = 4
 def is_windowed(axis: Axis) -> bool:
     """Whether the index is a sum that may leave the array or leave a rest."""
     return axis.div != 1 or axis.extent is not None
+
+
+def sums_apart(template: Template, nest: Nest) -> bool:
+    """Whether a thread that sums a point alone has a function of its own, of nested loops: over several dims, or in
+    steps that leave terms out. One dim is summed alone as it is shared, by the first of one thread."""
+    accesses = (f.access for f in template.formals if isinstance(f, ArrayFormal))
+    divided = any(axis.div != 1 for x in accesses if isinstance(x, Strided) for axis in x.axes)
+    return divided or sum(d.kind is DimKind.RED for d in nest.dims) != 1
 
 
 class NestPrinter:
@@ -131,7 +139,9 @@ class NestPrinter:
             raise PrintError("events can only be emitted by a map", emits[0].span)
         if self.k.template.order is Order.BITWISE or self._is_short():
             return [self._sequential()]
-        return [self._sequential(), self._shared()]
+        if sums_apart(self.k.template, self.nest):
+            return [self._sequential(), self._shared(SHARED, 0)]
+        return [self._shared("", _RESIDENT)]
 
     def _is_short(self) -> bool:
         """Whether a sum is known to have too few terms for a warp (small windows)."""
@@ -252,11 +262,11 @@ class NestPrinter:
     def _walk(self, r: str, term: list[Line]) -> list[Line]:
         """Terms nl_first, nl_first + group, ...: several dims are counted on, each by its part of the stride, with
         carries instead of divisions."""
-        head = f"for (nl_i64 {r} = nl_first; {r} < nl_terms; {r} += nl_t.group) {{"
+        head = f"for (nl_i64 {r} = nl_first; {r} < nl_terms; {r} += nl_group) {{"
         if len(self.red) == 1:
             return [Line(head), *indent([*self._split(r, self.red), *term]), Line("}")]
         at, by = self.k.namer.fresh("at"), self.k.namer.fresh("by")
-        start = [Line(f"nl_u64 {at} = nl_first, {by} = nl_t.group;")]
+        start = [Line(f"nl_u64 {at} = nl_first, {by} = nl_group;")]
         count: list[Line] = []
         for number, d in reversed(list(enumerate(self.red))):
             v, extent = self.vars[d.name], self.k.extent(d.extent)
@@ -274,19 +284,28 @@ class NestPrinter:
                 ]
         return [*start, Line(head), *indent([*term, *count]), Line("}")]
 
-    def _shared(self) -> Function:
-        """nl_t.group threads share a point: 32 (a warp), a block, or several blocks (one point each)."""
+    def _joins(self, t: DType) -> str:
+        """The function that joins two parts, by name."""
+        if self.nest.combine == "add":
+            return f"nl_sum_of<{self.k.dialect.type_name(t)}>"
+        return self._joined("a", "b", t).split("(")[0]
+
+    def _shared(self, suffix: str, resident: int) -> Function:
+        """nl_t.group threads share a point: 1, 32 (a warp), a block, or several blocks (one point each)."""
         body = self._body()
         start, t, acc = self._start(body)
-        kind, both = self.k.dialect.type_name(t), self._joined("a", "b", t)
+        kind = self.k.dialect.type_name(t)
         r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
         loop = [
             Line(f"const nl_i64 nl_terms = {self.extent(self.red)};"),
             Line("const nl_u32 nl_first = nl_share * nl_width + threadIdx.x % nl_width;"),
             *self._walk(r, self._term(body.scope, acc, t)),
-            Line(f"const auto nl_join = []({kind} a, {kind} b) {{ return {both}; }};"),
-            Line(f"{acc} = nl_together({acc}, nl_width, nl_join);"),
-            Line(f"if (nl_splits > 1 && !nl_across({acc}, nl_t, nl_splits, nl_join)) return;"),
+            Line("if (nl_are_many(nl_group)) {"),
+            Line(f"const auto nl_all = nl_joined<{kind}, {self._joins(t)}>(", 1),
+            Line(f"{acc}, nl_me, nl_t.memory, nl_width, nl_splits);", 2),
+            Line("if (!nl_all.here) return;", 1),
+            Line(f"{acc} = nl_all.value;", 1),
+            Line("}"),
         ]
         body.scope[self.nest.acc] = Symbol(acc, t)
         end = [*body.run(self.nest.epilogue), *body.stores()]
@@ -299,9 +318,10 @@ class NestPrinter:
             Line("}"),
         ]
         return Function(
-            SHARED,
+            suffix,
             (
-                Line(f"const nl_u32 nl_width = nl_least(nl_t.group, {BLOCK}), nl_splits = nl_t.group / nl_width;"),
+                Line(f"const nl_u32 nl_group = nl_t.group, nl_width = nl_least(nl_group, {BLOCK});"),
+                Line("const nl_u32 nl_splits = nl_group / nl_width;"),
                 Line("const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;"),
                 Line(f"const nl_i64 nl_end = nl_least({self.extent(self.par)}, (nl_part + 1ll) * nl_t.chunk);"),
                 ONCE,
@@ -310,6 +330,7 @@ class NestPrinter:
                 *indent(inner),
                 Line("}"),
             ),
+            resident=resident,
         )
 
 

@@ -23,7 +23,7 @@ from backends.cuda.direct import SUFFIXES as DIRECT_SUFFIXES
 from backends.cuda.direct import roles
 from backends.cuda.events import SORT
 from backends.cuda.kernel import BLOCK
-from backends.cuda.nest import SHARED, WARP, is_windowed
+from backends.cuda.nest import SHARED, WARP, is_windowed, sums_apart
 from backends.protocol import BackendError
 from compiler.ir.program import (
     ArrayFormal,
@@ -174,14 +174,15 @@ def _nest(function: str, w: Work, nest: Nest) -> list[Call]:
     terms = w.extent(nest.dims, True)
     groups = np.array([group_size(int(p), int(t)) for p, t in zip(points, terms, strict=True)], np.int64)
     calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), MANY_BLOCKS)
+    shared = function + SHARED if sums_apart(w.template, nest) else function
     for group in (WARP, BLOCK):
-        calls += _spread(function + SHARED, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)
+        calls += _spread(shared, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)
     for group in np.unique(groups[groups > BLOCK]).tolist():
         rows, shares = np.flatnonzero(groups == group), group // BLOCK
         words = (points[rows] + 1) // 2 * 2 + 2 * points[rows] * shares
         places, memory = _places(rows, words)
         parts = points[rows] * shares
-        calls += _call(function + SHARED, w, rows, parts, 1, group=group, places=places, memory=memory)
+        calls += _call(shared, w, rows, parts, 1, group=group, places=places, memory=memory)
     return calls
 
 

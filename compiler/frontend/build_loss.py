@@ -198,9 +198,6 @@ def _sum(node: Node, built: Built, at: Span, c: Context) -> Loss | None:
         if loss is not None and loss.kind == "sum":
             c.sink.error("E0802", "a sum of losses cannot be a term of another", loss.span, "write its terms here")
             loss = None
-        if loss is not None and (loss.mask or loss.ignore is not None):
-            c.sink.error("E0802", "a term of a sum cannot have a mask: its mean is over other samples", loss.span)
-            loss = None
         if value is None or loss is None:
             whole_sum = False
         else:

@@ -176,6 +176,11 @@ class Loss:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
+    def masked(self) -> bool:
+        """Whether there is something that does not count, in a term of a sum too."""
+        return bool(self.mask) or self.ignore is not None or any(t.masked for _, t in self.terms)
+
+    @property
     def reads(self) -> tuple[str, ...]:
         """Every layer and network input that the loss is computed from."""
         own = (*(self.inputs if self.kind == "expression" else (self.prediction, self.target)), self.mask)

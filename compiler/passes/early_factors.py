@@ -4,7 +4,8 @@ The scale of a batch normalisation in use, weight / sqrt(variance + epsilon), st
 the order of the model; made ahead of it, the normalisation can be the end of the convolution's kernel (fuse_epilogues).
 
 Assumes: a graph in topological order, simplified and fused.
-Guarantees: the same nodes in another topological order, weights and variables first. Only Maps without a batch move.
+Guarantees: the same nodes; where some have to move, in another topological order, weights and variables first. Only
+Maps without a batch move.
 Does not: move what depends on a batch, or further than it has to.
 """
 
@@ -35,5 +36,7 @@ def early_factors(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
                 i = made[late.pop()]
                 place[i] = (min(place[i][0], min(sums) - 0.5), i)
                 late += [n for n in operands(others[i]) if made.get(n, -1) > min(sums)]
+    if all(at == i for at, i in place):
+        return nodes
     ordered = sorted(range(len(others)), key=place.__getitem__)
     return (*given, *(others[i] for i in ordered))

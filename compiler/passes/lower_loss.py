@@ -4,7 +4,8 @@ Assumes: the forward graph of lower_network.
 Guarantees: losses are means over the rows of the batch that exist; what has several elements per row is their mean.
 With a mask they are means over what counts, in all rows together; `loss.count` is then how much that is.
 Penalties go from array to array, so that their text does not depend on how many there are. Sums over an epoch are
-kept in wide variables `metric.loss`, `metric.<name>` and `metric.count` (the host divides and zeroes).
+kept in wide variables `metric.loss`, `metric.<name>` and `metric.count` (the host divides and zeroes); those of a sum
+of losses with masks have a loss and a count for each term (`metric.loss.1`).
 Does not: differentiate; `constants` names tensors whose gradient is zero by construction.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from compiler.diagnostics import Sink
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, substitute
@@ -174,7 +176,7 @@ def _rows(
     return _elementwise(g, loss, prediction, target, name, rank), frozenset()
 
 
-def _counted(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], rows: Tensor) -> Tensor:
+def _counted(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], rows: Tensor, name: str) -> Tensor:
     """How much each row, or each element of the mask, counts: 0 in rows that do not exist."""
     mask = named.get(loss.mask)
     target = named[loss.target] if loss.ignore is not None else None
@@ -193,7 +195,38 @@ def _counted(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], rows: Tensor
         operands.append(identity(target))
         scalars = (("ignored", float(loss.ignore or 0)),)
     like = max(found, key=lambda t: len(t.shape))
-    return g.map("loss.counted", body, operands, like=like, scalars=scalars, span=loss.span)
+    return g.map(f"{name}.counted", body, operands, like=like, scalars=scalars, span=loss.span)
+
+
+@dataclass(frozen=True)
+class _Term:
+    """`total`: the sum of what counts, times the term's weight; `count`: how much counts; `over`: 1 instead of 0, so
+    that the loss of a batch in which nothing counts is 0; `mask`: how much each row, or each of its elements, counts;
+    `constants`: to autodiff."""
+
+    total: Tensor
+    count: Tensor
+    over: Tensor
+    mask: Tensor
+    constants: frozenset[str]
+
+
+def _term(
+    g: GraphBuilder, loss: Loss, named: dict[str, Tensor], mask: Tensor, count: Tensor, name: str, weight: float
+) -> _Term:
+    """A loss with a mean of its own. `mask`, `count`: rows that exist."""
+    counted = _counted(g, loss, named, mask, name)
+    over = count
+    if counted is not mask:
+        count = g.reduce(f"{name}.count", X0, (identity(counted),), counted, ())
+        over = g.map(f"{name}.over", Cond(Binary(">", X0, Num(0.0)), X0, Num(1.0)), (identity(count),))
+    rows, constants = _rows(g, loss, named, name, len(counted.shape))
+    body: Expr = Binary("*", X0, X1)
+    scalars: Scalars = ()
+    if weight != 1.0:
+        body, scalars = Binary("*", body, Ref("weight")), (("weight", weight),)
+    total = g.reduce(f"{name}.sum", body, (identity(rows), identity(counted)), rows, (), scalars=scalars)
+    return _Term(total, count, over, counted, constants)
 
 
 def _penalty(g: GraphBuilder, train: Train, network: Network) -> Tensor | None:
@@ -235,28 +268,31 @@ def add_loss(
     network: Network | None = None,
 ) -> tuple[Tensor, frozenset[str]]:
     """Adds `loss` (a scalar) and the metric sums; returns it and the tensors that are constants to autodiff."""
-    counted = _counted(g, train.loss, named, mask)
-    over = count
-    if counted is not mask:
-        count = g.reduce("loss.count", X0, (identity(counted),), counted, ())
-        some = Cond(Binary(">", X0, Num(0.0)), X0, Num(1.0))  # of a batch in which nothing counts the loss is 0
-        over = g.map("loss.over", some, (identity(count),))
-        mask = counted
-    rows, constants = _rows(g, train.loss, named, rank=len(mask.shape))
-    total = g.reduce("loss.sum", Binary("*", X0, X1), (identity(rows), identity(mask)), rows, ())
+    whole = train.loss
+    terms = [("loss", 1.0, whole)]
+    if whole.kind == "sum" and whole.masked:  # each term has a mean of its own
+        terms = [(f"loss.{k}", weight, term) for k, (weight, term) in enumerate(whole.terms)]
+    found = [_term(g, term, named, mask, count, name, weight) for name, weight, term in terms]
+    means: Expr = Binary("/", X0, X1)
+    operands = [identity(t) for part in found for t in (part.total, part.over)]
+    for k in range(1, len(found)):
+        means = Binary("+", means, Binary("/", Ref(f"x{2 * k}"), Ref(f"x{2 * k + 1}")))
+    first = found[0]
+    total = first.total
     penalty = _penalty(g, train, network) if network is not None else None
-    if penalty is None:
-        loss = g.map("loss", Binary("/", X0, X1), (identity(total), identity(over)))
-    else:
-        body = Binary("+", Binary("/", X0, X1), X2)
-        loss = g.map("loss", body, (identity(total), identity(over), identity(penalty)))
-        parts = (identity(total), identity(count), identity(penalty))
+    if penalty is not None:
+        means = Binary("+", means, Ref(f"x{len(operands)}"))
+        operands.append(identity(penalty))
+        parts = (identity(total), identity(first.count), identity(penalty))
         total = g.map("loss.penalised", Binary("+", X0, Binary("*", X1, X2)), parts)
-    sums = {"loss": total, "count": count}
+    loss = g.map("loss", means, operands)
+    sums = {"loss": total, "count": first.count}
+    for k, part in enumerate(found[1:], 1):
+        sums |= {f"loss.{k}": part.total, f"count.{k}": part.count}
     for metric in train.metrics:
-        sums |= add_metric(g, metric, train.loss, named, mask)
+        sums |= add_metric(g, metric, whole.terms[0][1] if whole.terms else whole, named, first.mask)
     for name, value in sums.items():
         kept = g.add(Variable(Tensor(f"metric.{name}", value.shape), 0.0, wide=True))
         after = g.map(f"metric.{name}.after", Binary("+", X0, X1), (identity(kept), identity(value)))
         g.add(Store(kept.name, after.name))
-    return loss, constants
+    return loss, frozenset().union(*(part.constants for part in found))

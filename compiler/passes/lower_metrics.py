@@ -1,7 +1,7 @@
 """lower_metrics: what is measured beside the loss, as sums over the rows of the batch that exist.
 
-Assumes: the loss says what is compared: its prediction and its target; `mask` says how much each row counts, or each
-element of its first axes.
+Assumes: the loss (of a sum the first) says what is compared: its prediction and its target; `mask` says how much each
+row counts, or each element of its first axes.
 Guarantees: a metric gives one or more sums, by name: `accuracy`, or `f1.hits`, ...; compiler/runner/metrics.py makes
 numbers of them after an epoch.
 Does not: divide.

@@ -21,7 +21,10 @@ Sums = Mapping[str, npt.NDArray[np.float64]]
 def metrics_of(sums: Sums) -> dict[str, float]:
     """The loss first, then the metrics in the order of the sums."""
     count = float(np.sum(sums["count"])) or math.nan  # a mask may leave nothing
-    out = {"loss": float(np.sum(sums["loss"])) / count}
+    out = {"loss": 0.0}
+    for key in (k for k in sums if k.partition(".")[0] == "loss"):  # the terms of a sum have counts of their own
+        own = float(np.sum(sums[key.replace("loss", "count")])) or math.nan
+        out["loss"] += float(np.sum(sums[key])) / own
     for key, value in sums.items():
         name = key.partition(".")[0]
         if name in ("loss", "count", "confusion") or name in out:

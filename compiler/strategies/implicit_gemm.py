@@ -31,8 +31,8 @@ _JOIN_US = 0.012
 """Time in which the last block adds one split."""
 
 _MEASURED, _TEXT_US = 1.4, 4.0
-"""What convolutions take, measured, beside their estimate; and what it has to be faster by, since its three texts take
-a second to compile."""
+"""What convolutions take, measured, beside their estimate; and what it has to be faster by, since its text takes
+long to compile."""
 
 
 @dataclass(frozen=True)

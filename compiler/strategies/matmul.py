@@ -21,7 +21,7 @@ NAME = "matmul"
 TILES = (32, 64)
 """Rows and columns of a tile, by number (`s_tile`)."""
 STAGE_BYTES = 8192
-"""Bytes of one operand that are staged at a time; templates/matmul.cu.j2 has the same number."""
+"""Of one operand, at a time."""
 _STEP_US, _TERMS_PER_US, _START_US, _JOIN_US = 0.6, 7.0e4, 1.5, 0.5
 _RESIDENT = 4
 MOST_VARIANTS = 6

@@ -235,6 +235,44 @@ def test_metrics_of_numbers(tmp_path: Path, name: str) -> None:
     assert found["r2"] == pytest.approx(wanted, rel=1e-9)
 
 
+SUM = (
+    "sum: [{loss: {softmax_cross_entropy: {logits: out, target: y, mask: m, ignore: -7}}}, "
+    "{weight: 0.25, loss: {expression: {value: out ** 2}}}, "
+    "{weight: 2, loss: {expression: {value: abs(out), mask: m}}}]"
+)
+
+
+def test_sum_of_masked_losses(tmp_path: Path) -> None:
+    """Each term is a mean over what counts for it; an epoch's loss is that of all of its batches together."""
+    xs, ys, ms = samples(tmp_path, "both")
+    whole = text("both", "metrics: [accuracy]").replace(f"{{{CASES['both'][3]}}}", f"{{{SUM}}}")
+    trained = load(whole, tmp_path)
+    begin = trained.weights()
+
+    def loss(w: dict[str, Array], chosen: list[int]) -> float:
+        p = output(w, xs[chosen], "both")
+        m = np.broadcast_to(ms[chosen][:, None, None], p.shape)
+        value = mean("both", w, xs[chosen], ys[chosen], ms[chosen]) + 0.25 * float((p * p).mean())
+        return value + 2 * (float((np.abs(p) * m).sum() / m.sum()) if m.sum() else 0.0)
+
+    for number, chosen in ((1, [*range(8)]), (2, [*range(9, 14)]), (3, [*range(14, 20)])):
+        for key, value in begin.items():
+            trained.write(key, value)
+        trained.step(number, chosen)
+        for key, value in trained.weights().items():
+            direction = np.random.default_rng(number).normal(size=value.shape)
+            ends = [loss({**begin, key: begin[key] + s * 1e-6 * direction}, chosen) for s in (1, -1)]
+            slope = float(((begin[key] - value) * direction).sum())
+            assert slope == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5, abs=1e-7), key
+    found = take_metrics(trained.instance, trained.program)
+    every = [*range(8), *range(9, 20)]
+    assert found["loss"] == pytest.approx(loss(begin, every), rel=1e-12)
+    each = entropy(output(begin, xs[every], "both"), ys[every])
+    m = counts("both", each, ys[every], ms[every])
+    right = output(begin, xs[every], "both").argmax(-1) == ys[every]
+    assert found["accuracy"] == pytest.approx((right * m).sum() / m.sum(), rel=1e-12)
+
+
 def test_nothing_counts(tmp_path: Path) -> None:
     """The metrics of an epoch are undefined, not 0."""
     samples(tmp_path, "steps")

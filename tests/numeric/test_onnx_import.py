@@ -149,7 +149,9 @@ def test_attention_of_products(tmp_path: Path, mask: str) -> None:
         n("Mul", ["q3", "root"], ["q4"]),
         n("Mul", ["k3", "root"], ["k4"]),
         n("MatMul", ["q4", "k4"], ["scores"]),
-        n("Where", ["seen", "scores", "low"], ["masked"]) if mask == "where" else n("Add", ["scores", "mask"], ["masked"]),
+        n("Where", ["seen", "scores", "low"], ["masked"])
+        if mask == "where"
+        else n("Add", ["scores", "mask"], ["masked"]),
         n("Softmax", ["masked"], ["p"], axis=-1),
         n("MatMul", ["p", "v3"], ["context"]),
         n("Transpose", ["context"], ["turned"], perm=[0, 2, 1, 3]),

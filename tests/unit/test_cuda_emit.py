@@ -165,16 +165,19 @@ def test_rings_of_delays_are_addressed_by_step() -> None:
     assert "delays[u] = delays_[k];" in text
 
 
-def test_small_windows_get_no_second_function() -> None:
-    def text(extent: int | str) -> str:
-        nest = Nest((Dim("i", "n"), Dim("k", extent, DimKind.RED)), (), "max", expr("x"), "acc", (assign("y", "acc"),))
+def test_one_dim_is_summed_by_one_function() -> None:
+    """By threads together, unless there are too few terms; over several dims one thread has loops of its own."""
+
+    def text(extent: int | str, *more: Dim) -> str:
+        dims = (Dim("i", "n"), Dim("k", extent, DimKind.RED), *more)
+        nest = Nest(dims, (), "max", expr("x"), "acc", (assign("y", "acc"),))
         row = Strided((Axis((("i", 1),), stride=4), Axis((("k", 1),))))
         accesses = {"x": (Mode.READ, row), "y": (Mode.WRITE, ELEMENT)}
         arrays = {"x": data(5, 4), "y": np.zeros(5, np.float32)}
         return emit(merge(single(nest, accesses, arrays, {"n": 5, "m": 4}))).text
 
-    assert SHARED + "(" not in text(4)
-    assert SHARED + "(" in text("m")
+    assert "nl_joined" not in text(4) and "nl_joined" in text("m")
+    assert SHARED + "(" not in text("m") and SHARED + "(" in text("m", Dim("l", 1, DimKind.RED))
 
 
 # ------------------------------------------------------------------------------------ dividing work
@@ -221,9 +224,10 @@ def test_no_work_is_no_call() -> None:
     assert calls_of(map_work([0, 0]), Dialect(DType.F32)) == []
 
 
-def test_rows_of_a_reduction_choose_by_themselves() -> None:
+@pytest.mark.parametrize("more", [(), (Dim("l", 1, DimKind.RED),)])
+def test_rows_of_a_reduction_choose_by_themselves(more: tuple[Dim, ...]) -> None:
     """What a row gets depends on its own extents, so merging changes no bit."""
-    dims = (Dim("i", "n"), Dim("k", 4096, DimKind.RED))
+    dims = (Dim("i", "n"), Dim("k", 4096, DimKind.RED), *more)
     nest = Nest(dims, (), "add", expr("v"), "acc", (assign("ge", "acc"),))
     counts = [3, 1 << 18, 5000, 7]
     calls = calls_of(map_work(counts, nest), Dialect(DType.F32))
@@ -233,7 +237,7 @@ def test_rows_of_a_reduction_choose_by_themselves() -> None:
         assert alone.group == group_size(n, 4096)
     total = [np.zeros(n, np.int64) for n in counts]
     for call in calls:
-        assert call.function.endswith(SHARED) == (call.group > 1)
+        assert call.function.endswith(SHARED) == (call.group > 1 and bool(more))
         for a, b in zip(total, covered(call, counts), strict=True):
             a += b
     assert all((x == 1).all() for x in total)
