@@ -1,10 +1,10 @@
 """Contractions by a strategy: the functions of one template.
 
 Assumes: a Contract in row-major layout with one of `strategies`.
-Guarantees: a product (matmul, implicit_gemm) is two functions, parts of a kernel that all products of its kind share
-(templates/shared.cu.j2), since the sums cost much code and differ by data alone: one fills in the operands, as numbers,
-the other runs the epilogue, printed from the nest as everywhere. What is literal in the kernel is in its name: how many
-indices of each operand are guarded and what they are divided by.
+Guarantees: a product (matmul, implicit_gemm, tensor_cores) is two functions, parts of a kernel that all products of its
+kind share (templates/shared.cu.j2), since the sums cost much code and differ by data alone: one fills in the operands,
+as numbers, the other runs the epilogue, printed from the nest as everywhere. What is literal in the kernel is in its
+name: how many indices of each operand are guarded and what they are divided by.
 Does not: choose tiles or splits: they are columns, from which work.py takes the number of blocks.
 """
 
@@ -21,10 +21,10 @@ from backends.cuda.kernel import BLOCK, Function, with_end
 from backends.cuda.nest import NestPrinter
 from backends.cuda.skeletons import render
 from compiler.ir.program import ArrayFormal, Axis, Contract, DimKind, Nest, Strided, Template
-from compiler.strategies import implicit_gemm, matmul
+from compiler.strategies import implicit_gemm, matmul, tensor_cores
 from compiler.strategies.implicit_gemm import Sides, sides
 
-PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME})
+PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME, *tensor_cores.PASSES})
 """Strategies whose templates share kernels."""
 Guards = tuple[tuple[int, ...], tuple[int, ...]]
 PRODUCT: Final = "_product"
@@ -85,6 +85,11 @@ class Shared:
     sides: tuple[Sides, ...]
     guards: Guards
 
+    @property
+    def passes(self) -> int:
+        """Of tensor cores, or 0."""
+        return tensor_cores.PASSES.get(self.strategy, 0)
+
 
 def shared_kernels(kernels: Iterable[Kernel]) -> list[Shared]:
     """The kernels of all products, in the order of their first templates."""
@@ -106,6 +111,8 @@ def shared_names(shared: Sequence[Shared]) -> Mapping[str, Any]:
     return {
         "shared": shared,
         "strategies": {s.strategy for s in shared},
+        "tensor_cores": any(s.passes for s in shared),
+        "square": tensor_cores.SQUARE,
         "room": {
             "guards": max((len(g) for s in shared for g in s.guards), default=0) or 1,
             "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=0),
@@ -113,7 +120,7 @@ def shared_names(shared: Sequence[Shared]) -> Mapping[str, Any]:
         "stage": matmul.STAGE_BYTES,
         "matmul_tiles": [{"size": x, "groups": BLOCK * 16 // x**2} for x in matmul.TILES],
         "gemm_tiles": [{**vars(x), "groups": BLOCK * 16 // (x.m * x.n)} for x in tiles],
-        "gemm_room": max(BLOCK * 16, *(x.k * (x.m + x.n + 8) for x in tiles)),
+        "gemm_room": max(BLOCK * 16, *(x.k * (x.m + x.n + 16) for x in tiles)),
     }
 
 

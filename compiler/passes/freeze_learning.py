@@ -41,9 +41,7 @@ def frozen_synapse(synapse: SynapseDef) -> SynapseDef:
 
     def actions(items: tuple[Action, ...]) -> tuple[Action, ...]:
         kept = tuple(
-            a
-            for a in items
-            if not (isinstance(a, Rewire) or (isinstance(a, Set | Transpose) and a.target in state))
+            a for a in items if not (isinstance(a, Rewire) or (isinstance(a, Set | Transpose) and a.target in state))
         )
         return kept if any(isinstance(a, Send) for a in kept) else ()
 

@@ -107,11 +107,13 @@ def match(p: Problem) -> Choice | No:
     return found if isinstance(found, No) else _choice(p, found, tiling(*found))
 
 
-def with_tile(p: Problem, number: int) -> Choice | No:
-    """The fastest tiling, by estimate, with that tile shape."""
+def with_tile(p: Problem, number: int, least: int) -> Choice | No:
+    """The fastest tiling, by estimate, with that tile shape; only for `least` rows, columns and terms, or more."""
     found = _product(p)
     if isinstance(found, No):
         return found
+    if min(found[1:]) < least:
+        return No("it would leave most of a tile empty")
     return _choice(p, found, next(t for t in tilings(*found) if t[1] == number))
 
 

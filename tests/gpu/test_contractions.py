@@ -1,4 +1,4 @@
-"""implicit_gemm on a GPU against the definition of a contraction (numpy, float64)."""
+"""Products on a GPU against the definition of a contraction (numpy, float64)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from compiler.ir.evaluate_graph import evaluate_graph
 from compiler.ir.graph import Weight
 from compiler.ir.space import DType
 from compiler.passes.merge import merge
+from compiler.strategies.tensor_cores import TF32, TF32X3
 from tests.cpu.contractions import Case, program
 from tests.gpu.products import (
     conv_cases,
@@ -31,8 +32,20 @@ pytestmark = pytest.mark.gpu
     "cases_of", [dense_cases, matmul_cases, conv_cases, direct_cases, epilogue_cases, direct_epilogue_cases]
 )
 def test_products(cases_of: Callable[[DType], list[Case]], real: DType, tmp_path: Path) -> None:
-    """The numbers of the definition, and the same bits when it runs again."""
-    cases = cases_of(real)
+    run_products(cases_of(real), real, 1e-6 if real is DType.F32 else 1e-14, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "unit"), [(TF32, 4e-4), (TF32X3, 1e-6)])
+def test_tensor_cores(name: str, unit: float, tmp_path: Path) -> None:
+    """Factors of 11 significant bits; and with three products the accuracy of float32."""
+    first = frozenset({name})
+    cases = [*dense_cases(DType.F32, first), *conv_cases(DType.F32, first)]
+    assert sum(c.choice is not None and c.choice.strategy == name for c in cases) > 5
+    run_products(cases, DType.F32, unit, tmp_path)
+
+
+def run_products(cases: list[Case], real: DType, unit: float, tmp_path: Path) -> None:
+    """The numbers of the definition, and the same bits when it runs again. `unit`: the error of a term, about."""
     merged = merge(program(cases, real, True))
     backend = CudaBackend()
     instance = backend.load(backend.build(merged, tmp_path, {}), merged, 1)
@@ -53,7 +66,7 @@ def test_products(cases_of: Callable[[DType], list[Case]], real: DType, tmp_path
         arrays = {n: v.astype(real.numpy).astype(np.float64) for n, v in arrays.items()}
         exact = evaluate_graph((*inputs, node, *((case.after,) if case.after else ())), arrays)[last.out.name]
         terms = np.prod([e for d, e in node.dims if d not in {a.terms[0][0] for a in node.out_map}])
-        tolerance = (1e-6 if real is DType.F32 else 1e-14) * (5 + 3 * float(np.sqrt(terms)))
+        tolerance = unit * (5 + 3 * float(np.sqrt(terms)))
         found = runs[0][number].reshape(node.out.shape)
         np.testing.assert_allclose(found, exact, rtol=tolerance, atol=tolerance, err_msg=f"{number}: {node}")
         for again in runs[1:]:

@@ -14,6 +14,7 @@ from backends.cuda.backend import CudaBackend
 from backends.cuda.compile import compile_text
 from backends.cuda.emit import emit
 from backends.cuda.work import Work, calls_of
+from compiler.ir.model import Numerics
 from compiler.ir.program import Launch, Merged
 from compiler.ir.space import DType
 from compiler.passes.merge import merge
@@ -21,6 +22,7 @@ from compiler.passes.plan_memory import place
 from compiler.passes.write_tables import write_tables
 from compiler.strategies import choose
 from compiler.strategies.implicit_gemm import PROCESSORS, TILES, sides, tiling
+from compiler.strategies.tensor_cores import PASSES, TF32, TF32X3, permitted
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, program
 from tests.cpu.programs import expr
 from tests.gpu.products import STRATEGY, chosen, conv_cases, dense_cases, epilogue_cases, outer
@@ -134,3 +136,25 @@ def test_a_target_without_lanes_takes_no_other_strategy() -> None:
     assert choose(*outer(), 0, 4, STRATEGY)[0] is None
     choice, _ = choose(node, tensors, 0, 4, STRATEGY)
     assert choice is not None and choice.strategy == "implicit_gemm"
+
+
+@pytest.mark.parametrize(("products", "found"), [("exact", set()), ("tf32x3", {TF32X3}), ("tf32", {TF32, TF32X3})])
+def test_rounded_factors_must_be_permitted(products: str, found: set[str]) -> None:
+    """The model says how exact products must be; float64 has no such units."""
+    capabilities = permitted(CudaBackend().capabilities, Numerics(products=products))
+    assert capabilities.strategies & PASSES.keys() == found
+    large = conv(Conv(64, 128, 128, 16, 16, (1, 1)))
+    choice, _ = choose(*large, 0, 4, capabilities.strategies)
+    assert choice is not None and (choice.strategy in PASSES) == bool(found)
+    choice, _ = choose(*large, 0, 8, capabilities.strategies)
+    assert choice is not None and choice.strategy not in PASSES
+
+
+@pytest.mark.nvrtc
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("name", sorted(PASSES))
+def test_tensor_cores_compile(name: str) -> None:
+    merged = merge(program(conv_cases(DType.F32, frozenset({name})), DType.F32, True))
+    text = emit(merged)
+    assert f"nl_implicit_gemm<{PASSES[name]}, " in text.text
+    assert compile_text(text, "tensor_cores", False, "sm_80").binary.read_bytes().startswith(b"\x7fELF")
