@@ -27,7 +27,6 @@ OPTIONAL = {
     "pycuda": "the target cuda (extra `cuda`)",
     "nvidia-cuda-nvrtc": "compiling CUDA (extra `cuda`)",
     "onnx": "ONNX files (extra `onnx`)",
-    "nir": "NIR files (extra `nir`)",
     "ziglang": "a C compiler from the package index",
 }
 

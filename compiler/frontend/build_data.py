@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from compiler.data_source import place_of
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.units import DIMENSIONLESS
+from compiler.files.data_source import place_of
 from compiler.frontend import tree
 from compiler.frontend.build_network import Built, shown
 from compiler.frontend.data_files import Header, arrays_of, locate, pick

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compiler.array_files import read_array
 from compiler.expr.units import TIME
+from compiler.files.array_files import read_array
 from compiler.frontend import tree
 from compiler.frontend.family import Family
 from compiler.frontend.tree import Node

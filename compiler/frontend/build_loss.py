@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.data_source import sample_parts
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
+from compiler.files.data_source import sample_parts
 from compiler.frontend import tree
 from compiler.frontend.build_layers import MOST, broadcast
 from compiler.frontend.build_network import Built, shown

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from compiler.array_files import HDF5
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.ast import Expr, Ref, refs
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.types import Kind
+from compiler.files.array_files import HDF5
 from compiler.frontend import tree
 from compiler.frontend.build_neurons import BuiltNeuron, build_neuron
 from compiler.frontend.build_pools import count_pools

@@ -1,6 +1,6 @@
 """Data files that a model names: whether they are there, and what they hold.
 
-Assumes: the formats of compiler/array_files.py.
+Assumes: the formats of compiler/files/array_files.py.
 Guarantees: shapes and types are read from headers, so that a large file costs nothing; what is
 wrong with a file is an error at the place that names it, never an exception.
 Does not: follow pickles.
@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from compiler.array_files import HDF5, Header, headers, read_array
 from compiler.diagnostics import did_you_mean
+from compiler.files.array_files import HDF5, Header, headers, read_array
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import Context
 from compiler.source import Span

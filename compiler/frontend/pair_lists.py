@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from compiler.array_files import HDF5
 from compiler.diagnostics import did_you_mean
+from compiler.files.array_files import HDF5
 from compiler.frontend import tree
 from compiler.frontend.build_populations import MAX_SIZE, Populations
 from compiler.frontend.data_files import Header, arrays_of, locate, pick, read_array

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.interchange.onnx_import import Array, Attended, Computed, Importer, Scores, Setting, refused
 from compiler.interchange.onnx_import_inputs import Attrs, constant, data, hint_of
+from compiler.interchange.onnx_importer import Array, Attended, Computed, Importer, Scores, Setting, refused
 
 _REALS = (1, 10, 11, 16)  # onnx.TensorProto: FLOAT, FLOAT16, DOUBLE, BFLOAT16
 _HIDES = -1e4

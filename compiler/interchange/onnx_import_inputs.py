@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.interchange.onnx_import import Array, Computed, Importer, refused
+from compiler.interchange.onnx_importer import Array, Computed, Importer, refused
 
 Attrs = Mapping[str, Any]
 Shape = tuple[int, ...]

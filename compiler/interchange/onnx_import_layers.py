@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from compiler.interchange.onnx_graph import onnx_package
-from compiler.interchange.onnx_import import Array, Computed, Importer, Scores, Setting, refused
 from compiler.interchange.onnx_import_attention import import_attention, import_scores, product_of, projected
 from compiler.interchange.onnx_import_inputs import Attrs, Shape, axis_of, constant, cut, data, hint_of, joined, taken
 from compiler.interchange.onnx_import_maps import ELEMENTWISE, import_elementwise, short
 from compiler.interchange.onnx_import_recurrent import import_recurrent
 from compiler.interchange.onnx_import_reductions import REDUCTIONS, import_reduction, pooled, rms_norm, unit_norm
+from compiler.interchange.onnx_importer import Array, Computed, Importer, Scores, Setting, refused
 
 
 def import_node(m: Importer, node: Any) -> None:

@@ -18,8 +18,8 @@ from typing import Any, Final
 import numpy as np
 
 from compiler.frontend.build_layers import broadcast
-from compiler.interchange.onnx_import import Array, Computed, Importer, refused
 from compiler.interchange.onnx_import_attention import biased
+from compiler.interchange.onnx_importer import Array, Computed, Importer, refused
 
 _NAMED: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from compiler.interchange.onnx_graph import GATES
-from compiler.interchange.onnx_import import Array, Computed, Importer, Setting, refused
 from compiler.interchange.onnx_import_inputs import Attrs, constant, cut, data, hint_of, joined
+from compiler.interchange.onnx_importer import Array, Computed, Importer, Setting, refused
 
 _FUNCTIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from compiler.interchange.onnx_import import Computed, Importer, refused
 from compiler.interchange.onnx_import_inputs import Attrs, axis_of, constant, data, hint_of
 from compiler.interchange.onnx_import_maps import scaled, short
+from compiler.interchange.onnx_importer import Computed, Importer, refused
 
 _BEFORE: Final[Mapping[str, str]] = MappingProxyType(
     {"ReduceL1": "abs({x})", "ReduceL2": "{x} * {x}", "ReduceSumSquare": "{x} * {x}", "ReduceMin": "-{x}"}

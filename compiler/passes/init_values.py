@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from compiler.array_files import headers, read_array
 from compiler.diagnostics import Diagnostic, ModelError
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs
 from compiler.expr.interp import evaluate
+from compiler.files.array_files import headers, read_array
 from compiler.ir.graph import Instance
 from compiler.ir.model import Const, Distribution, Driven, Formula, FromFile, Listed, Value
 from compiler.ir.program import (

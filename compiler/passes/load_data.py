@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from compiler.data_source import read_samples, samples_header
 from compiler.diagnostics import Diagnostic, ModelError
+from compiler.files.data_source import read_samples, samples_header
 from compiler.ir.model import Data, Network, Train
 from compiler.ir.space import DType
 from compiler.passes.decisions import Decision

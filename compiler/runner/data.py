@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from compiler.array_files import read_array
+from compiler.files.array_files import read_array
 from compiler.ir.model import Kept
 from compiler.ir.streams import stream_key
 from compiler.runner.errors import RunError

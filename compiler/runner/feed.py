@@ -19,8 +19,8 @@ from typing import Final, Self
 import numpy as np
 
 from backends.protocol import AnyArray, Instance
-from compiler.array_rows import Rows
-from compiler.data_source import open_samples
+from compiler.files.array_rows import Rows
+from compiler.files.data_source import open_samples
 from compiler.ir.model import Train
 from compiler.ir.program import Array, Merged
 from compiler.ir.space import Role

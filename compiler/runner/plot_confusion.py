@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from compiler.image_folders import LABELS, listing
+from compiler.files.image_folders import LABELS, listing
 from compiler.ir.model import Model
 from compiler.runner.plot_style import new_figure
 

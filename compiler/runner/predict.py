@@ -18,8 +18,8 @@ import numpy as np
 from backends.cache import cache_folder
 from backends.protocol import AnyArray, Backend, Instance
 from backends.registry import backend as backend_of
-from compiler.array_rows import HeldRows, Rows
 from compiler.diagnostics import Diagnostic, did_you_mean
+from compiler.files.array_rows import HeldRows, Rows
 from compiler.interchange.safetensors import learned, put_weights
 from compiler.ir.model import Model
 from compiler.passes.decisions import Decision

@@ -20,9 +20,9 @@ from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.ir.model import Model
 from compiler.passes.pipeline import Lowered, lower
 from compiler.runner.errors import RunError
+from compiler.runner.locks import lock_warnings, locked
 from compiler.runner.options import Options
 from compiler.runner.timing import Times
-from compiler.runner.tuning import lock_warnings, locked
 
 
 @dataclass(frozen=True)

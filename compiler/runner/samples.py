@@ -1,6 +1,7 @@
 """Samples for the inputs of a trained network, from another file than it was trained on, or from a caller's arrays.
 
-Assumes: the formats of compiler/array_files.py; a training that was loaded without its data (frontend/build_data.py).
+Assumes: the formats of compiler/files/array_files.py; a training that was loaded without its data
+(frontend/build_data.py).
 Guarantees: an array of the right shape and kind of numbers for every input, all of one length; anything else is refused
 (E0917) with what was found.
 Does not: scale (the program does).
@@ -16,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compiler.array_files import Header, headers
-from compiler.array_rows import Rows
-from compiler.data_source import open_samples, read_samples, samples_header
 from compiler.diagnostics import did_you_mean
+from compiler.files.array_files import Header, headers
+from compiler.files.array_rows import Rows
+from compiler.files.data_source import open_samples, read_samples, samples_header
 from compiler.ir.model import Data, Model, TensorInput
 from compiler.ir.model_tensors import DEFAULT_MEMORY
 from compiler.runner.errors import RunError

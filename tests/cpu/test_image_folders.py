@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from compiler import check, run
-from compiler.array_files import headers, read_array
+from compiler.files.array_files import headers, read_array
 from compiler.runner.errors import RunError
 from compiler.runner.evaluate import evaluate_file
 from compiler.runner.options import Options

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from compiler import run
-from compiler.array_files import headers, read_array
 from compiler.diagnostics import ModelError
+from compiler.files.array_files import headers, read_array
 from compiler.ir.model import Kept
 from compiler.runner.data import split
 from compiler.runner.evaluate import evaluate_file

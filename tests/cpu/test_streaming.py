@@ -14,7 +14,7 @@ import pytest
 
 from backends.registry import backend
 from compiler import predict, run
-from compiler.array_rows import array_parts, open_rows
+from compiler.files.array_rows import array_parts, open_rows
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline import lower
 from compiler.runner.evaluate import evaluate_file

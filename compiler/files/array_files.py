@@ -1,6 +1,6 @@
 """Arrays in files: .npy, .npz, .csv (a table of numbers, or columns with a line of names), .h5 (HDF5, SONATA), .parquet
-(with pyarrow), IDX (MNIST's own format, `train-images-idx3-ubyte`, compressed or not: compiler/idx_files.py), and
-folders of images (with Pillow: compiler/image_folders.py).
+(with pyarrow), IDX (MNIST's own format, `train-images-idx3-ubyte`, compressed or not: compiler/files/idx_files.py), and
+folders of images (with Pillow: compiler/files/image_folders.py).
 
 Assumes: nothing.
 Guarantees: shapes and types come from headers, so that a large file costs nothing (a .csv is read); what is wrong with
@@ -23,10 +23,10 @@ from typing import IO, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from compiler.csv_files import csv_headers, read_columns
-from compiler.idx_files import idx_header, is_idx, read_idx
-from compiler.image_folders import image_headers, read_images
-from compiler.parquet_files import PARQUET, parquet_headers, read_parquet
+from compiler.files.csv_files import csv_headers, read_columns
+from compiler.files.idx_files import idx_header, is_idx, read_idx
+from compiler.files.image_folders import image_headers, read_images
+from compiler.files.parquet_files import PARQUET, parquet_headers, read_parquet
 
 HDF5: Final = (".h5", ".hdf5")
 

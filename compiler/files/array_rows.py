@@ -1,6 +1,6 @@
 """Arrays in files that are larger than memory: some rows at a time, in any order.
 
-Assumes: files that compiler/array_files.py reads.
+Assumes: files that compiler/files/array_files.py reads.
 Guarantees: what `take` gives are the numbers that `read_array` gives; rows of .npy, .npz (arrays that are not
 compressed) and IDX files are read where they stand, folders of images are decoded on demand, everything else is written
 once into a file of the cache folder (made anew when the source changes: its size or time of change).
@@ -21,11 +21,11 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from compiler.array_files import HDF5, Header, array_start, hdf5_parts, headers
-from compiler.csv_files import table_parts
-from compiler.idx_files import idx_parts, idx_start, is_idx
-from compiler.image_folders import LABELS, decode, listing, read_images, shape_of
-from compiler.parquet_files import PARQUET, parquet_parts
+from compiler.files.array_files import HDF5, Header, array_start, hdf5_parts, headers
+from compiler.files.csv_files import table_parts
+from compiler.files.idx_files import idx_parts, idx_start, is_idx
+from compiler.files.image_folders import LABELS, decode, listing, read_images, shape_of
+from compiler.files.parquet_files import PARQUET, parquet_parts
 
 Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.integer[Any]]

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compiler.array_files import Header, read_array
-from compiler.array_rows import Rows, array_parts, header_of, open_rows
-from compiler.csv_files import read_columns
-from compiler.image_folders import image_headers
+from compiler.files.array_files import Header, read_array
+from compiler.files.array_rows import Rows, array_parts, header_of, open_rows
+from compiler.files.csv_files import read_columns
+from compiler.files.image_folders import image_headers
 from compiler.ir.model import Data
 
 

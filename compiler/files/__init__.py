@@ -1,0 +1,1 @@
+"""Formats of data files: arrays, tables, images; whole or row by row."""
