@@ -106,8 +106,7 @@ def predict(
         options = _options(
             target, set, precision, order, portable=portable, verify=verify, build_dir=build_dir, weights=weights
         )
-        names = tuple(n.strip() for n in (layers or "").split(",") if n.strip())
-        result = predict_file(run, data, options, out, names, batch)
+        result = predict_file(run, data, options, out, _names(layers), batch)
         show(result.warnings, format)
         if format is Format.json:
             shapes = {n: list(v.shape) for n, v in result.outputs.items()}
@@ -161,10 +160,14 @@ def export(
         from compiler.interchange.onnx_export import export_file
 
         _choice(to, ("onnx",), "--format")
-        names = tuple(n.strip() for n in (layers or "").split(",") if n.strip())
-        written = export_file(run, _options(set=set, weights=weights), out, names)
+        written = export_file(run, _options(set=set, weights=weights), out, _names(layers))
         if not quiet:
             typer.echo(f"{written.file}: {written.nodes} nodes, opset {written.opset}")
+
+
+def _names(layers: str | None) -> tuple[str, ...]:
+    """The layers of `--layers a,b`."""
+    return tuple(n.strip() for n in (layers or "").split(",") if n.strip())
 
 
 def standalone(

@@ -11,22 +11,20 @@ from __future__ import annotations
 from typing import Final
 
 from backends.access import Kernel, offset
-from backends.cprint import Body, Element, Line, Symbol, type_of
+from backends.connecting import formal_names, given, lines_of, names_again
+from backends.cprint import Body, Element, Line, Symbol
 from backends.cuda.kernel import Function, each_element
 from backends.cuda.skeletons import render
 from compiler.expr.ast import refs
 from compiler.ir.program import (
-    PLACES,
     ArrayFormal,
     Connect,
     Procedural,
     RecordTrace,
-    ScalarFormal,
     Strided,
 )
 from compiler.ir.space import DType
 
-SYNONYMS: Final = {"list": "spikes", "count": "spike_count"}
 DRAWING: Final = {"fixed_probability": ("nl__draw",), "rewire": ("nl__draw",)} | dict.fromkeys(
     ("fixed_total", "fixed_indegree", "fixed_outdegree"), ("nl__draw", "nl__shuffled_once")
 )
@@ -35,51 +33,15 @@ SORT: Final = "_sort"
 """Suffix of the function that puts drawn rows in ascending order."""
 
 
-def _names(k: Kernel) -> dict[str, str]:
-    """Identifiers by formal name, for the skeletons; `list`/`count` also under their usual synonyms."""
-    names = {
-        f.name: k.scope[f.name].text if isinstance(f, ScalarFormal) else k.pointers[f.name] for f in k.template.formals
-    }
-    for name, other in SYNONYMS.items():
-        if name not in names and other in names:
-            names[name] = names[other]
-    return names
-
-
-def _lines(text: str) -> tuple[Line, ...]:
-    return tuple(
-        Line(t.lstrip(), (len(t) - len(t.lstrip())) // 4) if t.strip() else Line("") for t in text.splitlines()
-    )
-
-
 def _skeleton(k: Kernel, file: str, **more: object) -> tuple[Line, ...]:
-    return _lines(render(file, f=_names(k), real=k.dialect.real, name=k.template.name, **more))
-
-
-def _given(k: Kernel, c: Connect) -> dict[str, object]:
-    """What the skeleton of an expression rule needs: the text over columns, `i`, `j` and their positions."""
-    if c.probability is None:
-        return {}
-    scope = dict(k.scope) | {n: Symbol(n, DType.I64) for n in ("i", "j", *PLACES)}
-    drawn = type_of(c.probability, scope, k.dialect.precision) != "bool"
-    if drawn:
-        k.printer.used.add("nl__draw")
-    used = refs(c.probability)
-    return {
-        "drawn": drawn,
-        "places_i": bool(used & set(PLACES[:3])),
-        "places_j": bool(used & set(PLACES[3:])),
-        "probability": k.printer.expr(c.probability, scope, k.dialect.precision)
-        if drawn
-        else k.printer.test(c.probability, scope),
-    }
+    return tuple(lines_of(render(file, f=formal_names(k), real=k.dialect.real, name=k.template.name, **more)))
 
 
 def connect(k: Kernel, c: Connect) -> list[Function]:
     """One stage of one rule; the draws are those of backends/reference."""
     k.printer.used |= set(DRAWING.get(c.rule, ()))
     file = "connect_scan.cu.j2" if c.stage == "scan" else f"connect_{c.rule}.cu.j2"
-    made = [Function("", _skeleton(k, file, stage=c.stage, **_given(k, c)))]
+    made = [Function("", _skeleton(k, file, stage=c.stage, **given(k, c)))]
     if c.rule in ("fixed_total", "fixed_indegree", "fixed_outdegree") and c.stage == "fill":
         made.append(Function(SORT, _skeleton(k, "connect_sort.cu.j2")))
     if c.rule == "transpose" and c.stage in ("fill", "refill"):
@@ -90,11 +52,9 @@ def connect(k: Kernel, c: Connect) -> list[Function]:
 def row_again(k: Kernel, p: Procedural) -> tuple[Line, ...]:
     """The row of source `i` as its rule draws it; for fixed_outdegree, target `j` of its element `c`."""
     k.printer.used |= set(DRAWING.get(p.rule, ()))
-    names = _names(k)
-    names |= {"key": names["connect_key"], "row": k.pointers[p.row]}
-    given = _given(k, Connect(p.rule, "walk", p.probability))
+    rule = given(k, Connect(p.rule, "walk", p.probability))
     file = f"connect_{p.rule}.cu.j2" if p.rule == "fixed_outdegree" else f"walk_{p.rule}.cu.j2"
-    return _lines(render(file, f=names, real=k.dialect.real, stage="walk", **given))
+    return tuple(lines_of(render(file, f=names_again(k, p), real=k.dialect.real, stage="walk", **rule)))
 
 
 def record_events(k: Kernel) -> list[Function]:
@@ -108,7 +68,7 @@ def emit_scheduled(k: Kernel) -> list[Function]:
 def record_trace(k: Kernel, r: RecordTrace) -> list[Function]:
     """One sample of every member; the value may read several arrays at the member's index `i`. The block that comes
     last counts the sample: all others have read the counter by then."""
-    names = _names(k)
+    names = formal_names(k)
     scope, i = dict(k.scope), k.namer("i")
     scope["i"] = Symbol(i, DType.I64)
     first: list[Line] = []

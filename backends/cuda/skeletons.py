@@ -15,7 +15,3 @@ def environment() -> Environment:
 
 def render(file: str, **names: Any) -> str:
     return environment().get_template(file).render(**names)
-
-
-def exists(file: str) -> bool:
-    return file in environment().list_templates()

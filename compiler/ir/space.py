@@ -77,3 +77,10 @@ class Affine:
 def along(dim: str) -> Affine:
     """The index that is one dim itself."""
     return Affine(((dim, 1),))
+
+
+def plain_dim(axis: Affine) -> str | None:
+    """The dim that an index is, when it is just one."""
+    if len(axis.terms) == 1 and axis.terms[0][1] == 1 and axis.const == 0 and axis.div == 1:
+        return axis.terms[0][0]
+    return None

@@ -42,7 +42,7 @@ from compiler.ir.graph import (
     Weight,
 )
 from compiler.ir.model import Set
-from compiler.ir.space import Affine
+from compiler.ir.space import Affine, plain_dim
 
 COMBINES: Final = frozenset({"add", "max", "min"})
 
@@ -167,16 +167,12 @@ def _contract(node: Contract, known: Mapping[str, Tensor], gather_only: bool) ->
     yield from _scalars(node.scalars, (*operands, *dims))
     yield from _reads(node.body, (*operands, *dims, *dict(node.scalars)), "the body")
     if gather_only:
-        used = [m.terms[0][0] if _plain(m) else None for m in node.out_map]
+        used = [plain_dim(m) for m in node.out_map]
         if None in used or len(set(used)) != len(used):
             yield "the result is scattered into"
-        for m, extent in zip(node.out_map, node.out.shape, strict=False):
-            if _plain(m) and dims.get(m.terms[0][0]) != extent:
-                yield f"dim `{m.terms[0][0]}` does not have the extent {extent} of its axis"
-
-
-def _plain(m: Affine) -> bool:
-    return len(m.terms) == 1 and m.terms[0][1] == 1 and m.const == 0 and m.div == 1
+        for d, extent in zip(used, node.out.shape, strict=False):
+            if d is not None and dims.get(d) != extent:
+                yield f"dim `{d}` does not have the extent {extent} of its axis"
 
 
 def _affine_maps(name: str, shape: tuple[int, ...], axes: tuple[Affine, ...], dims: Mapping[str, int]) -> Iterator[str]:

@@ -14,10 +14,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
-from compiler.ir.graph import Contract, Map, Node, Reindex, Store, Tensor, Update, Variable, Weight
+from compiler.ir.graph import Node, Store, Tensor, Update, Variable, Weight
 from compiler.ir.model import OptimizerDef, Set, Train
 from compiler.passes.free_names import free_name
 from compiler.passes.graph_builder import GraphBuilder, identity
+from compiler.passes.simplify_graph import renamed
 
 _X0, _X1, _X2 = (Ref(f"x{i}") for i in range(3))
 
@@ -90,14 +91,8 @@ def averaged(nodes: Iterable[Node], names: Mapping[str, str]) -> tuple[Node, ...
             case Weight() if node.out.name in names:
                 tensor = replace(node.out, name=names[node.out.name])
                 out.append(Variable(tensor, 0.0, inner=True, span=node.span))
-            case Map() | Contract():
-                out.append(replace(node, ins=tuple(names.get(n, n) for n in node.ins)))
-            case Reindex():
-                out.append(replace(node, source=names.get(node.source, node.source)))
-            case Store():
-                out.append(replace(node, value=names.get(node.value, node.value)))
             case Update():
                 raise AssertionError("averages are for phases that learn nothing")
             case _:
-                out.append(node)
+                out.append(renamed(node, names))
     return tuple(out)

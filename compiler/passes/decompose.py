@@ -13,14 +13,7 @@ from dataclasses import replace
 
 from compiler.expr.ast import refs
 from compiler.ir.graph import Contract, Node
-from compiler.ir.space import Affine, along
-
-
-def _plain(axis: Affine) -> str | None:
-    """The dim that an axis is, when it is just one."""
-    if len(axis.terms) == 1 and axis.terms[0][1] == 1 and axis.const == 0 and axis.div == 1:
-        return axis.terms[0][0]
-    return None
+from compiler.ir.space import Affine, along, plain_dim
 
 
 def _substituted(axis: Affine, dim: str, solution: Affine) -> Affine:
@@ -57,12 +50,12 @@ def gather_form(node: Contract) -> Contract:
     dims = dict(node.dims)
     out_map = list(node.out_map)
     in_maps = [list(m) for m in node.in_maps]
-    taken = {d for d in map(_plain, out_map) if d is not None}
+    taken = {d for d in map(plain_dim, out_map) if d is not None}
     if len(taken) == len(out_map):
         return _in_order(node)
     order: list[tuple[str, int]] = []
     for number, axis in enumerate(out_map):
-        if _plain(axis) is not None:
+        if plain_dim(axis) is not None:
             continue
         dim, stride = next((d, c) for d, c in axis.terms if d not in taken)
         if dim in refs(node.body):

@@ -14,19 +14,13 @@ from dataclasses import replace
 from compiler.expr.ast import Binary, Expr, Ref, substitute
 from compiler.expr.simplify import has_random
 from compiler.ir.graph import Contract, Map, Node
-from compiler.ir.space import Affine
+from compiler.ir.space import Affine, plain_dim
 from compiler.passes.decisions import Decision
 from compiler.passes.graph_builder import renumber, used_operands
 from compiler.passes.simplify_graph import operands
 
 LARGEST = 8
 """Operands of a fused kernel; more would spill registers."""
-
-
-def _plain(axis: Affine) -> str | None:
-    if len(axis.terms) == 1 and axis.terms[0][1] == 1 and axis.const == 0 and axis.div == 1:
-        return axis.terms[0][0]
-    return None
 
 
 def _visits_once(reader: Map | Contract, k: int) -> str | None:
@@ -36,7 +30,7 @@ def _visits_once(reader: Map | Contract, k: int) -> str | None:
         if sorted(a for a in reader.maps[k] if a is not None) == list(range(whole)):
             return None
         return f"{reader.out.name} reads each element several times"
-    dims = [_plain(a) for a in reader.in_maps[k]]
+    dims = [plain_dim(a) for a in reader.in_maps[k]]
     if None in dims:
         return f"{reader.out.name} reads it through windows"
     if len(set(dims)) != len(reader.dims):

@@ -16,6 +16,7 @@ from typing import Final
 
 from compiler.expr.ast import Binary, Expr, Ref, Unary, refs, substitute
 from compiler.ir.graph import Contract, Map, Node
+from compiler.ir.space import Affine, plain_dim
 from compiler.passes.graph_builder import renumber, used_operands
 
 _SUM: Final = "sum"
@@ -36,10 +37,7 @@ def _hoisted(node: Contract) -> tuple[Node, ...]:
     if not summed:
         return (node,)
     plain = {
-        f"x{k}"
-        for k, axes in enumerate(node.in_maps)
-        if all(not a.terms or (len(a.terms) == 1 and a.terms[0][1] == 1 and a.const == 0 and a.div == 1) for a in axes)
-        and not any(d in summed for a in axes for d, _ in a.terms)
+        f"x{k}" for k, axes in enumerate(node.in_maps) if all(a == Affine() or plain_dim(a) in axis_of for a in axes)
     }
     if not refs(node.body) & plain:
         return (node,)
@@ -54,13 +52,9 @@ def _hoisted(node: Contract) -> tuple[Node, ...]:
     total = Contract(out, node.dims, node.out_map, (node.ins[k],), (node.in_maps[k],), Ref("x0"), span=node.span)
     body = substitute(outside, {_SUM: Ref(f"x{len(node.ins)}")})
     keep = used_operands(body)
-    maps = (
-        *(tuple(axis_of[a.terms[0][0]] if a.terms else None for a in axes) for axes in node.in_maps[:k]),
-        (),
-        *(tuple(axis_of[a.terms[0][0]] if a.terms else None for a in axes) for axes in node.in_maps[k + 1 :]),
-        tuple(range(len(out.shape))),
-    )
     ins = (*node.ins, out.name)
+    walks = (*node.in_maps, node.out_map)
+    maps = {i: tuple(axis_of[a.terms[0][0]] if a.terms else None for a in walks[i]) for i in keep}
     scalars = tuple((n, v) for n, v in node.scalars if n in refs(body))
     chosen = tuple(ins[i] for i in keep), tuple(maps[i] for i in keep)
     return total, Map(node.out, *chosen, renumber(body, keep), scalars, node.span)

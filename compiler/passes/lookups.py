@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, refs
 from compiler.ir.graph import Contract, Tensor
-from compiler.strategies.choice import plain_dim
+from compiler.ir.space import plain_dim
 
 
 @dataclass(frozen=True)

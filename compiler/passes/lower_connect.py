@@ -97,6 +97,11 @@ def fixed_probability_table(p: float) -> npt.NDArray[np.uint32]:
     return np.concatenate([_thresholds(rest), _thresholds(blocks)])
 
 
+def pairs_of(projection: Projection, member: Member) -> npt.NDArray[np.int64]:
+    """The explicit pairs of a member, (n, 2), as the user gave them."""
+    return np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
+
+
 def pair_order(pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Explicit pairs (n, 2) in storage order: stored synapse k is pair `order[k]` of the user's. Where the user's order
     differs, it is kept as the array `<projection>[a->b].order`: what is stored per synapse is written back in the
@@ -106,7 +111,7 @@ def pair_order(pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def _pairs(builder: ProgramBuilder, projection: Projection, member: Member, name: str, n_pre: int) -> None:
     """Row pointers and targets of explicit pairs, as constants."""
-    pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
+    pairs = pairs_of(projection, member)
     order = pair_order(pairs)
     if (order[1:] < order[:-1]).any():
         builder.array(Array(f"{name}.order", DType.I32, (len(order),), Role.CONST), order.astype(np.int32))
@@ -234,7 +239,7 @@ def draw_mask(
         return
     bits = np.zeros((pre.size, 32 * shape[1]), np.bool_)
     if projection.rule == "pairs":
-        pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
+        pairs = pairs_of(projection, member)
         bits[pairs[:, 0], pairs[:, 1]] = True
     else:
         bits[:, : post.size] = True if projection.rule == "all_to_all" else np.eye(pre.size, post.size, dtype=np.bool_)

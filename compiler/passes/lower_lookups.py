@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from compiler.expr.ast import Binary, Cond, Num, Ref
 from compiler.ir.graph import Contract, Tensor
 from compiler.ir.program import Add, ArrayFormal, Assign, Axis, Kind, Mode, Nest, Strided
-from compiler.ir.space import Affine
+from compiler.ir.space import Affine, plain_dim
 from compiler.passes.assign_layouts import strides_of
 from compiler.passes.decisions import Decision
 from compiler.passes.fuse_epilogues import Epilogue
@@ -23,7 +23,6 @@ from compiler.passes.lookups import Lookup
 from compiler.passes.lower_epilogues import lower_end
 from compiler.passes.nest_builder import Loops, Walk
 from compiler.passes.tensor_phase import Phase, array_formal, axes_of, emit_row
-from compiler.strategies.choice import plain_dim
 
 ROW = "row"
 """The local that holds a row's number."""

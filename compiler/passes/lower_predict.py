@@ -9,6 +9,7 @@ Does not: read files or weights.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from compiler.ir.graph import Reindex, Store, TensorGraph
@@ -127,6 +128,13 @@ def _graph(network: Network, fed: Train, names: tuple[str, ...], verify: bool) -
     return graph, tuple(kept), [d.within(PHASE) for d in decisions]
 
 
+def inputs_of(model: Model, outputs: tuple[str, ...] = ()) -> tuple[TensorInput, ...]:
+    """The inputs that `outputs` (else `default_outputs`) depend on, in the model's order."""
+    assert model.network is not None
+    needed = model.network.needed(outputs or default_outputs(model))
+    return tuple(i for i in model.network.inputs if i.name in needed)
+
+
 def lower_predict(
     model: Model,
     capabilities: Capabilities,
@@ -146,7 +154,7 @@ def lower_predict(
     needed = whole.needed(names)
     used = replace(
         whole,
-        inputs=tuple(i for i in whole.inputs if i.name in needed),
+        inputs=inputs_of(model, names),
         layers=tuple(layer for layer in whole.layers if layer.name in needed),
     )
     fed = _fed(whole, scales, batch)
@@ -158,9 +166,7 @@ def lower_predict(
     decisions += made
     builder = ProgramBuilder(f"{model.name}_predict", precision, order)
     for item in simple.inputs:
-        features = 1
-        for extent in item.shape:
-            features *= extent
+        features = math.prod(item.shape)
         dtype = precision if item.dtype == "real" else DType.I32
         builder.array(Array(data_name(item.name), dtype, (batch, features), Role.DATA))
     capabilities = permitted(capabilities, model.numerics)

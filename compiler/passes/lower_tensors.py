@@ -37,7 +37,7 @@ from compiler.ir.program import (
     Order,
 )
 from compiler.ir.program import Contract as ContractBody
-from compiler.ir.space import Affine, DType, Role, along
+from compiler.ir.space import Affine, DType, Role, along, plain_dim
 from compiler.ir.target import Capabilities
 from compiler.passes.assign_layouts import real_lanes
 from compiler.passes.build_program import ProgramBuilder
@@ -84,13 +84,9 @@ def _map(p: Phase, node: Map, target: str | None) -> None:
     emit_row(p, Kind.MAP, f"{out.name}: elementwise", formals, bound, columns, node.scalars, nest, out.name, node.span)
 
 
-def _plain_reduction(node: Contract, p: Phase) -> bool:
+def _plain_reduction(node: Contract) -> bool:
     """Whether every operand is walked by plain dims only (sums, maxima over axes)."""
-    return all(
-        len(a.terms) <= 1 and (not a.terms or (a.terms[0][1] == 1 and a.const == 0 and a.div == 1))
-        for m in node.in_maps
-        for a in m
-    )
+    return all(not a.terms or plain_dim(a) is not None for m in node.in_maps for a in m)
 
 
 def _windows(node: Contract, tensors: Mapping[str, Tensor]) -> frozenset[str]:
@@ -122,7 +118,7 @@ def _contract(p: Phase, node: Contract, epilogue: Epilogue | None, in_place: Map
         choice, reason = _chosen(p, node)
     # A strategy has every extent as a column; the generic nest has its windows as structure.
     windows = _windows(node, p.tensors) if choice is None else frozenset()
-    plain = _plain_reduction(node, p) and choice is None and len(node.ins) != 2
+    plain = _plain_reduction(node) and choice is None and len(node.ins) != 2
     loops = p.loops(
         [t.walk for t in arrays],
         node.dims,

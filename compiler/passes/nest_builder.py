@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from compiler.ir.graph import Tensor
 from compiler.ir.program import Access, Axis, Dim, DimKind, Strided
-from compiler.ir.space import Affine
+from compiler.ir.space import Affine, plain_dim
 from compiler.passes.assign_layouts import strides_of
 
 LANE = "lane"
@@ -58,10 +58,6 @@ class _Physical:
     literal: bool
     kind: DimKind
     steps: dict[str, _Step] = field(default_factory=dict)  # of the formals that walk it plainly
-
-
-def _plain(axis: Affine, dim: str) -> bool:
-    return axis.terms == ((dim, 1),) and axis.const == 0 and axis.div == 1
 
 
 def _always_inside(axis: Affine, extents: Mapping[str, int], size: int) -> bool:
@@ -123,7 +119,7 @@ def build_loops(
     for w in walks:
         for a, axis in enumerate(w.axes):
             for d, _ in axis.terms:
-                if not _plain(axis, d):
+                if plain_dim(axis) != d:
                     tied.add(d)
                 else:
                     last = a == len(w.axes) - 1
@@ -184,7 +180,7 @@ def _accesses(
                 columns[column] = step.stride
                 axes.append(Axis(((x.name, 1),), stride=column))
         for a, axis in enumerate(w.axes):
-            if len(axis.terms) == 1 and _plain(axis, axis.terms[0][0]):
+            if plain_dim(axis) is not None:
                 continue
             if not axis.terms and axis.const == 0:
                 continue

@@ -52,6 +52,7 @@ from compiler.passes.lower_connect import (
     drawing_of,
     number_by_target,
     pair_order,
+    pairs_of,
     transpose,
 )
 from compiler.passes.planes import Extents, elements, planes_of, stored_rows
@@ -123,7 +124,7 @@ def in_stored_order(projection: Projection, member: Member, value: Value, pre: I
         return value
     data = read_file(value) if isinstance(value, FromFile) else np.array(value.values)
     if projection.rule == "pairs":
-        pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
+        pairs = pairs_of(projection, member)
         if len(data) != len(pairs):
             return value
         return Listed(tuple(data[pair_order(pairs)].tolist()), value.span)

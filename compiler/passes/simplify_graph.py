@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from compiler.expr.ast import Ref, refs
 from compiler.ir.graph import Contract, Map, Node, Reindex, Store, Update, Variable, Weight
+from compiler.ir.space import Affine, plain_dim
 
 
 def operands(node: Node) -> tuple[str, ...]:
@@ -57,8 +58,7 @@ def _as_map(node: Contract) -> Contract | Map:
     axis_of = {a.terms[0][0]: i for i, a in enumerate(node.out_map) if len(a.terms) == 1}
     if len(axis_of) != len(node.dims) or len(axis_of) != len(node.out_map) or refs(node.body) & axis_of.keys():
         return node
-    plain = [a for m in (node.out_map, *node.in_maps) for a in m]
-    if any(a.const or a.div != 1 or len(a.terms) > 1 or (a.terms and a.terms[0][1] != 1) for a in plain):
+    if any(a != Affine() and plain_dim(a) is None for m in (node.out_map, *node.in_maps) for a in m):
         return node
     maps = tuple(tuple(axis_of[a.terms[0][0]] if a.terms else None for a in m) for m in node.in_maps)
     return Map(node.out, node.ins, maps, node.body, node.scalars, node.span)

@@ -30,6 +30,7 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import DType, Role
 from compiler.ir.synapse_values import variable_array
+from compiler.passes.lower_connect import pair_order, pairs_of
 from compiler.passes.stages import Due
 from compiler.passes.synapse_rows import Synapses
 
@@ -84,11 +85,11 @@ def _dense(s: Synapses, bound: dict[str, str]) -> Made:
 
 def _pairs(s: Synapses, bound: dict[str, str]) -> Made:
     array = f"{s.stored}.transposed"
-    pairs = np.array(s.projection.pair_lists[s.member.pairs or 0], np.int64).reshape(-1, 2)
+    pairs = pairs_of(s.projection, s.member)
     if array not in s.builder.arrays:
-        stored = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+        stored = pairs[pair_order(pairs)]
         index = np.zeros(max(len(stored), 1), np.int32)
-        index[np.lexsort((stored[:, 0], stored[:, 1]))] = np.arange(len(stored))
+        index[pair_order(stored[:, ::-1])] = np.arange(len(stored))
         s.builder.array(Array(array, DType.I32, (len(index),), Role.CONST, span=s.projection.span), index)
     bound["index"] = array
     nest = Nest((Dim("i", "n"),), (Assign("at", Ref("index")), Assign("w", Ref("other"))))

@@ -7,7 +7,6 @@ Does not: know where weights come from (trained.py), or compare with targets (ev
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from compiler.interchange.safetensors import learned, put_weights
 from compiler.ir.model import Model
 from compiler.passes.decisions import Decision
 from compiler.passes.fold_norms import folded
-from compiler.passes.lower_predict import ORDER, PHASE, Prediction, data_name, lower_predict
+from compiler.passes.lower_predict import ORDER, PHASE, Prediction, data_name, inputs_of, lower_predict
 from compiler.runner.arrays import read_logical
 from compiler.runner.build_folder import Built, build_into
 from compiler.runner.errors import RunError
@@ -128,9 +127,8 @@ def predict_file(
         raise RunError("E0912", "--batch is at least 1", exit_code=2)
     trained = open_trained(source, options)
     names = chosen_outputs(trained.model, outputs)
-    backend = backend_of(options.target, options.device or 0, options.verify)
-    needed = lower_predict(trained.model, backend.capabilities, 1, names).inputs
     model = trained.model
+    needed = inputs_of(model, names)
     samples: Mapping[str, AnyArray | Rows]
     if isinstance(data, Path):
         samples = from_file(data, needed, model, cache_folder())
@@ -157,8 +155,3 @@ def write_npz(path: Path, arrays: Mapping[str, AnyArray]) -> None:
         os.replace(scratch, path)
     finally:
         scratch.unlink(missing_ok=True)
-
-
-def elements(shape: tuple[int, ...]) -> int:
-    """How many numbers a sample has."""
-    return math.prod(shape)

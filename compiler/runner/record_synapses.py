@@ -26,6 +26,7 @@ from backends.protocol import Instance
 from compiler.ir.model import Const, Member, Model, Projection, shift_of
 from compiler.ir.program import Merged
 from compiler.ir.synapse_values import member_name, own_name, stored_by_target, synapse_unit, variable_array
+from compiler.passes.lower_connect import pair_order, pairs_of
 from compiler.runner.growing import Growing, growing, open_file
 
 Order = npt.NDArray[np.int64] | None
@@ -36,10 +37,7 @@ def user_order(projection: Projection, member: Member) -> Order:
     """Where each of the user's pairs is stored."""
     if projection.rule != "pairs":
         return None
-    pairs = np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
-    place = np.empty(len(pairs), np.int64)
-    place[np.lexsort((pairs[:, 1], pairs[:, 0]))] = np.arange(len(pairs))
-    return place
+    return np.argsort(pair_order(pairs_of(projection, member)))
 
 
 def synapse_ends(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.graph import Contract, Tensor
-from compiler.ir.space import Affine
+from compiler.ir.space import Affine, plain_dim
 
 VECTOR_BYTES = 64
 LIMIT = 2**31
@@ -69,13 +69,6 @@ def either(p: Problem, order: tuple[int, int], match: Callable[[Problem, int], C
         return found
     other = match(p, order[1])
     return other if isinstance(other, Choice) else found
-
-
-def plain_dim(axis: Affine) -> str | None:
-    """The dim that an index is, when it is just one."""
-    if len(axis.terms) == 1 and axis.terms[0][1] == 1 and axis.const == 0 and axis.div == 1:
-        return axis.terms[0][0]
-    return None
 
 
 def product(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int) -> Problem | No:
