@@ -89,7 +89,7 @@ bench-stdp: $(RUN_STAMP) ## Simulate plastic synapses: Netloom, Brian2
 	$(BIN)/python benchmarks/bench_stdp.py $(ARGS)
 
 .PHONY: bench-training
-bench-training: $(RUN_STAMP) ## Train LeNet-5, an MLP, ResNet-20, a transformer and an LSTM: Netloom, PyTorch
+bench-training: $(RUN_STAMP) ## Train LeNet-5, an MLP, ResNet-20, a transformer and LSTMs: Netloom, PyTorch
 	benchmarks/setup.sh torch
 	$(BIN)/python benchmarks/bench_training.py $(ARGS)
 

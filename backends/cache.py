@@ -1,26 +1,13 @@
-"""Where compiled texts are kept, and what of a text counts.
+"""What of a text counts for a cache of compiled ones.
 
 Assumes: nothing.
-Guarantees: one folder per user, or the one that $NETLOOM_CACHE names.
-Does not: make or clean the folder.
+Guarantees: texts that differ in comments alone are one.
+Does not: know where the cache is (compiler/cache.py does).
 """
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-from pathlib import Path
-
-
-def cache_folder() -> Path:
-    """$NETLOOM_CACHE, or the platform's folder for caches."""
-    if given := os.environ.get("NETLOOM_CACHE"):
-        return Path(given)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "netloom"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "netloom"
 
 
 def without_comments(text: str) -> str:

@@ -47,6 +47,11 @@ class Artifact:
 class Instance(Protocol):
     """A loaded program with its memory. Arrays are addressed by name, in physical layout, flat."""
 
+    @property
+    def measured(self) -> Mapping[str, str]:
+        """What it chose by measuring while it ran: phase -> way."""
+        ...
+
     def read(self, name: str) -> AnyArray:
         """A copy of an array's contents, flat, in physical layout."""
         ...

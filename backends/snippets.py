@@ -17,6 +17,7 @@ from functools import cache
 
 from backends.device import source
 
+_LONG = frozenset({"nl_poisson_f64"})
 _NAME = re.compile(r"\b(nl_\w+)\s*\(")
 
 
@@ -96,4 +97,9 @@ def select(names: Iterable[str], cuda: bool = False) -> str:
             raise KeyError(f"backends/device has no function {name}")
         wanted.add(name)
         stack.extend(by_name[name].calls)
-    return "\n".join(s.text for s in snippets(cuda) if s.name in wanted)
+    return "\n".join(_apart(s) if cuda else s.text for s in snippets(cuda) if s.name in wanted)
+
+
+def _apart(s: Snippet) -> str:
+    """On CUDA long functions are not copied to where they are called: kernels around them need fewer registers."""
+    return s.text.replace("NL_FN", "NL_PART", 1) if s.name in _LONG else s.text

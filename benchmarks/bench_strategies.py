@@ -4,7 +4,8 @@ dense layers above 50 GFLOP/s, on one thread of a 3.7 GHz AVX-512 core (118 GFLO
 
 Measured: CPU time of one kernel as the CPU backend prints it, with its arrays in place, by strategy and
 (with --nest) as the generic loop nest. Operations count products with elements that exist, so that a
-gradient that also multiplies a border with zeros does not look faster than it is.
+gradient that also multiplies a border with zeros does not look faster than it is. Strategies that take
+fewer products than the definition (winograd_conv) may show more than the core's peak.
 
 Usage: bench_strategies.py [--rounds 15] [--only NAME,...] [--nest] [--float64]
 """

@@ -49,7 +49,8 @@ def _said(command: str) -> str:
 
 def examine() -> int:
     """Print what there is; the exit code is 3 when something that is needed is missing."""
-    from backends.cpu.build import cache_folder, find_compiler
+    from backends.cpu.build import find_compiler
+    from compiler.cache import cache_folder
 
     good = True
     _line("netloom", VERSION)
@@ -135,7 +136,7 @@ def _writable(folder: Path) -> bool:
 
 def remove_builds(build_dir: Path, cache: bool) -> None:
     """Remove the build folders in `build_dir`, and the cache of compiled code when asked to."""
-    from backends.cpu.build import cache_folder
+    from compiler.cache import cache_folder
     from compiler.runner.build_folder import is_build_folder
 
     removed = 0

@@ -27,9 +27,9 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from backends.cache import cache_folder
 from backends.protocol import Artifact, Backend, Instance
 from backends.stopwatch import machine, seconds
+from compiler.cache import cache_folder
 from compiler.ir.graph import Contract, Tensor, TensorGraph, Variable
 from compiler.ir.program import Merged, Order
 from compiler.ir.space import DType, Role

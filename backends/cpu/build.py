@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from backends.cache import cache_folder as cache_folder
-from backends.cache import without_comments as without_comments
+from backends.cache import without_comments
 from backends.cpu.emit import Emitted
 from backends.protocol import Artifact, BackendError
+from compiler.cache import cache_folder
 from compiler.source import Span
 
 FLAGS = ("-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")

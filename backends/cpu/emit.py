@@ -27,7 +27,8 @@ row (the columns are loaded already) and may use:
                             a `{ }` block, indented by `depth` levels
   order         "fast" | "reproducible" | "bitwise"
   scratch       the expression `(real *)ctx->scratch`; Contract.scratch bytes of it may be used
-Tiles that strategies share (nl_tiles, nl_dots, ...) stand in templates/tiles.c.j2, once in a program that uses them.
+Tiles that strategies share (nl_tiles, nl_dots, ...) stand in templates/tiles.c.j2 and tiles.py, once in a program that
+uses them.
 A block between `{% set helpers %}` and `{% endset %}` is put at file scope before the kernel.
 """
 
@@ -44,6 +45,7 @@ from backends.cpu.kernel import Kernel, function, inside, offset, open_kernel, r
 from backends.cpu.nest import IDENTITY, nest_lines
 from backends.cpu.propagate import propagate
 from backends.cpu.skeletons import environment, exists, render
+from backends.cpu.tiles import tile
 from backends.marked import fixed_order, heading, marked, unmarked
 from backends.protocol import BackendError
 from backends.snippets import known, select
@@ -115,8 +117,9 @@ def emit(program: Merged, skeleton: str = "module.c.j2", more: Mapping[str, obje
         phases=PHASES,
         helpers=words,
         bytes=program.precision.bytes,
-        tile_shapes=[(s.outs, s.vectors) for s in TILES],
-        dot_shapes=[(s.outs, s.vectors) for s in DOTS],
+        tile=tile,
+        tile_shapes=TILES,
+        dot_shapes=DOTS,
         device=device,
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,

@@ -9,6 +9,7 @@ Does not: drain record buffers.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -168,6 +169,10 @@ class CpuInstance:
         if status == 2:
             raise BackendError("E0905", "out of memory while connecting", exit_code=5)
         return done
+
+    @property
+    def measured(self) -> Mapping[str, str]:
+        return {}
 
     def close(self) -> None:
         if self._ctx is not None:

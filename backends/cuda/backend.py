@@ -26,14 +26,18 @@ from compiler.passes.plan_memory import place
 @dataclass(frozen=True)
 class CudaBackend:
     """backends.protocol.Backend. `device`: the number of the GPU; `check`: wait for every kernel, to name one that
-    fails. Options of `build`: `arch` ("sm_90"; default: that of the device); `seed` is noted in the manifest."""
+    fails; `chains`: whether recurrent layers run as chains (compiler/passes/chains.py); `stays`: whether simulations
+    run in a kernel that stays on the device (resident.py; None: where that is faster). Options of `build`: `arch`
+    ("sm_90"; default: that of the device); `seed` is noted in the manifest."""
 
     device: int = 0
     check: bool = False
+    chains: bool = True
+    stays: bool | None = None
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities("cuda", 0, False, strategies(), APART)
+        return Capabilities("cuda", 0, False, strategies(), APART, self.chains)
 
     def emit(self, program: Merged) -> str:
         return emit(program).text
@@ -53,4 +57,4 @@ class CudaBackend:
         return artifact
 
     def load(self, artifact: Artifact, program: Merged, seed: int) -> CudaInstance:
-        return CudaInstance(artifact, program, seed, self.device, self.check)
+        return CudaInstance(artifact, program, seed, self.device, self.check, self.stays)

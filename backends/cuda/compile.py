@@ -25,10 +25,11 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from backends.cache import cache_folder, without_comments
+from backends.cache import without_comments
 from backends.cuda.driver import Driver
 from backends.cuda.emit import Emitted
 from backends.protocol import Artifact, BackendError
+from compiler.cache import cache_folder
 from compiler.source import Span
 
 DEFAULT_ARCH: Final = "sm_80"

@@ -1,10 +1,10 @@
 """Contractions by a strategy: the functions of one template.
 
 Assumes: a Contract in row-major layout with one of `strategies`.
-Guarantees: a product (matmul, implicit_gemm, tensor_cores) is two functions, parts of a kernel that all products of its
-kind share (templates/shared.cu.j2), since the sums cost much code and differ by data alone: one fills in the operands,
-as numbers, the other runs the epilogue, printed from the nest as everywhere. What is literal in the kernel is in its
-name: how many indices of each operand are guarded and what they are divided by.
+Guarantees: a contraction is two functions, parts of a kernel that all contractions of its kind share
+(templates/shared.cu.j2), since the sums cost much code and differ by data alone: one fills in the operands, as numbers,
+the other runs the epilogue, printed from the nest as everywhere. What is literal in the kernel is in its name: how many
+indices of each operand of a product are guarded and what they are divided by; how the window of a convolution walks.
 Does not: choose tiles or splits: they are columns, from which work.py takes the number of blocks.
 """
 
@@ -21,12 +21,13 @@ from backends.cuda.kernel import BLOCK, Function, with_end
 from backends.cuda.nest import NestPrinter
 from backends.cuda.skeletons import render
 from compiler.ir.program import ArrayFormal, Axis, Contract, DimKind, Nest, Strided, Template
-from compiler.strategies import implicit_gemm, matmul, tensor_cores
+from compiler.strategies import direct_conv, direct_conv_weights, implicit_gemm, matmul, tensor_cores
 from compiler.strategies.implicit_gemm import Sides, sides
 
 PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME, *tensor_cores.PASSES})
-"""Strategies whose templates share kernels."""
-Guards = tuple[tuple[int, ...], tuple[int, ...]]
+"""Strategies of products of two matrices."""
+_RESIDENT: Final = 3
+"""Blocks that a processor holds: while one waits for its operands another one sums."""
 PRODUCT: Final = "_product"
 STORE: Final = "_store"
 
@@ -59,7 +60,7 @@ def _guarded(access: Strided) -> list[Axis]:
     return [a for a in access.axes if a.extent is not None or a.div != 1]
 
 
-def _guards(template: Template, contract: Contract) -> Guards:
+def _guards(template: Template, contract: Contract) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The divisors of the guarded indices of the operand of the rows, and of that of the columns."""
     rows = sides_of(template, contract.nest).rows
     first, second = (tuple(a.div for a in _guarded(_access(template, f"x{x}"))) for x in (rows, 1 - rows))
@@ -67,54 +68,74 @@ def _guards(template: Template, contract: Contract) -> Guards:
 
 
 def shared_name(template: Template, contract: Contract) -> str:
-    """The kernel of a product: `implicit_gemm_guarded_1_1_plain`."""
+    """The kernel of a contraction: `implicit_gemm_guarded_1_1_plain`, `direct_conv_3_step_1_tap_1`."""
     if contract.strategy == matmul.NAME:
         return matmul.NAME
+    if contract.strategy in direct.STRATEGIES:
+        return "{}_{}_step_{}_tap_{}".format(contract.strategy, *direct.walk(template, contract))
     parts = ["_".join(["guarded", *map(str, divs)]) if divs else "plain" for divs in _guards(template, contract)]
     return "_".join([contract.strategy, *parts])
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A kernel of several products: its templates with their sides, and the divisors of the guarded indices of its two
-    operands."""
+    """A kernel of several contractions. `operands` and `sums`: the structures that their functions fill in and store;
+    `call`: what sums. `resident`: blocks that a processor has to have registers for (0: the compiler decides)."""
 
     name: str
-    strategy: str
+    call: str
+    operands: str
+    sums: str
+    resident: int
     users: tuple[Kernel, ...]
-    sides: tuple[Sides, ...]
-    guards: Guards
 
-    @property
-    def passes(self) -> int:
-        """Of tensor cores, or 0."""
-        return tensor_cores.PASSES.get(self.strategy, 0)
+
+def _kinds(template: Template, contract: Contract) -> list[Shared]:
+    """The kernels of a contraction, without users: one, or one for each number of outputs of a thread."""
+    name, strategy = shared_name(template, contract), contract.strategy
+    if strategy in PRODUCTS:
+        call = "nl_matmul"
+        if strategy != matmul.NAME:
+            readers = [f"nl_reader<{', '.join(map(str, divs))}>" for divs in _guards(template, contract)]
+            call = f"nl_implicit_gemm<{tensor_cores.PASSES.get(strategy, 0)}, {', '.join(readers)}>"
+        return [Shared(name, call, "nl_product", "nl_sums", _RESIDENT, ())]
+    walk = direct.walk(template, contract)
+    literals = ", ".join(map(str, walk))
+    if strategy == direct_conv_weights.NAME:
+        call = f"nl_direct_weights<{direct_conv_weights.outs_of(walk[0])}, {literals}>"
+        return [Shared(name, call, "nl_weights", "nl_filters", _RESIDENT, ())]
+    return [
+        Shared(name + suffix, f"nl_direct<{outs}, {literals}>", "nl_convolution", "nl_strips", 0, ())
+        for suffix, outs in zip(direct.SUFFIXES, direct_conv.OUTS, strict=True)
+    ]
 
 
 def shared_kernels(kernels: Iterable[Kernel]) -> list[Shared]:
-    """The kernels of all products, in the order of their first templates."""
+    """The kernels of all contractions, in the order of their first templates."""
     found: dict[str, Shared] = {}
     for k in kernels:
-        contract = k.template.body
-        if not isinstance(contract, Contract) or contract.strategy not in PRODUCTS:
-            continue
-        name, own = shared_name(k.template, contract), sides_of(k.template, contract.nest)
-        x = found.get(name) or Shared(name, contract.strategy, (), (), _guards(k.template, contract))
-        found[name] = replace(x, users=(*x.users, k), sides=(*x.sides, own))
+        if isinstance(contract := k.template.body, Contract):
+            for kind in _kinds(k.template, contract):
+                x = found.get(kind.name, kind)
+                found[kind.name] = replace(x, users=(*x.users, k))
     return list(found.values())
 
 
 def shared_names(shared: Sequence[Shared]) -> Mapping[str, Any]:
     """What the skeletons of shared kernels ask for. `room`: guards of an operand and dims of a side, at most."""
-    found = [x for s in shared for x in s.sides]
+    templates = {k.template.index: k.template for s in shared for k in s.users}
+    contracts = [(t, t.body) for t in templates.values() if isinstance(t.body, Contract)]
+    products = [(t, c) for t, c in contracts if c.strategy in PRODUCTS]
+    found = [sides_of(t, c.nest) for t, c in products]
     tiles = implicit_gemm.TILES
     return {
         "shared": shared,
-        "strategies": {s.strategy for s in shared},
-        "tensor_cores": any(s.passes for s in shared),
+        "strategies": {c.strategy for _, c in contracts},
+        "products": bool(products),
+        "tensor_cores": any(c.strategy in tensor_cores.PASSES for _, c in products),
         "square": tensor_cores.SQUARE,
         "room": {
-            "guards": max((len(g) for s in shared for g in s.guards), default=0) or 1,
+            "guards": max((len(g) for t, c in products for g in _guards(t, c)), default=0) or 1,
             "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=0),
         },
         "stage": matmul.STAGE_BYTES,
@@ -177,8 +198,18 @@ class _Printer:
         return self.nest.extent([self.dims[d] for d in dims])
 
     def split(self, index: str, dims: Sequence[str]) -> list[str]:
-        """Declarations of the dims of a flat index."""
-        return [x.text for x in self.nest._split(index, [self.dims[d] for d in dims])]
+        """Declarations of the dims of a flat index of less than 32 bits; the last one varies fastest."""
+        if not dims:
+            return []
+        names = [self.nest.vars[d] for d in dims]
+        if len(dims) == 1:
+            return [f"const nl_i64 {names[0]} = {index};"]
+        rest = self.k.namer.fresh("rest")
+        taken = [
+            f"const nl_i64 {name} = nl_take({rest}, (nl_u32){self.k.extent(self.dims[d].extent)});"
+            for d, name in reversed(list(zip(dims[1:], names[1:], strict=True)))
+        ]
+        return [f"nl_u32 {rest} = {index};", *taken, f"const nl_i64 {names[0]} = {rest};"]
 
     def _scaled(self, factor: int | str, axis: Axis) -> str:
         text = self._number(factor)
@@ -215,13 +246,14 @@ class _Printer:
         last = [d for a in self._access("y").axes if a.stride == 1 for d, _ in a.terms]
         return not any(d in self.sides.n for d in last)
 
-    def epilogue(self, value: str) -> list[Line]:
-        body = self.nest._body()
-        nest, precision = self.nest.nest, self.k.dialect.precision
-        acc = self.k.namer(nest.acc)
-        body.scope[nest.acc] = Symbol(acc, precision)
-        first = Line(f"const {self.k.dialect.real} {acc} = {value};")
-        return [first, *body.run(nest.epilogue), *body.stores()]
+
+def _epilogue(k: Kernel, nest: NestPrinter, value: str) -> list[Line]:
+    """What is done with one sum."""
+    body = nest._body()
+    acc = k.namer(nest.nest.acc)
+    body.scope[nest.nest.acc] = Symbol(acc, k.dialect.precision)
+    first = Line(f"const {k.dialect.real} {acc} = {value};")
+    return [first, *body.run(nest.nest.epilogue), *body.stores()]
 
 
 def contract_functions(k: Kernel, contract: Contract) -> list[Function]:
@@ -229,19 +261,30 @@ def contract_functions(k: Kernel, contract: Contract) -> list[Function]:
     if contract.strategy not in strategies() or contract.nest.prologue or contract.nest.fill != 0:
         raise PrintError(f"there is no strategy `{contract.strategy}` for this kernel", k.template.span)
     if contract.strategy in direct.STRATEGIES:
-        return direct.direct_functions(k, contract)
+        product, store, nest = direct.direct_texts(k, contract)
+        value = "nl_at[nl_q]" if contract.strategy == direct_conv.NAME else "nl_own.at[nl_e]"
+    else:
+        product, store, nest = _product_texts(k, contract)
+        value = "nl_s.at[nl_e]"
+    (kind, *_) = _kinds(k.template, contract)
+    return [
+        Function(PRODUCT, with_end(product, ()), given=f"{kind.operands} &nl_p"),
+        Function(STORE, with_end(store, _epilogue(k, nest, value)), given=f"const {kind.sums} &nl_s"),
+    ]
+
+
+def _product_texts(k: Kernel, contract: Contract) -> tuple[str, str, NestPrinter]:
+    """What fills in the operands, what runs the epilogue of all sums (with `@end` for that of one), and the nest."""
     p = _Printer(k, contract)
     product = render(
         "product.cu.j2",
         operands=(p.operand(0), p.operand(1)),
         extents=[p.extent(x) for x in (p.sides.m, p.sides.n, p.sides.k)],
         by_m=p.by_m(),
+        matrices=contract.strategy == matmul.NAME,
         column=lambda name: k.scope[name].text,
     )
     fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)
     batch = p.split("nl_s.batch", p.sides.batch)
     text = render("store.cu.j2", batch=batch, fast=p.split("nl_fast", fast), slow=p.split("nl_slow", slow), block=BLOCK)
-    return [
-        Function(PRODUCT, tuple(Line(x) for x in product.strip("\n").split("\n")), given="nl_product &nl_p"),
-        Function(STORE, with_end(text, p.epilogue("nl_s.at[nl_e]")), given="const nl_sums &nl_s"),
-    ]
+    return product, text, p.nest

@@ -51,7 +51,8 @@ class Device:
         self.ordinal = ordinal
         self.driver = Driver()
         self.arch = self.driver.architecture(ordinal)
-        self.blocks = 4 * self.driver.processors(ordinal)  # of 256 threads: half of what it can hold
+        self.processors = self.driver.processors(ordinal)
+        self.blocks = 4 * self.processors  # of 256 threads: half of what it can hold
         try:
             import pycuda.driver as cuda
         except ImportError as e:
@@ -61,6 +62,7 @@ class Device:
         self._cuda: Any = cuda
         self._context = _primary(ordinal)
         self._functions: dict[str, Any] = {}
+        self._handles: dict[str, int] = {}
         self._sides: list[Any] = []
         self.begins_early = False  # whether kernels wait by themselves for those before them
         with self.current():
@@ -162,10 +164,26 @@ class Device:
             self._functions[name] = self.module.get_function(name).prepare(list(arguments))
         return self._functions[name]
 
-    def launch(self, name: str, grid: int, block: int, arguments: tuple[int, ...], stream: Any | None = None) -> None:
-        """Launch a kernel with the arguments that all kernels have."""
+    def launch(
+        self,
+        name: str,
+        grid: int,
+        block: int,
+        arguments: tuple[int, ...],
+        stream: Any | None = None,
+        shared: int = 0,
+    ) -> None:
+        """Launch a kernel with the arguments that all kernels have, and `shared` bytes of dynamic shared memory."""
         where = self.stream if stream is None else stream
-        self._function(name, _ARGUMENTS).prepared_async_call((grid, 1, 1), (block, 1, 1), where, *arguments)
+        function = self._function(name, _ARGUMENTS)
+        function.prepared_async_call((grid, 1, 1), (block, 1, 1), where, *arguments, shared_size=shared)
+
+    def room(self, name: str) -> int:
+        """Bytes of dynamic shared memory that a kernel can have at most; from now on it may."""
+        function = self._function(name, _ARGUMENTS)
+        room = self.driver.shared(self.ordinal) - int(function.shared_size_bytes)
+        function.set_attribute(self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, room)
+        return room
 
     def streams(self, count: int) -> list[Any]:
         """The device's stream and others beside it, `count` in all."""
@@ -182,6 +200,21 @@ class Device:
     def call(self, name: str, types: str, grid: int, block: int, *arguments: int) -> None:
         """Launch one of the module's own helpers."""
         self._function(name, types).prepared_async_call((grid, 1, 1), (block, 1, 1), self.stream, *arguments)
+
+    def call_together(
+        self, name: str, types: str, grid: int, block: int, shared: int, arguments: tuple[int, ...]
+    ) -> None:
+        """Launch a helper whose blocks wait for each other, with `shared` bytes of dynamic shared memory."""
+        stream = self.stream.handle
+        if name not in self._handles:
+            self._handles[name] = self.driver.function_of(
+                stream, lambda: self.call(name, types, grid, block, *arguments)
+            )
+        self.driver.launch_together(self._handles[name], grid, block, shared, stream, arguments)
+
+    def clear_later(self, place: int, words: int) -> None:
+        """Zero 4-byte words, after what was launched before."""
+        self._cuda.memset_d32_async(place, 0, words, self.stream)
 
     def synchronize(self) -> None:
         self.stream.synchronize()

@@ -1,20 +1,22 @@
-"""Convolutions summed in registers: the functions of the strategies direct_conv and direct_conv_weights.
+"""Convolutions summed in registers: the operands and epilogues of the strategies direct_conv and direct_conv_weights.
 
 Assumes: a Contract that compiler/strategies/direct_conv.py or direct_conv_weights.py took: the image's last two axes
 are guarded sums of a dim of the output and one of the window, everything else is plain.
-Guarantees: the parts that dims play are found from the accesses alone; strides of the window and the number of taps
-along a row are literals of the text, all else is read from the row. The epilogue is printed from the nest.
+Guarantees: the parts that dims play are found from the accesses alone. How a window walks along a row (its taps, their
+distance, its step) is literal in the kernel that such convolutions share, all else is data: where a window goes
+backwards, its taps are counted from the last one. The epilogue is printed from the nest.
 Does not: lay out blocks: that is columns (see the strategies), which work.py turns into numbers of blocks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from backends.access import Kernel
-from backends.cprint import Line, PrintError, Symbol
-from backends.cuda.kernel import Function, with_end
+from backends.cprint import PrintError
+from backends.cuda.kernel import BLOCK
 from backends.cuda.nest import NestPrinter
 from backends.cuda.skeletons import render
 from compiler.ir.program import ArrayFormal, Axis, Contract, DimKind, Strided, Template
@@ -22,9 +24,7 @@ from compiler.strategies import direct_conv, direct_conv_weights
 
 STRATEGIES: Final = frozenset({direct_conv.NAME, direct_conv_weights.NAME})
 SUFFIXES: Final = ("", "_narrow")
-_RESIDENT: Final = 3
-"""Blocks of a weight gradient that a processor holds: while one waits for its operands another one sums."""
-"""Of direct_conv's functions, by `s_tile`."""
+"""Of the kernels of direct_conv, by `s_tile`: a thread sums more outputs, or fewer."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,6 @@ class Line2:
     step: int
     tap: int
     axis: Axis
-    stride_text: str = ""
-    extent_text: str = ""
-    const_text: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,55 +84,87 @@ def roles(template: Template, contract: Contract) -> Roles:
     return Roles(image, other, n, o, c, row.out, col.out, row.window, col.window, row, col)
 
 
-def direct_functions(k: Kernel, contract: Contract) -> list[Function]:
-    """direct_conv: one function for each number of outputs of a thread; direct_conv_weights: one."""
-    if contract.nest.prologue or contract.nest.fill != 0:
-        raise PrintError(f"there is no strategy `{contract.strategy}` for this kernel", k.template.span)
-    found = roles(k.template, contract)
-    nest = NestPrinter(k, contract.nest)
-    dims = {d.name: d for d in contract.nest.dims}
+def walk(template: Template, contract: Contract) -> tuple[int, int, int]:
+    """How a window walks along a row: its taps, its step, and how far taps are apart."""
+    cols = roles(template, contract).col
+    return dict(contract.literals)["taps"], cols.step, abs(cols.tap)
 
-    def number(value: int | str) -> str:
-        return str(value) if isinstance(value, int) else k.scope[value].text
 
-    def line(x: Line2) -> Line2:
-        first, extent = number(x.axis.const), x.axis.extent
-        if extent is None:  # no index leaves the image: this is the last one
-            last = [f"{x.step} * ({number(dims[x.out].extent)} - 1)"]
-            last += [f"{x.tap} * ({number(dims[x.window].extent)} - 1)"] if x.tap > 0 else []
-            texts = number(x.axis.stride), f"({' + '.join([first, *last, '1'])})", first
-        else:
-            texts = number(x.axis.stride), number(extent), first
-        return Line2(x.out, x.window, x.step, x.tap, x.axis, *texts)
+class _Printer:
+    """The texts of one convolution."""
 
-    def stride(formal: str, dim: str) -> str:
-        return next(number(a.stride) for a in _access(k.template, formal).axes if a.terms == ((dim, 1),))
+    def __init__(self, k: Kernel, contract: Contract) -> None:
+        self.k = k
+        self.roles = roles(k.template, contract)
+        self.nest = NestPrinter(k, contract.nest)
+        self.dims = {d.name: d for d in contract.nest.dims}
 
-    texts = {
-        "r": Roles(**{**vars(found), "row": line(found.row), "col": line(found.col)}),
-        "pointer": lambda formal: k.pointers[formal],
-        "stride": stride,
-        "extent": lambda dim: nest.extent([dims[dim]]),
-        "column": lambda name: k.scope[name].text,
-        "name": lambda dim: nest.vars[dim],
-        "taps": dict(contract.literals)["taps"],
-        "end": "@end",
-    }
+    def _number(self, value: int | str) -> str:
+        return str(value) if isinstance(value, int) else self.k.scope[value].text
+
+    def column(self, name: str) -> str:
+        return self.k.scope[name].text
+
+    def extent(self, dim: str) -> str:
+        return f"(nl_i32){self.k.extent(self.dims[dim].extent)}"
+
+    def _last(self, x: Line2) -> str:
+        """The number of the last tap."""
+        return f"({self.k.extent(self.dims[x.window].extent)} - 1)"
+
+    def _stride(self, formal: str, dim: str) -> str:
+        return next(self._number(a.stride) for a in _access(self.k.template, formal).axes if a.terms == ((dim, 1),))
+
+    def _seen(self, x: Line2) -> str:
+        """How long the image is along an axis."""
+        if x.axis.extent is not None:
+            return f"(nl_i32){self._number(x.axis.extent)}"
+        last = f"{x.step} * ({self.k.extent(self.dims[x.out].extent)} - 1)"  # no index leaves it: this is the last one
+        taps = f" + {x.tap} * {self._last(x)}" if x.tap > 0 else ""
+        return f"(nl_i32)({last}{taps} + {self._number(x.axis.const)} + 1)"
+
+    def _from(self, x: Line2) -> str:
+        """Where the first output finds its first tap, or its last one where the window goes backwards."""
+        back = f" - {-x.tap} * {self._last(x)}" if x.tap < 0 else ""
+        return f"(nl_i32)({self._number(x.axis.const)}{back})"
+
+    def image(self) -> str:
+        r = self.roles
+        by_c, by_row = self._stride(r.image, r.c), self._number(r.row.axis.stride)
+        by = [self._stride(r.image, r.n), f"(nl_i32){by_c}", f"(nl_i32){by_row}"]
+        sizes = [self.extent(r.n), self.extent(r.c), self._seen(r.row), self._seen(r.col)]
+        return self._nl_image(r.image, [*by, *sizes, self._from(r.row), self._from(r.col)])
+
+    def out(self) -> str:
+        """The gradient of the output, as an image."""
+        r = self.roles
+        by = [self._stride(r.other, r.n), *(f"(nl_i32){self._stride(r.other, d)}" for d in (r.o, r.i))]
+        return self._nl_image(r.other, [*by, *map(self.extent, (r.n, r.o, r.i, r.j)), "0", "0"])
+
+    def _nl_image(self, formal: str, values: Sequence[str]) -> str:
+        return f"nl_image{{{', '.join([self.k.pointers[formal], *values])}}}"
+
+    def weights(self) -> str:
+        """Where the weights of the tap begin that is counted as the first."""
+        r = self.roles
+        back = [f" + {self._last(x)} * {self._stride(r.other, x.window)}" for x in (r.row, r.col) if x.tap < 0]
+        return self.k.pointers[r.other] + "".join(back)
+
+    def by(self) -> dict[str, str]:
+        """Strides of the weights."""
+        r = self.roles
+        back = {x.window for x in (r.row, r.col) if x.tap < 0}
+        strides = {d: f"{'-' if d in back else ''}(nl_i32){self._stride(r.other, d)}" for d in (r.o, r.c, r.r, r.s)}
+        return dict(zip("ocrs", strides.values(), strict=True))
+
+
+def direct_texts(k: Kernel, contract: Contract) -> tuple[str, str, NestPrinter]:
+    """What fills in the operands, what runs the epilogue of all sums (with `@end` for that of one), and the nest."""
+    p = _Printer(k, contract)
+    names = {"r": p.roles, "extent": p.extent, "text": p.column, "image": p.image(), "name": lambda d: p.nest.vars[d]}
+    if contract.strategy == direct_conv.NAME:
+        product = render("product_direct_conv.cu.j2", weights=p.weights(), by=p.by(), **names)
+        return product, render("store_direct_conv.cu.j2", **names), p.nest
     taps = dict(contract.literals)["taps"]
-    forward = contract.strategy == direct_conv.NAME
-    shapes = direct_conv.OUTS if forward else (direct_conv_weights.outs_of(taps),)
-    end = _epilogue(k, nest)
-    made = []
-    for suffix, outs in zip(SUFFIXES, shapes, strict=False):
-        text = render(f"strategy_{contract.strategy}.cu.j2", outs=outs, **texts)
-        made.append(Function(suffix, with_end(text, end), resident=0 if forward else _RESIDENT))
-    return made
-
-
-def _epilogue(k: Kernel, nest: NestPrinter) -> list[Line]:
-    """What is done with one sum."""
-    body = nest._body()
-    acc = k.namer(nest.nest.acc)
-    body.scope[nest.nest.acc] = Symbol(acc, k.dialect.precision)
-    first = Line(f"const {k.dialect.real} {acc} = nl_sum;")
-    return [first, *body.run(nest.nest.epilogue), *body.stores()]
+    product = render("product_direct_conv_weights.cu.j2", out=p.out(), **names)
+    return product, render("store_direct_conv_weights.cu.j2", taps=taps, block=BLOCK, **names), p.nest

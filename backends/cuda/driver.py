@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from backends.protocol import BackendError
 
 CHECK: Final = "run again with --verify: the message then names the kernel"
 _NAME, _RELAXED = 128, 2
-_MAJOR, _MINOR, _PROCESSORS = 75, 76, 16
+_MAJOR, _MINOR, _PROCESSORS, _SHARED = 75, 76, 16, 97
 _LIBRARIES: Final = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 
 _EDGES: Final = ("cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2")
@@ -94,6 +95,10 @@ class Driver:
         """The number of multiprocessors."""
         return self._attribute(ordinal, _PROCESSORS)
 
+    def shared(self, ordinal: int) -> int:
+        """Bytes of shared memory that a block may ask for."""
+        return self._attribute(ordinal, _SHARED)
+
     def name(self, ordinal: int) -> str:
         text = ctypes.create_string_buffer(_NAME)
         self._call("cuDeviceGetName", text, _NAME, self._device(ordinal))
@@ -112,6 +117,39 @@ class Driver:
         )
 
     # --------------------------------------------------------------------------------------- graphs
+
+    def function_of(self, stream: int, launch: Callable[[], None]) -> int:
+        """The handle of the function that `launch` launches on the stream; nothing runs."""
+        graph, node, many = ctypes.c_void_p(), (ctypes.c_void_p * 1)(), ctypes.c_size_t(1)
+        params = (ctypes.c_uint64 * 16)()  # CUDA_KERNEL_NODE_PARAMS_v2, which begins with the function
+        self.begin_capture(stream)
+        try:
+            launch()
+        finally:
+            self._call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
+        try:
+            self._call("cuGraphGetNodes", graph, node, ctypes.byref(many))
+            self._call("cuGraphKernelNodeGetParams_v2", ctypes.c_void_p(node[0]), params)
+        finally:
+            self._lib.cuGraphDestroy(graph)
+        return int(params[0])
+
+    def launch_together(
+        self, function: int, grid: int, block: int, shared: int, stream: int, arguments: Sequence[int]
+    ) -> None:
+        """Launch a function of 8-byte arguments of which all blocks run side by side, or none does."""
+        values = (ctypes.c_uint64 * len(arguments))(*arguments)
+        places = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(values) + 8 * n for n in range(len(arguments))))
+        size = (ctypes.c_uint(grid), ctypes.c_uint(1), ctypes.c_uint(1), ctypes.c_uint(block), ctypes.c_uint(1))
+        self._call(
+            "cuLaunchCooperativeKernel",
+            ctypes.c_void_p(function),
+            *size,
+            ctypes.c_uint(1),
+            ctypes.c_uint(shared),
+            ctypes.c_void_p(stream),
+            places,
+        )
 
     def begin_capture(self, stream: int) -> None:
         """What is launched on the stream from now on is recorded, not run."""

@@ -10,16 +10,19 @@ Does not: compile (compile.py), divide work (work.py), or print tables (they are
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from backends.access import Kernel, open_kernel
 from backends.cprint import Dialect, Line, PrintError
+from backends.cuda.chain import chain_names, chained_templates
 from backends.cuda.contract import contract_functions, shared_kernels, shared_names
 from backends.cuda.events import connect, emit_scheduled, record_events, record_trace
 from backends.cuda.kernel import BLOCK, Function, function, row_struct
+from backends.cuda.meetings import is_flat
 from backends.cuda.nest import nest_functions
 from backends.cuda.propagate import propagate
+from backends.cuda.resident import APART, COUNTERS, Stayed, resident_templates, threads
 from backends.cuda.skeletons import render
 from backends.marked import heading, marked, unmarked
 from backends.protocol import BackendError
@@ -59,14 +62,20 @@ def emit(program: Merged) -> Emitted:
     dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
     used: set[str] = set()
     blocks: list[list[Line]] = []
-    kernels = [open_kernel(template, dialect, used) for template in program.templates]
+    made: list[list[Function]] = []
+    # what kernels of several launches have written they read again: no promise that others leave it alone
+    stays = resident_templates(program)
+    again, several = replace(dialect, restrict=""), {*chained_templates(program), *stays}
+    kernels = [open_kernel(t, again if t.index in several else dialect, used) for t in program.templates]
     for template, k in zip(program.templates, kernels, strict=True):
         try:
-            blocks.append(kernel_lines(k))
+            made.append(functions_of(k))
+            blocks.append(kernel_lines(k, made[-1], template.index in several))
         except PrintError as e:
             where = e.span if e.span is not NOWHERE else template.span
             at = f" ({where})" if where is not NOWHERE else ""
             raise BackendError("E0903", f"`{template.name}` has no CUDA text: {e.message}{at}", exit_code=4) from None
+    resident = [_stayed(kernels[t], f) for t in stays for f in made[t]]
     spans: list[Span] = []
     kernel_text = "\n".join(marked(b, spans) for b in blocks)
     words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text))
@@ -79,6 +88,11 @@ def emit(program: Merged) -> Emitted:
         device=select(sorted((used | words) & known(cuda=True)), cuda=True),
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,
+        resident=resident,
+        threads=threads(resident),
+        counters=COUNTERS,
+        apart=APART,
+        **chain_names(program, kernels),
         **shared_names(shared_kernels(kernels)),
     )
     text, found = unmarked(whole, spans)
@@ -104,9 +118,22 @@ def functions_of(k: Kernel) -> list[Function]:
             return emit_scheduled(k)
 
 
-def kernel_lines(k: Kernel) -> list[Line]:
-    """The comment, row structure and functions of one template."""
+def kernel_lines(k: Kernel, functions: Iterable[Function], several: bool) -> list[Line]:
+    """The comment, row structure and functions of one template; `several`: kernels of several launches call them."""
     lines = [*heading(k.template), *row_struct(k)]
-    for made in functions_of(k):
-        lines += [Line(""), *function(k, made)]
+    for made in functions:
+        lines += [Line(""), *function(k, made, several)]
     return lines
+
+
+def _stayed(k: Kernel, f: Function) -> Stayed:
+    words = {w for x in f.body for w in re.findall(r"\w+", x.text)}
+    joins, shares = "nl_joined" in words, words & {"__shared__", "__syncthreads", "nl_is_last", "nl_came_last"}
+    return Stayed(k.function + f.suffix, is_flat(k.template), joins or bool(shares), joins)
+
+
+def resident_functions(program: Merged) -> tuple[Stayed, ...]:
+    """The functions of the kernel that stays on the device, in their order there."""
+    dialect = Dialect(program.precision, restrict="", add="nl_accumulate")
+    kernels = [open_kernel(program.templates[t], dialect, set()) for t in resident_templates(program)]
+    return tuple(_stayed(k, f) for k in kernels for f in functions_of(k))

@@ -73,6 +73,16 @@ def touched(program: Merged, launch: Launch, shared: Mapping[str, frozenset[str]
     return Touched(frozenset(read), frozenset(written), frozenset(added))
 
 
+def together(parts: Sequence[Touched]) -> Touched:
+    """What launches touch that are made as one."""
+    none: frozenset[str] = frozenset()
+    return Touched(
+        none.union(*(p.read for p in parts)),
+        none.union(*(p.written for p in parts)),
+        none.union(*(p.added for p in parts)),
+    )
+
+
 def conflicts(launches: Sequence[Touched]) -> list[frozenset[int]]:
     """For each launch of a phase those that may not run beside it, itself included: of two of them that one waits which
     comes later, in a step or in one of the next steps."""

@@ -24,6 +24,8 @@ BLOCK: Final = 256
 """Threads of a block; a warp is 32 of them."""
 WORK: Final = "_block"
 """Suffix of the device function that does the work of one block."""
+HERE: Final = "_here"
+"""Suffix of a part of a kernel that is made in place, not called."""
 
 
 @dataclass(frozen=True)
@@ -93,14 +95,14 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
             lines.append(Line(f"const {t} {k.scope[f.name].text} = {cast}{source};"))
         else:
             # both ends of a projection may be one array: no promise about what At-accesses point to
-            alone = "" if isinstance(f.access, At) and f.mode is not Mode.READ else f"{k.dialect.restrict} "
+            alone = "" if isinstance(f.access, At) and f.mode is not Mode.READ else f"{k.dialect.restrict} ".lstrip()
             lines.append(Line(f"{_array_type(k, f)} *{alone}const {k.pointers[f.name]} = nl_global({source});"))
     return lines
 
 
-def function(k: Kernel, made: Function) -> list[Line]:
+def function(k: Kernel, made: Function, here: bool = False) -> list[Line]:
     """The text of a function: what one block does, and the kernel. `early` runs first, with its own columns, and may
-    return."""
+    return. `here`: a part of kernels is also there to be made in place (HERE)."""
     first = mentioned(k, made.early)
     rest = mentioned(k, made.body) - first
     step = [Line("const nl_i64 step = nl_t.step;")] if _uses(made, "step") else []
@@ -108,11 +110,20 @@ def function(k: Kernel, made: Function) -> list[Line]:
     row = [Line(f"const {k.row_type} *const self = (const {k.row_type} *)nl_t.self;")]
     if not (first or rest):
         row = []
-    start, wait = [*me, *row, *step], Line("nl_wait();")
+    start, wait = [*me, *row, *step], Line("if (nl_t.waits) nl_wait();")
     if made.given:
         inner = [*columns(k, rest), *made.body]
-        head = f"NL_PART void {k.function}{made.suffix}(const {k.row_type} *self, nl_i64 step, {made.given})"
-        return [Line(head), Line("{"), *indent(inner), Line("}")]
+        name, given = k.function + made.suffix, f"const {k.row_type} *self, nl_i64 step, {made.given}"
+        if not here:
+            return [Line(f"NL_PART void {name}({given})"), Line("{"), *indent(inner), Line("}")]
+        call = f"{name}{HERE}(self, step, {made.given.split('&')[-1]});"
+        return [
+            Line(f"NL_FN void {name}{HERE}({given})"),
+            Line("{"),
+            *indent(inner),
+            Line("}"),
+            Line(f"NL_PART void {name}({given}) {{ {call} }}"),
+        ]
     if made.early:
         inner = [*start, *columns(k, first), wait, *made.early, *columns(k, rest), *made.body]
     else:

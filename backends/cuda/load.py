@@ -10,6 +10,7 @@ Does not: drain record buffers.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -35,9 +36,17 @@ ANSWERS: Final = 4
 
 class CudaInstance:
     """A loaded program with its memory; see backends.protocol.Instance. With `check`, every kernel is waited for, so
-    that a fault is reported with the name of what failed."""
+    that a fault is reported with the name of what failed. `stays`: see CudaBackend."""
 
-    def __init__(self, artifact: Artifact, program: Merged, seed: int, device: int = 0, check: bool = False) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        program: Merged,
+        seed: int,
+        device: int = 0,
+        check: bool = False,
+        stays: bool | None = None,
+    ) -> None:
         self.program, self._check = program, check
         self._arrays = {a.name: a for a in program.arrays}
         self.sizes: dict[str, int] = {}
@@ -54,6 +63,9 @@ class CudaInstance:
             step = int(self._own)
             self._device.set_global("nl_run", np.array([step, step + 8], np.uint64))
             self._load(seed)
+        for plan in self._prepared.plans.values():
+            if plan.stay is not None:
+                plan.stay.faster = stays
 
     # ----------------------------------------------------------------------------------------- loading
 
@@ -247,6 +259,13 @@ class CudaInstance:
                 self._ask(phase, number)
                 asked.append((number, done, self._device.mark()))
         return done
+
+    @property
+    def measured(self) -> Mapping[str, str]:
+        """Phases that can stay on the device: whether they do."""
+        known = {n: p.stay.faster for n, p in self._prepared.plans.items() if p.stay is not None}
+        ways = {None: "graphs (too few steps to measure)", True: "resident kernel", False: "graphs"}
+        return {phase: ways[faster] for phase, faster in known.items()}
 
     def close(self) -> None:
         """Free the memory."""

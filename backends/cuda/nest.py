@@ -3,9 +3,10 @@
 Assumes: a legal Nest: PAR (and LANE) iterations are independent.
 Guarantees: one thread per point of the PAR dims, the last of them along neighbouring threads (this target stores
 tensors row-major; a LANE dim is one more PAR dim); RED dims run inside the
-thread, in order. A reduction has a second function in which a warp or a block shares one point: thread t takes the
+thread, in order. A warp or a block may share one point of a reduction: thread t takes the
 terms t, t + group, ... and partial sums are joined by a fixed tree, so the bits depend on the extents alone, never on
-the launch. work.py chooses between the two; `bitwise` always takes the first.
+the launch. Group 1 is a thread alone. A sum in steps that leave terms out has a function of nested loops beside it, for
+threads alone; work.py chooses between the two. `bitwise` always takes nested loops.
 Does not: tile or reorder dims (strategies do).
 """
 
@@ -32,7 +33,7 @@ from backends.cprint import (
     refuse_emit,
     type_of,
 )
-from backends.cuda.kernel import BLOCK, ONCE, Function, each_element
+from backends.cuda.kernel import ONCE, Function, each_element
 from compiler.expr.ast import Num, refs, substitute
 from compiler.expr.simplify import simplify
 from compiler.ir.program import Add, ArrayFormal, Axis, Dim, DimKind, Emit, Nest, Order, Strided, Template
@@ -51,12 +52,11 @@ def is_windowed(axis: Axis) -> bool:
     return axis.div != 1 or axis.extent is not None
 
 
-def sums_apart(template: Template, nest: Nest) -> bool:
-    """Whether a thread that sums a point alone has a function of its own, of nested loops: over several dims, or in
-    steps that leave terms out. One dim is summed alone as it is shared, by the first of one thread."""
+def sums_apart(template: Template) -> bool:
+    """Whether a thread that sums a point alone has a function of its own, of nested loops: in steps that leave terms
+    out. Else it sums as threads do that share a point, as the first of one."""
     accesses = (f.access for f in template.formals if isinstance(f, ArrayFormal))
-    divided = any(axis.div != 1 for x in accesses if isinstance(x, Strided) for axis in x.axes)
-    return divided or sum(d.kind is DimKind.RED for d in nest.dims) != 1
+    return any(axis.div != 1 for x in accesses if isinstance(x, Strided) for axis in x.axes)
 
 
 class NestPrinter:
@@ -139,9 +139,9 @@ class NestPrinter:
             raise PrintError("events can only be emitted by a map", emits[0].span)
         if self.k.template.order is Order.BITWISE or self._is_short():
             return [self._sequential()]
-        if sums_apart(self.k.template, self.nest):
+        if sums_apart(self.k.template):
             return [self._sequential(), self._shared(SHARED, 0)]
-        return [self._shared("", _RESIDENT)]
+        return [self._shared("", _RESIDENT if len(self.red) == 1 else 0)]
 
     def _is_short(self) -> bool:
         """Whether a sum is known to have too few terms for a warp (small windows)."""
@@ -215,9 +215,12 @@ class NestPrinter:
         lines = body.run(self.nest.prologue)
         t = self._acc_type()
         acc = self.k.namer(self.nest.acc)
+        return [*lines, Line(f"{self.k.dialect.type_name(t)} {acc} = {self._nothing(t)};")], t, acc
+
+    def _nothing(self, t: DType) -> str:
+        """What changes nothing when it is combined with something."""
         assert self.nest.combine is not None
-        first = literal(IDENTITY[self.nest.combine], t)
-        return [*lines, Line(f"{self.k.dialect.type_name(t)} {acc} = {first};")], t, acc
+        return literal(IDENTITY[self.nest.combine], t)
 
     def _sequential(self) -> Function:
         body = self._body()
@@ -298,11 +301,11 @@ class NestPrinter:
         r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
         loop = [
             Line(f"const nl_i64 nl_terms = {self.extent(self.red)};"),
-            Line("const nl_u32 nl_first = nl_share * nl_width + threadIdx.x % nl_width;"),
+            Line("const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;"),
             *self._walk(r, self._term(body.scope, acc, t)),
             Line("if (nl_are_many(nl_group)) {"),
             Line(f"const auto nl_all = nl_joined<{kind}, {self._joins(t)}>(", 1),
-            Line(f"{acc}, nl_me, nl_t.memory, nl_width, nl_splits);", 2),
+            Line(f"{acc}, {self._nothing(t)}, nl_me, nl_t.memory, nl_bits, nl_splits);", 2),
             Line("if (!nl_all.here) return;", 1),
             Line(f"{acc} = nl_all.value;", 1),
             Line("}"),
@@ -313,20 +316,21 @@ class NestPrinter:
             *self._split(e, self.par),
             *start,
             *loop,
-            Line("if (threadIdx.x % nl_width == 0) {"),
+            Line("if (nl_lane == 0) {"),
             *indent(end),
             Line("}"),
         ]
         return Function(
             suffix,
             (
-                Line(f"const nl_u32 nl_group = nl_t.group, nl_width = nl_least(nl_group, {BLOCK});"),
-                Line("const nl_u32 nl_splits = nl_group / nl_width;"),
+                Line("const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);"),
+                Line("const nl_u32 nl_splits = nl_group >> nl_bits;"),
                 Line("const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;"),
+                Line("const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);"),
                 Line(f"const nl_i64 nl_end = nl_least({self.extent(self.par)}, (nl_part + 1ll) * nl_t.chunk);"),
                 ONCE,
-                Line(f"for (nl_i64 {e} = nl_part * nl_t.chunk + threadIdx.x / nl_width; {e} < nl_end;"),
-                Line(f"{e} += blockDim.x / nl_width) {{", 2),
+                Line(f"for (nl_i64 {e} = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); {e} < nl_end;"),
+                Line(f"{e} += blockDim.x >> nl_bits) {{", 2),
                 *indent(inner),
                 Line("}"),
             ),

@@ -7,16 +7,32 @@ Does not: run anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from backends.cprint import Dialect
+from backends.cuda.chain import NAME as CHAINED
+from backends.cuda.chain import Walk
+from backends.cuda.chain import walk as chain_walk
 from backends.cuda.device import Device
-from backends.cuda.hazards import conflicts, overlaps, touched
-from backends.cuda.schedule import Plan, Ready, Timed, release
+from backends.cuda.emit import resident_functions
+from backends.cuda.hazards import conflicts, overlaps, together, touched
+from backends.cuda.kernel import BLOCK
+from backends.cuda.meetings import beside, launched
+from backends.cuda.resident import (
+    APART,
+    COUNTERS,
+    PHASE,
+    ROOM,
+    Stayed,
+    counters,
+    errands,
+    threads,
+)
+from backends.cuda.schedule import STEPS, Plan, Ready, Stay, Timed, release
 from backends.cuda.work import Words, Work, array_elements, calls_of
 from backends.protocol import AnyArray
 from compiler.ir.program import (
@@ -33,6 +49,7 @@ from compiler.ir.program import (
     Template,
 )
 from compiler.ir.space import DType
+from compiler.passes.merge import joined
 from compiler.passes.plan_memory import Placement
 from compiler.passes.write_tables import NOT_PLACED, ROLE_SHIFT
 
@@ -102,50 +119,114 @@ def prepare(
 ) -> Prepared:
     """All phases, for the host's tables; `bases`: addresses of the arenas by role number."""
     out = Prepared(device)
-    rows = [
-        out.keep(device_table(t, table, bases), "tables") for t, table in zip(program.templates, tables, strict=True)
-    ]
+    words = [device_table(t, table, bases) for t, table in zip(program.templates, tables, strict=True)]
+    rows = [out.keep(x, "tables") for x in words]
     elements = array_elements(sizes, {a.name: a.physical_size for a in program.arrays})
+    functions = resident_functions(program)
     shared = overlaps(program, placement)
+    sized = all(a.size_from is None or a.name in sizes for a in program.arrays)
+
+    def work(launch: Launch) -> Work:
+        template, table = program.templates[launch.template], tables[launch.template]
+        return Work(template, program.tables[launch.template], table, launch, elements, device.blocks)
+
     for phase in program.phases:
-        apart = conflicts([touched(program, x, shared) for x in phase.launches])
+        parts = _parts(device, program, phase, words)
+        plain = not shared and all(walk is None for _, walk in parts)
+        known = [launched(program, x[0], tables[x[0].template]) for x, _ in parts] if plain else []
+        apart = conflicts([together([touched(program, x, shared) for x in launches]) for launches, _ in parts])
+        free = beside(known, STEPS) if plain else [frozenset[tuple[int, int]]()] * len(parts)
         timed = []
-        for launch, others in zip(phase.launches, apart, strict=True):
-            work = Work(
-                program.templates[launch.template],
-                program.tables[launch.template],
-                tables[launch.template],
-                launch,
-                elements,
-                device.blocks,
-            )
-            timed.append(_timed(out, work, rows[launch.template], program, others))
-        out.plans[phase.name] = Plan(tuple(timed))
+        for (launches, walk), others, besides in zip(parts, apart, free, strict=True):
+            label = _label(program, launches[0], len(launches))
+            if walk is not None:
+                timed.append(_chained(out, walk, label, others))
+            else:
+                timed.append(_timed(out, work(launches[0]), rows[launches[0].template], program, others, besides))
+        stay = None
+        if functions and plain and sized and phase.name == PHASE:
+            stay = _stay(out, program, phase, tables, rows, elements, functions)
+        out.plans[phase.name] = Plan(tuple(timed), stay)
         out.watch[phase.name] = _watch(out, program, phase, tables, address)
     return out
 
 
-def _label(template: Template, rows: Rows, launch: Launch) -> str:
+def _parts(
+    device: Device, program: Merged, phase: MergedPhase, words: Sequence[Words]
+) -> list[tuple[tuple[Launch, ...], Walk | None]]:
+    """What is launched at once, in order: single launches, and the chains that pay and that this device has room for.
+    The launches of other chains become one again where they are independent."""
+    if not phase.chains:
+        return [((x,), None) for x in phase.launches]
+    found: list[tuple[tuple[Launch, ...], Walk | None]] = []
+    done = 0
+
+    def single(last: int) -> list[tuple[tuple[Launch, ...], Walk | None]]:
+        return [((x,), None) for x in joined(program.templates, program.tables, phase.launches[done:last])]
+
+    for chain in phase.chains:
+        if not chain.pays:
+            continue
+        walk = chain_walk(program, phase, chain, words, device.processors, device.room(CHAINED))
+        if walk is not None:
+            found += [*single(chain.first), (phase.launches[chain.first : chain.last], walk)]
+            done = chain.last
+    return [*found, *single(len(phase.launches))]
+
+
+def _chained(out: Prepared, walk: Walk, label: str, others: frozenset[int]) -> Timed:
+    table = out.keep(walk.table)
+    call = Ready(CHAINED, walk.blocks, BLOCK, table, 0, walk.samples, 0, 1, label, walk.shared)
+    return Timed((call,), 1, 0, others)
+
+
+def _label(program: Merged, launch: Launch, many: int) -> str:
+    template, rows = program.templates[launch.template], program.tables[launch.template]
     path = rows.paths[launch.lo] if launch.lo < len(rows.paths) else template.name
-    more = f" and {launch.hi - launch.lo - 1} more" if launch.hi - launch.lo > 1 else ""
+    more = f" and {many - 1} more" if many > 1 else ""
     return f"{template.name} (`{path}`{more})"
 
 
-def _timed(out: Prepared, work: Work, base: int, program: Merged, others: frozenset[int]) -> Timed:
+def _timed(
+    out: Prepared,
+    work: Work,
+    base: int,
+    program: Merged,
+    others: frozenset[int],
+    besides: frozenset[tuple[int, int]],
+) -> Timed:
     width = _row_bytes(work.template)
-    label = _label(work.template, work.rows, work.launch)
+    label = _label(program, work.launch, work.launch.hi - work.launch.lo)
     ready = []
     for call in calls_of(work, Dialect(program.precision)):
         jobs = 0 if call.jobs is None else out.keep(call.jobs)
-        memory = 0
-        if call.memory:
-            counters = np.zeros(-(-call.memory // 8), np.uint64)
-            if call.places is not None:
-                counters[: len(call.places)] = call.places
-            memory = out.keep(counters)
+        memory = counters(out.keep, call)
         at = base + call.row * width
         ready.append(Ready(call.function, call.grid, call.block, at, jobs, call.chunk, memory, call.group, label))
-    return Timed(tuple(ready), work.launch.every, work.launch.offset, others)
+    return Timed(tuple(ready), work.launch.every, work.launch.offset, others, besides)
+
+
+def _stay(
+    out: Prepared,
+    program: Merged,
+    phase: MergedPhase,
+    tables: tuple[Words, ...],
+    rows: list[int],
+    elements: Callable[[str], int],
+    functions: tuple[Stayed, ...],
+) -> Stay:
+    """The phase as a kernel that stays on the device."""
+    block = threads(functions)
+    blocks = out.device.processors
+    found = errands(program, phase, tables, rows, elements, blocks, out.keep, functions)
+    return Stay(
+        blocks,
+        block,
+        ROOM,
+        out.keep(found.errands),
+        out.keep(found.first),
+        out.keep(np.zeros(COUNTERS * APART, np.uint32)),
+    )
 
 
 def _row_bytes(template: Template) -> int:

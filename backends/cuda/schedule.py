@@ -16,16 +16,23 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from backends.cuda.device import BRANCHES, Device
+from backends.cuda.resident import APART, ARGUMENTS, COUNTERS, NAME
 
 STEPS: Final = 32
 """Steps of one graph, about: more bring nothing, the launch of one graph then takes less than it runs."""
 NODES: Final = 512
 MOST_GRAPHS: Final = 128
+MOST_STAYED: Final = 4096
+"""Steps of one launch of a kernel that stays, at most: the host is heard in between."""
+TRIAL: Final = 128
+"""Steps for which each way is tried at a time; and how often, the first time without the clock."""
+TRIALS: Final = 4
 
 
 @dataclass(frozen=True)
 class Ready:
-    """One call with its addresses; `label` names what it runs for messages. (rows, jobs, chunk, memory, group)."""
+    """One call with its addresses; `label` names what it runs for messages; `shared`: bytes of dynamic
+    shared memory. (rows, jobs, chunk, memory, group)."""
 
     function: str
     grid: int
@@ -36,6 +43,7 @@ class Ready:
     memory: int
     group: int
     label: str
+    shared: int = 0
 
     def arguments(self, ahead: int) -> tuple[int, ...]:
         return self.rows, self.jobs, self.chunk, ahead, self.memory, self.group
@@ -43,16 +51,33 @@ class Ready:
 
 @dataclass(frozen=True)
 class Timed:
-    """The calls of one launch of the phase, in steps k with k % every == offset. `apart`: launches by their place in
-    the phase that it may not run beside (hazards.py)."""
+    """The calls of one launch of the phase (or the one of a chain), in steps k with k % every == offset. `apart`:
+    launches by their place in the phase that it may not run beside (hazards.py), but for `beside`: (launch, steps
+    before) of those that then touch other slots of a ring (meetings.py)."""
 
     calls: tuple[Ready, ...]
     every: int
     offset: int
     apart: frozenset[int] = frozenset()
+    beside: frozenset[tuple[int, int]] = frozenset()
 
     def due(self, step: int) -> bool:
         return self.every == 1 or step % self.every == self.offset
+
+
+@dataclass
+class Stay:
+    """A phase as one kernel that runs many steps (resident.py): its blocks, their threads and bytes of shared memory,
+    and the addresses of its errands, of where those of each block begin, and of its counters. `faster`: whether it is
+    faster than graphs of single launches, once that has been measured."""
+
+    blocks: int
+    block: int
+    room: int
+    errands: int
+    first: int
+    arrived: int
+    faster: bool | None = None
 
 
 @dataclass
@@ -60,6 +85,7 @@ class Plan:
     """A phase that is ready to run. `graphs`: by number of steps and the launches that are not in every step."""
 
     launches: tuple[Timed, ...]
+    stay: Stay | None = None
     graphs: dict[tuple[int, tuple[tuple[int, int], ...]], int] = field(default_factory=dict)
 
     @property
@@ -143,7 +169,7 @@ def nodes(plan: Plan, step: int, count: int) -> list[Node]:
                 continue
             known, after = 0, []
             for n in reversed(range(len(found))):
-                if numbers[n] not in x.apart:
+                if numbers[n] not in x.apart or (numbers[n], ahead - found[n].ahead) in x.beside:
                     continue
                 if not known >> n & 1:
                     after.append(n)
@@ -181,7 +207,7 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
                 if todo[n].stream != node.stream:
                     stream.wait_for_event(marks[n])
             for call in node.launch.calls:
-                device.launch(call.function, call.grid, call.block, call.arguments(node.ahead), stream)
+                device.launch(call.function, call.grid, call.block, call.arguments(node.ahead), stream, call.shared)
             marks.append(device.mark(stream))
         for number in sorted(begun - {0}):
             device.stream.wait_for_event(device.mark(streams[number]))
@@ -192,7 +218,46 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
 
 
 def run_steps(device: Device, plan: Plan, step: int, count: int) -> None:
-    """Launch steps step .. step + count - 1; the device's step must be `step`."""
+    """Launch steps step .. step + count - 1; the device's step must be `step`. What a phase can do in two ways is
+    timed first, for some steps in turn, and then done in the faster one."""
+    stay = plan.stay
+    if stay is not None and stay.faster is None and count >= 2 * TRIALS * TRIAL:
+        stay.faster = _try(device, plan, stay, step)
+        step, count = step + 2 * TRIALS * TRIAL, count - 2 * TRIALS * TRIAL
+    if stay is not None and stay.faster:
+        _stay(device, stay, count)
+    else:
+        _walk(device, plan, step, count)
+
+
+def _try(device: Device, plan: Plan, stay: Stay, step: int) -> bool:
+    """Whether staying is faster: both ways in turn, without the first time, when graphs are recorded."""
+    times: dict[bool, list[float]] = {False: [], True: []}
+    for trial in range(2 * TRIALS):
+        stays = trial % 2 == 1
+        begin = device.mark(timing=True)
+        if stays:
+            _stay(device, stay, TRIAL)
+        else:
+            _walk(device, plan, step + trial * TRIAL, TRIAL)
+        end = device.mark(timing=True)
+        end.synchronize()
+        times[stays].append(float(end.time_since(begin)))
+    return sum(times[True][1:]) < sum(times[False][1:])
+
+
+def _stay(device: Device, stay: Stay, count: int) -> None:
+    """Launch `count` steps in a kernel that stays."""
+    for done in range(0, count, MOST_STAYED):
+        size = min(MOST_STAYED, count - done)
+        device.clear_later(stay.arrived, COUNTERS * APART)
+        arguments = stay.errands, stay.first, size, stay.arrived, stay.room
+        device.call_together(NAME, ARGUMENTS, stay.blocks, stay.block, stay.room, arguments)
+        device.call("nl_advance", "q", 1, 1, size)
+
+
+def _walk(device: Device, plan: Plan, step: int, count: int) -> None:
+    """Launch steps as graphs of single launches."""
     for size in plan.parts(step, count):
         key = (size, _pattern(plan, step, size))
         graph = plan.graphs.get(key)
@@ -208,7 +273,7 @@ def run_checked(device: Device, plan: Plan, step: int, count: int) -> Iterator[R
     """Launch the same steps one call at a time; yields every call after it has been launched."""
     for at in range(count):
         for call, _ in _calls(plan, step + at, 1):
-            device.launch(call.function, call.grid, call.block, call.arguments(0))
+            device.launch(call.function, call.grid, call.block, call.arguments(0), shared=call.shared)
             yield call
         device.call("nl_advance", "q", 1, 1, 1)
 

@@ -174,7 +174,7 @@ def _nest(function: str, w: Work, nest: Nest) -> list[Call]:
     terms = w.extent(nest.dims, True)
     groups = np.array([group_size(int(p), int(t)) for p, t in zip(points, terms, strict=True)], np.int64)
     calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), MANY_BLOCKS)
-    shared = function + SHARED if sums_apart(w.template, nest) else function
+    shared = function + SHARED if sums_apart(w.template) else function
     for group in (WARP, BLOCK):
         calls += _spread(shared, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)
     for group in np.unique(groups[groups > BLOCK]).tolist():
@@ -205,8 +205,9 @@ def _product(w: Work, contract: Contract) -> list[Call]:
     return _call(name, w, rows, many * splits, 1, group=w.template.index, places=places, memory=memory)
 
 
-def _direct(function: str, w: Work, contract: Contract) -> list[Call]:
+def _direct(w: Work, contract: Contract) -> list[Call]:
     """A block for each part of the pixels and outputs; the rows of one number of outputs per thread are one call."""
+    name = shared_name(w.template, contract)
     r = roles(w.template, contract)
     dims = {d.name: d for d in contract.nest.dims}
     extents = [w.extent((dims[d],), dims[d].kind is DimKind.RED) for d in (r.n, r.o, r.i, r.j)]
@@ -222,11 +223,11 @@ def _direct(function: str, w: Work, contract: Contract) -> list[Call]:
     calls = []
     for number, suffix in enumerate(DIRECT_SUFFIXES):
         rows = np.flatnonzero(columns["s_tile"] == number)
-        calls += _call(function + suffix, w, rows, many[rows], 1)
+        calls += _call(name + suffix, w, rows, many[rows], 1, group=w.template.index)
     return calls
 
 
-def _direct_weights(function: str, w: Work, contract: Contract) -> list[Call]:
+def _direct_weights(w: Work, contract: Contract) -> list[Call]:
     """A block for each tile and split of the samples."""
     r = roles(w.template, contract)
     taps = dict(contract.literals)["taps"]
@@ -242,7 +243,8 @@ def _direct_weights(function: str, w: Work, contract: Contract) -> list[Call]:
         counters, sums = direct_conv_weights.words_of(int(splits[n]), *shape, int(window[n]), taps)
         words[n] = (many[n] * counters + 1) // 2 * 2 + many[n] * sums * bytes_ // 4 + many[n] * sums * bytes_ // 4 % 2
     places, memory = _places(rows, words)
-    return _call(function, w, rows, many * splits, 1, places=places, memory=memory)
+    name = shared_name(w.template, contract)
+    return _call(name, w, rows, many * splits, 1, group=w.template.index, places=places, memory=memory)
 
 
 def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
@@ -255,8 +257,8 @@ def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
     return places, 8 * count + 4 * int(words.sum())
 
 
-def _elements(w: Work, p: Propagate) -> npt.NDArray[np.float64]:
-    """How many synapses each row has, about."""
+def propagated(w: Work, p: Propagate) -> npt.NDArray[np.float64]:
+    """How many synapses each row of a propagation has, about."""
     match p.relation:
         case Csr(_, col):
             names = w.rows.arrays[col][w.launch.lo : w.launch.hi]
@@ -279,7 +281,7 @@ def _propagate(function: str, w: Work, p: Propagate) -> list[Call]:
     """Half of the blocks evenly (a step may bring events to any row), half by numbers of synapses: in all no more
     than run side by side. Many small rows take a small block each."""
     rows = w.launch.hi - w.launch.lo
-    weight = _elements(w, p)
+    weight = propagated(w, p)
     even = max(1, w.blocks // (2 * rows))
     rest = max(0, w.blocks - even * rows)
     parts = even + np.floor(rest * weight / max(weight.sum(), 1.0)).astype(np.int64)
@@ -336,9 +338,9 @@ def calls_of(w: Work, dialect: Dialect) -> list[Call]:
         case Nest() as nest:
             return _nest(name, w, nest)
         case Contract() as c if c.strategy == direct_conv.NAME:
-            return _direct(name, w, c)
+            return _direct(w, c)
         case Contract() as c if c.strategy == direct_conv_weights.NAME:
-            return _direct_weights(name, w, c)
+            return _direct_weights(w, c)
         case Contract() as c:
             return _product(w, c)
         case Propagate() as p:

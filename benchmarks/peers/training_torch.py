@@ -1,6 +1,6 @@
 """Training steps in PyTorch, one thread (see bench_training.py).
 
-Usage: training_torch.py lenet5|mlp|resnet20|transformer|lstm eager|channels_last|compile DATA.npz BATCH STEPS
+Usage: training_torch.py lenet5|mlp|resnet20|transformer|lstm|lstm256 eager|channels_last|compile DATA.npz BATCH STEPS
 prints one JSON object. Sequences are the rows of an image.
 
 A step takes the next batch of a shuffled epoch, computes the loss and its gradients and applies the optimizer, as a
@@ -112,7 +112,7 @@ def main() -> None:
     data = np.load(path)
     images = torch.from_numpy(data["images"].astype(np.float32) / 255)
     labels = torch.from_numpy(data["labels"].astype(np.int64))
-    if name in ("transformer", "lstm"):
+    if name in ("transformer", "lstm", "lstm256"):
         images = images[:, 0]
     kinds: dict[str, Callable[[], nn.Module]] = {
         "lenet5": lenet5,
@@ -120,6 +120,7 @@ def main() -> None:
         "resnet20": resnet20,
         "transformer": Transformer,
         "lstm": Lstm,
+        "lstm256": lambda: Lstm(256),
     }
     model = kinds[name]()
     if mode == "channels_last":

@@ -126,7 +126,8 @@ def refs(e: Expr) -> set[str]:
         x = stack.pop()
         if isinstance(x, Ref):
             found.add(x.name)
-        stack.extend(children(x))
+        else:
+            stack.extend(children(x))
     return found
 
 

@@ -3,12 +3,17 @@
 Assumes: nothing.
 Guarantees: classes are the names of the sub-folders in the order of their code points, samples go by class, then by
 file name; `images` is (samples, channels, height, width) uint8, `labels` (samples,) the number of the class; what is
-wrong with a folder is a ValueError or OSError with one line of text that names the file.
+wrong with a folder is a ValueError or OSError with one line of text that names the file. That all images have one size
+is looked at once, and again when one of the files changes: its size or time of change.
 Does not: resize, turn (EXIF), or convert colours: images have one size and are all grayscale or all RGB.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +21,8 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+
+from compiler.cache import cache_folder
 
 IMAGES: Final = "images"
 LABELS: Final = "labels"
@@ -120,7 +127,28 @@ def image_headers(folder: Path, every: bool = True) -> dict[str, tuple[tuple[int
     ValueError."""
     listed = listing(folder)
     count = len(listed.files)
-    return {IMAGES: ((count, *shape_of(listed, every)), "u", "uint8"), LABELS: ((count,), "i", "int64")}
+    shape = _known_shape(listed) if every else shape_of(listed)
+    return {IMAGES: ((count, *shape), "u", "uint8"), LABELS: ((count,), "i", "int64")}
+
+
+def _known_shape(listed: Listing) -> Shape:
+    """`shape_of` every image, which a file in the cache folder remembers."""
+    digest = hashlib.sha256(str(listed.folder.resolve()).encode())
+    for name in listed.files:
+        state = (listed.folder / name).stat()
+        digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
+    note = cache_folder() / "images" / f"{digest.hexdigest()}.json"
+    try:
+        channels, height, width = (int(n) for n in json.loads(note.read_text(encoding="utf-8")))
+        return channels, height, width
+    except (OSError, ValueError, TypeError):
+        shape = shape_of(listed, every=True)
+    with contextlib.suppress(OSError):  # a cache that cannot be written is none
+        note.parent.mkdir(parents=True, exist_ok=True)
+        scratch = note.with_name(f".{note.name}.{os.getpid()}")
+        scratch.write_text(json.dumps(shape), encoding="utf-8")
+        os.replace(scratch, note)
+    return shape
 
 
 def read_images(folder: Path, name: str) -> npt.NDArray[Any]:

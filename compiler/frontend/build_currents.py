@@ -36,7 +36,7 @@ from compiler.frontend.drafts import (
     warn_unused,
 )
 from compiler.frontend.drives import Drives, hide_noise, noise_method, timed_reads, with_noise
-from compiler.frontend.scope import Scope, Wanted, check_expression, read_statement
+from compiler.frontend.scope import Scope, Wanted, check_expression, no_value_yet, read_statement
 from compiler.frontend.tree import Entry, Scalar
 from compiler.frontend.values import Context, Names, mapping, steps, text_of
 from compiler.frontend.values_initial import initial_value
@@ -162,8 +162,7 @@ def _update(d: Draft, scope: Scope) -> tuple[Set, ...]:
             not_assignable(d, target, at, scope)
             continue
         elif statement.op != "=":
-            message = f"`{target}` has no value yet that `{statement.op}` could change"
-            d.c.sink.error("E0302", message, at, did_you_mean(target, scope.kinds))
+            no_value_yet(statement, scope, d.c.sink)
             continue
         else:
             found = assigned(d, statement, scope, Wanted(f"`{target}`", None, None, None), node)

@@ -29,7 +29,19 @@ _NUMBERS: Final = MappingProxyType(
 """Initialisers with a positive number: its key and default."""
 
 
+WITH_FANS: Final = frozenset(
+    {"orthogonal", *(f"{family}_{kind}" for family in ("glorot", "he", "lecun") for kind in ("uniform", "normal"))}
+)
+"""Initialisers of matrices, or of arrays of more axes."""
+
 _SEVERAL: Final = frozenset({"attention", "rnn", "gru", "lstm"})
+
+
+def init_name(node: Node | None) -> str:
+    """The initialiser that is asked for; "" without."""
+    if isinstance(node, Scalar):
+        return node.text
+    return node.entries[0].name if isinstance(node, tree.Mapping) and node.entries else ""
 
 
 def init_of(node: Node | None, kind: str, c: Context) -> dict[str, Attr]:

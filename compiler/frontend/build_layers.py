@@ -13,9 +13,10 @@ from fractions import Fraction
 
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend import tree
+from compiler.frontend.build_init import WITH_FANS, init_name
 from compiler.frontend.tree import Scalar, Sequence
 from compiler.frontend.values import Context, bounded, number, whole
-from compiler.ir.model import Attr
+from compiler.ir.model import BESIDE, Attr
 from compiler.source import Span
 
 Shape = tuple[int, ...]
@@ -238,6 +239,10 @@ def noise(p: Place, shapes: list[Shape]) -> Result:
     return None if not shapes or std is None else (shapes[0], {"std": std})
 
 
+def augment(p: Place, shapes: list[Shape]) -> Result:
+    return (shapes[0], {"draws": p.word("draws", "element")}) if shapes else None
+
+
 def random_flip(p: Place, shapes: list[Shape]) -> Result:
     if not shapes:
         return None
@@ -324,39 +329,79 @@ def embedding(p: Place, shapes: list[Shape]) -> Result:
     return (*shapes[0], size), {"count": count, "size": size}
 
 
+def one_hot(p: Place, shapes: list[Shape]) -> Result:
+    count = p.whole("count")
+    return None if not shapes or count is None else ((*shapes[0], count), {"count": count})
+
+
+def learned(p: Place, shapes: list[Shape]) -> Result:
+    shape = p.list("shape", 1)
+    if shape is None:
+        return None
+    if len(shape) < 2 and init_name(p.settings.get("init")) in WITH_FANS:
+        p.fail("this initialiser needs two axes or more; `normal` and others do not", None, "init")
+        return None
+    return shape, {}
+
+
 def positions(p: Place, shapes: list[Shape]) -> Result:
     shape = _sequence(p, shapes)
     return None if shape is None else (shape, {"encoding": p.word("encoding", "sinusoidal")})
 
 
 def attention(p: Place, shapes: list[Shape]) -> Result:
-    heads = p.whole("heads")
-    for s in shapes:
+    heads = p.whole("heads", 1)
+    beside = [key for key in BESIDE if p.settings.get(key) is not None]
+    ins = shapes[: len(shapes) - len(beside)]
+    article = "an" if p.kind == "attention" else "a"
+    for s in ins:
         if len(s) != 2:
-            p.fail(f"an attention layer reads steps and features; one of its inputs has the shape {shown(s)}")
+            p.fail(f"{article} {p.kind} layer reads steps and features; one of its inputs has the shape {shown(s)}")
             return None
-    if not shapes or heads is None:
+    if not ins or heads is None:
         return None
-    if len(shapes) == 2:
-        p.fail("an attention layer reads one input, or three: query, key and value", None, "inputs")
+    if len(ins) == 2:
+        p.fail(f"{article} {p.kind} layer reads one input, or three: query, key and value", None, "inputs")
         return None
-    if len(shapes) == 3 and shapes[1][0] != shapes[2][0]:
-        p.fail(f"key and value have different steps: {shown(shapes[1])} and {shown(shapes[2])}", None, "inputs")
+    query, key, value = ins if len(ins) == 3 else ins * 3
+    if key[0] != value[0]:
+        p.fail(f"key and value have different steps: {shown(key)} and {shown(value)}", None, "inputs")
         return None
-    size = p.whole("size", shapes[0][1])
-    if size is None:
-        return None
+    for name, given in zip(beside, shapes[len(ins) :], strict=True):
+        fits = (heads, query[0], key[0])
+        if not given or given != fits[3 - len(given) :]:
+            wanted = " or ".join(shown(fits[k:]) for k in (2, 1, 0))
+            p.fail(f"the shape of a {name} is {wanted} here, not {shown(given)}", None, name)
+            return None
+    attrs: dict[str, Attr] = {"heads": heads, "causal": p.flag("causal", False)}
+    attrs |= {name: True for name in beside}
+    return _projected(p, query, heads, attrs) if p.kind == "attention" else _plain(p, query, key, value, attrs)
+
+
+def _split(p: Place, size: int, heads: int, key: str) -> bool:
+    """Whether the heads can share so many features; an error if not."""
     if size % heads:
-        key = "size" if p.settings.get("size") is not None else "heads"
         p.fail(f"{size} features cannot be split among {heads} heads", None, key)
+    return size % heads == 0
+
+
+def _projected(p: Place, query: Shape, heads: int, attrs: dict[str, Attr]) -> Result:
+    size = p.whole("size", query[1])
+    if size is None or not _split(p, size, heads, "size" if p.settings.get("size") is not None else "heads"):
         return None
-    attrs: dict[str, Attr] = {
-        "heads": heads,
-        "size": size,
-        "causal": p.flag("causal", False),
-        "bias": p.flag("bias", True),
-    }
-    return shapes[0], attrs
+    return query, {**attrs, "size": size, "bias": p.flag("bias", True)}
+
+
+def _plain(p: Place, query: Shape, key: Shape, value: Shape, attrs: dict[str, Attr]) -> Result:
+    heads = attrs["heads"]
+    assert isinstance(heads, int)
+    if query[1] != key[1]:
+        p.fail(f"query and key have different features: {shown(query)} and {shown(key)}", None, "inputs")
+        return None
+    if not all(_split(p, features, heads, "heads") for features in dict.fromkeys((key[1], value[1]))):
+        return None
+    scale = p.number("scale", repr(1 / math.sqrt(key[1] // heads)), None, None)
+    return None if scale is None else ((query[0], value[1]), {**attrs, "scale": float(scale)})
 
 
 def recurrent(p: Place, shapes: list[Shape]) -> Result:
@@ -373,6 +418,8 @@ def recurrent(p: Place, shapes: list[Shape]) -> Result:
     }
     if p.kind == "rnn":
         attrs["function"] = p.word("function", "tanh")
+    if p.kind == "gru":
+        attrs["reset"] = p.word("reset", "after")
     features = units * (2 if both else 1)
     return ((shape[0], features) if sequence else (features,)), attrs
 

@@ -141,8 +141,9 @@ def _with_settings(loss: Loss, block: tree.Mapping, shape: tuple[int, ...], c: C
     for item in weights.items if isinstance(weights, Sequence) else ():
         weight = bounded(item, c, "each number of `class_weights`", DIMENSIONLESS, 0.0)
         classes.append(weight or 0.0)
-    if weights is not None and len(classes) != shape[-1]:
-        message = f"`class_weights` has {len(classes)} numbers, but there are {shape[-1]} classes"
+    count = 2 if loss.kind == BINARY else shape[-1]
+    if weights is not None and len(classes) != count:
+        message = f"`class_weights` has {len(classes)} numbers, but there are {count} classes"
         c.sink.error("E0108", message, weights.span)
     if len(c.sink.items) > before:
         return None
@@ -237,10 +238,11 @@ def check_labels(loss: Loss, built: Built, data: Data, arrays: dict[str, tuple[s
             has = f"`{one.prediction}` has {shape[-1]} scores, for the classes 0 to {shape[-1] - 1}"
             _within(one.target, shape[-1], "classes", has, built.places[one.prediction], data, arrays, c, one.ignore)
     for layer in built.layers:
-        if layer.kind == "embedding":
+        if layer.kind in ("embedding", "one_hot"):
             count = layer.attr("count")
             assert isinstance(count, int)
-            has = f"`{layer.name}` has {count} rows, for the numbers 0 to {count - 1}"
+            what = "rows" if layer.kind == "embedding" else "places"
+            has = f"`{layer.name}` has {count} {what}, for the numbers 0 to {count - 1}"
             _within(layer.inputs[0], count, "numbers", has, layer.span, data, arrays, c)
 
 

@@ -9,12 +9,12 @@ Does not: say how a layer is computed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from compiler.diagnostics import Related, did_you_mean
-from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
+from compiler.expr.ast import Binary, Call, Expr, Num, Ref, children, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend import build_layers as rules
@@ -29,7 +29,7 @@ from compiler.frontend.scope import Wanted, check_expression
 from compiler.frontend.tree import Node, Scalar, Sequence
 from compiler.frontend.values import Context, items_of, mapping, text_of, whole
 from compiler.frontend.wording import allowed
-from compiler.ir.model import Attr, FunctionDef, Layer, Network, TensorInput
+from compiler.ir.model import BESIDE, Attr, FunctionDef, Layer, Network, TensorInput
 from compiler.source import NOWHERE, Span
 
 __all__ = ["Built", "build_network", "check_use", "has_weights", "shown"]
@@ -192,14 +192,18 @@ def _layer(r: _Reader, item: Node) -> None:
     attrs: dict[str, Attr] = {}
     known = [None if s is None else r.out.shapes[s] for s in sources]
     before = len(r.c.sink.items)
-    if known and None not in known:
+    if None not in known:
         shapes = [s for s in known if s is not None]
-        found = _RULES[kind](Place(r.c, name, kind, at, settings, sources[0] or ""), shapes)
+        source = sources[0] if sources else None
+        found = _RULES[kind](Place(r.c, name, kind, at, settings, source or ""), shapes)
         if found is not None:
             shape, attrs = found[0], found[1] | init_of(settings.get("init"), kind, r.c)
     else:
         _RULES[kind](Place(r.c, name, kind, at, settings, ""), [])
     activation, function = (None, None) if kind == "rnn" else _activation(r, settings, kind)
+    if kind == "augment":
+        numbers, function = _augment(r, name, settings)
+        attrs |= numbers
     if shape is not None:
         shape = _expected(r, settings, name, shape)
     _append(r, kind, name, sources, attrs, activation, function, shape, at, len(r.c.sink.items) == before)
@@ -293,7 +297,8 @@ def _formula(r: _Reader, entry: tree.Entry) -> None:
         dict.fromkeys(readable, Kind.REAL), dict.fromkeys(readable, DIMENSIONLESS), r.out.places
     )
     before = len(c.sink.items)
-    checked = check_expression(entry.value, scope, Wanted(f"`{name}`", DIMENSIONLESS), c.sink)
+    wanted = Wanted(f"`{name}`", DIMENSIONLESS, random="random numbers are drawn in `augment` layers only")
+    checked = check_expression(entry.value, scope, wanted, c.sink)
     declared = _declare(r, name, entry.key.span)
     if not declared:
         return
@@ -312,17 +317,46 @@ def _formula(r: _Reader, entry: tree.Entry) -> None:
     attrs: dict[str, Attr] = {}
     function: FunctionDef | None = None
     if checked is not None:
-        args = {n: f"x{i}" for i, n in enumerate(sources)}
-        bindings: dict[str, Expr] = {n: Ref(a) for n, a in args.items()}
-        for parameter in sorted(refs(checked.expr) & c.names.numbers.keys() - args.keys()):
-            value = c.names.numbers[parameter]
-            attrs[f"p_{parameter}"] = value if isinstance(value, bool) else float(value)
-            column = Ref(f"p_{parameter}")
-            bindings[parameter] = column if not isinstance(value, bool) else _truth(column)
-        body = substitute(checked.expr, bindings)
-        function = FunctionDef(name, (*args.values(), *attrs), body, entry.value.span)
+        attrs, function = _with_numbers(name, checked.expr, sources, entry.value.span, c)
     right = len(c.sink.items) == before
     _append(r, "map", name, [*sources], attrs, None, function, shape, entry.key.span, right)
+
+
+def _with_numbers(
+    name: str, body: Expr, sources: list[str], at: Span, c: Context
+) -> tuple[dict[str, Attr], FunctionDef]:
+    """A formula over x0, x1, ... (its sources) and attributes, which hold the numbers of the model's params."""
+    args = {n: f"x{i}" for i, n in enumerate(sources)}
+    attrs: dict[str, Attr] = {}
+    bindings: dict[str, Expr] = {n: Ref(a) for n, a in args.items()}
+    for parameter in sorted(refs(body) & c.names.numbers.keys() - args.keys()):
+        value = c.names.numbers[parameter]
+        attrs[f"p_{parameter}"] = value if isinstance(value, bool) else float(value)
+        column = Ref(f"p_{parameter}")
+        bindings[parameter] = column if not isinstance(value, bool) else _truth(column)
+    return attrs, FunctionDef(name, (*args.values(), *attrs), substitute(body, bindings), at)
+
+
+def _augment(r: _Reader, name: str, settings: tree.Mapping) -> tuple[dict[str, Attr], FunctionDef | None]:
+    """The formula of an `augment` over its input."""
+    node, c = settings.get("value"), r.c
+    if node is None:
+        return {}, None
+    scope = c.names.scope.extended({"x": Kind.REAL}, {"x": DIMENSIONLESS}, {})
+    checked = check_expression(node, scope, Wanted("`value`", DIMENSIONLESS, random=None), c.sink)
+    if checked is None:
+        return {}, None
+    drawn = next((e for e in _calls(checked.expr) if e.func == "poisson"), None)
+    if drawn is not None:
+        c.sink.error("E0802", "`poisson` is not drawn in layers", node.span, "`random`, `normal`, `exponential` are")
+    return _with_numbers(name, checked.expr, ["x"], node.span, c)
+
+
+def _calls(e: Expr) -> Iterator[Call]:
+    if isinstance(e, Call):
+        yield e
+    for kid in children(e):
+        yield from _calls(kid)
 
 
 def _truth(column: Expr) -> Expr:
@@ -340,11 +374,22 @@ def _automatic(r: _Reader, kind: str) -> str:
 
 def _sources(r: _Reader, kind: str, settings: tree.Mapping, at: Span) -> list[str | None]:
     """What the layer reads; None for a reference with a mistake."""
+    found = _inputs(r, kind, settings, at)
+    if kind in ("attention", "dot_attention"):
+        beside = (settings.get(key) for key in BESIDE)
+        found += [_reference(r, item, "mask") for item in beside if isinstance(item, Scalar)]
+    return found
+
+
+def _inputs(r: _Reader, kind: str, settings: tree.Mapping, at: Span) -> list[str | None]:
+    """What stands in `inputs`, or is read without it."""
     c, node = r.c, settings.get("inputs")
+    if kind == "learned":
+        return []
     if node is None:
         if r.previous is not None:
             return [r.previous]
-        wanted = "int32" if kind == "embedding" else "real"
+        wanted = "int32" if kind in _OF_WHOLE else "real"
         real = [n for n, i in r.out.inputs.items() if i.dtype == wanted]
         if len(real) == 1:
             return [real[0]]
@@ -357,7 +402,7 @@ def _sources(r: _Reader, kind: str, settings: tree.Mapping, at: Span) -> list[st
     out: list[str | None] = []
     for item in items_of(node):
         out.append(_reference(r, item, kind) if isinstance(item, Scalar) else None)
-    if kind == "attention":
+    if kind in ("attention", "dot_attention"):
         return out
     if kind not in ("add", "multiply", "concat") and len(out) != 1:
         help = "add layers with `- add: {inputs: [a, b]}`"
@@ -367,18 +412,23 @@ def _sources(r: _Reader, kind: str, settings: tree.Mapping, at: Span) -> list[st
     return out
 
 
+_OF_WHOLE = ("embedding", "one_hot")
+"""Layers that read whole numbers."""
+
+
 def _reference(r: _Reader, item: Scalar, kind: str) -> str | None:
     name, c = item.text, r.c
     if name in r.out.shapes:
         declared = r.out.inputs.get(name)
-        if kind == "embedding":
+        if kind in _OF_WHOLE:
             if declared is None or declared.dtype == "real":
-                message = f"an embedding layer reads whole numbers; `{name}` holds real ones"
+                article = "an" if kind == "embedding" else "a"
+                message = f"{article} {kind} layer reads whole numbers; `{name}` holds real ones"
                 help = "declare an input with `dtype: int32`"
                 c.sink.error("E0501", message, item.span, help)
                 return None
             return name
-        if declared is not None and declared.dtype != "real":
+        if declared is not None and declared.dtype != "real" and kind != "mask":
             message = f"`{name}` holds whole numbers; layers read real ones"
             related = (Related("declared here", declared.span),)
             c.sink.error("E0501", message, item.span, None, related)
@@ -427,6 +477,8 @@ def _activation(r: _Reader, settings: tree.Mapping, kind: str) -> tuple[str | No
     if name in ACTIVATIONS:
         return name, None
     help = f"`{_OTHER_NAMES[name]}` is the same" if name in _OTHER_NAMES else None
+    if name in ("softmax", "log_softmax"):
+        help = f"it works along an axis: write a layer `- {name}: {{}}` (a loss takes the scores before it)"
     help = help or did_you_mean(name, (*r.functions.known, *ACTIVATIONS))
     if help is None:
         help = allowed("activations are", ACTIVATIONS) + f", or write it: `functions: {{{name}(x): ...}}`"
@@ -446,7 +498,7 @@ def has_weights(layer: Layer) -> bool:
     return layer.kind.startswith("conv") or layer.kind in _WITH_WEIGHTS
 
 
-_WITH_WEIGHTS = frozenset({"dense", "batch_norm", "embedding", "attention", "rnn", "gru", "lstm"})
+_WITH_WEIGHTS = frozenset({"dense", "batch_norm", "embedding", "learned", "attention", "rnn", "gru", "lstm"})
 
 
 def check_use(network: Network, outputs: tuple[str, ...], read: tuple[str, ...], c: Context) -> None:
@@ -486,6 +538,7 @@ _RULES: Mapping[str, Callable[[Place, list[Shape]], Result]] = MappingProxyType(
         "log_softmax": rules.softmax,
         "dropout": rules.dropout,
         "noise": rules.noise,
+        "augment": rules.augment,
         "random_flip": rules.random_flip,
         "random_crop": rules.random_crop,
         "batch_norm": rules.batch_norm,
@@ -493,8 +546,10 @@ _RULES: Mapping[str, Callable[[Place, list[Shape]], Result]] = MappingProxyType(
         "group_norm": rules.group_norm,
         "instance_norm": rules.group_norm,
         "embedding": rules.embedding,
+        "one_hot": rules.one_hot,
+        "learned": rules.learned,
         "positions": rules.positions,
-        "attention": rules.attention,
+        **dict.fromkeys(("attention", "dot_attention"), rules.attention),
         **dict.fromkeys(("rnn", "gru", "lstm"), rules.recurrent),
     }
 )

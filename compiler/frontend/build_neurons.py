@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from compiler.diagnostics import did_you_mean
 from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
@@ -35,7 +34,7 @@ from compiler.frontend.drafts import (
     warn_unused,
 )
 from compiler.frontend.drives import noise_method, with_hidden, with_noise
-from compiler.frontend.scope import Checked, Scope, Wanted, read_statement
+from compiler.frontend.scope import Checked, Scope, Wanted, no_value_yet, read_statement
 from compiler.frontend.tree import Scalar
 from compiler.frontend.values import Context, mapping, text_of
 from compiler.ir.controls import rewritten_handler, rewritten_pool
@@ -186,8 +185,7 @@ def _update(d: Draft, scope: Scope, pools: Pools) -> tuple[tuple[Set, ...], Scop
             continue
         else:
             if statement.op != "=":
-                message = f"`{target}` has no value yet that `{statement.op}` could change"
-                d.c.sink.error("E0302", message, at, did_you_mean(target, scope.kinds))
+                no_value_yet(statement, scope, d.c.sink)
                 continue
             found = assigned(d, statement, scope, Wanted(f"`{target}`", None, None, None), node)
             kind = Kind.REAL if found is None else found.kind

@@ -19,7 +19,7 @@ from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend import tree
 from compiler.frontend.definitions import Definitions
 from compiler.frontend.schedules import TIMES, is_schedule, read_schedule
-from compiler.frontend.scope import Scope, Wanted, check_tree, read_statement
+from compiler.frontend.scope import Scope, Wanted, check_tree, no_value_yet, read_statement
 from compiler.frontend.tree import Entry, Scalar, Sequence
 from compiler.frontend.values import Context, mapping, number
 from compiler.frontend.wording import allowed
@@ -188,9 +188,7 @@ def _update(
             c.sink.error("E0310", f"`{target}` is {noun} and cannot be assigned to", at, help)
             continue
         if statement.op != "=" and target not in names and target not in locals_:
-            help = did_you_mean(target, scope.kinds)
-            message = f"`{target}` has no value yet that `{statement.op}` could change"
-            c.sink.error("E0302", message, at, help)
+            no_value_yet(statement, scope, c.sink)
             continue
         value = statement.value
         if statement.op != "=":

@@ -17,7 +17,7 @@ from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend import tree
 from compiler.frontend.drafts import TIMES, Draft, assigned
-from compiler.frontend.scope import Scope, Wanted, read_statement
+from compiler.frontend.scope import Scope, Wanted, no_value_yet, read_statement
 from compiler.frontend.tree import Node
 from compiler.frontend.values import Context, Step, mapping, number, shown, steps
 from compiler.frontend.wording import allowed
@@ -150,8 +150,7 @@ def build_actions(
             d.c.sink.error("E0310", f"`{target}` cannot be assigned to here", at, help, related)
             continue
         elif statement.op != "=":
-            message = f"`{target}` has no value yet that `{statement.op}` could change"
-            d.c.sink.error("E0302", message, at, did_you_mean(target, scope.kinds))
+            no_value_yet(statement, scope, d.c.sink)
             continue
         else:
             wanted = Wanted(f"`{target}`", None, None, None)

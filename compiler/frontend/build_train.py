@@ -52,10 +52,6 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
     kept = kept_of(data, samples)
     numbers = tuple(m for m in metrics if m != CONFUSION)
     watching = build_watching(block, numbers, kept > 0, optimizer, -(-(samples - kept) // batch), c)
-    if loss.kind == "sum" and loss.masked and watching.accumulate > 1:
-        message = "gradients of a sum of losses with a mask are not accumulated: each term is a mean over other samples"
-        at = block.get("accumulate")
-        c.sink.error("E0802", message, at.span if at is not None else block.span)
     if any(i.severity == "error" for i in c.sink.items[before:]):
         return None
     return Train(

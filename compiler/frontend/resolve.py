@@ -5,7 +5,7 @@ Assumes: a root mapping as yaml12 loads it.
 Guarantees: parameters have values; collections hold every member by its name, with the settings of
 its classes; lists of layers hold every layer. Each node that was taken over or copied remembers
 the steps that led to it (`span.via`), innermost first. Order: parameters, `use`, `classes`, `for`,
-`repeat`.
+`blocks`, `repeat`.
 Does not: check keys or names, or put values of parameters into expressions.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from compiler.diagnostics import Sink
 from compiler.frontend.language import ROOT
+from compiler.frontend.resolve_blocks import expand_blocks
 from compiler.frontend.resolve_classes import Classes, names_are_templates
 from compiler.frontend.resolve_for import expand_for
 from compiler.frontend.resolve_merge import child_kind
@@ -60,6 +61,9 @@ def resolve(root: Mapping, settings: Settings[str, str], sink: Sink, base: Path,
         ),
     )
     network = tree.get("network")
+    if isinstance(network, Mapping):
+        network = expand_blocks(network, params, sink)
+        tree = with_entry(tree, "network", network)
     layers = network.get("layers") if isinstance(network, Mapping) else None
     if isinstance(network, Mapping) and isinstance(layers, Sequence):
         expanded = expand_repeats(layers, params, sink)

@@ -29,6 +29,7 @@ from compiler.frontend.tree import (
     with_items,
     with_origin,
 )
+from compiler.ir.model import BESIDE
 from compiler.source import Origin, Span
 
 MAX_LAYERS: Final = 100_000
@@ -49,6 +50,11 @@ def expand_repeats(layers: Sequence, params: Params[str, ParamValue], sink: Sink
         message = f"`repeat` makes more than {MAX_LAYERS:,} layers"
         sink.error("E0208", message, layers.span)
         return layers
+
+
+def layers_of(layers: Sequence, params: Params[str, ParamValue], sink: Sink) -> list[Node]:
+    """The layers of a list, without repeats."""
+    return [*expand_repeats(layers, params, sink).items]
 
 
 @dataclass(frozen=True)
@@ -126,14 +132,14 @@ def _copies(entry: Entry, params: Params[str, ParamValue], sink: Sink) -> _Body:
     for k in range(1, times + 1):
         # The outermost number comes first, as indices of nested arrays do.
         ends = {old: (base, f"_{k}{end}") for old, (base, end) in body.names.items()}
-        renamed = {old: base + end for old, (base, end) in ends.items()}
+        new = {old: base + end for old, (base, end) in ends.items()}
         origin = Origin("repeat", f"repeat {k} of {times}", entry.key.span)
-        copies = [with_origin(_renamed(n, renamed), origin) for n in body.layers]
+        copies = [with_origin(renamed(n, new), origin) for n in body.layers]
         if settings:
             inner = Mapping((Entry(_word("layers", layers.span), with_items(layers, copies)), *settings), block.span)
             copies = [Mapping((Entry(_word("block", entry.key.span), inner),), entry.key.span)]
         out.layers.extend(copies)
-        out.names.update((renamed[old], parts) for old, parts in ends.items())
+        out.names.update((new[old], parts) for old, parts in ends.items())
     return out
 
 
@@ -169,6 +175,23 @@ def _names(layer: Node) -> list[str]:
     return [n.text for n in found if isinstance(n, Scalar)]
 
 
+def names_of(layer: Node) -> list[str]:
+    """The names that a layer gives, or those of the layers of a block."""
+    block = _block(layer)
+    return _names(layer) if block is None else [name for inner in block[2].items for name in names_of(inner)]
+
+
+def named(layer: Node, name: str) -> Node:
+    """A layer, or the last one of a block, with a name if it has none."""
+    block, settings = _block(layer), _settings(layer)
+    if block is not None and block[2].items:
+        return _with_layers(layer, [*block[2].items[:-1], named(block[2].items[-1], name)])
+    if settings is None or not isinstance(layer, Mapping) or names_of(layer):
+        return layer
+    kind = layer.entries[0]
+    return with_entry(layer, kind.name, with_entry(settings, "name", _word(name, kind.key.span)))
+
+
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -180,28 +203,29 @@ def _in_formula(node: Node, names: dict[str, str]) -> Node:
     return node if text == node.text else Scalar(text, text, node.plain, node.span)
 
 
-def _renamed(layer: Node, names: dict[str, str]) -> Node:
+def renamed(layer: Node, names: dict[str, str]) -> Node:
+    """A layer, or those of a block, with other names for layers."""
     block = _block(layer)
     if block is not None:
-        return _with_layers(layer, [_renamed(n, names) for n in block[2].items])
+        return _with_layers(layer, [renamed(n, names) for n in block[2].items])
     settings = _settings(layer)
     if settings is None or not isinstance(layer, Mapping):
         return layer
 
-    def renamed(node: Node) -> Node:
+    def other(node: Node) -> Node:
         match node:
             case Scalar(value, text, plain, span) if text in names and isinstance(value, str):
                 return Scalar(names[text], names[text], plain, span)
             case Sequence(items, span):
-                return Sequence(tuple(renamed(i) for i in items), span)
+                return Sequence(tuple(other(i) for i in items), span)
             case _:
                 return node
 
     kind = layer.entries[0]
     if kind.name == "map":
-        formulas = [(renamed(e.key), _in_formula(e.value, names)) for e in settings.entries]
+        formulas = [(other(e.key), _in_formula(e.value, names)) for e in settings.entries]
         entries = tuple(Entry(k, v) for k, v in formulas if isinstance(k, Scalar))
         return Mapping((Entry(kind.key, Mapping(entries, settings.span)),), layer.span)
-    own = ("name", "inputs", "into") if kind.name == "split" else ("name", "inputs")
-    entries = tuple(Entry(e.key, renamed(e.value)) if e.name in own else e for e in settings.entries)
+    own = ("name", "inputs", *(("into",) if kind.name == "split" else BESIDE))
+    entries = tuple(Entry(e.key, other(e.value)) if e.name in own else e for e in settings.entries)
     return Mapping((Entry(kind.key, Mapping(entries, settings.span)),), layer.span)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
-from compiler.diagnostics import Diagnostic, Related, Sink
+from compiler.diagnostics import Diagnostic, Related, Sink, did_you_mean
 from compiler.expr.ast import Call, Expr, Num, Ref, children, with_children
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.functions import FUNCTIONS
@@ -256,6 +256,13 @@ def read_action(node: Node, scope: Scope, sink: Sink) -> Statement | None:
         return None
     span, exact = exact_span(node)
     return parse_statement(node.text, span, sink, exact=exact, names=scope.kinds)
+
+
+def no_value_yet(statement: Assign, scope: Scope, sink: Sink) -> None:
+    """The error of `x += 1` where `x` is no name that has a value."""
+    target = statement.target
+    message = f"`{target}` has no value yet that `{statement.op}` could change"
+    sink.error("E0302", message, statement.target_span, did_you_mean(target, scope.kinds))
 
 
 def read_statement(node: Node, scope: Scope, sink: Sink) -> Assign | None:

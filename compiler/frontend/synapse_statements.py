@@ -19,7 +19,7 @@ from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
 from compiler.frontend.build_neurons import BuiltNeuron
 from compiler.frontend.drafts import Draft, assigned, not_a_state, not_assignable
-from compiler.frontend.scope import Checked, Scope, Wanted, check_tree, read_action, read_statement
+from compiler.frontend.scope import Checked, Scope, Wanted, check_tree, no_value_yet, read_action, read_statement
 from compiler.frontend.synapse_sums import Taken, has_own_sums, take_sums
 from compiler.frontend.tree import Node
 from compiler.frontend.wording import allowed
@@ -126,8 +126,7 @@ def build_actions(
             not_assignable(d, target, at, scope)
             continue
         elif statement.op != "=":
-            message = f"`{target}` has no value yet that `{statement.op}` could change"
-            d.c.sink.error("E0302", message, at, did_you_mean(target, scope.kinds))
+            no_value_yet(statement, scope, d.c.sink)
             continue
         else:
             found = assigned(d, statement, taken.scope(scope), Wanted(f"`{target}`", None, None, None), node)

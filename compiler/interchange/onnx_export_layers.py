@@ -14,10 +14,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from compiler.interchange.onnx_graph import GATES, OnnxGraph, no_operator
+from compiler.interchange.onnx_graph import GATES, OnnxGraph, no_operator, onnx_package
 from compiler.interchange.safetensors import Reals
-from compiler.ir.model import Layer
+from compiler.ir.model import BESIDE, Layer
 from compiler.passes.fold_norms import TRAINING_ONLY
+from compiler.passes.lower_sequences import HIDDEN
 
 
 @dataclass
@@ -232,6 +233,23 @@ def _embedding(w: Writer, layer: Layer) -> str:
     return str(w.graph.node("Gather", [w.weight(layer, "weight"), w.source(layer)], layer.name))
 
 
+def _one_hot(w: Writer, layer: Layer) -> str:
+    g = w.graph
+    # onnxruntime knows the operator of 64-bit integers
+    x = str(g.node("Cast", [w.source(layer)], f"{layer.name}/places", {"to": onnx_package().TensorProto.INT64}))
+    ins = [x, g.constant(layer.shape[-1], True), g.constant([0.0, 1.0])]
+    return str(g.node("OneHot", ins, layer.name))
+
+
+def _learned(w: Writer, layer: Layer) -> str:
+    """The array, once for each sample of the batch of some input."""
+    g = w.graph
+    sizes = str(g.node("Shape", [next(iter(w.named.values()))], f"{layer.name}/batch", {"end": 1}))
+    shape = str(g.node("Concat", [sizes, g.constant(list(layer.shape), True)], f"{layer.name}/shape", {"axis": 0}))
+    one = g.weight(f"{layer.name}.weight", w.weights[f"{layer.name}.weight"][None])
+    return str(g.node("Expand", [one, shape], layer.name))
+
+
 def _positions(w: Writer, layer: Layer) -> str:
     steps, size = layer.shape
     if layer.attr("encoding") == "trained":
@@ -244,27 +262,67 @@ def _positions(w: Writer, layer: Layer) -> str:
 
 
 def _attention(w: Writer, layer: Layer) -> str:
-    g, heads, size = w.graph, layer.attr("heads"), layer.attr("size")
-    assert isinstance(heads, int) and isinstance(size, int)
-    d = size // heads
-    parts = []
-    for k, part in enumerate(("query", "key", "value")):
-        which = k if len(layer.inputs) == 3 else 0
-        y = linear(w, layer, w.source(layer, which), 2, part)
-        y = g.reshape(y, (w.shape(layer, which)[0], heads, d), f"{layer.name}/{part}/heads")
+    ways = _attended(layer)
+    parts = [linear(w, layer, w.source(layer, k), 2, part) for k, part in zip(ways, _PARTS, strict=True)]
+    size = layer.attr("size")
+    assert isinstance(size, int)
+    return linear(w, layer, _dot_product(w, layer, parts, [size] * 3), 2, "out")
+
+
+def _dot_attention(w: Writer, layer: Layer) -> str:
+    ways = _attended(layer)
+    return _dot_product(w, layer, [w.source(layer, k) for k in ways], [w.shape(layer, k)[1] for k in ways])
+
+
+_PARTS = ("query", "key", "value")
+
+
+def _attended(layer: Layer) -> list[int]:
+    """Which inputs are query, key and value."""
+    return [0, 1, 2] if len(layer.inputs) > 2 + len(_beside(layer)) else [0] * 3
+
+
+def _beside(layer: Layer) -> list[str]:
+    return [key for key in BESIDE if dict(layer.attrs).get(key)]
+
+
+def _dot_product(w: Writer, layer: Layer, parts: list[str], sizes: list[int]) -> str:
+    """softmax(q k * scale + offset) v. `sizes`: features of the parts."""
+    g, heads, ways = w.graph, layer.attr("heads"), _attended(layer)
+    assert isinstance(heads, int)
+    steps, others = (w.shape(layer, k)[0] for k in ways[:2])
+    turned = []
+    for part, x, k, size in zip(_PARTS, parts, ways, sizes, strict=True):
+        y = g.reshape(x, (w.shape(layer, k)[0], heads, size // heads), f"{layer.name}/{part}/heads")
         axes = [0, 2, 3, 1] if part == "key" else [0, 2, 1, 3]
-        parts.append(str(g.node("Transpose", [y], f"{layer.name}/{part}/turned", {"perm": axes})))
-    scores = str(g.node("MatMul", parts[:2], f"{layer.name}/scores"))
-    scores = str(g.node("Mul", [scores, g.constant(1.0 / math.sqrt(d))], f"{layer.name}/scaled"))
+        turned.append(str(g.node("Transpose", [y], f"{layer.name}/{part}/turned", {"perm": axes})))
+    scores = str(g.node("MatMul", turned[:2], f"{layer.name}/scores"))
+    scale = dict(layer.attrs).get("scale", 1.0 / math.sqrt(sizes[0] // heads))
+    assert isinstance(scale, int | float)
+    scores = str(g.node("Mul", [scores, g.constant(float(scale))], f"{layer.name}/scaled"))
+    beside = _beside(layer)
+    read: dict[str, str] = {}
+    for k, key in enumerate(beside, len(layer.inputs) - len(beside)):
+        shape, x = w.shape(layer, k), w.source(layer, k)
+        if key == "mask":
+            x = str(g.node("Cast", [x], f"{layer.name}/seen", {"to": onnx_package().TensorProto.BOOL}))
+        read[key] = g.reshape(x, (*(1 for _ in range(3 - len(shape))), *shape), f"{layer.name}/{key}")
+    if "offset" in read:
+        scores = str(g.node("Add", [scores, read["offset"]], f"{layer.name}/moved"))
+    late = np.arange(others)[None, :] > np.arange(steps)[:, None]
     if layer.attr("causal"):
-        steps, others = w.shape(layer)[0], w.shape(layer, len(layer.inputs) // 2)[0]
-        late = np.arange(others)[None, :] > np.arange(steps)[:, None]
-        scores = str(g.node("Add", [scores, g.constant(np.where(late, -1e30, 0.0))], f"{layer.name}/masked"))
+        scores = str(g.node("Add", [scores, g.constant(np.where(late, HIDDEN, 0.0))], f"{layer.name}/masked"))
+    if "mask" in read:
+        scores = str(g.node("Where", [read["mask"], scores, g.constant(HIDDEN)], f"{layer.name}/hidden"))
     p = str(g.node("Softmax", [scores], f"{layer.name}/softmax", {"axis": -1}))
-    y = str(g.node("MatMul", [p, parts[2]], f"{layer.name}/context"))
+    if "mask" in read:  # zeros where nothing is seen
+        seen = str(g.node("Cast", [read["mask"]], f"{layer.name}/ones", {"to": g.real}))
+        p = str(g.node("Mul", [p, seen], f"{layer.name}/kept"))
+        if layer.attr("causal"):
+            p = str(g.node("Mul", [p, g.constant(np.where(late, 0.0, 1.0))], f"{layer.name}/early"))
+    y = str(g.node("MatMul", [p, turned[2]], f"{layer.name}/context"))
     y = str(g.node("Transpose", [y], f"{layer.name}/joined", {"perm": [0, 2, 1, 3]}))
-    y = g.reshape(y, (w.shape(layer)[0], size), f"{layer.name}/flat")
-    return linear(w, layer, y, 2, "out")
+    return g.reshape(y, (steps, sizes[2]), f"{layer.name}/flat")
 
 
 def _recurrent(w: Writer, layer: Layer) -> str:
@@ -284,16 +342,17 @@ def _recurrent(w: Writer, layer: Layer) -> str:
         g.weight(f"{layer.name}.weight", stacked("weight")),
         g.weight(f"{layer.name}.recurrent", stacked("recurrent")),
     ]
+    after = layer.kind == "gru" and layer.attr("reset") == "after"
     if layer.attr("bias"):
         second = np.zeros((len(ways), len(gates) * units))
-        if layer.kind == "gru":
+        if after:
             for k, way in enumerate(ways):
                 second[k, 2 * units :] = w.weights[f"{layer.name}.{way}candidate.recurrent_bias"]
         ins.append(g.weight(f"{layer.name}.bias", np.concatenate([stacked("bias"), second], 1)))
     attrs: dict[str, object] = {
         "hidden_size": units, "direction": "bidirectional" if len(ways) == 2 else "forward",
     }  # fmt: skip
-    if layer.kind == "gru":
+    if after:
         attrs["linear_before_reset"] = 1
     if layer.kind == "rnn":
         attrs["activations"] = [str(layer.attr("function")).capitalize()] * len(ways)
@@ -326,8 +385,11 @@ _KINDS: Mapping[str, Callable[[Writer, Layer], str]] = MappingProxyType(
         "layer_norm": _layer_norm,
         **dict.fromkeys(("group_norm", "instance_norm"), _group_norm),
         "embedding": _embedding,
+        "one_hot": _one_hot,
+        "learned": _learned,
         "positions": _positions,
         "attention": _attention,
+        "dot_attention": _dot_attention,
         **dict.fromkeys(("rnn", "gru", "lstm"), _recurrent),
     }
 )

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
+from compiler.expr.inline import expand
 from compiler.expr.show import show
 from compiler.runner.errors import RunError
 
@@ -68,6 +69,11 @@ class OnnxGraph:
     initializers: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     _constants: dict[object, str] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
+
+    @property
+    def real(self) -> int:
+        """ONNX's number of the type of real numbers."""
+        return int(onnx_package().helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype)))
 
     def reserve(self, names: Sequence[str]) -> None:
         """Names that are given to tensors by the caller."""
@@ -127,10 +133,18 @@ class OnnxGraph:
                     return str(self.node("Not", [walk(x)], name))
                 case Binary("!=", a, b):
                     return str(self.node("Not", [str(self.node("Equal", [walk(a), walk(b)], name))], name))
+                case Binary("//" | "%" as op, a, b):
+                    left, right = walk(a), walk(b)
+                    times = str(self.node("Floor", [str(self.node("Div", [left, right], name))], name))
+                    if op == "//":
+                        return times
+                    return str(self.node("Sub", [left, str(self.node("Mul", [right, times], name))], name))
                 case Binary(op, a, b) if op in _BINARY:
                     return str(self.node(_BINARY[op], [walk(a), walk(b)], name))
                 case Cond(test, a, b):
                     return str(self.node("Where", [walk(test), walk(a), walk(b)], name))
+                case Call("heaviside" | "exprel"):
+                    return walk(expand(e))
                 case Call(func, args):
                     return call(func, [walk(a) for a in args], e)
             raise no_operator(f"`{show(e)}` of `{name}`")
@@ -147,8 +161,14 @@ class OnnxGraph:
                     return str(self.node("Sub", [str(self.node("Exp", args, name)), one], name))
                 case "log1p":
                     return str(self.node("Log", [str(self.node("Add", [args[0], one], name))], name))
+                case "log2" | "log10":
+                    base = self.constant(np.log(2.0 if func == "log2" else 10.0))
+                    return str(self.node("Div", [str(self.node("Log", args, name)), base], name))
+                case "int":
+                    size = str(self.node("Floor", [str(self.node("Abs", args, name))], name))
+                    return str(self.node("Mul", [str(self.node("Sign", args, name)), size], name))
                 case "float":
-                    return args[0]
+                    return str(self.node("Cast", args, name, {"to": self.real}))
                 case "select" | "where" if len(args) == 3:
                     return str(self.node("Where", args, name))
                 case _ if func in _UNARY and len(args) == 1:

@@ -103,9 +103,11 @@ def convert(proto: Any, name: str, source: str, weights: str) -> tuple[str, dict
         batch = int(item.name in second)
         shape, kind, whole = _input(m, item, onnx, batch)
         types.add(kind)
-        made = Computed(m.fresh(item.name), shape, whole, batch=batch)
+        made = Computed(m.fresh(item.name), shape, whole, kind == onnx.TensorProto.BOOL, batch)
         m.values[item.name] = made
         inputs.append(made)
+    if len(m.batches) > 1:
+        raise RunError("E0918", f"the inputs have batches of {sorted(m.batches)}: a graph has one batch", exit_code=1)
     nodes = _live(graph)
     for node in nodes:
         for read in node.input:
@@ -138,7 +140,7 @@ def _input(m: Importer, item: Any, onnx: Any, batch: int) -> tuple[tuple[int, ..
     """Shape of a sample, element type and whether it is whole. Raises RunError (E0918)."""
     kind = item.type.tensor_type.elem_type
     known = onnx.TensorProto
-    if kind not in (known.FLOAT, known.DOUBLE, known.FLOAT16, known.BFLOAT16, known.INT32, known.INT64):
+    if kind not in (known.FLOAT, known.DOUBLE, known.FLOAT16, known.BFLOAT16, known.INT32, known.INT64, known.BOOL):
         what = known.DataType.Name(kind) if kind in known.DataType.values() else "no tensor"
         raise RunError("E0918", f"the input `{item.name}` cannot be imported: it is {what}", exit_code=1)
     dims = item.type.tensor_type.shape.dim
@@ -170,7 +172,7 @@ def _outputs(m: Importer, graph: Any) -> None:
     ends = []
     for item in graph.output:
         value = m.values[item.name]
-        if isinstance(value, Scores) or (isinstance(value, Computed) and value.truth):
+        if isinstance(value, Scores):
             message = f"the output `{item.name}` cannot be imported: no layer of the language gives that"
             raise RunError("E0918", message, exit_code=1)
         if not isinstance(value, Computed) or value.whole:

@@ -1,9 +1,10 @@
-"""Attention: ONNX's operator (opset 23 on), and the products and softmax of other graphs, as `attention` layers.
+"""Attention: ONNX's operator (opset 23 on), and the products and softmax of other graphs, as layers.
 
 Assumes: values of onnx_import.py; nodes in order.
-Guarantees: softmax(q k * scale) v of any heads, also when several share their keys and values, with no mask or a
-causal one; the layer's projections are the identity, or those of the products around it. Anything else, such as other
-masks, is refused (E0918), and so is a product of two computed tensors that is no attention.
+Guarantees: softmax(q k * scale + offset) v of any heads, also when several share their keys and values, with masks and
+offsets of any kind; causal ones are recognised. It is a `dot_attention`, and with a projection after it an `attention`
+that has the products around it as its projections. Anything else is refused (E0918), and so is a product of two
+computed tensors that is no attention.
 Does not: keep keys and values from call to call.
 """
 
@@ -15,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from compiler.interchange.onnx_import_inputs import Attrs, constant, data, hint_of
+from compiler.interchange.onnx_import_inputs import Attrs, constant, data, held, hint_of, taken
 from compiler.interchange.onnx_importer import Array, Attended, Computed, Importer, Scores, Setting, refused
+from compiler.passes.lower_sequences import HIDDEN
 
 _REALS = (1, 10, 11, 16)  # onnx.TensorProto: FLOAT, FLOAT16, DOUBLE, BFLOAT16
 _HIDES = -1e4
@@ -39,9 +41,8 @@ def import_attention(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Co
     """The operator `Attention`. Raises RunError (E0918)."""
     q, k, v = (data(node, ins, i) for i in range(3))
     extra = [i for i in range(4, 7) if i < len(ins) and ins[i] is not None]
-    windows = (attrs.get("left_window_size", -1), attrs.get("right_window_size", -1))
-    if extra or attrs.get("softcap", 0.0) or windows != (-1, -1):
-        raise refused(node, "it keeps keys from before, counts steps, has a window, or limits scores")
+    if extra or attrs.get("softcap", 0.0):
+        raise refused(node, "it keeps keys from before, counts steps, or limits scores")
     split = len(q.shape) == 3  # (heads, steps, d), else (steps, heads * d)
     if split:
         heads, shared = q.shape[0], k.shape[0]
@@ -49,17 +50,58 @@ def import_attention(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Co
     else:
         heads, shared = int(attrs["q_num_heads"]), int(attrs["kv_num_heads"])
     d = q.shape[1] // heads
-    if k.shape[1] != shared * d or v.shape[1] != shared * d or heads % shared:
-        raise refused(node, "its values have another length than its keys")
+    if k.shape[1] != shared * d or v.shape[1] % shared or heads % shared:
+        raise refused(node, "its heads cannot share its keys and values")
     scale = float(attrs.get("scale", 1.0 / math.sqrt(d)))
     causal = bool(attrs.get("is_causal", 0))
-    if len(ins) > 3 and ins[3] is not None:
-        mask = constant(node, ins, 3)
-        causal = _causal(node, _added(mask), q.shape[0], k.shape[0]) or causal
-    y = _attended(m, node, Attended(q, k, v, heads, scale, causal))
+    beside = {}
+    mask = _known_mask(m, node, ins, attrs, (heads, q.shape[0], k.shape[0]))
+    if isinstance(mask, bool):
+        causal = causal or mask
+    elif mask is not None:
+        if len(mask.shape) != 3:
+            raise refused(node, "its mask has no batch")
+        beside["mask" if mask.truth else "offset"] = _beside(m, node, mask, (heads, q.shape[0], k.shape[0]))
+    y = _attended(m, node, Attended(q, k, v, heads, scale, causal, beside))
     if split:
-        y = m.permute(hint_of(node), m.reshape(f"{hint_of(node)}_heads", y, (q.shape[0], heads, d)), [1, 0, 2])
+        shape = (q.shape[0], heads, y.shape[1] // heads)
+        y = m.permute(hint_of(node), m.reshape(f"{hint_of(node)}_heads", y, shape), [1, 0, 2])
     return y
+
+
+def _known_mask(m: Importer, node: Any, ins: list[Any], attrs: Attrs, whole: tuple[int, ...]) -> Computed | bool | None:
+    """The mask of the operator. Of a constant one, or of a window of steps: whether it is causal (False: it hides
+    nothing), or what holds it."""
+    mask = ins[3] if len(ins) > 3 else None
+    left, right = (int(attrs.get(f"{side}_window_size", -1)) for side in ("left", "right"))
+    if (left, right) == (-1, -1) and (mask is None or isinstance(mask, Computed)):
+        return mask
+    if isinstance(mask, Computed):
+        raise refused(node, "it has a window and a mask that is computed")
+    back = np.arange(whole[1])[:, None] - np.arange(whole[2])[None, :]
+    outside = ((left >= 0) & (back > left)) | ((right >= 0) & (-back > right))
+    added = np.where(outside, -np.inf, 0.0 if mask is None else _added(np.asarray(mask)))
+    causal = _causal(added, *whole[1:])
+    if causal is not None:
+        return causal
+    return held(m, node, _seen(added), Computed("", whole))
+
+
+def _seen(added: Array) -> Array:
+    """What is added to scores, or the truth values that it stands for."""
+    hidden = added < _HIDES
+    return ~hidden if not np.any(added[~hidden]) else np.maximum(added, HIDDEN)
+
+
+def _beside(m: Importer, node: Any, x: Computed, whole: tuple[int, ...]) -> Computed:
+    """`x` with the shape that a layer's mask or offset has, of scores of the shape `whole`. Raises RunError (E0918)."""
+    if x.batch or x.whole:
+        raise refused(node, "its mask holds whole numbers, or has its batch at another axis than the first")
+    shape = (1,) * (len(whole) - len(x.shape)) + x.shape
+    rest = shape[next((a for a, e in enumerate(shape) if e != 1), len(shape) - 1) :]
+    if len(shape) != len(whole) or rest != whole[len(whole) - len(rest) :]:
+        raise refused(node, f"its mask has the shape {list(x.shape)}")
+    return m.reshape(f"{x.name}_rows", x, rest)
 
 
 def _added(mask: Array) -> Array:
@@ -70,8 +112,10 @@ def _added(mask: Array) -> Array:
 # ------------------------------------------------------------------------------------------- products
 
 
-def product_of(node: Any, q: Computed, k: Computed) -> Scores:
-    """The product of two computed tensors, as the beginning of attention. Raises RunError (E0918)."""
+def product_of(m: Importer, node: Any, ins: list[Any]) -> Scores:
+    """The product of two tensors of samples, as the beginning of attention. Raises RunError (E0918)."""
+    like = next(i for i in ins if isinstance(i, Computed))
+    q, k = (data(node, [held(m, node, i, like) if isinstance(i, np.ndarray) else i]) for i in ins)
     if len(q.shape) not in (2, 3) or len(q.shape) != len(k.shape) or q.shape[:-2] != k.shape[:-2]:
         raise refused(node, "it multiplies two computed tensors")
     return Scores(q, k)
@@ -88,28 +132,75 @@ def import_scores(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compu
         return scores
     if op == "MatMul" and scores.normal and at == 0 and isinstance(other, Computed):
         return _with_values(m, node, scores, data(node, ins, 1))
+    if op == "Mul" and scores.normal and _again(m, scores, other):
+        return scores
     if not scores.normal:
         one = float(other.reshape(-1)[0]) if isinstance(other, np.ndarray) and other.size == 1 else None
-        if op == "Mul" and one is not None:
+        plain = scores.offset is None and scores.mask is None
+        if op == "Mul" and one is not None and plain:
             return replace(scores, scale=scores.scale * one)
-        if op == "Div" and one and at == 0:
+        if op == "Div" and one and at == 0 and plain:
             return replace(scores, scale=scores.scale / one)
-        steps, others = scores.q.shape[-2], scores.k.shape[-1]
+        whole = (*scores.q.shape[:-1], scores.k.shape[-1])
+        if op == "Add" and isinstance(other, Computed) and plain and not other.truth:
+            return replace(scores, offset=_beside(m, node, other, whole))
+        if op == "Where" and at > 0 and isinstance(ins[0], Computed) and ins[0].truth and scores.mask is None:
+            return _hidden(m, node, scores, _beside(m, node, ins[0], whole), constant(node, ins, 3 - at), at == 1)
         if op == "Add" and isinstance(other, np.ndarray):
-            return replace(scores, causal=_causal(node, other, steps, others) or scores.causal)
+            return _moved(m, node, scores, other)
         if op == "Where" and at > 0 and isinstance(ins[0], np.ndarray):
             low = constant(node, ins, 3 - at).astype(np.float64)
             if np.any(low >= _HIDES):
                 raise refused(node, "it puts numbers in the place of scores")
-            mask = np.where(ins[0] if at == 1 else ~ins[0], 0.0, low)
-            return replace(scores, causal=_causal(node, mask, steps, others) or scores.causal)
+            return _moved(m, node, scores, np.where(ins[0] if at == 1 else ~ins[0], 0.0, low))
         if op == "Softmax" and int(attrs.get("axis", -1)) in (-1, len(scores.q.shape)) and m.opset >= 13:
             return replace(scores, normal=True)
     raise refused(node, "it computes with a product of two computed tensors that is no attention")
 
 
-def _causal(node: Any, mask: Array, steps: int, others: int) -> bool:
-    """Whether a mask hides later steps; False if it hides none. Raises RunError (E0918) for another one."""
+def _again(m: Importer, scores: Scores, other: Any) -> bool:
+    """Whether shares are multiplied by what hides scores already, as export does for steps that see nothing."""
+    if scores.mask is None or not isinstance(other, Computed | np.ndarray):
+        return False
+    if isinstance(other, Computed):
+        same = math.prod(other.shape) == math.prod(scores.mask.shape)
+        return same and m.reshape(f"{other.name}_rows", other, scores.mask.shape).name == scores.mask.name
+    late = np.triu(np.ones((scores.q.shape[-2], scores.k.shape[-1]), bool), 1)
+    return scores.causal and other.shape[-2:] == late.shape and bool(np.all(other == ~late))
+
+
+def _hidden(m: Importer, node: Any, scores: Scores, seen: Computed, low: Array, kept: bool) -> Scores:
+    """Scores that are `low` where `seen` is not what is `kept`. Infinitely low ones are those of a mask, which gives
+    zeros to a step that sees nothing; others are added."""
+    if low.size != 1 or np.any(low >= _HIDES):
+        raise refused(node, "it puts numbers in the place of scores")
+    hint, value = hint_of(node), float(low.reshape(-1)[0])
+    if value <= HIDDEN:
+        mask = seen if kept else m.formula(f"{hint}_seen", f"1.0 - {seen.name}", seen.shape)
+        return replace(scores, mask=mask)
+    if scores.offset is not None:
+        raise refused(node, "it adds to scores twice")
+    ways = (0.0, value) if kept else (value, 0.0)
+    text = f"{ways[0]!r} if {seen.name} > 0.5 else {ways[1]!r}"
+    return replace(scores, offset=m.formula(f"{hint}_offset", text, seen.shape))
+
+
+def _moved(m: Importer, node: Any, scores: Scores, array: Array) -> Scores:
+    """Scores to which a constant is added."""
+    whole = (*scores.q.shape[:-1], scores.k.shape[-1])
+    causal = _causal(array, *whole[-2:])
+    if causal is not None:
+        return replace(scores, causal=causal or scores.causal)
+    if scores.offset is not None or scores.mask is not None:
+        raise refused(node, "it adds to scores twice")
+    if np.any(np.all(array < _HIDES, -1)):
+        raise refused(node, "a step sees nothing")
+    constant_of = held(m, node, np.maximum(array, HIDDEN), Computed("", whole))
+    return replace(scores, offset=_beside(m, node, constant_of, whole))
+
+
+def _causal(mask: Array, steps: int, others: int) -> bool | None:
+    """Whether a mask hides later steps; False if it hides none, None if it does something else."""
     hidden = np.asarray(mask, np.float64)
     late = np.arange(others)[None, :] > np.arange(steps)[:, None]
     if hidden.shape[-2:] in ((steps, others), (1, others), (steps, 1), (1, 1)) or hidden.ndim < 2:
@@ -119,26 +210,39 @@ def _causal(node: Any, mask: Array, steps: int, others: int) -> bool:
                           np.broadcast_to(late, (*hidden.shape[:-2], steps, others))) and not np.any(
                               hidden[hidden >= _HIDES]):  # fmt: skip
             return True
-    raise refused(node, "its mask is not causal")
+    return None
 
 
 def _with_values(m: Importer, node: Any, scores: Scores, v: Computed) -> Computed:
     q, k = scores.q, scores.k
-    if len(q.shape) != len(v.shape) or v.shape[:-2] != q.shape[:-2] or v.shape[-1] != q.shape[-1]:
-        raise refused(node, "its values have another length than its keys")
+    if len(q.shape) != len(v.shape) or v.shape[:-2] != q.shape[:-2] or v.shape[-2] != k.shape[-1]:
+        raise refused(node, "its values have other steps or heads than its keys")
     heads = q.shape[0] if len(q.shape) == 3 else 1
+    beside = {n: x for n, x in (("offset", scores.offset), ("mask", scores.mask)) if x is not None}
     if len(q.shape) == 2:
         k = m.permute(f"{hint_of(node)}_keys", k, [1, 0])
-        return _attended(m, node, Attended(q, k, v, 1, scores.scale, scores.causal))
+        return _attended(m, node, Attended(q, k, v, 1, scores.scale, scores.causal, beside))
     flat_q, flat_k, flat_v = (_flat(m, node, x, a) for x, a in ((q, [1, 0, 2]), (k, [2, 0, 1]), (v, [1, 0, 2])))
-    y = _attended(m, node, Attended(flat_q, flat_k, flat_v, heads, scores.scale, scores.causal))
-    y = m.reshape(f"{hint_of(node)}_heads", y, (q.shape[1], heads, q.shape[2]))
+    y = _attended(m, node, Attended(flat_q, flat_k, flat_v, heads, scores.scale, scores.causal, beside))
+    y = m.reshape(f"{hint_of(node)}_heads", y, (q.shape[1], heads, v.shape[2]))
     return m.permute(hint_of(node), y, [1, 0, 2])
 
 
 def _attended(m: Importer, node: Any, a: Attended) -> Computed:
-    made = _layer(m, hint_of(node), a)
-    assert made is not None  # the queries have as many features as heads and lengths make
+    """The layer with no projections. Keys and values that several heads share are repeated."""
+    d = a.q.shape[1] // a.heads
+    shared = a.k.shape[1] // d
+    owner = np.arange(a.heads) // (a.heads // shared)
+
+    def each(x: Computed) -> Computed:
+        size = x.shape[1] // shared
+        return taken(m, node, x, 1, [int(p) for head in owner for p in range(head * size, (head + 1) * size)])
+
+    inputs = [a.q, each(a.k), each(a.v)]
+    settings: dict[str, Setting] = {"heads": a.heads, "scale": a.scale, "causal": a.causal}
+    settings |= {key: x.name for key, x in a.beside.items()}
+    made = m.layer("dot_attention", hint_of(node), inputs, settings, (a.q.shape[0], inputs[2].shape[1]))
+    m.attended[made.name] = a
     return made
 
 
@@ -167,11 +271,12 @@ def biased(m: Importer, hint: str, x: Computed, bias: Array) -> Computed | None:
 
 
 def _layer(m: Importer, hint: str, a: Attended) -> Computed | None:
-    """A layer over (steps, features). What it projects are the sources of the products before, if the shapes allow: it
-    gives as many features as its queries have. None if they do not."""
-    size = a.q.shape[1]
+    """An `attention` over (steps, features). What it projects are the sources of the products before, if the shapes
+    allow: it gives as many features as its queries have. None if they do not."""
+    size, out = a.q.shape[1], a.out
     d = size // a.heads
-    out = np.eye(size) if a.out is None else a.out
+    if out is None or a.v.shape[1] != a.k.shape[1]:
+        return None
     ways = [_source(m, x) for x in (a.q, a.k, a.v)]
     if ways[0].x.shape[1] != len(out):
         ways[0] = _Projected(a.q, np.eye(size), None)
@@ -190,6 +295,7 @@ def _layer(m: Importer, hint: str, a: Attended) -> Computed | None:
     if has_bias:
         parts["out.bias"] = np.zeros(len(out)) if a.bias is None else a.bias
     settings: dict[str, Setting] = {"heads": a.heads, "size": size, "causal": a.causal, "bias": has_bias}
+    settings |= {key: x.name for key, x in a.beside.items()}
     inputs = [w.x for w in ways]
     inputs = inputs[:1] if len({x.name for x in inputs}) == 1 else inputs
     made = m.layer("attention", hint, inputs, settings, ways[0].x.shape, parts)

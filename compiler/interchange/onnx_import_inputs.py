@@ -21,12 +21,13 @@ MOST_PARTS = 64
 """Elements of an axis that may be taken one by one."""
 
 
-def data(node: Any, ins: Sequence[Any], k: int = 0, moved: bool = False) -> Computed:
-    """Input k, which must be computed and real. `moved`: its batch may be another axis than the first."""
+def data(node: Any, ins: Sequence[Any], k: int = 0, moved: bool = False, truth: bool = False) -> Computed:
+    """Input k, which must be computed and real. `moved`: its batch may be another axis than the first; `truth`: it may
+    hold truth values."""
     value = ins[k] if k < len(ins) else None
     if not isinstance(value, Computed):
         raise refused(node, f"its input {k} is a constant")
-    if value.whole or value.truth:
+    if value.whole or (value.truth and not truth):
         raise refused(node, f"its input {k} holds {'truth values' if value.truth else 'whole numbers'}")
     if value.batch and not moved:
         raise refused(node, f"its input {k} has the batch as its axis {value.batch}")
@@ -43,6 +44,18 @@ def constant(node: Any, ins: Sequence[Any], k: int, default: Array | None = None
     if not isinstance(value, np.ndarray | np.generic):
         raise refused(node, f"its input {k} is computed, not a constant")
     return np.asarray(value)
+
+
+def held(m: Importer, node: Any, array: Array, x: Computed) -> Computed:
+    """A constant array that stands beside `x`, the same for every sample. Raises RunError (E0918)."""
+    shape = (1,) * (len(x.shape) + 1 - array.ndim) + array.shape
+    if len(shape) != len(x.shape) + 1 or shape[x.batch] != 1 or 0 in shape:
+        raise refused(node, f"a constant ({list(array.shape)}) differs from sample to sample")
+    own = (*shape[: x.batch], *shape[x.batch + 1 :])
+    values = {"weight": array.astype(np.float64).reshape(own)}
+    truth = array.dtype == bool
+    made = m.layer("learned", f"{hint_of(node)}_constant", [], {"shape": list(own)}, own, values)
+    return replace(made, batch=x.batch, truth=truth)
 
 
 def axis_of(node: Any, axis: int, rank: int, batch: int = 0) -> int:

@@ -17,7 +17,19 @@ import numpy as np
 
 from compiler.interchange.onnx_graph import onnx_package
 from compiler.interchange.onnx_import_attention import import_attention, import_scores, product_of, projected
-from compiler.interchange.onnx_import_inputs import Attrs, Shape, axis_of, constant, cut, data, hint_of, joined, taken
+from compiler.interchange.onnx_import_inputs import (
+    MOST_PARTS,
+    Attrs,
+    Shape,
+    axis_of,
+    constant,
+    cut,
+    data,
+    held,
+    hint_of,
+    joined,
+    taken,
+)
 from compiler.interchange.onnx_import_maps import ELEMENTWISE, import_elementwise, short
 from compiler.interchange.onnx_import_recurrent import import_recurrent
 from compiler.interchange.onnx_import_reductions import REDUCTIONS, import_reduction, pooled, rms_norm, unit_norm
@@ -101,8 +113,8 @@ def _gemm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
 
 
 def _matmul(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | Scores:
-    if all(isinstance(i, Computed) for i in ins):
-        return product_of(node, data(node, ins), data(node, ins, 1))
+    if isinstance(ins[1], Computed):
+        return product_of(m, node, ins)
     x = data(node, ins)
     w = constant(node, ins, 1)
     if w.ndim != 2 or not x.shape:
@@ -295,16 +307,26 @@ def _softmax(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
 def _same(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Any:
     if node.op_type == "Dropout" and len(ins) > 2 and ins[2] is not None and np.any(ins[2]):
         raise refused(node, "it is in training mode")
-    if node.op_type == "Cast":
-        onnx = onnx_package().TensorProto
-        real = (onnx.FLOAT, onnx.DOUBLE, onnx.FLOAT16, onnx.BFLOAT16)
-        if attrs["to"] not in ((onnx.INT32, onnx.INT64) if ins[0].whole else real):
-            raise refused(node, "it turns real numbers into others, or others into real ones")
     return ins[0]
 
 
+def _cast(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    onnx, x = onnx_package().TensorProto, ins[0]
+    assert isinstance(x, Computed)
+    to, hint = attrs["to"], hint_of(node)
+    if to in (onnx.FLOAT, onnx.DOUBLE, onnx.FLOAT16, onnx.BFLOAT16):
+        made = m.formula(hint, f"float({x.name})", x.shape) if x.whole else replace(x, truth=False)
+    elif to == onnx.BOOL:
+        made = x if x.truth else m.formula(hint, f"1.0 if {x.name} != 0 else 0.0", x.shape, True)
+    elif to in (onnx.INT32, onnx.INT64) and x.whole:
+        made = x
+    else:
+        raise refused(node, "it turns real numbers into others")
+    return replace(made, batch=x.batch)
+
+
 def _reshape(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True)
+    x = data(node, ins, moved=True, truth=True)
     given = [int(v) for v in (constant(node, ins, 1) if len(ins) > 1 else np.array(attrs["shape"])).reshape(-1)]
     if attrs.get("allowzero", 0) and 0 in given:
         raise refused(node, "an axis has no elements")
@@ -335,14 +357,14 @@ def _flatten(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
 
 
 def _transpose(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True)
+    x = data(node, ins, moved=True, truth=True)
     perm = list(attrs.get("perm", range(len(x.shape), -1, -1)))
     axes = [p - (p > x.batch) for p in perm if p != x.batch]
     return replace(m.permute(hint_of(node), x, axes), batch=perm.index(x.batch))
 
 
 def _squeeze(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True)
+    x = data(node, ins, moved=True, truth=True)
     given = ins[1] if len(ins) > 1 and ins[1] is not None else attrs.get("axes")
     adds = node.op_type == "Unsqueeze"
     if given is None or isinstance(given, Computed):
@@ -361,11 +383,23 @@ def _squeeze(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
 
 
 def _concat(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    like = next(i for i in ins if isinstance(i, Computed))
+    ins = [held(m, node, i, like) if isinstance(i, np.ndarray) else i for i in ins]
     parts = [data(node, ins, k, moved=True) for k in range(len(ins))]
     if len({p.batch for p in parts}) > 1:
         raise refused(node, "its inputs have their batches at different axes")
     axis = axis_of(node, int(attrs["axis"]), len(parts[0].shape) + 1, parts[0].batch)
     return joined(m, hint_of(node), parts, axis)
+
+
+def _tile(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    x = data(node, ins, moved=True)
+    repeats = [int(v) for v in constant(node, ins, 1)]
+    if repeats[x.batch] != 1 or min(repeats) < 1 or max(repeats) > MOST_PARTS:
+        raise refused(node, "it repeats the batch, leaves nothing, or makes very many copies")
+    for axis, times in enumerate([*repeats[: x.batch], *repeats[x.batch + 1 :]]):
+        x = joined(m, hint_of(node), [x] * times, axis)
+    return x
 
 
 def _split(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> list[Computed]:
@@ -427,6 +461,19 @@ def _gather(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     return replace(y, batch=x.batch + (index.ndim - 1 if whole < x.batch else 0))
 
 
+def _one_hot(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    x, count = ins[0], int(constant(node, ins, 1).reshape(-1)[0])
+    off, on = (float(v) for v in constant(node, ins, 2))
+    if not isinstance(x, Computed) or not x.whole:
+        raise refused(node, "its input holds no whole numbers")
+    rank = len(x.shape) + 2
+    axis = int(attrs.get("axis", -1))
+    y = m.layer("one_hot", f"{hint_of(node)}_places", [x], {"count": count}, (*x.shape, count))
+    at = axis_of(node, axis, rank)
+    y = m.permute(f"{hint_of(node)}_turned", y, [*range(at), len(x.shape), *range(at, len(x.shape))])
+    return y if (off, on) == (0.0, 1.0) else m.formula(hint_of(node), f"{off!r} + {on - off!r} * {y.name}", y.shape)
+
+
 def _blocks(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     """DepthToSpace and SpaceToDepth: blocks of channels as blocks of positions, and back."""
     x, b = data(node, ins), int(attrs["blocksize"])
@@ -471,13 +518,19 @@ def _resize(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     fits = old or m.opset < 11 or (place, nearest) == ("asymmetric", "floor") or (
         place in ("half_pixel", "half_pixel_symmetric") and nearest.startswith("round")
     )  # fmt: skip
-    if mode != "nearest" or not fits or attrs.get("axes") is not None or len(x.shape) < 2:
+    if mode != "nearest" or not fits or len(x.shape) < 2:
         raise refused(node, "it is no repetition of elements (nearest neighbour)")
     k = 1 if old or m.opset < 11 else 2
     scales = constant(node, ins, k, np.zeros(0)) if not (old and m.opset < 9) else np.array(attrs["scales"])
     if scales.size == 0:
-        sizes = constant(node, ins, 3)
-        scales = np.array([1.0, *(s / e for s, e in zip(sizes.reshape(-1)[1:], x.shape, strict=True))])
+        whole = (1, *x.shape)
+        of = attrs.get("axes", range(len(whole)))
+        scales = np.array(
+            [s / whole[a] if a else 1.0 for s, a in zip(constant(node, ins, 3).tolist(), of, strict=True)]
+        )
+    if "axes" in attrs:
+        given, scales = scales, np.ones(len(x.shape) + 1)
+        scales[list(attrs["axes"])] = given
     factors = [round(float(s)) for s in scales.reshape(-1)]
     if factors[:2] != [1, 1] or np.any(np.abs(scales - factors) > 1e-6) or len(factors) != len(x.shape) + 1:
         raise refused(node, "its scales are not whole numbers")
@@ -506,15 +559,18 @@ _OPERATORS: Mapping[str, Callable[[Importer, Any, list[Any], Attrs], Any]] = Map
         "InstanceNormalization": _group_norm,
         "Softmax": _softmax,
         "LogSoftmax": _softmax,
-        **dict.fromkeys(("Identity", "Dropout", "Cast"), _same),
+        **dict.fromkeys(("Identity", "Dropout"), _same),
+        "Cast": _cast,
         "Reshape": _reshape,
         "Flatten": _flatten,
         "Transpose": _transpose,
         **dict.fromkeys(("Squeeze", "Unsqueeze"), _squeeze),
         "Concat": _concat,
+        "Tile": _tile,
         "Split": _split,
         "Slice": _slice,
         "Gather": _gather,
+        "OneHot": _one_hot,
         **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _blocks),
         "Pad": _pad,
         **dict.fromkeys(("Resize", "Upsample"), _resize),

@@ -2,8 +2,8 @@
 
 Assumes: values of onnx_import.py.
 Guarantees: single numbers stand in formulas. Arrays that are added after a product become its bias, those of a whole
-sequence trained positions; others become the scale or shift of a batch norm with mean 0 and variance 1, over channels
-or over all elements of a sample. What that cannot say is refused (E0918): no layer of the language holds an array.
+sequence trained positions; others become the scale or shift of a batch norm with mean 0 and variance 1, over channels;
+what stands beside a computed tensor in another way is a `learned` layer, the same for every sample.
 Does not: know operators with windows or axes.
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from compiler.frontend.build_layers import broadcast
 from compiler.interchange.onnx_import_attention import biased
+from compiler.interchange.onnx_import_inputs import held
 from compiler.interchange.onnx_importer import Array, Computed, Importer, refused
 
 _NAMED: Final[Mapping[str, str]] = MappingProxyType(
@@ -48,6 +49,8 @@ _WITH_NUMBERS: Final[Mapping[str, tuple[str, Mapping[str, float]]]] = MappingPro
         "ThresholdedRelu": ("{x} if {x} > {alpha} else 0.0", {"alpha": 1.0}),
         "HardSigmoid": ("clip({alpha} * {x} + {beta}, 0.0, 1.0)", {"alpha": 0.2, "beta": 0.5}),
         "Swish": ("{x} * sigmoid({alpha} * {x})", {"alpha": 1.0}),
+        "Shrink": ("{x} - {bias} if {x} > {lambd} else ({x} + {bias} if {x} < -{lambd} else 0.0)",
+                   {"bias": 0.0, "lambd": 0.5}),
     }
 )  # fmt: skip
 _BINARY: Final[Mapping[str, str]] = MappingProxyType(
@@ -128,8 +131,13 @@ def _several(m: Importer, node: Any, ins: list[Any]) -> Computed:
     rank = len(computed[0].shape)
     if large or any(a.ndim > rank + 1 for a in arrays):
         if len(computed) == 1 and len(large) == 1 and len(ins) == 2:
-            return _with_array(m, node, ins, computed[0], large[0])
-        raise refused(node, "the language has no layer that holds a constant array")
+            found = _with_array(m, node, ins, computed[0], large[0])
+            if found is not None:
+                return found
+        like = max(computed, key=lambda x: len(x.shape))
+        ins = [i if isinstance(i, Computed) or np.size(i) == 1 else held(m, node, np.asarray(i), like) for i in ins]
+        computed = [i for i in ins if isinstance(i, Computed)]
+        arrays = [np.asarray(i) for i in ins if not isinstance(i, Computed)]
     if any(len(c.shape) != rank for c in computed):
         raise refused(node, "its inputs have different numbers of axes")
     shape = broadcast([c.shape for c in computed])
@@ -159,12 +167,12 @@ def _several(m: Importer, node: Any, ins: list[Any]) -> Computed:
     return m.formula(hint, f"({total}) / {float(len(texts))}" if op == "Mean" else total, shape)
 
 
-def _with_array(m: Importer, node: Any, ins: list[Any], x: Computed, array: Array) -> Computed:
-    """One computed tensor and one constant array."""
+def _with_array(m: Importer, node: Any, ins: list[Any], x: Computed, array: Array) -> Computed | None:
+    """One computed tensor and one constant array, as a layer that trains the array; None where there is none."""
     op, hint = node.op_type, str(node.output[0])
     after = isinstance(ins[0], Computed)
     if x.batch:
-        raise refused(node, f"its input has the batch as its axis {x.batch}")
+        return None
     if op == "Add":
         taken = bias_of(m, x, array) or biased(m, hint, x, array)
         if taken is not None:
@@ -175,8 +183,8 @@ def _with_array(m: Importer, node: Any, ins: list[Any], x: Computed, array: Arra
     if op == "Add" and len(x.shape) == 2 and array.shape in (x.shape, (1, *x.shape)):
         table = array.reshape(x.shape)
         return m.layer("positions", hint, [x], {"encoding": "trained"}, x.shape, {"weight": table})
-    if op not in _AFFINE or (not after and op == "Div"):
-        raise refused(node, f"the language has no layer that holds a constant array ({list(array.shape)})")
+    if op not in _AFFINE or (not after and op == "Div") or _of_channels(array, x) is None:
+        return None
     one = np.ones_like(array)
     scale, shift = (-one, array) if op == "Sub" and not after else _AFFINE[op](array, one)
     return scaled(m, node, x, scale, shift)

@@ -29,10 +29,12 @@ def import_recurrent(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> li
     functions, direction = _checked(m, node, ins, attrs, x.shape[0])
     units, steps = int(attrs["hidden_size"]), x.shape[0]
     reverse, both = direction == "reverse", direction != "forward"
-    parts = _weights(node, ins, kind, units, reverse)
+    after = bool(attrs.get("linear_before_reset", 0))
+    parts = _weights(node, ins, kind, units, reverse, kind == "gru" and after)
     sequence = m.uses.get(node.output[0], 0) > 0
     settings: dict[str, Setting] = {"units": units, "bias": _bias(ins) is not None}
     settings |= {"function": functions[0].lower()} if kind == "rnn" else {}
+    settings |= {"reset": "before"} if kind == "gru" and not after else {}
     settings |= {n: True for n, v in (("sequence", sequence), ("bidirectional", both)) if v}
     size = 2 * units if both else units
     hint = hint_of(node) or str(node.output[1])
@@ -65,8 +67,6 @@ def _checked(m: Importer, node: Any, ins: list[Any], attrs: Attrs, steps: int) -
         raise refused(node, f"its functions are {', '.join(functions)}")
     if "clip" in attrs or attrs.get("input_forget", 0):
         raise refused(node, "it clips, or its forget gate is the input gate")
-    if node.op_type == "GRU" and not attrs.get("linear_before_reset", 0):
-        raise refused(node, "it resets before the product (linear_before_reset is 0)")
     if len(ins) > 4 and ins[4] is not None and np.any(constant(node, ins, 4) != steps):
         raise refused(node, "its samples have different numbers of steps")
     for k, what in ((5, "state does not begin at zero"), (6, "memory does not begin at zero"), (7, "gates see memory")):
@@ -75,8 +75,9 @@ def _checked(m: Importer, node: Any, ins: list[Any], attrs: Attrs, steps: int) -
     return functions, direction
 
 
-def _weights(node: Any, ins: list[Any], kind: str, units: int, reverse: bool) -> dict[str, Array]:
-    """The weights of the layer by their names. Both biases of a gate are one, but for the candidate of a GRU."""
+def _weights(node: Any, ins: list[Any], kind: str, units: int, reverse: bool, apart: bool) -> dict[str, Array]:
+    """The weights of the layer by their names. Both biases of a gate are one, but for the candidate of a GRU that
+    resets after the product (`apart`)."""
     w, r = constant(node, ins, 1), constant(node, ins, 2)
     gates = GATES[kind]
     b = constant(node, ins, 3, np.zeros((len(w), 2 * len(gates) * units), w.dtype))
@@ -90,7 +91,8 @@ def _weights(node: Any, ins: list[Any], kind: str, units: int, reverse: bool) ->
             if _bias(ins) is None:
                 continue
             of_input, of_state = b[way, rows], b[way, len(gates) * units :][rows]
-            if gate == "candidate":
+            kept = apart and gate == "candidate"
+            if kept:
                 out[f"{lead}candidate.recurrent_bias"] = of_state
-            out[f"{lead}{gate}.bias"] = of_input if gate == "candidate" else of_input + of_state
+            out[f"{lead}{gate}.bias"] = of_input if kept else of_input + of_state
     return out

@@ -8,11 +8,13 @@ Does not: read operators.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy.typing as npt
 
+from compiler.ir.model import BESIDE
 from compiler.runner.errors import RunError
 
 Array = npt.NDArray[Any]
@@ -33,20 +35,23 @@ class Computed:
 
 @dataclass(frozen=True)
 class Scores:
-    """What attention computes before its values come in, which is no layer: softmax(q k * scale + mask) once it is
-    `normal`, else what stands in the brackets. q: (heads, steps, d), k: (heads, d, others)."""
+    """What attention computes before its values come in, which is no layer: softmax(q k * scale + offset) once it is
+    `normal`, else what stands in the brackets. q: (heads, steps, d), k: (heads, d, others). `offset` and `mask`: of the
+    shapes that the layers allow."""
 
     q: Computed
     k: Computed
     scale: float = 1.0
     causal: bool = False
     normal: bool = False
+    offset: Computed | None = None
+    mask: Computed | None = None
 
 
 @dataclass(frozen=True)
 class Attended:
-    """What an `attention` layer was made of: tensors of (steps, features), and the projection after it, if there is
-    one."""
+    """What a layer of attention was made of: tensors of (steps, features), what else it reads by its key, and the
+    projection after it, if there is one."""
 
     q: Computed
     k: Computed
@@ -54,6 +59,7 @@ class Attended:
     heads: int
     scale: float
     causal: bool
+    beside: Mapping[str, Computed] = field(default_factory=dict)
     out: Array | None = None
     bias: Array | None = None
 
@@ -72,7 +78,8 @@ class LayerText:
         if self.kind == "map":
             return set(re.findall(r"\w+", str(self.settings[self.name])))
         given = self.settings.get("inputs")
-        return {given} if isinstance(given, str) else {str(n) for n in given} if isinstance(given, list) else set()
+        found = {given} if isinstance(given, str) else {str(n) for n in given} if isinstance(given, list) else set()
+        return found | {str(self.settings[key]) for key in BESIDE if key in self.settings}
 
 
 @dataclass
@@ -109,7 +116,7 @@ class Importer:
         """Appends a layer that reads `inputs`."""
         name = self.fresh(hint)
         read: Setting = inputs[0].name if len(inputs) == 1 else [i.name for i in inputs]
-        self.layers.append(LayerText(kind, name, {"inputs": read, **settings}))
+        self.layers.append(LayerText(kind, name, {**({"inputs": read} if inputs else {}), **settings}))
         if len(inputs) == 1:
             self.sources[name] = inputs[0]
         for part, values in (weights or {}).items():

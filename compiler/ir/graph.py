@@ -127,7 +127,8 @@ class Instance:
     name: str
     cell: int
     size: int
-    slots: int  # of its event ring: largest outgoing delay + 2; 0 when it emits nothing
+    slots: int  # of its event ring: largest outgoing delay + 3, so that what is delivered in a step may be read
+    # while the next one empties a slot and fills another; 0 when it emits nothing
     params: tuple[tuple[str, Value], ...]
     init: tuple[tuple[str, Value], ...]
     source: str = "equations"

@@ -52,6 +52,7 @@ from compiler.ir.model_spiking import (
     values_of,
 )
 from compiler.ir.model_tensors import (
+    BESIDE,
     Attr,
     Data,
     FunctionDef,
@@ -80,6 +81,7 @@ from compiler.ir.model_values import (
 from compiler.source import NOWHERE, Span
 
 __all__ = [
+    "BESIDE",
     "Action",
     "Attr",
     "Const",

@@ -25,6 +25,9 @@ class TensorInput:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
+BESIDE = ("mask", "offset")
+"""What attention may read besides queries, keys and values, in this order."""
+
 Attr = int | float | str | bool | tuple[int, ...] | FromFile
 
 
@@ -37,12 +40,15 @@ class Layer:
       max_pool2d, avg_pool2d: size, stride, padding; count_padding (False) where means leave it out | global_max_pool,
       global_avg_pool | upsample: factor | pad: before, value | flatten, reshape | permute: axes | concat: axis |
       slice: axis, range (from, to) | add, multiply | softmax, log_softmax: axis | dropout: rate | noise: std |
+      augment: draws, and as a map |
       random_flip: axis | random_crop: padding | activation |
       map: numbers of the model's params, `p_<name>` | batch_norm: momentum, epsilon |
       layer_norm: axes, epsilon, affine | group_norm, instance_norm: groups, epsilon, affine | embedding: count, size |
-      positions: encoding | attention: heads, size, causal, bias | rnn, gru, lstm: units, sequence, bidirectional,
-      bias; rnn: function |
-      dense, convolutions, attention, recurrent layers: init (name), init_value (its number) and
+      one_hot: count | learned | positions: encoding | attention: heads, size, causal, bias |
+      dot_attention: heads, causal, scale; both: True for what they read BESIDE their inputs, after them |
+      rnn, gru, lstm: units, sequence, bidirectional,
+      bias; rnn: function; gru: reset ("after" or "before") |
+      dense, convolutions, learned, attention, recurrent layers: init (name), init_value (its number) and
       init_file (of "values"), where given
     `activation`: name of a built-in or user function applied to the result, with its body in `function`. A map has its
     expression there, over x0, x1, ... (its inputs) and its attrs.

@@ -44,6 +44,7 @@ class Array:
     `size_from`: when the extent is known only after connecting (numbers of synapses), the name of the
     row-pointer array whose last element is the extent; `shape` is then (-1,).
     `unit`: canonical unit for outputs ("mV"); `path`: model path for messages ("exc.v").
+    `least`: no element of a delay array is smaller (steps).
     """
 
     name: str
@@ -54,6 +55,7 @@ class Array:
     size_from: str | None = None
     unit: str = "1"
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+    least: int = 0
 
     @property
     def physical_size(self) -> int:
@@ -566,9 +568,25 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Chain:
+    """Launches [first, last) of a phase, of one row each, in which every sample of a batch goes its own way: each array
+    that one of them writes is `samples` equal parts, and for a sample they touch its part alone. So they may run as one
+    launch that takes a few samples through all of them, one after the other, beside other samples. `pays`: whether that
+    is faster, by estimate."""
+
+    first: int
+    last: int
+    samples: int
+    pays: bool = True
+
+
+@dataclass(frozen=True)
 class MergedPhase:
+    """Launches run in their order, or as if they did. `chains` are apart from each other and ascending."""
+
     name: str
     launches: tuple[Launch, ...]
+    chains: tuple[Chain, ...] = ()
 
 
 @dataclass(frozen=True)

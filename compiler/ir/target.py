@@ -16,6 +16,7 @@ class Capabilities:
     atomic_order: True when concurrent float += has a fixed order (a single thread), so that accumulators
     may be the state itself; False: `reproducible` needs fixed-point accumulators.
     apart: bytes of WORK arrays up to which they share no memory (0: they always do).
+    chains: whether it can run chains (compiler/passes/chains.py).
     """
 
     name: str
@@ -23,3 +24,4 @@ class Capabilities:
     atomic_order: bool
     strategies: frozenset[str]
     apart: int = 0
+    chains: bool = False

@@ -245,7 +245,7 @@ def _network(network: Network) -> Iterator[str]:
         for name in layer.inputs:
             if name not in known:
                 yield f"layer {layer.name} reads `{name}`, which is not before it"
-        if not layer.inputs:
+        if not layer.inputs and layer.kind != "learned":
             yield f"layer {layer.name} reads nothing"
         if any(n < 1 for n in layer.shape):
             yield f"layer {layer.name} has the shape {layer.shape}"

@@ -11,6 +11,7 @@ Guarantees: every breach is named: code (verify_body.py), and
   launches   rows in range, 0 <= offset < every, phases named once
   hazards    rows of one launch run together: none writes an array that another one touches; an
              array that is added to is only added to
+  chains     launches of one row and every step, in which no two samples meet (samples.py)
   merged     one template per digest, and digests right; phase for phase and row for row, the
              merged program launches what the unmerged one launches: bind(template, row) == the
              unmerged kernel's row, up to names
@@ -45,6 +46,7 @@ from compiler.ir.program import (
     Strided,
     Template,
 )
+from compiler.ir.samples import chain_violations
 from compiler.ir.space import DType
 from compiler.ir.verify_body import code_violations
 
@@ -85,6 +87,8 @@ def merged_violations(merged: Merged, program: Program | None = None) -> list[st
         if key in seen:
             found.append(f"templates {seen[key]} and {i} are the same")
         seen[key] = i
+    if not found:
+        found += [v for phase in merged.phases for v in chain_violations(merged, phase)]
     if program is not None and not found:
         found += _differences(merged, program)
     return found

@@ -10,8 +10,9 @@ Spiking, to level 2:  lower_drives, then
                       synapse_rows, synapse_sums, synapse_rewire), lower_inputs
 Tensors, level 1:     lower_network, lower_loss, differentiate, expand_updates, decompose, simplify_graph, fuse_maps,
                       hoist_factors, early_factors, recompute
-Tensors, to level 2:  load_data, lower_tensors (assign_layouts, fuse_epilogues, nest_builder, lower_feeds,
-                      lower_weights, lower_epilogues; compiler/strategies), require_fusion
+Tensors, to level 2:  load_data, lower_tensors (assign_layouts, fuse_epilogues, fuse_siblings, reuse_arrays,
+                      nest_builder, lower_feeds, lower_weights, lower_epilogues; compiler/strategies), require_fusion
 Tensors in use:       lower_predict (fold_norms, then as above from lower_network on)
-Level 2:              merge, then when memory is known plan_memory and write_tables
+Level 2:              merge, chains and gather where a target runs chains, then when memory is known plan_memory and
+                      write_tables
 """

@@ -1,16 +1,18 @@
 """accumulate: gradients that are summed over several batches, and averages of weights.
 
-Assumes: the gradients of one batch are those of its mean loss over `count` samples.
+Assumes: the gradients of one batch are those of its mean loss over `count` samples, or of several such means.
 Guarantees: with `accumulate: n` an optimizer sees, in the steps that n divides, the gradient of the mean loss over all
 samples since its last step; sums begin again where the batch that follows an update is added, so that nothing has to be
-zeroed. One text for all weights; n is a column. The averages of weights are one more state of the optimizer.
+zeroed. One text for all weights; n is a column. Means over different samples, as losses with masks have, are summed
+apart: what each counts in all batches is known at the end only. The averages of weights are one more state of the
+optimizer.
 Does not: launch (Update.every says when).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
@@ -23,32 +25,50 @@ from compiler.passes.simplify_graph import renamed
 _X0, _X1, _X2 = (Ref(f"x{i}") for i in range(3))
 
 
-def accumulated(
-    g: GraphBuilder, gradients: Mapping[str, Tensor], names: Iterable[str], count: Tensor, batches: int
-) -> dict[str, Tensor]:
-    """The mean gradients of `names` since the last update. Three numbers of its own: `accumulated.batches` (done since
-    then), `accumulated.samples`, and a sum per weight."""
+@dataclass(frozen=True)
+class Mean:
+    """A part of the loss: `count`: how much it is a mean over in this batch; `gradients`: of the mean, by weight."""
+
+    count: Tensor
+    gradients: Mapping[str, Tensor]
+
+
+def accumulated(g: GraphBuilder, means: Sequence[Mean], names: Iterable[str], batches: int) -> dict[str, Tensor]:
+    """The gradients of `names` since the last update: of each mean over all that it counted, added up. Numbers of its
+    own: `accumulated.batches` (done since then), and for each mean `accumulated.samples` and a sum per weight."""
     one = Binary("+", _X0, Num(1.0))
     done = g.add(Variable(Tensor("accumulated.batches", ()), 0.0, inner=True))
     next_ = Cond(Binary("<", one, Ref("batches")), one, Num(0.0))
     after = g.map("accumulated.batches.after", next_, (identity(done),), scalars=(("batches", float(batches)),))
     kept = Cond(Binary(">", _X1, Num(0.0)), _X0, Num(0.0))
-    samples = g.add(Variable(Tensor("accumulated.samples", ()), 0.0, inner=True))
-    body: Expr = Binary("+", kept, _X2)
-    total = g.map("accumulated.samples.after", body, (identity(samples), (done, ()), (count, ())))
-    sums = Binary("+", kept, Binary("*", _X2, Ref("x3")))
     out: dict[str, Tensor] = {}
-    for name in names:
-        gradient = gradients[name]
-        whole = g.add(Variable(Tensor(f"{name}.accumulated", gradient.shape), 0.0, inner=True))
-        operands = (identity(whole), (done, ()), identity(gradient), (count, ()))
-        new = g.map(f"{name}.accumulated.after", sums, operands)
-        mean = Cond(Binary(">", _X1, Num(0.0)), Binary("/", _X0, _X1), Num(0.0))  # a loss may have counted nothing
-        out[name] = g.map(f"{name}.accumulated.mean", mean, (identity(new), (total, ())))
-        g.add(Store(whole.name, new.name))
-    g.add(Store(samples.name, total.name))
+    for k, part in enumerate(means):
+        which = f".{k}" if k else ""
+        samples = g.add(Variable(Tensor(f"accumulated.samples{which}", ()), 0.0, inner=True))
+        body: Expr = Binary("+", kept, _X2)
+        operands = (identity(samples), (done, ()), (part.count, ()))
+        total = g.map(f"accumulated.samples{which}.after", body, operands)
+        for name in (n for n in names if n in part.gradients):
+            mean = _mean(g, f"{name}.accumulated{which}", part.gradients[name], (done, part.count, total))
+            if name in out:
+                label = f"{name}.accumulated{which}.with"
+                mean = g.map(label, Binary("+", _X0, _X1), (identity(out[name]), identity(mean)))
+            out[name] = mean
+        g.add(Store(samples.name, total.name))
     g.add(Store(done.name, after.name))
     return out
+
+
+def _mean(g: GraphBuilder, label: str, gradient: Tensor, numbers: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """The mean of gradients so far. `numbers`: batches done before, what this one counts, what all count."""
+    done, count, total = numbers
+    kept = Cond(Binary(">", _X1, Num(0.0)), _X0, Num(0.0))
+    whole = g.add(Variable(Tensor(label, gradient.shape), 0.0, inner=True))
+    sums = Binary("+", kept, Binary("*", _X2, Ref("x3")))
+    new = g.map(f"{label}.after", sums, (identity(whole), (done, ()), identity(gradient), (count, ())))
+    g.add(Store(whole.name, new.name))
+    mean = Cond(Binary(">", _X1, Num(0.0)), Binary("/", _X0, _X1), Num(0.0))  # a loss may have counted nothing
+    return g.map(f"{label}.mean", mean, (identity(new), (total, ())))
 
 
 def average_name(optimizer: OptimizerDef) -> str:

@@ -50,19 +50,24 @@ SHARED = 8
 """Contributions to one gradient that are added in one kernel; more come from a recurrence."""
 
 
-def _chain(g: GraphBuilder, tensor: Tensor, parts: list[Tensor]) -> Tensor:
-    """The sum, two at a time, so that its text does not depend on their number. Windows of one element keep fuse_maps
-    from joining the additions to kernels whose text would."""
+def _chain(g: GraphBuilder, tensor: Tensor, parts: list[Tensor], mark: str) -> Tensor:
+    """The sum of neighbours, two at a time, so that its text does not depend on their number, and of these sums again:
+    few wait for each other. Windows of one element keep fuse_maps from joining the additions to kernels whose text
+    would."""
     rank = len(tensor.shape)
     dims = (*((f"d{a}", e) for a, e in enumerate(tensor.shape)), ("z", 1))
     axes = tuple(Affine(((f"d{a}", 1), ("z", 1))) if a == rank - 1 else along(f"d{a}") for a in range(rank))
-    total = parts[0]
-    for k, part in enumerate(parts[1:], 1):
-        out = Tensor(f"{tensor.name}.grad.sum.{k}", tensor.shape, "real", tensor.batched)
-        body = Binary("+", Ref("x0"), Ref("x1"))
-        outer = tuple(along(f"d{a}") for a in range(rank))
-        total = g.add(Contract(out, dims, outer, (total.name, part.name), (axes, axes), body))
-    return total
+    outer = tuple(along(f"d{a}") for a in range(rank))
+    body = Binary("+", Ref("x0"), Ref("x1"))
+    count = 0
+    while len(parts) > 1:
+        left = parts[: len(parts) % 2]
+        for a, b in zip(parts[len(left) :: 2], parts[len(left) + 1 :: 2], strict=True):
+            count += 1
+            out = Tensor(f"{tensor.name}.grad{mark}.sum.{count}", tensor.shape, "real", tensor.batched)
+            left.append(g.add(Contract(out, dims, outer, (a.name, b.name), (axes, axes), body)))
+        parts = left
+    return parts[0]
 
 
 def _is_zero(e: Expr) -> bool:
@@ -199,16 +204,17 @@ def _max_gradient(g: GraphBuilder, node: Contract, gradient: Tensor, name: str) 
     )
 
 
-def _ones(g: GraphBuilder, loss: Tensor) -> Tensor:
+def _ones(g: GraphBuilder, loss: Tensor, mark: str) -> Tensor:
     """d loss / d loss."""
-    return g.map("loss.grad", Num(1.0), (), like=loss)
+    return g.map(f"loss.grad{mark}", Num(1.0), (), like=loss)
 
 
-def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str]) -> dict[str, Tensor]:
-    """Adds gradient nodes to the graph; returns the gradient tensor of every weight by name."""
+def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str], mark: str = "") -> dict[str, Tensor]:
+    """Adds gradient nodes to the graph; returns the gradient tensor of every weight by name. `mark`: what the names of
+    one of several gradients have in common."""
     forward = list(g.nodes)
     needs = _needs_gradient(forward, constants)
-    parts: dict[str, list[Tensor]] = {loss.name: [_ones(g, loss)]}
+    parts: dict[str, list[Tensor]] = {loss.name: [_ones(g, loss, mark)]}
     gradients: dict[str, Tensor] = {}
     slopes = _Slopes()
 
@@ -219,11 +225,11 @@ def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str]) -> d
         if len(found) == 1:
             return found[0]
         if len(found) > SHARED:
-            return _chain(g, tensor, found)
+            return _chain(g, tensor, found, mark)
         body: Expr = Ref("x0")
         for i in range(1, len(found)):
             body = Binary("+", body, Ref(f"x{i}"))
-        return g.map(f"{tensor.name}.grad.sum", body, [identity(t) for t in found], like=tensor)
+        return g.map(f"{tensor.name}.grad{mark}.sum", body, [identity(t) for t in found], like=tensor)
 
     def contribute(operand: str, tensor: Tensor | None) -> None:
         if tensor is not None:
@@ -231,7 +237,7 @@ def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str]) -> d
 
     def part_name(operand: str) -> str:
         number = len(parts.get(operand, ()))
-        return f"{operand}.grad" if number == 0 else f"{operand}.grad.{number}"
+        return f"{operand}.grad{mark}" if number == 0 else f"{operand}.grad{mark}.{number}"
 
     for node in reversed(forward):
         if isinstance(node, Weight):

@@ -10,14 +10,14 @@ Does not: order or fuse them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.ir.graph import Contract, Reindex, Tensor, Update, Variable
 from compiler.ir.model import Network, OptimizerDef, Set, Train, WeightGroup
 from compiler.ir.space import along
-from compiler.passes.accumulate import accumulated, with_average
+from compiler.passes.accumulate import Mean, accumulated, with_average
 from compiler.passes.free_names import free_name
 from compiler.passes.graph_builder import GraphBuilder, Operand, identity
 
@@ -40,25 +40,25 @@ def expand_updates(
     g: GraphBuilder,
     network: Network,
     train: Train,
-    gradients: dict[str, Tensor],
+    means: Sequence[Mean],
     batches: int,
-    count: Tensor | None = None,
 ) -> None:
-    """Appends an Update for each weight, in the order in which weights are defined. `batches`: of an epoch; `count`:
-    the samples of the batch, for accumulation."""
+    """Appends an Update for each weight, in the order in which weights are defined. `means`: what the loss is a sum of,
+    one without accumulation; `batches`: of an epoch."""
     optimizer = _on_plateau(g, train.optimizer) if train.plateau is not None else train.optimizer
     if train.average:
         optimizer = with_average(optimizer, train.average)
-    groups = {n: _groups(n, network, train.groups) for n in g.tensors if n in gradients}
+    reached = frozenset().union(*(part.gradients for part in means))
+    groups = {n: _groups(n, network, train.groups) for n in g.tensors if n in reached}
     names = [n for n, found in groups.items() if not _frozen(found)]
     taken = _names(optimizer)
     statements, params = _timed(optimizer, train, batches, taken)
     reads: tuple[tuple[str, str], ...] = ()
     if train.plateau is not None:
         reads = ((_plateau_name(train.optimizer), PLATEAU),)
+    gradients = means[0].gradients
     if train.accumulate > 1:
-        assert count is not None
-        gradients = accumulated(g, gradients, names, count, train.accumulate)
+        gradients = accumulated(g, means, names, train.accumulate)
     if train.clip is not None and names:
         limit = train.clip[1]
         gradient: Expr = Ref("gradient")

@@ -20,7 +20,7 @@ from compiler.ir.model import Layer, Network
 from compiler.passes.decisions import Decision
 
 Reals = npt.NDArray[np.floating]
-TRAINING_ONLY = ("dropout", "noise", "random_flip", "random_crop")
+TRAINING_ONLY = ("dropout", "noise", "augment", "random_flip", "random_crop")
 """Kinds of layers that give what they read when a network is used."""
 PARTS = ("weight", "bias", "running_mean", "running_var")
 

@@ -32,8 +32,9 @@ class Epilogue:
 
 
 @dataclass
-class _Graph:
-    """`place`: the node that makes a tensor, by number, -1 for what exists before the phase begins."""
+class Readers:
+    """`readers` of each tensor, by number. `place`: the node that makes a tensor, by number, -1 for what exists before
+    the phase begins."""
 
     nodes: tuple[Node, ...]
     readers: dict[str, list[int]] = field(default_factory=dict)
@@ -55,7 +56,7 @@ def epilogues(
 ) -> tuple[dict[str, Epilogue], list[Decision]]:
     """Contract's tensor -> what is fused to it; and what was decided about each candidate. `in_place`: map -> the
     variable that it writes."""
-    g = _Graph(nodes)
+    g = Readers(nodes)
     fused: dict[str, Epilogue] = {}
     decisions: list[Decision] = []
     for i, node in enumerate(nodes):
@@ -94,7 +95,7 @@ def epilogues(
 
 
 def _refusal(
-    g: _Graph, i: int, node: Contract, group: Mapping[str, Map], reader: Map, target: str | None
+    g: Readers, i: int, node: Contract, group: Mapping[str, Map], reader: Map, target: str | None
 ) -> str | None:
     """Why `reader` cannot end the kernel of `node` (number i) with `group`; `target`: the variable that it writes."""
     name = reader.out.name
@@ -112,14 +113,14 @@ def _refusal(
     arrays = {n for m in (*group.values(), reader) for n in (*m.ins, m.out.name)}
     if len(arrays) > MOST_ARRAYS:
         return f"with {name} the kernel would touch too many arrays"
-    if target is not None and _read_elsewhere(
+    if target is not None and read_elsewhere(
         g, i, {*node.ins, *(n for m in group.values() for n in m.ins)}, reader, target
     ):
         return f"{name} writes {target}, which something else reads"
     return None
 
 
-def _read_elsewhere(g: _Graph, i: int, operands_of_kernel: set[str], reader: Map, target: str) -> bool:
+def read_elsewhere(g: Readers, i: int, operands_of_kernel: set[str], reader: Map, target: str) -> bool:
     """Whether the value before of the variable `target` is read by the kernel beside `reader`, or after node i."""
     if target in operands_of_kernel:
         return True

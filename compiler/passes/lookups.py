@@ -50,8 +50,6 @@ def _summed(node: Contract) -> set[str]:
 
 def _lookup(node: Contract, tensors: Mapping[str, Tensor]) -> Lookup | None:
     """`a if x == v else 0`, or `a * (1 if x == v else 0)`, over plain dims, of a whole number x."""
-    if node.combine != "add" or any(plain_dim(a) is None for m in (node.out_map, *node.in_maps) for a in m):
-        return None
     body, dims, found = node.body, {d for d, _ in node.dims}, None
     if isinstance(body, Cond) and _is(body.orelse, 0):
         found = _chosen(body.test, body.then, node.ins, dims)
@@ -59,7 +57,9 @@ def _lookup(node: Contract, tensors: Mapping[str, Tensor]) -> Lookup | None:
         one = body.right
         if _is(one.then, 1) and _is(one.orelse, 0):
             found = _chosen(one.test, body.left, node.ins, dims)
-    return found if found is not None and tensors[node.ins[found.index]].dtype != "real" else None
+    if found is None or node.combine != "add" or tensors[node.ins[found.index]].dtype == "real":
+        return None
+    return None if any(plain_dim(a) is None for m in (node.out_map, *node.in_maps) for a in m) else found
 
 
 def _chosen(test: Expr, value: Expr, ins: Collection[str], dims: set[str]) -> Lookup | None:

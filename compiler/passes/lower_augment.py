@@ -1,8 +1,8 @@
-"""lower_augment: layers that change samples at random while training: noise, random_flip, random_crop.
+"""lower_augment: layers that change samples at random while training: noise, augment, random_flip, random_crop.
 
 Assumes: level-0 layers of these kinds.
 Guarantees: the identity outside training; draws are counter-based, keyed by the layer's name, with one counter per step
-and element (noise) or sample (flips, crops): the same on every target, and where a run is resumed.
+and element (noise) or sample (flips, crops; augment as asked): the same on every target, and where a run is resumed.
 Does not: read data.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from compiler.expr.ast import Binary, Call, Cond, Num, Ref
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, children, with_children
 from compiler.ir.graph import Contract, Rand, Tensor
 from compiler.ir.model import Layer
 from compiler.ir.space import Affine, along
@@ -29,12 +29,49 @@ def noise(c: Context, layer: Layer, x: Tensor) -> Tensor:
     if not c.training:
         return x
     radius, angle = _random(c, layer, "radius", x.shape), _random(c, layer, "angle", x.shape)
-    r = Call("sqrt", (Binary("*", Num(-2.0), Call("log", (Binary("-", Num(1.0), X1),))),))
-    z = Binary("*", r, Call("cos", (Binary("*", Num(2.0 * math.pi), X2),)))
-    body = Binary("+", X0, Binary("*", Ref("std"), z))
+    body = Binary("+", X0, Binary("*", Ref("std"), _normal(X1, X2)))
     scalars = (("std", number(layer, "std")),)
     operands = (identity(x), identity(radius), identity(angle))
     return c.graph.map(f"{layer.name}.y", body, operands, scalars=scalars, span=layer.span)
+
+
+def _exponential(u: Expr) -> Expr:
+    """Exponential with mean 1."""
+    return Unary("-", Call("log", (Binary("-", Num(1.0), u),)))
+
+
+def _normal(radius: Expr, angle: Expr) -> Expr:
+    r = Call("sqrt", (Binary("*", Num(2.0), _exponential(radius)),))
+    return Binary("*", r, Call("cos", (Binary("*", Num(2.0 * math.pi), angle),)))
+
+
+def augment(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    """A formula of x and draws, one number for each element or each sample."""
+    if not c.training:
+        return x
+    assert layer.function is not None
+    shape = x.shape if layer.attr("draws") == "element" else x.shape[:1]
+    operands = [identity(x)]
+
+    def uniform() -> Expr:
+        u = _random(c, layer, f"draw_{len(operands)}", shape)
+        operands.append(identity(u))
+        return Ref(f"x{len(operands) - 1}")
+
+    def drawn(e: Expr) -> Expr:
+        match e:
+            case Call("random"):
+                return uniform()
+            case Call("normal"):
+                return _normal(uniform(), uniform())
+            case Call("exponential"):
+                return _exponential(uniform())
+        kids = children(e)
+        return with_children(e, tuple(drawn(k) for k in kids)) if kids else e
+
+    body = drawn(layer.function.body)
+    scalars = tuple((n, float(v)) for n, v in layer.attrs if isinstance(v, int | float))
+    return c.graph.map(f"{layer.name}.y", body, operands, like=x, scalars=scalars, span=layer.span)
 
 
 def random_flip(c: Context, layer: Layer, x: Tensor) -> Tensor:

@@ -36,6 +36,8 @@ ELEMENTWISE = {
     "huber": "0.5 * (p - t) * (p - t) if abs(p - t) <= delta else delta * (abs(p - t) - 0.5 * delta)",
     # log(1 + exp(p)) - p t, for scores p
     "binary_cross_entropy": "softplus(p) - p * (t * (1 - smoothing) + 0.5 * smoothing)",
+    "weighted_binary_cross_entropy": "one * (t * (1 - smoothing) + 0.5 * smoothing) * softplus(-p)"
+    " + zero * (1 - t * (1 - smoothing) - 0.5 * smoothing) * softplus(p)",
     # targets -1 and 1
     "hinge": "max(0.0, 1.0 - p * t)",
     # of log-probabilities p; 0 log 0 is 0
@@ -108,7 +110,9 @@ def _elementwise(g: GraphBuilder, loss: Loss, prediction: Tensor, target: Tensor
     """The mean over the elements behind the first `rank` axes."""
     summed = 1 if loss.kind == "kl_divergence" else 0
     operands = (identity(prediction), identity(target))
-    return _mean(g, f"{name}.rows", _body(loss.kind), operands, prediction, rank, loss.attrs, summed)
+    weights = tuple(zip(("zero", "one"), loss.class_weights, strict=False))
+    body = _body(f"weighted_{loss.kind}" if weights else loss.kind)
+    return _mean(g, f"{name}.rows", body, operands, prediction, rank, (*loss.attrs, *weights), summed)
 
 
 def _cosine(g: GraphBuilder, prediction: Tensor, target: Tensor, name: str, rank: int) -> Tensor:
@@ -259,6 +263,35 @@ def _penalty(g: GraphBuilder, train: Train, network: Network) -> Tensor | None:
     return total
 
 
+@dataclass(frozen=True)
+class Lost:
+    """`loss`: a scalar; `constants`: to autodiff; `means`: what the loss is a sum of, with how much each is a mean over
+    in this batch (several only where gradients are accumulated)."""
+
+    loss: Tensor
+    constants: frozenset[str]
+    means: tuple[tuple[Tensor, Tensor], ...]
+
+
+def _means(
+    g: GraphBuilder, terms: list[_Term], penalty: Tensor | None, count: Tensor
+) -> tuple[tuple[Tensor, Tensor], ...]:
+    """The terms of a loss as means, those over the same samples together; the penalty is one over all."""
+    groups: dict[str, tuple[Tensor, list[Tensor]]] = {}
+    for k, term in enumerate(terms):
+        mean = g.map(f"loss.{k}.mean", Binary("/", X0, X1), (identity(term.total), identity(term.over)))
+        groups.setdefault(term.count.name, (term.count, []))[1].append(mean)
+    if penalty is not None:
+        groups.setdefault(count.name, (count, []))[1].append(penalty)
+    out = []
+    for k, (counted, parts) in enumerate(groups.values()):
+        body: Expr = X0
+        for i in range(1, len(parts)):
+            body = Binary("+", body, Ref(f"x{i}"))
+        out.append((g.map(f"loss.means.{k}", body, [identity(p) for p in parts]), counted))
+    return tuple(out)
+
+
 def add_loss(
     g: GraphBuilder,
     train: Train,
@@ -266,8 +299,8 @@ def add_loss(
     mask: Tensor,
     count: Tensor,
     network: Network | None = None,
-) -> tuple[Tensor, frozenset[str]]:
-    """Adds `loss` (a scalar) and the metric sums; returns it and the tensors that are constants to autodiff."""
+) -> Lost:
+    """Adds `loss` and the metric sums."""
     whole = train.loss
     terms = [("loss", 1.0, whole)]
     if whole.kind == "sum" and whole.masked:  # each term has a mean of its own
@@ -283,8 +316,8 @@ def add_loss(
     if penalty is not None:
         means = Binary("+", means, Ref(f"x{len(operands)}"))
         operands.append(identity(penalty))
-        parts = (identity(total), identity(first.count), identity(penalty))
-        total = g.map("loss.penalised", Binary("+", X0, Binary("*", X1, X2)), parts)
+        three = (identity(total), identity(first.count), identity(penalty))
+        total = g.map("loss.penalised", Binary("+", X0, Binary("*", X1, X2)), three)
     loss = g.map("loss", means, operands)
     sums = {"loss": total, "count": first.count}
     for k, part in enumerate(found[1:], 1):
@@ -295,4 +328,6 @@ def add_loss(
         kept = g.add(Variable(Tensor(f"metric.{name}", value.shape), 0.0, wide=True))
         after = g.map(f"metric.{name}.after", Binary("+", X0, X1), (identity(kept), identity(value)))
         g.add(Store(kept.name, after.name))
-    return loss, frozenset().union(*(part.constants for part in found))
+    several = train.accumulate > 1 and len(found) > 1
+    parts = _means(g, found, penalty, count) if several else ((loss, first.count),)
+    return Lost(loss, frozenset().union(*(part.constants for part in found)), parts)

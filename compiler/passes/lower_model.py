@@ -85,7 +85,7 @@ def lower_model(model: Model) -> SpikingGraph:
                 population.name,
                 known[key],
                 population.size,
-                longest.get(population.name, 0) + 2 if emits else 0,
+                longest.get(population.name, 0) + 3 if emits else 0,
                 population.params + extra,
                 population.init,
                 neuron.source,

@@ -24,7 +24,7 @@ __all__ = ["ACTIVATIONS", "lower_network"]
 
 def _activated(c: Context, layer: Layer, y: Tensor) -> Tensor:
     function: FunctionDef | None = layer.function
-    if layer.kind == "map" or layer.activation in (None, "linear", "identity"):
+    if layer.kind in ("map", "augment") or layer.activation in (None, "linear", "identity"):
         return y
     if function is not None:
         body = substitute(function.body, {function.args[0]: X0})
@@ -36,7 +36,7 @@ def _activated(c: Context, layer: Layer, y: Tensor) -> Tensor:
 
 def _layer(c: Context, layer: Layer) -> Tensor:
     ins = [c.named[i] for i in layer.inputs]
-    x = ins[0]
+    x = ins[0] if ins else c.mask
     match layer.kind:
         case "dense":
             y = linear(c, layer, x, layer.shape[-1])
@@ -78,6 +78,8 @@ def _layer(c: Context, layer: Layer) -> Tensor:
             y = lower_shapes.dropout(c, layer, x)
         case "noise":
             y = lower_augment.noise(c, layer, x)
+        case "augment":
+            y = lower_augment.augment(c, layer, x)
         case "random_flip":
             y = lower_augment.random_flip(c, layer, x)
         case "random_crop":
@@ -86,10 +88,16 @@ def _layer(c: Context, layer: Layer) -> Tensor:
             y = x
         case "embedding":
             y = lower_shapes.embedding(c, layer, x)
+        case "one_hot":
+            y = lower_shapes.one_hot(c, layer, x)
+        case "learned":
+            y = lower_shapes.learned(c, layer)
         case "positions":
             y = lower_shapes.positions(c, layer, x)
         case "attention":
             y = lower_sequences.attention(c, layer, ins)
+        case "dot_attention":
+            y = lower_sequences.dot_attention(c, layer, ins)
         case "rnn" | "gru" | "lstm":
             y = lower_sequences.recurrent(c, layer, x)
         case _:

@@ -17,7 +17,6 @@ from compiler.ir.model import Data, Layer, Loss, Model, Network, OptimizerDef, T
 from compiler.ir.program import Array, Order
 from compiler.ir.space import DType, Role
 from compiler.ir.target import Capabilities
-from compiler.ir.verify import verify_graph, verify_merged, verify_program
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.decompose import decompose
@@ -27,8 +26,7 @@ from compiler.passes.fuse_maps import fuse_maps
 from compiler.passes.load_data import DataSet
 from compiler.passes.lower_network import lower_network
 from compiler.passes.lower_tensors import lower_tensors
-from compiler.passes.merge import merge
-from compiler.passes.pipeline import Lowered
+from compiler.passes.pipeline import Lowered, merged_for
 from compiler.passes.require_fusion import require_fusion
 from compiler.passes.simplify_graph import simplify_graph
 from compiler.source import NOWHERE
@@ -124,6 +122,8 @@ def _graph(network: Network, fed: Train, names: tuple[str, ...], verify: bool) -
     nodes, decisions = fuse_maps(simplify_graph(nodes, outputs), outputs)
     graph = TensorGraph(PHASE, early_factors(nodes), outputs)
     if verify:
+        from compiler.ir.verify import verify_graph  # large, and seldom asked for
+
         verify_graph(graph, gather_only=True)
     return graph, tuple(kept), [d.within(PHASE) for d in decisions]
 
@@ -177,10 +177,8 @@ def lower_predict(
     decisions += lower_tensors(builder, (graph,), DataSet({}, {PHASE: batch}, NOWHERE), target)
     require_fusion(simple, (graph,), decisions)
     program = builder.finish()
-    merged = merge(program)
-    if verify:
-        verify_program(program)
-        verify_merged(merged, program)
+    merged, made = merged_for(program, target, verify)
+    decisions += made
     layers: dict[str, Layer] = {layer.name: layer for layer in whole.layers}
     results = tuple(Output(n, f"{PHASE}/{t}", layers[n].shape) for n, t in zip(names, kept, strict=True))
     lowered = Lowered(model, None, (graph,), program, merged, tuple(decisions))

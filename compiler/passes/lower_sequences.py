@@ -12,7 +12,7 @@ import math
 
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
 from compiler.ir.graph import Contract, Tensor
-from compiler.ir.model import Layer
+from compiler.ir.model import BESIDE, Layer
 from compiler.ir.space import along
 from compiler.passes.graph_builder import identity
 from compiler.passes.layer_context import (
@@ -28,6 +28,7 @@ from compiler.passes.layer_context import (
     glorot,
     linear,
     mul,
+    number,
     reshape,
     weight,
     whole,
@@ -35,26 +36,42 @@ from compiler.passes.layer_context import (
 from compiler.passes.lower_norms import softmax
 from compiler.passes.lower_shapes import joined, sliced
 
+HIDDEN = -1.0e30
+"""The score of a step that is not seen."""
+
 
 def attention(c: Context, layer: Layer, ins: list[Tensor]) -> Tensor:
     """Multi-head attention (Vaswani et al. 2017, section 3.2): of one input to itself, or query, key and value."""
-    query, key, value = ins if len(ins) == 3 else (ins[0],) * 3
-    size, heads = whole(layer, "size"), whole(layer, "heads")
-    projected = []
-    for part, x in (("query", query), ("key", key), ("value", value)):
-        y = linear(c, layer, x, size, part)
-        shape = (y.shape[0], y.shape[1], heads, size // heads)
-        projected.append(reshape(c, f"{layer.name}.{part}.heads", y, shape, layer))
-    y = dot_attention(c, layer, projected[0], projected[1], projected[2])
-    y = reshape(c, f"{layer.name}.joined", y, (y.shape[0], y.shape[1], size), layer)
-    return linear(c, layer, y, layer.shape[-1], "out")
+    parts, beside = _attended(layer, ins)
+    size = whole(layer, "size")
+    projected = [linear(c, layer, x, size, part) for part, x in zip(("query", "key", "value"), parts, strict=True)]
+    scale = 1.0 / math.sqrt(size // whole(layer, "heads"))
+    return linear(c, layer, _dot_attention(c, layer, projected, beside, scale), layer.shape[-1], "out")
 
 
-def dot_attention(c: Context, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """softmax(q k^T / sqrt(d)) v over tensors of (batch, steps, heads, d). `causal`: a step sees none after it."""
-    batch, steps, heads, d = q.shape
+def dot_attention(c: Context, layer: Layer, ins: list[Tensor]) -> Tensor:
+    """The same without projections: each head has a part of the features."""
+    parts, beside = _attended(layer, ins)
+    return _dot_attention(c, layer, parts, beside, number(layer, "scale"))
+
+
+def _attended(layer: Layer, ins: list[Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """Query, key and value, and what there is besides."""
+    names = [name for name in BESIDE if flag(layer, name)]
+    count = len(ins) - len(names)
+    parts = ins[:count]
+    return parts if count == 3 else parts * 3, dict(zip(names, ins[count:], strict=True))
+
+
+def _dot_attention(c: Context, layer: Layer, parts: list[Tensor], beside: dict[str, Tensor], scale: float) -> Tensor:
+    """softmax(q k^T * scale + offset) v over tensors of (batch, steps, heads * d)."""
+    name, span, heads = layer.name, layer.span, whole(layer, "heads")
+    q, k, v = (
+        reshape(c, f"{name}.{part}.heads", x, (*x.shape[:2], heads, x.shape[2] // heads), layer)
+        for part, x in zip(("query", "key", "value"), parts, strict=True)
+    )
+    batch, steps, _, d = q.shape
     others = k.shape[1]
-    name, span = layer.name, layer.span
     n, h, t, s, e = (along(x) for x in ("n", "h", "t", "s", "e"))
     extents = (("n", batch), ("h", heads), ("t", steps), ("s", others))
     scores = c.graph.add(
@@ -68,25 +85,50 @@ def dot_attention(c: Context, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> 
             span=span,
         )
     )
-    scaled: Expr = mul(X0, Ref("scale"))
-    scale = (("scale", 1.0 / math.sqrt(d)),)
-    if flag(layer, "causal"):
-        body = Cond(Binary("<=", Ref("s"), Ref("t")), scaled, Num(-1.0e30))
-        kept = Tensor(f"{name}.scaled", scores.shape, "real", True)
-        order = (n, h, t, s)
-        scores = c.graph.add(Contract(kept, extents, order, (scores.name,), (order,), body, scalars=scale, span=span))
-    else:
-        scores = c.graph.map(f"{name}.scaled", scaled, (identity(scores),), scalars=scale, span=span)
+    scores = _scaled(c, layer, scores, beside, scale)
     p = softmax(c, layer, scores, f"{name}.softmax")
-    return c.graph.add(
+    if "mask" in beside:  # a step that sees nothing
+        none = Cond(Binary("<=", X1, Num(HIDDEN / 2)), Num(0.0), X0)
+        p = c.graph.map(f"{name}.seen", none, (identity(p), identity(scores)), span=span)
+    features = v.shape[3]
+    y = c.graph.add(
         Contract(
-            Tensor(f"{name}.context", (batch, steps, heads, v.shape[3]), "real", True),
-            (("n", batch), ("t", steps), ("h", heads), ("e", v.shape[3]), ("s", others)),
+            Tensor(f"{name}.context", (batch, steps, heads, features), "real", True),
+            (("n", batch), ("t", steps), ("h", heads), ("e", features), ("s", others)),
             (n, t, h, e),
             (p.name, v.name),
             ((n, h, t, s), (n, s, h, e)),
             PRODUCT,
             span=span,
+        )
+    )
+    return reshape(c, f"{name}.joined", y, (batch, steps, heads * features), layer)
+
+
+def _scaled(c: Context, layer: Layer, scores: Tensor, beside: dict[str, Tensor], scale: float) -> Tensor:
+    """Scores of (batch, heads, steps, keys), scaled and moved; what is not seen is hidden last."""
+    body: Expr = mul(X0, Ref("scale"))
+    operands = [identity(scores)]
+    for key in (key for key in ("offset", "mask") if key in beside):
+        own = Ref(f"x{len(operands)}")
+        body = add(body, own) if key == "offset" else Cond(Binary("!=", own, Num(0.0)), body, Num(HIDDEN))
+        operands.append((beside[key], (0, *range(5 - len(beside[key].shape), 4))))
+    name, scalars = f"{layer.name}.scaled", (("scale", scale),)
+    if not flag(layer, "causal"):
+        return c.graph.map(name, body, operands, scalars=scalars, span=layer.span)
+    dims = tuple(zip(("n", "h", "t", "s"), scores.shape, strict=True))
+    axes = tuple(along(d) for d, _ in dims)
+    body = Cond(Binary("<=", Ref("s"), Ref("t")), body, Num(HIDDEN))
+    return c.graph.add(
+        Contract(
+            Tensor(name, scores.shape, "real", True),
+            dims,
+            axes,
+            tuple(x.name for x, _ in operands),
+            tuple(tuple(axes[a] for a in read if a is not None) for _, read in operands),
+            body,
+            scalars=scalars,
+            span=layer.span,
         )
     )
 
@@ -95,8 +137,8 @@ def dot_attention(c: Context, layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> 
 
 
 def recurrent(c: Context, layer: Layer, x: Tensor) -> Tensor:
-    """rnn (Elman 1990), gru (Cho et al. 2014, with the candidate's reset after its product as in PyTorch) or lstm
-    (Hochreiter & Schmidhuber 1997, with forget gates): the last state, or all of them."""
+    """rnn (Elman 1990), gru (Cho et al. 2014, with the reset before the candidate's product, or after it as in PyTorch)
+    or lstm (Hochreiter & Schmidhuber 1997, with forget gates): the last state, or all of them."""
     ways = [_one_way(c, layer, x, "", False)]
     if flag(layer, "bidirectional"):
         ways.append(_one_way(c, layer, x, "backward.", True))
@@ -176,8 +218,13 @@ def _step(
     """State and memory after one step. `given`: what the step's input adds to each gate."""
     g, span = c.graph, layer.span
     gates = GATES[layer.kind]
-    carried = [_carried(c, layer, f"{name}.{gate}.carried", f"{way}{gate}", h) for gate in gates]
+    reset_first = layer.kind == "gru" and layer.attr("reset") == "before"
     both = add(X0, X1)
+
+    def product(k: int, state: Tensor) -> Tensor:
+        return _carried(c, layer, f"{name}.{gates[k]}.carried", f"{way}{gates[k]}", state)
+
+    carried = [product(k, h) for k in range(len(gates) - reset_first)]
 
     def gate(k: int, func: str) -> Tensor:
         label = f"{name}.{gates[k]}"
@@ -189,13 +236,11 @@ def _step(
         return gate(0, function), memory
     if layer.kind == "gru":
         reset, update = gate(0, "sigmoid"), gate(1, "sigmoid")
-        inner = carried[2]
-        if layer.attr("bias"):
-            bias = weight(c, f"{layer.name}.{way}candidate.recurrent_bias", (h.shape[1],), "zeros", (), layer)
-            inner = g.map(f"{name}.candidate.biased", both, (identity(inner), (bias, (1,))), span=span)
-        body = call("tanh", add(X0, mul(X1, X2)))
-        operands = (identity(given[2]), identity(reset), identity(inner))
-        candidate = g.map(f"{name}.candidate", body, operands, span=span)
+        if reset_first:
+            carried.append(product(2, g.map(f"{name}.left", PRODUCT, (identity(reset), identity(h)), span=span)))
+            candidate = gate(2, "tanh")
+        else:
+            candidate = _after_product(c, layer, f"{name}.candidate", way, (given[2], reset, carried[2]))
         mixed = add(mul(Binary("-", Num(1.0), X0), X1), mul(X0, X2))
         return g.map(f"{name}.h", mixed, (identity(update), identity(candidate), identity(h)), span=span), memory
     enter, forget, cell, out = gate(0, "sigmoid"), gate(1, "sigmoid"), gate(2, "tanh"), gate(3, "sigmoid")
@@ -204,3 +249,14 @@ def _step(
     memory = g.map(f"{name}.memory", kept, operands_4, span=span)
     body = mul(X0, call("tanh", X1))
     return g.map(f"{name}.h", body, (identity(out), identity(memory)), span=span), memory
+
+
+def _after_product(c: Context, layer: Layer, name: str, way: str, parts: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """The candidate of a gru whose reset comes after the product. `parts`: what the input adds, the reset gate, and the
+    product of the state."""
+    given, reset, inner = parts
+    if layer.attr("bias"):
+        bias = weight(c, f"{layer.name}.{way}candidate.recurrent_bias", (inner.shape[1],), "zeros", (), layer)
+        inner = c.graph.map(f"{name}.biased", add(X0, X1), (identity(inner), (bias, (1,))), span=layer.span)
+    body = call("tanh", add(X0, mul(X1, X2)))
+    return c.graph.map(name, body, (identity(given), identity(reset), identity(inner)), span=layer.span)

@@ -115,6 +115,24 @@ def embedding(c: Context, layer: Layer, x: Tensor) -> Tensor:
     )
 
 
+def one_hot(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    """1 at the place that x says, 0 elsewhere. Negative numbers, which a training refuses, count from the end, as in
+    ONNX."""
+    dims = (*((f"d{a}", e) for a, e in enumerate(x.shape)), ("v", whole(layer, "count")))
+    axes = tuple(along(d) for d, _ in dims)
+    out = Tensor(f"{layer.name}.y", tuple(e for _, e in dims), "real", True)
+    place = Binary("==", Ref("v"), Cond(Binary(">=", X0, Num(0)), X0, Binary("+", X0, Ref("count"))))
+    body, scalars = Cond(place, Num(1.0), Num(0.0)), (("count", float(whole(layer, "count"))),)
+    return c.graph.add(Contract(out, dims, axes, (x.name,), (axes[:-1],), body, scalars=scalars, span=layer.span))
+
+
+def learned(c: Context, layer: Layer) -> Tensor:
+    """A trained array for every sample, drawn normal with a standard deviation of 0.02."""
+    w = weight(c, f"{layer.name}.weight", layer.shape, "normal", (0.02,), layer)
+    out = Tensor("", (c.mask.shape[0], *layer.shape), "real", True)
+    return c.graph.map(f"{layer.name}.y", X0, ((w, tuple(range(1, len(out.shape)))),), like=out, span=layer.span)
+
+
 def positions(c: Context, layer: Layer, x: Tensor) -> Tensor:
     """x plus an encoding of its first axis: trained, or sines and cosines (Vaswani et al. 2017, section 3.5)."""
     steps, size = x.shape[1:]

@@ -3,7 +3,7 @@
 Assumes: graphs in gather form, simplified and fused; the phases share weights and variables by name.
 Guarantees: a node becomes one row of a kernel; nodes of equal structure share the kernel whatever their sizes;
 all updates of one optimizer are one kernel and one launch. A Map that only feeds a Store writes the variable in place.
-Maps that follow a contraction (fuse_epilogues) are the end of its kernel.
+Maps that follow a contraction (fuse_epilogues) are the end of its kernel; others may share one (fuse_siblings).
 Does not: fuse or differentiate.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.expr.ast import Ref, refs, substitute
+from compiler.expr.ast import refs
 from compiler.ir.graph import (
     BatchMask,
     Constant,
@@ -30,58 +30,44 @@ from compiler.ir.graph import (
 )
 from compiler.ir.program import (
     Array,
-    Assign,
     Kind,
     Mode,
     Nest,
     Order,
 )
 from compiler.ir.program import Contract as ContractBody
-from compiler.ir.space import Affine, DType, Role, along, plain_dim
+from compiler.ir.space import DType, Role, plain_dim
 from compiler.ir.target import Capabilities
 from compiler.passes.assign_layouts import real_lanes
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.fuse_epilogues import Epilogue, epilogues
+from compiler.passes.fuse_siblings import siblings
 from compiler.passes.load_data import DataSet
 from compiler.passes.lookups import row_read, rows_added
-from compiler.passes.lower_epilogues import Touched, lower_end
+from compiler.passes.lower_epilogues import Touched, lower_end, lower_group
 from compiler.passes.lower_feeds import lower_feed, lower_rand
 from compiler.passes.lower_lookups import lower_row_read, lower_rows_added
 from compiler.passes.lower_weights import lower_constant, lower_store, lower_update, lower_variable, lower_weight
 from compiler.passes.nest_builder import Walk
-from compiler.passes.tensor_phase import Phase, array_formal, axes_of, emit_row
+from compiler.passes.reuse_arrays import reused
+from compiler.passes.tensor_phase import Phase, array_formal, emit_row
 from compiler.strategies import Choice
 from compiler.strategies.pins import Pins, Refused, find, path_of, pinned
 
 
-def _map(p: Phase, node: Map, target: str | None) -> None:
-    """An elementwise kernel; with `target` the variable of that name is written in place."""
-    out = node.out
-    walks = [Walk("y", out, axes_of(out))]
-    for k, (name, axes) in enumerate(zip(node.ins, node.maps, strict=True)):
-        walks.append(Walk(f"x{k}", p.tensors[name], tuple(Affine() if a is None else along(f"d{a}") for a in axes)))
-    dims = [(f"d{a}", extent) for a, extent in enumerate(out.shape)]
-    loops = p.loops(walks, dims, [d for d, _ in dims])
-    array = p.arrays[target] if target is not None else p.temporary(out, node.span)
-    bound = {"y": array}
-    body = node.body
-    dtype = p.builder.arrays[array].dtype
-    formals = []
-    in_place = False
-    for k, name in enumerate(node.ins):
-        if name == target:
-            body = substitute(body, {f"x{k}": Ref("y")})
-            in_place = True
-            continue
-        bound[f"x{k}"] = p.arrays[name]
-        formals.append(array_formal(f"x{k}", p.dtype(p.tensors[name]), Mode.READ, loops))
-    formals.insert(0, array_formal("y", dtype, Mode.UPDATE if in_place else Mode.WRITE, loops))
-    used = {f.name for f in formals}
-    columns = {c: v for c, v in loops.columns.items() if not c.startswith("x") or c.split("_")[0] in used}
-    nest = Nest(loops.dims, (Assign("y", body, node.span),))
-    p.arrays[out.name] = array
-    emit_row(p, Kind.MAP, f"{out.name}: elementwise", formals, bound, columns, node.scalars, nest, out.name, node.span)
+def _maps(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> None:
+    """An elementwise kernel."""
+    end = lower_group(p, group, in_place)
+    dims = [(f"d{a}", extent) for a, extent in enumerate(group.maps[0].out.shape)]
+    loops = p.loops([t.walk for t in end.arrays], dims, [d for d, _ in dims])
+    formals = [array_formal(t.walk.formal, t.dtype, t.mode, loops) for t in end.arrays]
+    bound = {t.walk.formal: t.array for t in end.arrays}
+    nest = Nest(loops.dims, tuple(end.statements))
+    scalars = tuple(end.scalars.items())
+    name = end.arrays[0].walk.tensor.name
+    span = group.maps[0].span
+    emit_row(p, Kind.MAP, f"{name}: elementwise", formals, bound, loops.columns, scalars, nest, name, span)
 
 
 def _plain_reduction(node: Contract) -> bool:
@@ -210,7 +196,14 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
     in_place = _in_place(nodes)
     fused, decisions = epilogues(nodes, p.graph.outputs, in_place)
     p.decisions += [d.within(p.graph.phase) for d in decisions]
-    swallowed = {m.out.name for e in fused.values() for m in e.maps}
+    groups, decisions = siblings(nodes, p.graph.outputs, in_place, fused)
+    p.decisions += [d.within(p.graph.phase) for d in decisions]
+    swallowed = {m.out.name for e in (*fused.values(), *groups.values()) for m in e.maps} - groups.keys()
+    for node in nodes:
+        if isinstance(node, Map) and node.out.name not in swallowed | groups.keys():
+            groups[node.out.name] = Epilogue((node,), frozenset({node.out.name}))
+    again, decisions = reused(nodes, p.graph.outputs, in_place, fused, groups)
+    p.decisions += [d.within(p.graph.phase) for d in decisions]
     for node in nodes:
         out = getattr(node, "out", None)
         if isinstance(out, Tensor):
@@ -231,7 +224,7 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
                 lower_constant(p, node)
             case Map():
                 if node.out.name not in swallowed:
-                    _map(p, node, in_place.get(node.out.name))
+                    _maps(p, groups[node.out.name], in_place | again)
             case Contract():
                 if (rows := rows_added(node, p.tensors)) is not None:
                     lower_rows_added(p, node, rows)

@@ -10,7 +10,8 @@ Does not: reorder launches or place arrays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,14 +67,14 @@ def _join(formals: tuple[Formal, ...], kernels: Sequence[Kernel]) -> Rows:
     )
 
 
-def _touched(kernel: Kernel, lo: int, hi: int) -> tuple[set[str], set[str], set[str]]:
+def touched(formals: tuple[Formal, ...], rows: Rows, lo: int, hi: int) -> tuple[set[str], set[str], set[str]]:
     """Arrays that rows [lo, hi) read, write and accumulate into."""
     read: set[str] = set()
     written: set[str] = set()
     added: set[str] = set()
-    for formal in kernel.formals:
+    for formal in formals:
         if isinstance(formal, ArrayFormal):
-            names = kernel.rows.arrays[formal.name][lo:hi]
+            names = rows.arrays[formal.name][lo:hi]
             if formal.mode in (Mode.READ, Mode.UPDATE):
                 read.update(names)
             if formal.mode in (Mode.WRITE, Mode.UPDATE):
@@ -81,6 +82,36 @@ def _touched(kernel: Kernel, lo: int, hi: int) -> tuple[set[str], set[str], set[
             if formal.mode is Mode.ACCUMULATE:
                 added.update(names)
     return read, written, added
+
+
+def joined(templates: Sequence[Template], tables: Sequence[Rows], launches: Iterable[Launch]) -> tuple[Launch, ...]:
+    """Launches in their order; those that follow each other, run neighbouring rows of one template and are independent
+    as one."""
+    found: list[Launch] = []
+    read: set[str] = set()
+    written: set[str] = set()
+    added: set[str] = set()
+    for x in launches:
+        r, w, a = touched(templates[x.template].formals, tables[x.template], x.lo, x.hi)
+        last = found[-1] if found else None
+        joins = (
+            last is not None
+            and last.template == x.template
+            and last.hi == x.lo
+            and (last.every, last.offset) == (x.every, x.offset)
+            and not (w & (read | written | added))
+            and not (r & (written | added))
+            and not (a & (read | written))
+        )
+        if joins and last is not None:
+            found[-1] = replace(last, hi=x.hi)
+            read |= r
+            written |= w
+            added |= a
+        else:
+            found.append(x)
+            read, written, added = r, w, a
+    return tuple(found)
 
 
 def merge(program: Program) -> Merged:
@@ -113,33 +144,11 @@ def merge(program: Program) -> Merged:
             base += kernel.rows.count
     phases = []
     for phase in program.phases:
-        launches: list[Launch] = []
-        read: set[str] = set()
-        written: set[str] = set()
-        added: set[str] = set()
+        launches = []
         for item in phase.launches:
             number, base = where[item.kernel]
-            kernel = program.kernels[item.kernel]
-            r, w, a = _touched(kernel, item.lo, item.hi)
-            last = launches[-1] if launches else None
-            joins = (
-                last is not None
-                and last.template == number
-                and last.hi == base + item.lo
-                and (last.every, last.offset) == (item.every, item.offset)
-                and not (w & (read | written | added))
-                and not (r & (written | added))
-                and not (a & (read | written))
-            )
-            if joins and last is not None:
-                launches[-1] = Launch(number, last.lo, base + item.hi, item.every, item.offset)
-                read |= r
-                written |= w
-                added |= a
-            else:
-                launches.append(Launch(number, base + item.lo, base + item.hi, item.every, item.offset))
-                read, written, added = set(r), set(w), set(a)
-        phases.append(MergedPhase(phase.name, tuple(launches)))
+            launches.append(Launch(number, base + item.lo, base + item.hi, item.every, item.offset))
+        phases.append(MergedPhase(phase.name, joined(templates, tables, launches)))
     return Merged(
         program.name,
         program.precision,

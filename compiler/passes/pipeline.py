@@ -17,7 +17,6 @@ from compiler.ir.model import Model
 from compiler.ir.program import Merged, Order, Phase, Program
 from compiler.ir.space import DType
 from compiler.ir.target import Capabilities
-from compiler.ir.verify import verify_cell, verify_merged, verify_model, verify_program
 from compiler.passes.decisions import Decision
 from compiler.passes.merge import merge
 from compiler.strategies.pins import Pins
@@ -54,6 +53,27 @@ def _join(a: Program, b: Program) -> Program:
     )
 
 
+def merged_for(program: Program, capabilities: Capabilities, verify: bool) -> tuple[Merged, list[Decision]]:
+    """The merged form of a program, with what a target does to whole phases."""
+    if verify:
+        from compiler.ir.verify import verify_merged, verify_program  # large, and seldom asked for
+
+        verify_program(program)
+    merged = merge(program)
+    if verify:
+        verify_merged(merged, program)
+    if not capabilities.chains:
+        return merged, []
+    from compiler.passes.chains import chains
+    from compiler.passes.gather import gather
+
+    merged, why, unrolled = chains(merged)
+    merged, how = gather(merged, unrolled)
+    if verify:
+        verify_merged(merged)
+    return merged, [*why, *how]
+
+
 @no_garbage_collection()
 def lower(model: Model, capabilities: Capabilities, verify: bool = False, pins: Pins | None = None) -> Lowered:
     """All levels of `model` for a target. `pins`: strategies of contractions that are decided already."""
@@ -61,6 +81,8 @@ def lower(model: Model, capabilities: Capabilities, verify: bool = False, pins: 
     order = Order(model.numerics.order)
     capabilities = permitted(capabilities, model.numerics)
     if verify:
+        from compiler.ir.verify import verify_cell, verify_model
+
         verify_model(model)
     programs: list[Program] = []
     decisions: list[Decision] = []
@@ -82,9 +104,6 @@ def lower(model: Model, capabilities: Capabilities, verify: bool = False, pins: 
         programs.append(program)
         decisions += made
     whole = programs[0] if len(programs) == 1 else _join(programs[0], programs[1])
-    if verify:
-        verify_program(whole)
-    merged = merge(whole)
-    if verify:
-        verify_merged(merged, whole)
+    merged, made = merged_for(whole, capabilities, verify)
+    decisions += made
     return Lowered(model, spiking, tensors, whole, merged, tuple(decisions))

@@ -34,19 +34,21 @@ def padded(size: int) -> int:
 
 
 def lifetimes(merged: Merged, names: set[str]) -> dict[str, list[tuple[int, int]]]:
-    """Per array: (first, last) launch per phase in which it is used, on one running count of launches."""
+    """Per array: (first, last) launch per phase in which it is used, on one running count of launches; those of a chain
+    count as one, since each block runs through them by itself."""
     lives: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
     clock = 0
     for phase in merged.phases:
         spans: dict[str, tuple[int, int]] = {}
-        for launch in phase.launches:
+        within = {n for chain in phase.chains if chain.pays for n in range(chain.first, chain.last - 1)}
+        for number, launch in enumerate(phase.launches):
             for formal in merged.templates[launch.template].formals:
                 if isinstance(formal, ArrayFormal):
                     for name in merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]:
                         if name in names:
                             first = spans.get(name, (clock, clock))[0]
                             spans[name] = (first, clock)
-            clock += 1
+            clock += number not in within
         for name, span in spans.items():
             lives[name].append(span)
     return lives

@@ -10,7 +10,7 @@ Does not: fuse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from compiler.diagnostics import Related, Sink
 from compiler.ir.graph import Contract, Map, Node, Reindex, Tensor, TensorGraph
@@ -28,14 +28,15 @@ def require_fusion(network: Network, graphs: Iterable[TensorGraph], decisions: I
     if not asked:
         return
     sink = Sink()
-    told = [d for d in decisions if d.pass_name in ("fuse_maps", "fuse_epilogues")]
+    told = [d for d in decisions if d.pass_name in ("fuse_maps", "fuse_epilogues", "fuse_siblings")]
     for graph in graphs:
         prefix = f"{graph.phase}: "
         here = [(d, d.subject.removeprefix(prefix)) for d in told if d.subject.startswith(prefix)]
-        fused = {subject for d, subject in here if d.verdict == "fused"}
+        fused = {subject for d, subject in here if d.verdict == "fused" and d.pass_name != "fuse_siblings"}
+        shared = {subject: _into(d) for d, subject in here if d.verdict == "fused" and d.pass_name == "fuse_siblings"}
         reasons = {(d.pass_name, subject): d.reason for d, subject in here if d.verdict != "fused"}
         sums = {n.out.name for n in graph.nodes if isinstance(n, Contract)}
-        for node, sources in _missed(graph, asked, fused):
+        for node, sources in _missed(graph, asked, fused, shared):
             layer = asked[_layer(node.out)]
             # What keeps it out of a contraction says most; then what keeps a map that it reads out of it.
             places = [("fuse_epilogues", n) for n in (node.out.name, *sources) if n == node.out.name or n in sums]
@@ -51,8 +52,16 @@ def _layer(tensor: Tensor) -> str:
     return tensor.name.partition(".")[0]
 
 
-def _missed(graph: TensorGraph, asked: Mapping[str, Layer], fused: set[str]) -> Iterable[tuple[Map, tuple[str, ...]]]:
-    """Maps that are kernels, and the tensors whose kernels they could be a part of."""
+def _into(decision: Decision) -> list[str]:
+    """The tensors that the kernel which a Map has joined makes, too, and that it reads."""
+    return decision.reason.removeprefix("into ").split(", ")
+
+
+def _missed(
+    graph: TensorGraph, asked: Mapping[str, Layer], fused: set[str], shared: Mapping[str, Sequence[str]]
+) -> Iterable[tuple[Map, tuple[str, ...]]]:
+    """Maps that are kernels, and the tensors whose kernels they could be a part of. `shared`: what Maps read of other
+    Maps whose kernel they have joined."""
     made: dict[str, Node] = {}
     for node in graph.nodes:
         out = getattr(node, "out", None)
@@ -66,7 +75,7 @@ def _missed(graph: TensorGraph, asked: Mapping[str, Layer], fused: set[str]) -> 
             continue
         whole = tuple(range(len(out.shape)))
         read = [n for n, axes in zip(node.ins, node.maps, strict=True) if axes == whole and _is_inside(n, made, asked)]
-        sources = tuple(n for n in read if not _known_before(n, node, made))
+        sources = tuple(n for n in read if n not in shared.get(out.name, ()) and not _known_before(n, node, made))
         if sources:
             yield node, sources
 

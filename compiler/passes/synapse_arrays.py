@@ -9,11 +9,12 @@ Does not: say what synapses do.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.interp import evaluate
 from compiler.ir.graph import Instance
-from compiler.ir.model import Const, Formula, Member, Projection, Value
+from compiler.ir.model import Const, Distribution, Formula, Listed, Member, Projection, Value
 from compiler.ir.program import (
     ELEMENT,
     Array,
@@ -79,7 +80,17 @@ def delays_of(
     """The array of per-synapse delays in whole steps: one byte each where they fit."""
     assert member.delays is not None
     dtype = DType.U8 if member.delay < 256 else DType.I32
-    return per_synapse(builder, projection, member, ends, "delay", member.delays, extent, whole=dtype)
+    name = per_synapse(builder, projection, member, ends, "delay", member.delays, extent, whole=dtype)
+    builder.arrays[name] = replace(builder.arrays[name], least=_shortest(member.delays))
+    return name
+
+
+def _shortest(delays: Distribution | Listed) -> int:
+    """Whole steps that no delay is below, rounded to nearest as they are."""
+    if isinstance(delays, Listed):
+        return int(min(delays.values, default=0.0))
+    given = dict(delays.args)
+    return int(given.get("low" if delays.kind == "uniform" else "min", 0.0) + 0.5)
 
 
 def from_formula(

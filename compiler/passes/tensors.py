@@ -12,8 +12,7 @@ from compiler.ir.model import Model
 from compiler.ir.program import Order, Program
 from compiler.ir.space import DType
 from compiler.ir.target import Capabilities
-from compiler.ir.verify import verify_graph
-from compiler.passes.accumulate import averaged, averages_of
+from compiler.passes.accumulate import Mean, averaged, averages_of
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.decisions import Decision
 from compiler.passes.decompose import decompose
@@ -47,12 +46,15 @@ def tensor_graphs(
     for phase in phases:
         context, named = lower_network(model.network, model.train, phase)
         g = context.graph
-        loss, constants = add_loss(g, model.train, named, context.mask, context.count, model.network)
-        forward = frozenset(g.tensors)
+        lost = add_loss(g, model.train, named, context.mask, context.count, model.network)
+        loss, forward = lost.loss, frozenset(g.tensors)
         if phase == "train":
-            gradients = differentiate(g, loss, constants | context.constants)
-            count = g.tensors.get("loss.count", context.count)
-            expand_updates(g, model.network, model.train, gradients, batches, count)
+            constants = lost.constants | context.constants
+            means = [
+                Mean(count, differentiate(g, mean, constants, f".of_{k}" if k else ""))
+                for k, (mean, count) in enumerate(lost.means)
+            ]
+            expand_updates(g, model.network, model.train, means, batches)
         outputs = (loss.name,)
         nodes: tuple[Node, ...] = tuple(g.nodes)
         if phase == "train":
@@ -64,6 +66,8 @@ def tensor_graphs(
             nodes: tuple[Node, ...], gathered: bool, phase: str = phase, kept: str = loss.name
         ) -> tuple[Node, ...]:
             if verify:
+                from compiler.ir.verify import verify_graph  # large, and seldom asked for
+
                 verify_graph(TensorGraph(phase, nodes, (kept,)), gather_only=gathered)
             return nodes
 

@@ -15,18 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-from backends.cache import cache_folder
 from backends.registry import backend as backend_of
+from compiler.cache import cache_folder
 from compiler.diagnostics import Diagnostic
 from compiler.interchange.safetensors import learned, put_weights
 from compiler.ir.model import Train
 from compiler.ir.program import Order
 from compiler.ir.space import DType
-from compiler.ir.verify import verify_merged, verify_program
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.load_data import DataSet, load_data
 from compiler.passes.lower_tensors import lower_tensors
-from compiler.passes.merge import merge
+from compiler.passes.pipeline import merged_for
 from compiler.passes.tensors import tensor_graphs
 from compiler.runner.build_folder import build_into
 from compiler.runner.data import split
@@ -82,12 +81,9 @@ def _measured(
     builder = ProgramBuilder(f"{model.name}_evaluate", precision, Order(model.numerics.order))
     graphs, _ = tensor_graphs(model, 1, options.verify, (PHASE,))
     weights = trained.weights(learned(graphs))
-    lower_tensors(builder, graphs, data, permitted(backend.capabilities, model.numerics))
-    program = builder.finish()
-    merged = merge(program)
-    if options.verify:
-        verify_program(program)
-        verify_merged(merged, program)
+    capabilities = permitted(backend.capabilities, model.numerics)
+    lower_tensors(builder, graphs, data, capabilities)
+    merged, _ = merged_for(builder.finish(), capabilities, options.verify)
     chosen = {**options.backend_options(), "seed": str(trained.seed)}
     built = build_into(options.build_dir, merged, backend, chosen)
     instance = backend.load(built.artifact, merged, trained.seed)

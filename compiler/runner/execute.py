@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.protocol import Artifact, BackendError
-from backends.stopwatch import processor
+from backends.stopwatch import machine
 from compiler.diagnostics import Diagnostic, Severity
 from compiler.interchange.safetensors import Reals, learned, put_weights
 from compiler.render import render
@@ -109,6 +109,7 @@ def _run(
     _write_model(prepared, options, folder.path)
     with times.part("init"):
         instance = prepared.backend.load(built.artifact, prepared.lowered.merged, prepared.seed)
+    folder.record["device"] = machine(prepared.backend)
     try:
         if resumed is not None:
             with times.part("init"):
@@ -119,6 +120,7 @@ def _run(
         with stop_on_signals() as stop:
             session = Session(prepared, instance, folder.path, folder.record["model"]["hash"], stop, progress, resumed)
             outcome = run_spiking(session) if model.simulate is not None else run_training(session)
+        folder.record["measured"] = dict(instance.measured)
     finally:
         instance.close()
     times.add("run", *outcome.seconds)
@@ -196,7 +198,6 @@ def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str
         "seed": prepared.seed,
         "resumed_from": None if options.resume is None else str(options.resume),
         "target": options.target,
-        "device": processor(),
         "compiler": artifact.compiler,
         "flags": list(artifact.flags),
         "key": artifact.key,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from backends.cache import cache_folder
 from backends.protocol import AnyArray, Backend, Instance
 from backends.registry import backend as backend_of
+from compiler.cache import cache_folder
 from compiler.diagnostics import Diagnostic, did_you_mean
 from compiler.files.array_rows import HeldRows, Rows
 from compiler.interchange.safetensors import learned, put_weights

@@ -53,9 +53,7 @@ def run_spiking(session: Session) -> Outcome:
         result = simulate(
             session.instance,
             model,
-            spikes,
-            traces,
-            rates,
+            [w for w in (spikes, traces, rates) if w is not None],
             synapses,
             health,
             session.stop,

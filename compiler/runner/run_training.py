@@ -19,8 +19,8 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from backends.cache import cache_folder
 from backends.protocol import AnyArray, Instance
+from compiler.cache import cache_folder
 from compiler.ir.graph import Variable, Weight
 from compiler.ir.model import Train
 from compiler.ir.program import Merged

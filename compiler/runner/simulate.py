@@ -10,20 +10,28 @@ Does not: build, load or plot.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from backends.protocol import Instance
 from compiler.ir.model import Model
 from compiler.runner.errors import RunError
 from compiler.runner.health import Health
 from compiler.runner.progress import Progress
-from compiler.runner.record import SpikeWriter, TraceWriter
-from compiler.runner.record_rates import RateWriter
 from compiler.runner.record_synapses import SynapseWriter
 from compiler.runner.signals import Stop
 
 BLOCK_SECONDS = 0.1  # wall time that a block is meant to take: how long a signal may have to wait
 DRAIN_SHARE = 50  # time between two drains that no buffer asks for, in units of the time that the last one took
+
+
+class Writer(Protocol):
+    """What takes records out of an instance and puts them on disk."""
+
+    def drain(self, instance: Instance, keep: bool = True) -> None: ...
+
+    def flush(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -40,9 +48,7 @@ class Simulated:
 def simulate(
     instance: Instance,
     model: Model,
-    spikes: SpikeWriter | None,
-    traces: TraceWriter | None,
-    rates: RateWriter | None,
+    writers: Sequence[Writer],
     synapses: SynapseWriter | None,
     health: Health,
     stop: Stop,
@@ -54,7 +60,6 @@ def simulate(
     dt, warmup = model.simulate.dt, model.simulate.warmup
     last = warmup + model.simulate.steps
     begin_step = done
-    writers = tuple(w for w in (spikes, traces, rates) if w is not None)
     progress.start(model.name, (last - done) * dt)
     cpu, wall = time.process_time(), time.perf_counter()
     block, drained, next_drain = 8, True, 0.0

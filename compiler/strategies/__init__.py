@@ -23,28 +23,36 @@ from compiler.strategies import (
     rows_conv,
     rows_dense,
     tensor_cores,
+    winograd_conv,
+    winograd_rows,
+    winograd_weight_gradient,
 )
 from compiler.strategies.choice import Choice, No, Problem, product
 
 __all__ = ["ROWS", "Choice", "choose"]
 
-STRATEGIES: tuple[tuple[str, Callable[[Problem], Choice | No]], ...] = (
-    (rows_conv.NAME, rows_conv.match),
-    (rows_dense.NAME, rows_dense.match),
-    (lanes_dense.NAME, lanes_dense.match),
-    (dense_weight_gradient.NAME, dense_weight_gradient.match),
-    (lanes_pairs.NAME, lanes_pairs.match),
-    (lanes_conv.NAME, lanes_conv.match),
-    (lanes_conv_weight_gradient.NAME, lanes_conv_weight_gradient.match),
-    (matmul.NAME, matmul.match),
-    (direct_conv.NAME, direct_conv.match),
-    (direct_conv_weights.NAME, direct_conv_weights.match),
-    (implicit_gemm.NAME, implicit_gemm.match),
-    *((name, tensor_cores.match_of(name)) for name in tensor_cores.PASSES),
+GROUPS: tuple[tuple[tuple[str, Callable[[Problem], Choice | No]], ...], ...] = (
+    ((rows_conv.NAME, rows_conv.match), (winograd_rows.NAME, winograd_rows.match)),
+    ((rows_dense.NAME, rows_dense.match),),
+    ((lanes_dense.NAME, lanes_dense.match),),
+    ((dense_weight_gradient.NAME, dense_weight_gradient.match),),
+    ((lanes_pairs.NAME, lanes_pairs.match),),
+    ((lanes_conv.NAME, lanes_conv.match), (winograd_conv.NAME, winograd_conv.match)),
+    (
+        (lanes_conv_weight_gradient.NAME, lanes_conv_weight_gradient.match),
+        (winograd_weight_gradient.NAME, winograd_weight_gradient.match),
+    ),
+    (
+        (matmul.NAME, matmul.match),
+        (direct_conv.NAME, direct_conv.match),
+        (direct_conv_weights.NAME, direct_conv_weights.match),
+        (implicit_gemm.NAME, implicit_gemm.match),
+        *((name, tensor_cores.match_of(name)) for name in tensor_cores.PASSES),
+    ),
 )
+"""The first group of which a strategy matches is taken; inside of it strategies compete by time."""
 
-
-ROWS = frozenset({rows_conv.NAME, rows_dense.NAME})
+ROWS = frozenset({rows_conv.NAME, rows_dense.NAME, winograd_rows.NAME})
 """For row-major tensors of targets that have lanes."""
 
 
@@ -55,25 +63,29 @@ def choose(
     problem = product(node, tensors, lanes, real_bytes)
     if isinstance(problem, No):
         return None, problem.reason
-    reasons, best = [], None
-    for name, match in STRATEGIES:
-        if name not in available or (lanes and name in ROWS):
-            continue
-        found = match(problem)
-        if isinstance(found, No):
-            reasons.append(f"{name}: {found.reason}")
-        elif not found.microseconds:
-            return found, "its index maps match"
-        elif best is None or found.microseconds < best.microseconds:
-            if best is not None:
-                reasons.append(_slower(best))
-            best = found
-        else:
-            reasons.append(_slower(found))
-    if best is not None:
-        told = f"; {'; '.join(reasons)}" if reasons else ""
-        return best, f"its index maps match, about {best.microseconds:.1f} us{told}"
-    return None, "; ".join(reasons) or "the target has no strategies"
+    others: list[str] = []
+    for group in GROUPS:
+        reasons: list[str] = []
+        best: Choice | None = None
+        for name, match in group:
+            if name not in available or (lanes and name in ROWS):
+                continue
+            found = match(problem)
+            if isinstance(found, No):
+                reasons.append(f"{name}: {found.reason}")
+            elif not found.microseconds:
+                return found, "its index maps match"
+            elif best is None or found.microseconds < best.microseconds:
+                if best is not None:
+                    reasons.append(_slower(best))
+                best = found
+            else:
+                reasons.append(_slower(found))
+        if best is not None:
+            told = f"; {'; '.join(reasons)}" if reasons else ""
+            return best, f"its index maps match, about {best.microseconds:.1f} us{told}"
+        others += reasons
+    return None, "; ".join(others) or "the target has no strategies"
 
 
 def _slower(choice: Choice) -> str:

@@ -44,6 +44,8 @@ DOTS = (
 )
 """Vectors times vectors: acc[o][u] += d[o] * x[u], lane by lane."""
 
+OPERATIONS_PER_US = 3700.0
+"""Vector operations that a core takes in a microsecond, at best."""
 _START = 40.0
 """What a tile costs besides its sums, in vector operations, and twice again for each of its accumulators."""
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from compiler.ir.graph import Contract, Tensor
 from compiler.strategies import (
-    STRATEGIES,
+    GROUPS,
     choose,
     dense_weight_gradient,
     implicit_gemm,
@@ -23,11 +24,14 @@ from compiler.strategies import (
     lanes_dense,
     lanes_pairs,
     matmul,
+    winograd_conv,
+    winograd_rows,
+    winograd_weight_gradient,
 )
 from compiler.strategies.choice import Choice, No, Problem, product, rounded
 from compiler.strategies.tiles import DOTS, TILES
 
-TUNED: Final = ("s_tile", "s_splits", "s_depth", "s_pitch")
+TUNED: Final = ("s_tile", "s_splits", "s_depth", "s_pitch", "s_strip")
 """Columns in which variants of a strategy differ."""
 MOST: Final = 14
 """Ways to compute one contraction, at most: each is a phase of the program that measures them."""
@@ -42,7 +46,7 @@ def ways(
     problem = product(node, tensors, lanes, real_bytes)
     if isinstance(problem, No) or first is None:
         return (None,)
-    for name, match in STRATEGIES:
+    for name, match in chain.from_iterable(GROUPS):
         choice = match(problem) if name in available else No("")
         if isinstance(choice, Choice):
             for variant in (choice, *_variants(problem, choice)):
@@ -84,6 +88,10 @@ def _variants(p: Problem, choice: Choice) -> list[Choice]:
         return matmul.variants(p)
     if choice.strategy == implicit_gemm.NAME:
         return implicit_gemm.variants(p)
+    for winograd in (winograd_conv, winograd_rows, winograd_weight_gradient):
+        if choice.strategy == winograd.NAME:
+            found = winograd.variants(p)
+            return [] if isinstance(found, No) else found
     return []
 
 

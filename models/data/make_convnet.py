@@ -10,28 +10,21 @@ Arrays: `l1` to `l5`, uint8, (16, channels, rows, columns), values 0..15 that di
 
 from __future__ import annotations
 
-import io
-import zipfile
 from pathlib import Path
 
 import numpy as np
+from fixed_npz import write_npz
 
 SHAPES = {"l1": (3, 128, 128), "l2": (64, 64, 64), "l3": (128, 32, 32), "l4": (128, 16, 16), "l5": (384, 13, 13)}
 SAMPLES = 16
 
 
 def main() -> None:
-    path = Path(__file__).with_name("convnet.npz")
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, shape in SHAPES.items():
-            sample, column = np.arange(SAMPLES).reshape(-1, 1, 1, 1), np.arange(shape[2])
-            values = np.broadcast_to((sample + column) % 16, (SAMPLES, *shape)).astype(np.uint8)
-            buffer = io.BytesIO()
-            np.save(buffer, values, allow_pickle=False)
-            entry = zipfile.ZipInfo(f"{name}.npy")  # dated 1980, so that the bytes do not change
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, buffer.getvalue())
-            print(f"{path}: {name} {values.dtype} {values.shape}")
+    arrays = {}
+    for name, shape in SHAPES.items():
+        sample, column = np.arange(SAMPLES).reshape(-1, 1, 1, 1), np.arange(shape[2])
+        arrays[name] = np.broadcast_to((sample + column) % 16, (SAMPLES, *shape)).astype(np.uint8)
+    write_npz(Path(__file__).with_name("convnet.npz"), arrays)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ Arrays: `images` uint8 (1797, 1, 8, 8), `flat` uint8 (1797, 64), `labels` int32 
 
 from __future__ import annotations
 
-import io
-import zipfile
 from pathlib import Path
 
 import numpy as np
+from fixed_npz import write_npz
 from sklearn.datasets import load_digits
 
 
@@ -27,15 +26,7 @@ def main() -> None:
         "flat": images.reshape(len(images), -1),
         "labels": digits.target.astype(np.int32),
     }
-    path = Path(__file__).with_name("digits.npz")
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, array in arrays.items():
-            buffer = io.BytesIO()
-            np.save(buffer, array, allow_pickle=False)
-            entry = zipfile.ZipInfo(f"{name}.npy")  # dated 1980, so that the bytes do not change
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, buffer.getvalue())
-    print(f"{path}: " + ", ".join(f"{n} {a.dtype} {a.shape}" for n, a in arrays.items()))
+    write_npz(Path(__file__).with_name("digits.npz"), arrays)
 
 
 if __name__ == "__main__":

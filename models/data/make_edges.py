@@ -11,11 +11,10 @@ across and down (Sobel and Feldman 1968), divided by 4; `image` float32 (64, 64)
 
 from __future__ import annotations
 
-import io
-import zipfile
 from pathlib import Path
 
 import numpy as np
+from fixed_npz import write_npz
 
 
 def main() -> None:
@@ -32,15 +31,7 @@ def main() -> None:
         "kernel": np.stack([sobel, sobel.T])[:, None],
         "image": image.astype(np.float32),
     }
-    path = Path(__file__).with_name("edges.npz")
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, array in arrays.items():
-            buffer = io.BytesIO()
-            np.save(buffer, array, allow_pickle=False)
-            entry = zipfile.ZipInfo(f"{name}.npy")  # dated 1980, so that the bytes do not change
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, buffer.getvalue())
-    print(f"{path}: " + ", ".join(f"{n} {a.dtype} {a.shape}" for n, a in arrays.items()))
+    write_npz(Path(__file__).with_name("edges.npz"), arrays)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,10 @@ L6E, L6I): `number` uint8 (connections), `weight` float32 (pA), `delay` float64 
 
 from __future__ import annotations
 
-import io
-import zipfile
 from pathlib import Path
 
 import numpy as np
+from fixed_npz import write_npz
 
 AREAS = 32
 WITHOUT_LAYER_4 = 31
@@ -48,15 +47,8 @@ def main() -> None:
     weight = np.round(np.where(excitatory[None], 87.8, -351.2) * spread, 1).astype(np.float32)
     local = np.where(excitatory[None], 1.5, 0.8)
     delay = np.round(np.where(same, local, 1 + apart / 3.5), 1)
-    path = Path(__file__).with_name("multi_area.npz")
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, values in (("number", number), ("weight", weight), ("delay", delay)):
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, values)
-            entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, buffer.getvalue())
-    print(f"wrote {path.name}: {path.stat().st_size:,} bytes, {len(all_of)} populations, {number.sum():,} connections")
+    arrays = {"number": number, "weight": weight, "delay": delay}
+    write_npz(Path(__file__).with_name("multi_area.npz"), arrays)
 
 
 if __name__ == "__main__":

@@ -110,8 +110,8 @@ def gradient(forward: Contract, tensors: Mapping[str, Tensor], operand: int) -> 
 
 
 def stored(values: np.ndarray, tensor: Tensor, lanes: int, padding: float = 0.0) -> np.ndarray:
-    """Values in physical layout, flat; lanes without a sample hold `padding`."""
-    if not tensor.batched:
+    """Values in physical layout, flat; lanes without a sample hold `padding`. No lanes (0): row-major."""
+    if not tensor.batched or not lanes:
         return values.reshape(-1)
     blocks = -(-values.shape[0] // lanes)
     padded = np.full((blocks * lanes, *values.shape[1:]), padding, values.dtype)
@@ -121,7 +121,7 @@ def stored(values: np.ndarray, tensor: Tensor, lanes: int, padding: float = 0.0)
 
 def logical(flat: np.ndarray, tensor: Tensor, lanes: int) -> np.ndarray:
     """The inverse of `stored`, without the lanes that hold no sample."""
-    if not tensor.batched:
+    if not tensor.batched or not lanes:
         return flat.reshape(tensor.shape)
     blocks = -(-tensor.shape[0] // lanes)
     values = np.moveaxis(flat.reshape(blocks, *tensor.shape[1:], lanes), -1, 1)

@@ -60,6 +60,24 @@ def test_arrays(here: Path, pets: tuple[np.ndarray, np.ndarray]) -> None:
     np.testing.assert_array_equal(read_array(here / "pets", "labels"), pets[1])
 
 
+def test_headers_are_read_once(
+    here: Path, pets: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a file changes."""
+    opened = []
+    real = Image.open
+    monkeypatch.setattr(Image, "open", lambda path: (opened.append(path), real(path))[1])
+    first = headers(here / "pets")
+    assert len(opened) == 200
+    assert headers(here / "pets") == first and len(opened) == 200
+    one = next((here / "pets").glob("*_3/*.png"))
+    save(one, np.zeros((9, 8), np.uint8))
+    with pytest.raises(ValueError, match="9"):
+        headers(here / "pets")
+    one.unlink()
+    assert headers(here / "pets")["images"].shape[0] == 199
+
+
 def test_colours_and_jpeg(here: Path) -> None:
     pixels = np.zeros((16, 24, 3), np.uint8)
     pixels[..., 0], pixels[:, :12, 2] = 200, 100

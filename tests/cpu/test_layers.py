@@ -58,6 +58,14 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - slice: {name: tail, axis: 1, from: 1}
     - log_softmax: {inputs: part, axis: 0}
 """),
+    "branches": ((7,), """\
+    - activation: {name: a, inputs: image, function: tanh}
+    - activation: {name: b, inputs: image, function: sigmoid}
+    - dense: {name: of_a, inputs: a, units: 5}
+    - dense: {name: of_b, inputs: b, units: 5}
+    - add: {inputs: [of_a, of_b]}
+    - dropout: {rate: 0.3}
+"""),
     "volumes": ((2, 4, 4, 4), "    - conv3d: {filters: 3, kernel: 2, stride: [1, 2, 1], activation: mish}\n"),
     "attention": ((6, 8), """\
     - positions: {}
@@ -66,10 +74,28 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - dense: {units: 8, activation: gelu}
     - multiply: {inputs: [dense_1, a]}
 """),
+    "seen": ((6, 8), """\
+    - dense: {name: q, inputs: image, units: 6}
+    - dense: {name: v, inputs: image, units: 4}
+    - slice: {inputs: image, axis: 1, to: 1}
+    - reshape: {name: s, shape: [6]}
+    - map: {valid: 1.0 if s > -0.3 else 0.0}
+    - dense: {name: steps, inputs: q, units: 6}
+    - dot_attention: {inputs: [q, q, v], heads: 2, mask: valid, offset: steps, causal: true}
+    - attention: {heads: 2, size: 6, mask: valid}
+    - learned: {name: token, shape: [1, 4]}
+    - learned: {name: near, shape: [2, 7, 6], init: {uniform: {bound: 0.5}}}
+    - concat: {name: longer, inputs: [token, attention_1]}
+    - attention: {heads: 2, offset: near, inputs: [longer, attention_1, attention_1]}
+"""),
     "recurrent": ((5, 4), """\
+    - augment: {inputs: image, value: x * (0.9 + 0.2 * random()) + 0.1 * normal(), draws: sample}
     - gru: {units: 3, sequence: true, bidirectional: true}
+    - gru: {units: 5, reset: before, sequence: true}
     - lstm: {units: 4, sequence: true}
     - rnn: {units: 3}
+    - one_hot: {name: own, inputs: label, count: 3}
+    - map: {shown: rnn_1 * (0.5 + own)}
 """),
 }  # fmt: skip
 
@@ -166,14 +192,16 @@ def test_blocks_are_one_text(tmp_path: Path, name: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
-@pytest.mark.parametrize("kind", ["rnn", "gru", "lstm"])
+@pytest.mark.parametrize("kind", ["rnn", "gru", "gru, reset: before", "lstm"])
 def test_steps_are_one_text(tmp_path: Path, kind: str, target: str) -> None:
     """A recurrent layer over 10 or 50 steps is the same code: its steps are rows."""
     chosen = backend(target)
     emitted = []
+    name, _, option = kind.partition(", ")
+    layer = f"    - {name}: {{units: 5, sequence: true{option and ', '}{option}}}\n"
     for steps in (10, 50):
         write(tmp_path, (steps, 4))
-        text = HEAD.replace("SHAPE", f"[{steps}, 4]") + f"    - {kind}: {{units: 5, sequence: true}}\n" + TAIL
+        text = HEAD.replace("SHAPE", f"[{steps}, 4]") + layer + TAIL
         emitted.append(chosen.emit(lower(model_of(text, tmp_path), chosen.capabilities).merged))
     assert emitted[0] == emitted[1]
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from backends.stopwatch import processor
 from compiler import run
 from compiler.runner.errors import RunError
 from compiler.runner.execute import run_model
@@ -57,6 +58,7 @@ def test_the_run_directory(here: Path) -> None:
     assert result.folder.parent == Path("runs")
     assert sorted(p.name for p in Path("runs").iterdir()) == [result.folder.name]
     record = json.loads((result.folder / "run.json").read_text())
+    assert record["device"] == processor()
     assert record["status"] == "ok"
     assert record["seed"] == 5
     assert record["times"]["simulation_cpu_seconds"] > 0

@@ -302,6 +302,11 @@ typedef real nl_vec __attribute__((vector_size(64), may_alias));
 typedef real nl_vec_any __attribute__((vector_size(64), may_alias, aligned(sizeof(real))));
 enum { NL_LANES = 64 / sizeof(real) };
 #define NL_ONCE static __attribute__((noinline)) /* shared by kernels: one copy */
+#ifdef __clang__
+#define NL_BRIEF NL_ONCE
+#else
+#define NL_BRIEF static __attribute__((noinline, optimize(1))) /* fills a small table: not worth much of gcc's time */
+#endif
 
 /* Bases of a tile's rows first, first + 1, ...; those from `end` on repeat the last one. */
 NL_ONCE void nl_bases(const real **at, nl_i64 count, const real *base, nl_i64 first, nl_i64 end, nl_i64 step) {
@@ -322,53 +327,275 @@ typedef struct {
 typedef void (*nl_tile_fn)(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end,
                            nl_vec *acc, nl_i64 pitch);
 
-/* acc[o][u] = sum over the terms of w[o] * x[u], in their order; rows of acc are `pitch`
-   apart. */
-NL_FN void nl_tile(const int O, const int U, const real *const *x, const real *const *w, const nl_tap *tap,
-                   const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
-    nl_vec sum[16][16];
-    const real *at_x[16], *at_w[16];
-#pragma GCC unroll 16
-    for (int u = 0; u < U; u++) at_x[u] = x[u];
-#pragma GCC unroll 16
-    for (int o = 0; o < O; o++) {
-        at_w[o] = w[o];
-#pragma GCC unroll 16
-        for (int u = 0; u < U; u++) sum[o][u] = (nl_vec){0};
-    }
+/* acc[o][u] = sum over the terms of w[o] * x[u], in their order; rows of acc are `pitch` apart. */
+NL_ONCE void nl_tile_8x3(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
+    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2];
+    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4], *const w5 = w[5], *const w6 = w[6], *const w7 = w[7];
+    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0};
+    nl_vec s1_0 = {0}, s1_1 = {0}, s1_2 = {0};
+    nl_vec s2_0 = {0}, s2_1 = {0}, s2_2 = {0};
+    nl_vec s3_0 = {0}, s3_1 = {0}, s3_2 = {0};
+    nl_vec s4_0 = {0}, s4_1 = {0}, s4_2 = {0};
+    nl_vec s5_0 = {0}, s5_1 = {0}, s5_2 = {0};
+    nl_vec s6_0 = {0}, s6_1 = {0}, s6_2 = {0};
+    nl_vec s7_0 = {0}, s7_1 = {0}, s7_2 = {0};
 #pragma GCC unroll 1
     for (; tap < end; tap++) {
         const nl_i64 i = tap->x, j = tap->w;
-        nl_vec v[16];
-#pragma GCC unroll 16
-        for (int u = 0; u < U; u++) v[u] = *(const nl_vec *)(at_x[u] + i);
-#pragma GCC unroll 16
-        for (int o = 0; o < O; o++) {
-            const real s = at_w[o][j];
-#pragma GCC unroll 16
-            for (int u = 0; u < U; u++) sum[o][u] += v[u] * s;
-        }
+        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i);
+        const real f0 = w0[j];
+        s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0;
+        const real f1 = w1[j];
+        s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1;
+        const real f2 = w2[j];
+        s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2;
+        const real f3 = w3[j];
+        s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3;
+        const real f4 = w4[j];
+        s4_0 += v0 * f4, s4_1 += v1 * f4, s4_2 += v2 * f4;
+        const real f5 = w5[j];
+        s5_0 += v0 * f5, s5_1 += v1 * f5, s5_2 += v2 * f5;
+        const real f6 = w6[j];
+        s6_0 += v0 * f6, s6_1 += v1 * f6, s6_2 += v2 * f6;
+        const real f7 = w7[j];
+        s7_0 += v0 * f7, s7_1 += v1 * f7, s7_2 += v2 * f7;
     }
-#pragma GCC unroll 16
-    for (int o = 0; o < O; o++)
-#pragma GCC unroll 16
-        for (int u = 0; u < U; u++) acc[o * pitch + u] = sum[o][u];
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2;
+    acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2;
+    acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[2 * pitch + 2] = s2_2;
+    acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2;
+    acc[4 * pitch + 0] = s4_0, acc[4 * pitch + 1] = s4_1, acc[4 * pitch + 2] = s4_2;
+    acc[5 * pitch + 0] = s5_0, acc[5 * pitch + 1] = s5_1, acc[5 * pitch + 2] = s5_2;
+    acc[6 * pitch + 0] = s6_0, acc[6 * pitch + 1] = s6_1, acc[6 * pitch + 2] = s6_2;
+    acc[7 * pitch + 0] = s7_0, acc[7 * pitch + 1] = s7_1, acc[7 * pitch + 2] = s7_2;
 }
-
-#define NL_TILE(O, U)                                                                                          \
-    NL_ONCE void nl_tile_##O##x##U(const real *const *x, const real *const *w, const nl_tap *tap, \
-                                   const nl_tap *end, nl_vec *acc, nl_i64 pitch)              \
-    {                                                                                                          \
-        nl_tile(O, U, x, w, tap, end, acc, pitch);                                                                    \
+NL_ONCE void nl_tile_6x4(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
+    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3];
+    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4], *const w5 = w[5];
+    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0};
+    nl_vec s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0};
+    nl_vec s2_0 = {0}, s2_1 = {0}, s2_2 = {0}, s2_3 = {0};
+    nl_vec s3_0 = {0}, s3_1 = {0}, s3_2 = {0}, s3_3 = {0};
+    nl_vec s4_0 = {0}, s4_1 = {0}, s4_2 = {0}, s4_3 = {0};
+    nl_vec s5_0 = {0}, s5_1 = {0}, s5_2 = {0}, s5_3 = {0};
+#pragma GCC unroll 1
+    for (; tap < end; tap++) {
+        const nl_i64 i = tap->x, j = tap->w;
+        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i), v3 = *(const nl_vec *)(x3 + i);
+        const real f0 = w0[j];
+        s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0;
+        const real f1 = w1[j];
+        s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1;
+        const real f2 = w2[j];
+        s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2, s2_3 += v3 * f2;
+        const real f3 = w3[j];
+        s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3, s3_3 += v3 * f3;
+        const real f4 = w4[j];
+        s4_0 += v0 * f4, s4_1 += v1 * f4, s4_2 += v2 * f4, s4_3 += v3 * f4;
+        const real f5 = w5[j];
+        s5_0 += v0 * f5, s5_1 += v1 * f5, s5_2 += v2 * f5, s5_3 += v3 * f5;
     }
-NL_TILE(8, 3)
-NL_TILE(6, 4)
-NL_TILE(4, 6)
-NL_TILE(4, 5)
-NL_TILE(2, 10)
-NL_TILE(1, 12)
-NL_TILE(8, 2)
-NL_TILE(16, 1)
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3;
+    acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3;
+    acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[2 * pitch + 2] = s2_2, acc[2 * pitch + 3] = s2_3;
+    acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2, acc[3 * pitch + 3] = s3_3;
+    acc[4 * pitch + 0] = s4_0, acc[4 * pitch + 1] = s4_1, acc[4 * pitch + 2] = s4_2, acc[4 * pitch + 3] = s4_3;
+    acc[5 * pitch + 0] = s5_0, acc[5 * pitch + 1] = s5_1, acc[5 * pitch + 2] = s5_2, acc[5 * pitch + 3] = s5_3;
+}
+NL_ONCE void nl_tile_4x6(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
+    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4], *const x5 = x[5];
+    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3];
+    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s0_5 = {0};
+    nl_vec s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0}, s1_4 = {0}, s1_5 = {0};
+    nl_vec s2_0 = {0}, s2_1 = {0}, s2_2 = {0}, s2_3 = {0}, s2_4 = {0}, s2_5 = {0};
+    nl_vec s3_0 = {0}, s3_1 = {0}, s3_2 = {0}, s3_3 = {0}, s3_4 = {0}, s3_5 = {0};
+#pragma GCC unroll 1
+    for (; tap < end; tap++) {
+        const nl_i64 i = tap->x, j = tap->w;
+        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i), v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i), v5 = *(const nl_vec *)(x5 + i);
+        const real f0 = w0[j];
+        s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0, s0_5 += v5 * f0;
+        const real f1 = w1[j];
+        s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1, s1_4 += v4 * f1, s1_5 += v5 * f1;
+        const real f2 = w2[j];
+        s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2, s2_3 += v3 * f2, s2_4 += v4 * f2, s2_5 += v5 * f2;
+        const real f3 = w3[j];
+        s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3, s3_3 += v3 * f3, s3_4 += v4 * f3, s3_5 += v5 * f3;
+    }
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3, acc[0 * pitch + 4] = s0_4, acc[0 * pitch + 5] = s0_5;
+    acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3, acc[1 * pitch + 4] = s1_4, acc[1 * pitch + 5] = s1_5;
+    acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[2 * pitch + 2] = s2_2, acc[2 * pitch + 3] = s2_3, acc[2 * pitch + 4] = s2_4, acc[2 * pitch + 5] = s2_5;
+    acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2, acc[3 * pitch + 3] = s3_3, acc[3 * pitch + 4] = s3_4, acc[3 * pitch + 5] = s3_5;
+}
+NL_ONCE void nl_tile_4x5(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
+    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4];
+    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3];
+    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0};
+    nl_vec s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0}, s1_4 = {0};
+    nl_vec s2_0 = {0}, s2_1 = {0}, s2_2 = {0}, s2_3 = {0}, s2_4 = {0};
+    nl_vec s3_0 = {0}, s3_1 = {0}, s3_2 = {0}, s3_3 = {0}, s3_4 = {0};
+#pragma GCC unroll 1
+    for (; tap < end; tap++) {
+        const nl_i64 i = tap->x, j = tap->w;
+        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i), v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i);
+        const real f0 = w0[j];
+        s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0;
+        const real f1 = w1[j];
+        s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1, s1_4 += v4 * f1;
+        const real f2 = w2[j];
+        s2_0 += v0 * f2, s2_1 += v1 * f2, s2_2 += v2 * f2, s2_3 += v3 * f2, s2_4 += v4 * f2;
+        const real f3 = w3[j];
+        s3_0 += v0 * f3, s3_1 += v1 * f3, s3_2 += v2 * f3, s3_3 += v3 * f3, s3_4 += v4 * f3;
+    }
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3, acc[0 * pitch + 4] = s0_4;
+    acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3, acc[1 * pitch + 4] = s1_4;
+    acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1, acc[2 * pitch + 2] = s2_2, acc[2 * pitch + 3] = s2_3, acc[2 * pitch + 4] = s2_4;
+    acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1, acc[3 * pitch + 2] = s3_2, acc[3 * pitch + 3] = s3_3, acc[3 * pitch + 4] = s3_4;
+}
+NL_ONCE void nl_tile_2x10(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
+    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4], *const x5 = x[5], *const x6 = x[6], *const x7 = x[7], *const x8 = x[8], *const x9 = x[9];
+    const real *const w0 = w[0], *const w1 = w[1];
+    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s0_5 = {0}, s0_6 = {0}, s0_7 = {0}, s0_8 = {0}, s0_9 = {0};
+    nl_vec s1_0 = {0}, s1_1 = {0}, s1_2 = {0}, s1_3 = {0}, s1_4 = {0}, s1_5 = {0}, s1_6 = {0}, s1_7 = {0}, s1_8 = {0}, s1_9 = {0};
+#pragma GCC unroll 1
+    for (; tap < end; tap++) {
+        const nl_i64 i = tap->x, j = tap->w;
+        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i), v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i), v5 = *(const nl_vec *)(x5 + i), v6 = *(const nl_vec *)(x6 + i), v7 = *(const nl_vec *)(x7 + i), v8 = *(const nl_vec *)(x8 + i), v9 = *(const nl_vec *)(x9 + i);
+        const real f0 = w0[j];
+        s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0, s0_5 += v5 * f0, s0_6 += v6 * f0, s0_7 += v7 * f0, s0_8 += v8 * f0, s0_9 += v9 * f0;
+        const real f1 = w1[j];
+        s1_0 += v0 * f1, s1_1 += v1 * f1, s1_2 += v2 * f1, s1_3 += v3 * f1, s1_4 += v4 * f1, s1_5 += v5 * f1, s1_6 += v6 * f1, s1_7 += v7 * f1, s1_8 += v8 * f1, s1_9 += v9 * f1;
+    }
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3, acc[0 * pitch + 4] = s0_4, acc[0 * pitch + 5] = s0_5, acc[0 * pitch + 6] = s0_6, acc[0 * pitch + 7] = s0_7, acc[0 * pitch + 8] = s0_8, acc[0 * pitch + 9] = s0_9;
+    acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1, acc[1 * pitch + 2] = s1_2, acc[1 * pitch + 3] = s1_3, acc[1 * pitch + 4] = s1_4, acc[1 * pitch + 5] = s1_5, acc[1 * pitch + 6] = s1_6, acc[1 * pitch + 7] = s1_7, acc[1 * pitch + 8] = s1_8, acc[1 * pitch + 9] = s1_9;
+}
+NL_ONCE void nl_tile_1x12(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
+    const real *const x0 = x[0], *const x1 = x[1], *const x2 = x[2], *const x3 = x[3], *const x4 = x[4], *const x5 = x[5], *const x6 = x[6], *const x7 = x[7], *const x8 = x[8], *const x9 = x[9], *const x10 = x[10], *const x11 = x[11];
+    const real *const w0 = w[0];
+    nl_vec s0_0 = {0}, s0_1 = {0}, s0_2 = {0}, s0_3 = {0}, s0_4 = {0}, s0_5 = {0}, s0_6 = {0}, s0_7 = {0}, s0_8 = {0}, s0_9 = {0}, s0_10 = {0}, s0_11 = {0};
+#pragma GCC unroll 1
+    for (; tap < end; tap++) {
+        const nl_i64 i = tap->x, j = tap->w;
+        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i), v2 = *(const nl_vec *)(x2 + i), v3 = *(const nl_vec *)(x3 + i), v4 = *(const nl_vec *)(x4 + i), v5 = *(const nl_vec *)(x5 + i), v6 = *(const nl_vec *)(x6 + i), v7 = *(const nl_vec *)(x7 + i), v8 = *(const nl_vec *)(x8 + i), v9 = *(const nl_vec *)(x9 + i), v10 = *(const nl_vec *)(x10 + i), v11 = *(const nl_vec *)(x11 + i);
+        const real f0 = w0[j];
+        s0_0 += v0 * f0, s0_1 += v1 * f0, s0_2 += v2 * f0, s0_3 += v3 * f0, s0_4 += v4 * f0, s0_5 += v5 * f0, s0_6 += v6 * f0, s0_7 += v7 * f0, s0_8 += v8 * f0, s0_9 += v9 * f0, s0_10 += v10 * f0, s0_11 += v11 * f0;
+    }
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1, acc[0 * pitch + 2] = s0_2, acc[0 * pitch + 3] = s0_3, acc[0 * pitch + 4] = s0_4, acc[0 * pitch + 5] = s0_5, acc[0 * pitch + 6] = s0_6, acc[0 * pitch + 7] = s0_7, acc[0 * pitch + 8] = s0_8, acc[0 * pitch + 9] = s0_9, acc[0 * pitch + 10] = s0_10, acc[0 * pitch + 11] = s0_11;
+}
+NL_ONCE void nl_tile_8x2(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
+    const real *const x0 = x[0], *const x1 = x[1];
+    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4], *const w5 = w[5], *const w6 = w[6], *const w7 = w[7];
+    nl_vec s0_0 = {0}, s0_1 = {0};
+    nl_vec s1_0 = {0}, s1_1 = {0};
+    nl_vec s2_0 = {0}, s2_1 = {0};
+    nl_vec s3_0 = {0}, s3_1 = {0};
+    nl_vec s4_0 = {0}, s4_1 = {0};
+    nl_vec s5_0 = {0}, s5_1 = {0};
+    nl_vec s6_0 = {0}, s6_1 = {0};
+    nl_vec s7_0 = {0}, s7_1 = {0};
+#pragma GCC unroll 1
+    for (; tap < end; tap++) {
+        const nl_i64 i = tap->x, j = tap->w;
+        const nl_vec v0 = *(const nl_vec *)(x0 + i), v1 = *(const nl_vec *)(x1 + i);
+        const real f0 = w0[j];
+        s0_0 += v0 * f0, s0_1 += v1 * f0;
+        const real f1 = w1[j];
+        s1_0 += v0 * f1, s1_1 += v1 * f1;
+        const real f2 = w2[j];
+        s2_0 += v0 * f2, s2_1 += v1 * f2;
+        const real f3 = w3[j];
+        s3_0 += v0 * f3, s3_1 += v1 * f3;
+        const real f4 = w4[j];
+        s4_0 += v0 * f4, s4_1 += v1 * f4;
+        const real f5 = w5[j];
+        s5_0 += v0 * f5, s5_1 += v1 * f5;
+        const real f6 = w6[j];
+        s6_0 += v0 * f6, s6_1 += v1 * f6;
+        const real f7 = w7[j];
+        s7_0 += v0 * f7, s7_1 += v1 * f7;
+    }
+    acc[0 * pitch + 0] = s0_0, acc[0 * pitch + 1] = s0_1;
+    acc[1 * pitch + 0] = s1_0, acc[1 * pitch + 1] = s1_1;
+    acc[2 * pitch + 0] = s2_0, acc[2 * pitch + 1] = s2_1;
+    acc[3 * pitch + 0] = s3_0, acc[3 * pitch + 1] = s3_1;
+    acc[4 * pitch + 0] = s4_0, acc[4 * pitch + 1] = s4_1;
+    acc[5 * pitch + 0] = s5_0, acc[5 * pitch + 1] = s5_1;
+    acc[6 * pitch + 0] = s6_0, acc[6 * pitch + 1] = s6_1;
+    acc[7 * pitch + 0] = s7_0, acc[7 * pitch + 1] = s7_1;
+}
+NL_ONCE void nl_tile_16x1(const real *const *x, const real *const *w, const nl_tap *tap, const nl_tap *end, nl_vec *acc, nl_i64 pitch) {
+    const real *const x0 = x[0];
+    const real *const w0 = w[0], *const w1 = w[1], *const w2 = w[2], *const w3 = w[3], *const w4 = w[4], *const w5 = w[5], *const w6 = w[6], *const w7 = w[7], *const w8 = w[8], *const w9 = w[9], *const w10 = w[10], *const w11 = w[11], *const w12 = w[12], *const w13 = w[13], *const w14 = w[14], *const w15 = w[15];
+    nl_vec s0_0 = {0};
+    nl_vec s1_0 = {0};
+    nl_vec s2_0 = {0};
+    nl_vec s3_0 = {0};
+    nl_vec s4_0 = {0};
+    nl_vec s5_0 = {0};
+    nl_vec s6_0 = {0};
+    nl_vec s7_0 = {0};
+    nl_vec s8_0 = {0};
+    nl_vec s9_0 = {0};
+    nl_vec s10_0 = {0};
+    nl_vec s11_0 = {0};
+    nl_vec s12_0 = {0};
+    nl_vec s13_0 = {0};
+    nl_vec s14_0 = {0};
+    nl_vec s15_0 = {0};
+#pragma GCC unroll 1
+    for (; tap < end; tap++) {
+        const nl_i64 i = tap->x, j = tap->w;
+        const nl_vec v0 = *(const nl_vec *)(x0 + i);
+        const real f0 = w0[j];
+        s0_0 += v0 * f0;
+        const real f1 = w1[j];
+        s1_0 += v0 * f1;
+        const real f2 = w2[j];
+        s2_0 += v0 * f2;
+        const real f3 = w3[j];
+        s3_0 += v0 * f3;
+        const real f4 = w4[j];
+        s4_0 += v0 * f4;
+        const real f5 = w5[j];
+        s5_0 += v0 * f5;
+        const real f6 = w6[j];
+        s6_0 += v0 * f6;
+        const real f7 = w7[j];
+        s7_0 += v0 * f7;
+        const real f8 = w8[j];
+        s8_0 += v0 * f8;
+        const real f9 = w9[j];
+        s9_0 += v0 * f9;
+        const real f10 = w10[j];
+        s10_0 += v0 * f10;
+        const real f11 = w11[j];
+        s11_0 += v0 * f11;
+        const real f12 = w12[j];
+        s12_0 += v0 * f12;
+        const real f13 = w13[j];
+        s13_0 += v0 * f13;
+        const real f14 = w14[j];
+        s14_0 += v0 * f14;
+        const real f15 = w15[j];
+        s15_0 += v0 * f15;
+    }
+    acc[0 * pitch + 0] = s0_0;
+    acc[1 * pitch + 0] = s1_0;
+    acc[2 * pitch + 0] = s2_0;
+    acc[3 * pitch + 0] = s3_0;
+    acc[4 * pitch + 0] = s4_0;
+    acc[5 * pitch + 0] = s5_0;
+    acc[6 * pitch + 0] = s6_0;
+    acc[7 * pitch + 0] = s7_0;
+    acc[8 * pitch + 0] = s8_0;
+    acc[9 * pitch + 0] = s9_0;
+    acc[10 * pitch + 0] = s10_0;
+    acc[11 * pitch + 0] = s11_0;
+    acc[12 * pitch + 0] = s12_0;
+    acc[13 * pitch + 0] = s13_0;
+    acc[14 * pitch + 0] = s14_0;
+    acc[15 * pitch + 0] = s15_0;
+}
 static const struct {
     nl_tile_fn run;
     int outs, vectors;
@@ -1071,12 +1298,13 @@ static void k12_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 }
 
 
-/* ---- k13  loss.rows.grad: elementwise */
+/* ---- k13  loss.total.grad: elementwise */
 
 typedef struct {
-    nl_u64 y; /* real [d0], written */
+    nl_u64 y; /* real [d0], updated */
     nl_u64 x0; /* real [0], read */
     nl_u64 x1; /* real [d0], read */
+    nl_u64 y1_; /* real [d0], written */
     nl_i64 n_d0;
 } k13_row;
 
@@ -1088,74 +1316,24 @@ static void k13_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const real *restrict const x1_ = nl_at(ctx, self->x1);
+        real *restrict const y1__ = nl_at(ctx, self->y1_);
         const nl_i64 n_d0 = self->n_d0;
 #pragma GCC ivdep
         for (nl_i64 d0 = 0; d0 < n_d0; d0++) {
             const real x0 = x0_[0];
             const real x1 = x1_[d0];
-            real y = x0 * x1;
+            real v0 = x0 * x1;
+            real y = y_[d0];
+            y = v0 * (1.0f / y);
+            real y1_ = v0 * -1.0f;
             y_[d0] = y;
+            y1__[d0] = y1_;
         }
     }
 }
 
 
-/* ---- k14  loss.total.grad: elementwise */
-
-typedef struct {
-    nl_u64 y; /* real [d0], written */
-    nl_u64 x0; /* real [d0], read */
-    nl_u64 x1; /* real [d0], read */
-    nl_i64 n_d0;
-} k14_row;
-
-static void k14_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k14_row *self = (const k14_row *)rows + lo,
-                *const last = (const k14_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const real *restrict const x1_ = nl_at(ctx, self->x1);
-        const nl_i64 n_d0 = self->n_d0;
-#pragma GCC ivdep
-        for (nl_i64 d0 = 0; d0 < n_d0; d0++) {
-            const real x0 = x0_[d0];
-            const real x1 = x1_[d0];
-            real y = x0 * (1.0f / x1);
-            y_[d0] = y;
-        }
-    }
-}
-
-
-/* ---- k15  loss.picked.grad: elementwise */
-
-typedef struct {
-    nl_u64 y; /* real [d0], written */
-    nl_u64 x0; /* real [d0], read */
-    nl_i64 n_d0;
-} k15_row;
-
-static void k15_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
-{
-    (void)ctx, (void)step;
-    for (const k15_row *self = (const k15_row *)rows + lo,
-                *const last = (const k15_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const nl_i64 n_d0 = self->n_d0;
-#pragma GCC ivdep
-        for (nl_i64 d0 = 0; d0 < n_d0; d0++) {
-            const real x0 = x0_[d0];
-            real y = x0 * -1.0f;
-            y_[d0] = y;
-        }
-    }
-}
-
-
-/* ---- k16  logits.biased.grad.sum: sum over  */
+/* ---- k14  logits.biased.grad.sum: sum over  */
 
 typedef struct {
     nl_u64 y; /* real [d0][d1][lane], written */
@@ -1168,13 +1346,13 @@ typedef struct {
     nl_i64 n_d1;
     nl_i64 y_by_d0;
     nl_i64 e1_by_d0;
-} k16_row;
+} k14_row;
 
-static void k16_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k14_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k16_row *self = (const k16_row *)rows + lo,
-                *const last = (const k16_row *)rows + hi; self < last; self++) {
+    for (const k14_row *self = (const k14_row *)rows + lo,
+                *const last = (const k14_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const nl_i32 *restrict const x1_ = nl_at(ctx, self->x1);
@@ -1213,7 +1391,7 @@ static void k16_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl
 }
 
 
-/* ---- k17  hidden.bias.grad: sum over d0  (models/custom_optimizer.yaml:26:13) */
+/* ---- k15  hidden.bias.grad: sum over d0  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
     nl_u64 y; /* real [d1], written */
@@ -1221,13 +1399,13 @@ typedef struct {
     nl_i64 n_d1;
     nl_i64 n_d0;
     nl_i64 x0_by_d0;
-} k17_row;
+} k15_row;
 
-static void k17_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k15_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k17_row *self = (const k17_row *)rows + lo,
-                *const last = (const k17_row *)rows + hi; self < last; self++) {
+    for (const k15_row *self = (const k15_row *)rows + lo,
+                *const last = (const k15_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const nl_i64 n_d1 = self->n_d1;
@@ -1260,7 +1438,7 @@ static void k17_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 }
 
 
-/* ---- k18  hidden.biased.grad: lanes dense  (models/custom_optimizer.yaml:26:13) */
+/* ---- k16  hidden.biased.grad: lanes dense  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
     nl_u64 y; /* real [n][k][lane], written */
@@ -1281,13 +1459,13 @@ typedef struct {
     nl_i64 s_w_in;
     nl_i64 s_tile;
     nl_i64 scratch_bytes;
-} k18_row;
+} k16_row;
 
-static void k18_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k16_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k18_row *self = (const k18_row *)rows + lo,
-                *const last = (const k18_row *)rows + hi; self < last; self++) {
+    for (const k16_row *self = (const k16_row *)rows + lo,
+                *const last = (const k16_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const real *restrict const x1_ = nl_at(ctx, self->x1);
@@ -1334,7 +1512,7 @@ static void k18_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 }
 
 
-/* ---- k19  hidden.weight.grad: dense weight gradient  (models/custom_optimizer.yaml:26:13) */
+/* ---- k17  hidden.weight.grad: dense weight gradient  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
     nl_u64 y; /* real [o][k], written */
@@ -1353,13 +1531,13 @@ typedef struct {
     nl_i64 s_ins;
     nl_i64 s_tile;
     nl_i64 scratch_bytes;
-} k19_row;
+} k17_row;
 
-static void k19_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k17_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k19_row *self = (const k19_row *)rows + lo,
-                *const last = (const k19_row *)rows + hi; self < last; self++) {
+    for (const k17_row *self = (const k17_row *)rows + lo,
+                *const last = (const k17_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         const real *restrict const x1_ = nl_at(ctx, self->x1);
@@ -1409,7 +1587,7 @@ static void k19_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, 
 }
 
 
-/* ---- k20  hidden.weight: optimizer update  (models/custom_optimizer.yaml:8:5) */
+/* ---- k18  hidden.weight: optimizer update  (models/custom_optimizer.yaml:8:5) */
 
 typedef struct {
     nl_u64 param; /* real [i], updated */
@@ -1423,13 +1601,13 @@ typedef struct {
     double epsilon;
     double decay;
     double warmup;
-} k20_row;
+} k18_row;
 
-static void k20_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k18_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k20_row *self = (const k20_row *)rows + lo,
-                *const last = (const k20_row *)rows + hi; self < last; self++) {
+    for (const k18_row *self = (const k18_row *)rows + lo,
+                *const last = (const k18_row *)rows + hi; self < last; self++) {
         real *restrict const param_ = nl_at(ctx, self->param);
         const real *restrict const gradient_ = nl_at(ctx, self->gradient);
         real *restrict const m_ = nl_at(ctx, self->m);
@@ -1464,20 +1642,20 @@ static void k20_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i6
 }
 
 
-/* ---- k21  batch.count: sum over d0 */
+/* ---- k19  batch.count: sum over d0 */
 
 typedef struct {
     nl_u64 y; /* real [0], written */
     nl_u64 x0; /* real [d0], read */
     nl_u64 y1_; /* double [0], updated */
     nl_i64 n_d0;
-} k21_row;
+} k19_row;
 
-static void k21_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
+static void k19_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
 {
     (void)ctx, (void)step;
-    for (const k21_row *self = (const k21_row *)rows + lo,
-                *const last = (const k21_row *)rows + hi; self < last; self++) {
+    for (const k19_row *self = (const k19_row *)rows + lo,
+                *const last = (const k19_row *)rows + hi; self < last; self++) {
         real *restrict const y_ = nl_at(ctx, self->y);
         const real *restrict const x0_ = nl_at(ctx, self->x0);
         double *restrict const y1__ = nl_at(ctx, self->y1_);
@@ -1531,14 +1709,12 @@ static const nl_kernel nl_kernels[NL_KERNELS + 1] = {
     k11_minimum_over_d1,
     k12_sum_over_d0,
     k13_elementwise,
-    k14_elementwise,
-    k15_elementwise,
-    k16_sum_over,
-    k17_sum_over_d0,
-    k18_lanes_dense,
-    k19_dense_weight_gradient,
-    k20_optimizer_update,
-    k21_sum_over_d0,
+    k14_sum_over,
+    k15_sum_over_d0,
+    k16_lanes_dense,
+    k17_dense_weight_gradient,
+    k18_optimizer_update,
+    k19_sum_over_d0,
     0,
 };
 

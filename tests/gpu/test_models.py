@@ -89,12 +89,13 @@ def test_spiking_models_are_bitwise_equal(tmp_path: Path, root: Path, name: str,
     here.close()
 
 
-@pytest.mark.parametrize("name", list(OTHERS))
-def test_every_spiking_model_gives_the_bits_of_the_cpu(tmp_path: Path, root: Path, name: str) -> None:
-    """Spikes, states and learned weights."""
-    settings, steps = OTHERS[name]
+@pytest.mark.parametrize("stays", [False, True], ids=["graphs", "resident"])
+@pytest.mark.parametrize("name", [*SMALL, *OTHERS])
+def test_every_spiking_model_gives_the_bits_of_the_cpu(tmp_path: Path, root: Path, name: str, stays: bool) -> None:
+    """Spikes, states and learned weights, in both ways to run a simulation."""
+    settings, steps = OTHERS.get(name, (SMALL.get(name, {}), 1000))
     instances, found = [], []
-    for folder, backend in (("cpu", CpuBackend()), ("cuda", CudaBackend())):
+    for folder, backend in (("cpu", CpuBackend()), ("cuda", CudaBackend(stays=stays))):
         program = lowered(root, name, backend, "bitwise", "float32", settings)
         instance = backend.load(backend.build(program, tmp_path / folder, {}), program, 3)  # type: ignore[attr-defined]
         instances.append((instance, program))

@@ -20,16 +20,17 @@ from compiler.interchange.onnx_import import import_file
 from compiler.runner.errors import RunError
 
 OPERATORS = (
-    "Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "Attention", "AveragePool", "BatchNormalization",
-    "Ceil", "Celu", "Clip", "Concat", "Conv", "ConvTranspose", "Cos", "Cosh", "DepthToSpace", "Div", "Dropout", "Elu",
-    "Erf", "Exp", "Flatten", "Floor", "GRU", "Gather", "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool",
-    "GroupNormalization", "HardSigmoid", "HardSwish", "Identity", "InstanceNormalization", "LSTM", "LayerNormalization",
-    "LeakyRelu", "Log", "LogSoftmax", "LpNormalization", "MatMul", "Max", "MaxPool", "Mean", "Min", "Mish", "Mul",
-    "Neg", "PRelu", "Pad", "Pow", "RMSNormalization", "RNN", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSum",
+    "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "Attention", "AveragePool",
+    "BatchNormalization", "Ceil", "Celu", "Clip", "Concat", "Conv", "ConvTranspose", "Cos", "Cosh", "DepthToSpace",
+    "Div", "Dropout", "Elu", "Equal", "Erf", "Exp", "Flatten", "Floor", "GRU", "Gather", "Gelu", "Gemm",
+    "GlobalAveragePool", "GlobalMaxPool", "Greater", "GreaterOrEqual", "GroupNormalization", "HardSigmoid", "HardSwish",
+    "Identity", "InstanceNormalization", "LSTM", "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Log",
+    "LogSoftmax", "LpNormalization", "MatMul", "Max", "MaxPool", "Mean", "Min", "Mish", "Mul", "Neg", "Not", "OneHot",
+    "Or", "PRelu", "Pad", "Pow", "RMSNormalization", "RNN", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSum",
     "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare", "Relu", "Reshape",
-    "Resize", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Slice", "Softmax", "Softplus", "Softsign",
-    "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Transpose",
-    "Unsqueeze", "Upsample",
+    "Resize", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Slice", "Softmax", "Softplus", "Softsign",
+    "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Tile",
+    "Transpose", "Unsqueeze", "Upsample", "Where", "Xor",
 )  # fmt: skip
 
 
@@ -64,7 +65,8 @@ def try_case(case: Any, folder: Path) -> Outcome:
         outcomes.append(Outcome(case.name, operator, *_attempt(case, folder, computed)))
         if outcomes[-1].state != "refused":
             return outcomes[-1]
-    return next((o for o in outcomes if " constant" not in o.reason), outcomes[0])
+    own = (o for o in outcomes if " constant" not in o.reason and "have batches of" not in o.reason)
+    return next(own, outcomes[0])
 
 
 def _attempt(case: Any, folder: Path, computed: int) -> tuple[str, str]:

@@ -34,13 +34,13 @@ numerics: {precision: float64, order: bitwise}
 """
 
 
-def seen(layer: str, folder: Path, images: Array, target: str = "cpu", step: int = 1) -> Array:
+def seen(layer: str, folder: Path, images: Array, target: str = "cpu", step: int = 1, text: str = MODEL) -> Array:
     """What the dense layer reads in a step. With weights 0 and the loss mean((W x - t)^2) over 72 elements, the
     gradient is -2 / 72 times the mean of t x^T, so at a rate of 36 the new weights are mean(t x^T). Targets are one-hot
     by sample (64 of 72), so row n of the weights is x_n / 64."""
     folder.mkdir(exist_ok=True)
     np.savez(folder / "samples.npz", images=images, targets=np.eye(BATCH, 72))
-    trained = load(MODEL.replace("LAYER", layer), folder, target)
+    trained = load(text.replace("LAYER", layer), folder, target)
     trained.write("out.weight", np.zeros((72, 72)))
     trained.step(step, range(BATCH))
     return trained.read("out.weight")[:BATCH].reshape(BATCH, 2, SIZE, SIZE) * BATCH
@@ -88,8 +88,35 @@ def test_noise(tmp_path: Path, images: Array) -> None:
     assert abs(np.corrcoef(z.ravel(), again.ravel())[0, 1]) < 0.06
 
 
+def test_augment_by_sample(tmp_path: Path, images: Array) -> None:
+    """A brightness for each image, from a parameter of the model."""
+    text = MODEL.replace("name: augmented", "name: augmented\nparams: {low: {value: 0.8}}")
+    layer = "augment: {inputs: image, value: x * (low + (1.2 - low) * random()), draws: sample}"
+    factors = seen(layer, tmp_path, images, text=text) / images
+    np.testing.assert_allclose(factors, factors[:, :1, :1, :1] * np.ones(images.shape), rtol=1e-9)
+    each = factors[:, 0, 0, 0]
+    assert 0.8 <= each.min() < 0.83 and 1.17 < each.max() < 1.2 and len(set(each.round(9))) == BATCH
+
+
+def test_augment_by_element(tmp_path: Path, images: Array) -> None:
+    """Two draws in one formula are independent; each has its distribution."""
+    drawn = (
+        seen("augment: {inputs: image, value: x + normal() + (100 if random() < 0.5 else 0)}", tmp_path, images)
+        - images
+    )
+    high = drawn > 50
+    z = drawn - 100 * high
+    assert high.mean() == pytest.approx(0.5, abs=0.04) and z.std() == pytest.approx(1, abs=0.04)
+    assert abs(z.mean()) < 4 / np.sqrt(z.size) and abs(np.corrcoef(z.ravel(), high.ravel())[0, 1]) < 0.06
+    waits = seen("augment: {inputs: image, value: exponential()}", tmp_path / "waits", images)
+    assert waits.min() >= 0 and waits.mean() == pytest.approx(1, abs=0.05) and waits.std() == pytest.approx(1, abs=0.08)
+
+
+AUGMENT = "augment: {inputs: first, value: x * random() + 0.1 * normal()}"
+
+
 @pytest.mark.parametrize("layer", ["random_flip: {inputs: image}", "random_crop: {inputs: image, padding: 1}",
-                                   "noise: {inputs: image, std: 0.5}"])  # fmt: skip
+                                   "noise: {inputs: image, std: 0.5}", AUGMENT.replace("first", "image")])  # fmt: skip
 def test_targets_agree_bit_for_bit(layer: str, tmp_path: Path, images: Array) -> None:
     a = seen(layer, tmp_path, images)
     b = seen(layer, tmp_path / "reference", images, "reference")
@@ -97,8 +124,9 @@ def test_targets_agree_bit_for_bit(layer: str, tmp_path: Path, images: Array) ->
 
 
 def test_nothing_happens_outside_training(tmp_path: Path, images: Array) -> None:
-    """The validation loss of a net with all three is that of a net with none."""
-    layers = "noise: {inputs: image, std: 0.5}\n    - random_flip: {}\n    - random_crop: {padding: 1}"
+    """The validation loss of a net with all of them is that of a net with none."""
+    layers = "noise: {inputs: image, std: 0.5}\n    - random_flip: {}\n    - random_crop: {padding: 1}\n"
+    layers += "    - augment: {value: x + random()}"
     losses = []
     for k, layer in enumerate((layers, "reshape: {inputs: image, shape: [2, 6, 6]}")):
         folder = tmp_path / str(k)
@@ -112,7 +140,7 @@ def test_nothing_happens_outside_training(tmp_path: Path, images: Array) -> None
 
 
 @pytest.mark.parametrize("layer", ["random_flip: {inputs: first}", "random_crop: {inputs: first, padding: 1}",
-                                   "noise: {inputs: first, std: 0.5}"])  # fmt: skip
+                                   "noise: {inputs: first, std: 0.5}", AUGMENT])  # fmt: skip
 def test_gradients_pass_through(layer: str, tmp_path: Path, images: Array) -> None:
     """A convolution before the layer learns: central differences of the loss in one of its weights."""
     np.savez(tmp_path / "samples.npz", images=images, targets=np.eye(BATCH, 72))

@@ -115,8 +115,9 @@ def training(
         0,
     )
     context, named = lower_network(network, train, "train")
-    total, constants = add_loss(context.graph, train, named, context.mask, context.count)
-    gradients = {w: t.name for w, t in differentiate(context.graph, total, constants).items()}
+    lost = add_loss(context.graph, train, named, context.mask, context.count)
+    total = lost.loss
+    gradients = {w: t.name for w, t in differentiate(context.graph, total, lost.constants).items()}
     nodes = tuple(context.graph.nodes)
     wanted = (total.name, *gradients.values())
     gathered = simplify_graph(decompose(nodes), wanted)

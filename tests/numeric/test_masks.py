@@ -273,6 +273,26 @@ def test_sum_of_masked_losses(tmp_path: Path) -> None:
     assert found["accuracy"] == pytest.approx((right * m).sum() / m.sum(), rel=1e-12)
 
 
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("penalty", ["", "penalty: [{of: weights, l2: 0.01}]"])
+def test_accumulated_sum(tmp_path: Path, penalty: str, target: str) -> None:
+    """Terms with masks of their own over three batches, in one of which little counts, are those of one large batch;
+    so are their updates after it, where sums begin again."""
+    samples(tmp_path, "both")
+    after = []
+    for batch, accumulate, steps in ((20, 1, [[*range(20)]]), (8, 3, [[*range(8)], [*range(8, 14)], [*range(14, 20)]])):
+        whole = text("both", f"{penalty}\n  accumulate: {accumulate}").replace(f"{{{CASES['both'][3]}}}", f"{{{SUM}}}")
+        trained = load(whole.replace("batch: 8", f"batch: {batch}"), tmp_path, target)
+        begin = trained.weights()
+        for again in range(2):
+            for k, chosen in enumerate(steps):
+                trained.step(again * len(steps) + k + 1, chosen)
+        after.append(trained.weights())
+    for key, value in after[0].items():
+        assert np.abs(value - begin[key]).max() > 1e-3
+        np.testing.assert_allclose(after[1][key], value, rtol=0, atol=1e-13, err_msg=key)
+
+
 def test_nothing_counts(tmp_path: Path) -> None:
     """The metrics of an epoch are undefined, not 0."""
     samples(tmp_path, "steps")

@@ -54,13 +54,27 @@ NETWORKS = {
     "maps": ("{a: {shape: [3, 4]}, b: {shape: [4]}}",
              "map: {y: '(a if a > b and not (b < -1) else max(a, b, 0.5) - exp(-b * b)) * 2.5'}\n"
              "map: {z: 'sqrt(abs(y)) + clip(a, -1, 1) ** 2 + log1p(abs(b)) + min(a, y) / (1 + expm1(abs(b)))'}"),
+    "more_maps": (LIST, "map: {y: 'x % 0.7 - (x // -0.4) * 0.1 + heaviside(x) * log2(abs(x) + 1)'}\n"
+                        "map: {z: 'exprel(y) + int(3 * x) + log10(2 + abs(x)) * float(x > y)'}"),
     "attention": (STEPS, "positions: {name: p}\nattention: {heads: 2, causal: true}\npositions: {encoding: trained}\n"
                          "attention: {name: o, heads: 4, size: 16, bias: false}\n"
                          "attention: {inputs: [o, p, p], heads: 2}"),
+    "dot_attention": ("{x: {shape: [6, 8]}, seen: {shape: [6], dtype: int32}, near: {shape: [2, 6, 6]}}",
+                      "dense: {name: v, inputs: x, units: 4}\ndot_attention: {name: a, inputs: [x, x, v]}\n"
+                      "dot_attention: {inputs: [x, x, a], heads: 2, offset: near, causal: true, scale: 0.3}\n"
+                      "attention: {inputs: x, heads: 2, mask: seen, offset: near}"),
+    "learned": (STEPS, "learned: {name: token, shape: [1, 8]}\nlearned: {name: near, shape: [7, 6]}\n"
+                       "concat: {name: c, inputs: [token, x, token]}\nslice: {name: d, to: 7}\n"
+                       "attention: {inputs: [d, x, x], heads: 2, offset: near}\n"
+                       "dot_attention: {inputs: [token, c, c]}"),
     "embedding": ("{words: {shape: [5], dtype: int32}}", "embedding: {inputs: words, count: 3, size: 4}\nflatten: {}\n"
                                                         "dense: {units: 2}"),
+    "one_hot": ("{words: {shape: [5], dtype: int32}}", "one_hot: {name: a, inputs: words, count: 3}\n"
+                                                      "permute: {axes: [1, 0]}"),
     "rnn": (STEPS, "rnn: {units: 5, sequence: true, bidirectional: true}\nrnn: {units: 3, bias: false}"),
     "gru": (STEPS, "gru: {units: 5, sequence: true}\ngru: {units: 3, bidirectional: true}"),
+    "gru_before": (STEPS, "gru: {units: 5, sequence: true, bidirectional: true, reset: before}\n"
+                          "gru: {units: 3, reset: before, bias: false}"),
     "lstm": (STEPS, "lstm: {units: 5, sequence: true, bidirectional: true}\nlstm: {units: 3, bias: false}"),
 }  # fmt: skip
 
@@ -169,8 +183,8 @@ def test_models(root: Path, tmp_path: Path, model: str) -> None:
 
 
 def test_what_onnx_cannot_say(tmp_path: Path) -> None:
-    path = write_network(tmp_path, LIST, "map: {y: x % 3.0}")
+    path = write_network(tmp_path, LIST, "map: {y: 'atan2(x, 3.0)'}")
     with pytest.raises(RunError) as caught:
         export_file(path, Options(), tmp_path / "n.onnx")
-    assert caught.value.code == "E0918" and "x % 3.0" in caught.value.message.replace("x0", "x")
+    assert caught.value.code == "E0918" and "atan2(x, 3.0)" in caught.value.message.replace("x0", "x")
     assert not (tmp_path / "n.onnx").exists()

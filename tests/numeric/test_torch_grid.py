@@ -22,7 +22,7 @@ def test_every_kind_has_cases() -> None:
     used = {line.partition(":")[0] for h in heads for line in h.lines.split("\n")}
     used |= {h.loss.text.partition(":")[0] for h in heads if h.loss}
     kinds = {a.name for kind in (LAYER, LOSS) for a in kind.alternatives}
-    random, containers = {"noise", "random_crop", "random_flip"}, {"block", "repeat", "sum"}
+    random, containers = {"noise", "augment", "random_crop", "random_flip"}, {"block", "repeat", "sum"}
     assert kinds - used <= random | containers
 
 

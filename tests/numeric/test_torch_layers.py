@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.numeric.torch_nets import as_torch, attention, dense, model, recurrent, samples, wave
+from tests.numeric.torch_nets import as_torch, attention, dense, model, published_gru, recurrent, samples, wave
 from tests.numeric.trained import Trained, load
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("cc")]
@@ -50,6 +50,15 @@ def normed(x: Any, axes: int, epsilon: float = 1e-5) -> Any:
 
 def last_state(kind: str, w: Weights, x: Any, units: int, both: bool = False) -> Any:
     return torch.cat(list(recurrent(kind, w, x, units, both)[1]), -1)
+
+
+def dotted(x: Any, v: Any, parts: Any) -> Any:
+    """Attention of two heads, written out; `parts`: what is added, and what is not seen up to 0.2."""
+    q, w = (y.reshape(-1, 5, 2, y.shape[2] // 2).transpose(1, 2) for y in (x, v))
+    seen = parts[..., 5:] > 0.2
+    scores = torch.where(seen, q @ q.mT / math.sqrt(3) + parts[..., :5], -1e30)
+    assert not seen.any(-1).all()  # some steps see nothing, and give zeros
+    return (scores.softmax(-1) * seen @ w).transpose(1, 2).flatten(2)
 
 
 def ceil_pool(x: Any) -> Any:
@@ -126,6 +135,18 @@ CASES: dict[str, Case] = {
     "attention_cross": sequence("slice: {name: q, axis: 0, to: 3}\n"
         "attention: {name: a, heads: 2, inputs: [q, first, first]}", lambda w, x:
         attention(w, x[:, :3], x, x, 2), (5, 6)),
+    "attention_mask": sequence("slice: {axis: 1, to: 1}\nreshape: {name: s, shape: [5]}\n"
+        "map: {valid: 1.0 if s > -0.5 else 0.0}\nattention: {name: a, inputs: first, heads: 2, mask: valid}",
+        lambda w, x: attention(w, x, x, x, 2, mask=(x[:, None, None, :, 0] > -0.5)), (5, 6)),
+    "attention_offset": sequence("dense: {name: o, units: 5}\nattention: {name: a, inputs: first, heads: 3, offset: o}",
+        lambda w, x: attention(w, x, x, x, 3, mask=dense(w, "o", x)[:, None]), (5, 6)),
+    "dot_attention": sequence("dense: {name: o, units: 20}\nreshape: {name: r, shape: [2, 5, 10]}\n"
+        "slice: {name: p, axis: 2, to: 5}\nslice: {name: m, inputs: r, axis: 2, from: 5}\n"
+        "map: {seen: 1.0 if m > 0.2 else 0.0}\ndense: {name: v, inputs: first, units: 4}\n"
+        "dot_attention: {inputs: [first, first, v], heads: 2, offset: p, mask: seen}", lambda w, x:
+        dotted(x, dense(w, "v", x), dense(w, "o", x).reshape(-1, 2, 5, 10)), (5, 6)),
+    "learned": sequence("learned: {name: t, shape: [2, 5]}\nconcat: {inputs: [t, first, t]}", lambda w, x:
+        (lambda t: torch.cat([t, x, t], 1))(w["t.weight"].expand(len(x), -1, -1))),
     "rnn": sequence("rnn: {name: r, units: 4}", lambda w, x: last_state("rnn", w, x, 4)),
     "gru": sequence("gru: {name: r, units: 4}", lambda w, x: last_state("gru", w, x, 4)),
     "lstm": sequence("lstm: {name: r, units: 4}", lambda w, x: last_state("lstm", w, x, 4)),
@@ -133,6 +154,10 @@ CASES: dict[str, Case] = {
         last_state("lstm", w, x, 4, True)),
     "gru_all": sequence("gru: {name: r, units: 3, sequence: true, bidirectional: true}", lambda w, x:
         recurrent("gru", w, x, 3, True)[0], (11, 5)),
+    "gru_before": sequence("gru: {name: r, units: 4, reset: before}", lambda w, x:
+        published_gru(w, x, 4, False)[1][0]),
+    "gru_before_all": sequence("gru: {name: r, units: 3, reset: before, sequence: true, bidirectional: true}",
+        lambda w, x: published_gru(w, x, 3, True)[0], (7, 5)),
     "lstm_all": sequence("lstm: {name: r, units: 3, sequence: true, bias: false}", lambda w, x:
         recurrent("lstm", w, x, 3, False, False)[0], (10, 5)),
     **{name: case(f"activation: {{function: {name}}}", (9,), lambda w, x, f=function: f(x)) for name, function in {

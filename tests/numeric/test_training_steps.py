@@ -79,8 +79,9 @@ def gradient_graph(model: Model) -> tuple[tuple[Node, ...], dict[str, str]]:
     assert model.network is not None
     assert model.train is not None
     context, named = lower_network(model.network, model.train, "train")
-    loss, constants = add_loss(context.graph, model.train, named, context.mask, context.count)
-    gradients = {w: t.name for w, t in differentiate(context.graph, loss, constants).items()}
+    lost = add_loss(context.graph, model.train, named, context.mask, context.count)
+    loss = lost.loss
+    gradients = {w: t.name for w, t in differentiate(context.graph, loss, lost.constants).items()}
     return tuple(context.graph.nodes), gradients
 
 

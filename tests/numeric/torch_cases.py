@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 
 from compiler.expr.activations import ACTIVATIONS
 from tests.numeric.torch_grid import Forward, Head, OwnLoss, Weights, product, yaml
-from tests.numeric.torch_nets import attention, dense, recurrent, wave
+from tests.numeric.torch_nets import attention, dense, dot_attention, published_gru, recurrent, wave
 
 functional: Any = torch.nn.functional
 Shape = tuple[int, ...]
@@ -294,25 +295,51 @@ def crossing(keys: int, **s: Any) -> Head:
     return lines(text, (5, 6), forward)
 
 
-def recurrences(kind: str) -> Iterator[Head]:
+def plain(keys: int, **s: Any) -> Head:
+    """Queries are the first three steps; values have other features than keys."""
+    text = (
+        "dense: {name: $y_v, inputs: $x, units: 4}\n"
+        f"slice: {{name: $y_k, inputs: $x, axis: 0, from: {5 - keys}}}\n"
+        f"slice: {{name: $y_w, inputs: $y_v, axis: 0, from: {5 - keys}}}\n"
+        "slice: {name: $y_q, inputs: $x, axis: 0, to: 3}\n"
+        f"dot_attention: {yaml({'name': '$y', **s, 'inputs': '[$y_q, $y_k, $y_w]'})}"
+    )
+
+    def forward(w: Weights, x: Any) -> Any:
+        v = dense(w, "y_v", x)[:, 5 - keys :]
+        return dot_attention(x[:, :3], x[:, 5 - keys :], v, s["heads"], s.get("causal", False), scale=s.get("scale"))
+
+    return lines(text, (5, 6), forward)
+
+
+def recurrences(kind: str, before: bool = False) -> Iterator[Head]:
+    """`before`: of a gru, where it resets."""
     flags = [False, True]
     for n, s in enumerate(product(units=[1, 5], sequence=flags, bidirectional=flags, bias=flags)):
         own = {"function": "relu"} if kind == "rnn" and n % 2 else {}
+        module = partial(published_gru if before else partial(recurrent, kind, **own), name="y")
 
-        def forward(w: Weights, x: Any, s: dict[str, Any] = s, own: dict[str, str] = own) -> Any:
-            states, ends = recurrent(kind, w, x, s["units"], s["bidirectional"], s["bias"], "y", **own)
+        def forward(w: Weights, x: Any, s: dict[str, Any] = s, module: Any = module) -> Any:
+            states, ends = module(w, x, s["units"], s["bidirectional"], s["bias"])
             return states if s["sequence"] else torch.cat(list(ends), -1)
 
-        yield layer(kind, {**s, **own}, ((1, 3, 6)[n % 3], 4), forward)
+        yield layer(kind, {**s, **own, **({"reset": "before"} if before else {})}, ((1, 3, 6)[n % 3], 4), forward)
 
 
 SEQUENCES = [
     *(attending((5, 6), heads=h, **s) for h in (1, 2, 3) for s in (
         {}, {"causal": True}, {"size": 12, "bias": False}, {"size": 12, "causal": True})),
     *(crossing(k, heads=2, causal=c) for k in (2, 5) for c in (False, True)),
+    *(plain(k, heads=h, **s) for k in (3, 5) for h in (1, 2) for s in ({}, {"causal": True}, {"scale": 0.3})),
     *(layer("positions", {"encoding": e}, shape, f)
       for e, f in (("trained", lambda w, x: x + w["y.weight"]), ("sinusoidal", lambda w, x: wave(x)))
       for shape in ((1, 1), (6, 5), (9, 8))),
+    *(lines(f"learned: {{name: $y_l, shape: {list(s[a:])}, init: {i}}}\nmap: {{$y: $x * exp($y_l)}}", s,
+            lambda w, x: x * torch.exp(w["y_l.weight"]))
+      for s in ((5,), (3, 4), (2, 3, 4)) for a in range(len(s)) for i in ("{normal: {std: 1}}", "{uniform: {}}")),
+    *(lines(f"one_hot: {{name: $y_h, inputs: $x, count: {n}}}\ndense: {{name: $y, units: 3}}", shape,
+            lambda w, x, n=n: dense(w, "y", functional.one_hot(x, n).to(w["y.weight"].dtype)), count=n)
+      for n, shape in ((2, (4,)), (7, ()))),
     *(layer("embedding", {"count": n, "size": d}, shape, lambda w, x: w["y.weight"][x], count=n)
       for n, d, shape in ((5, 3, (4,)), (2, 16, (7,)), (40, 1, (3,)))),
 ]  # fmt: skip
@@ -346,6 +373,10 @@ def weighed(y: Any, t: Any) -> Any:
     return functional.cross_entropy(y.movedim(-1, 1), t, weight=weights, reduction="none").mean()
 
 
+def weighed_binary(y: Any, t: Any, weight: float) -> Any:
+    return functional.binary_cross_entropy_with_logits(y, t, pos_weight=torch.tensor(weight, dtype=y.dtype))
+
+
 def kl(y: Any, t: Any) -> Any:
     return functional.kl_div(y, t, reduction="none").sum(-1).mean()
 
@@ -361,6 +392,9 @@ _KINDS: list[tuple[str, Any, Any]] = [
     (f"softmax_cross_entropy: {_LOGITS}, class_weights: [1, 0.5, 2, 0]}}", weighed, whole(4)),
     (f"binary_cross_entropy: {_LOGITS}}}", functional.binary_cross_entropy_with_logits, chances),
     (f"binary_cross_entropy: {_LOGITS}, smoothing: 0.2}}", smooth_binary, chances),
+    (f"binary_cross_entropy: {_LOGITS}, class_weights: [1, 3]}}", lambda y, t: weighed_binary(y, t, 3.0), chances),
+    (f"binary_cross_entropy: {_LOGITS}, class_weights: [0.5, 2], smoothing: 0.2}}",
+     lambda y, t: 0.5 * weighed_binary(y, 0.8 * t + 0.1, 4.0), chances),
     (f"mean_squared_error: {_PAIR}}}", functional.mse_loss, normal),
     (f"mean_absolute_error: {_PAIR}}}", functional.l1_loss, normal),
     (f"huber: {_PAIR}}}", functional.huber_loss, normal),
@@ -408,6 +442,7 @@ GROUPS: Mapping[str, list[Head]] = MappingProxyType({
     "movement": MOVEMENT,
     "sequences": SEQUENCES,
     **{kind: list(recurrences(kind)) for kind in ("rnn", "gru", "lstm")},
+    "gru_before": list(recurrences("gru", True)),
     "losses": list(losses()),
 })  # fmt: skip
 

@@ -65,17 +65,21 @@ def dense(w: Weights, name: str, x: Any) -> Any:
     return torch.nn.functional.linear(x, w[f"{name}.weight"], w.get(f"{name}.bias"))
 
 
-def attention(w: Weights, q: Any, k: Any, v: Any, heads: int, causal: bool = False, name: str = "a") -> Any:
+def attention(
+    w: Weights, q: Any, k: Any, v: Any, heads: int, causal: bool = False, name: str = "a", mask: Any = None
+) -> Any:
     """The layer `attention` called `name`."""
+    parts = (dense(w, f"{name}.{part}", x) for part, x in (("query", q), ("key", k), ("value", v)))
+    return dense(w, f"{name}.out", dot_attention(*parts, heads, causal, mask))
+
+
+def dot_attention(q: Any, k: Any, v: Any, heads: int, causal: bool = False, mask: Any = None, scale: Any = None) -> Any:
+    """The layer `dot_attention`. `mask`: PyTorch's attn_mask, True where a key is seen, or numbers that are added."""
     import torch
 
-    def split(part: str, x: Any) -> Any:
-        y = dense(w, f"{name}.{part}", x)
-        return y.reshape(*y.shape[:2], heads, -1).transpose(1, 2)
-
-    parts = split("query", q), split("key", k), split("value", v)
-    y = torch.nn.functional.scaled_dot_product_attention(*parts, is_causal=causal)
-    return dense(w, f"{name}.out", y.transpose(1, 2).flatten(2))
+    parts = (x.reshape(*x.shape[:2], heads, -1).transpose(1, 2) for x in (q, k, v))
+    dot = torch.nn.functional.scaled_dot_product_attention
+    return dot(*parts, attn_mask=mask, is_causal=causal, scale=scale).transpose(1, 2).flatten(2)
 
 
 def recurrent(
@@ -103,6 +107,26 @@ def recurrent(
             values[f"bias_hh_l0{suffix}"] = torch.cat([zero] * (len(gates) - 1) + [last])
     states, ends = torch.func.functional_call(net, values, (x,))
     return states, (ends[0] if kind == "lstm" else ends)
+
+
+def published_gru(w: Weights, x: Any, units: int, both: bool, bias: bool = True, name: str = "r") -> tuple[Any, Any]:
+    """As `recurrent`, of `gru: {reset: before}`, which PyTorch has no module for: Cho et al. 2014, eq. 5 to 8."""
+    import torch
+
+    def gate(way: str, part: str, now: Any, h: Any) -> Any:
+        return dense(w, f"{name}.{way}{part}", now) + h @ w[f"{name}.{way}{part}.recurrent"].T
+
+    assert bias == (f"{name}.candidate.bias" in w)
+    ways, ends = [], []
+    for way in ("", "backward.")[: 2 if both else 1]:
+        h, states = x.new_zeros(len(x), units), []
+        for now in x.unbind(1)[:: -1 if way else 1]:
+            reset, update = (torch.sigmoid(gate(way, part, now, h)) for part in ("reset", "update"))
+            h = (1 - update) * torch.tanh(gate(way, "candidate", now, reset * h)) + update * h
+            states.append(h)
+        ends.append(h)
+        ways.append(torch.stack(states[:: -1 if way else 1], 1))
+    return torch.cat(ways, -1), torch.stack(ends)
 
 
 def wave(x: Any) -> Any:

@@ -165,19 +165,19 @@ def test_rings_of_delays_are_addressed_by_step() -> None:
     assert "delays[u] = delays_[k];" in text
 
 
-def test_one_dim_is_summed_by_one_function() -> None:
-    """By threads together, unless there are too few terms; over several dims one thread has loops of its own."""
+def test_a_sum_has_one_function() -> None:
+    """By threads together, unless there are too few terms; where terms are left out one thread has loops of its own."""
 
-    def text(extent: int | str, *more: Dim) -> str:
+    def text(extent: int | str, *more: Dim, div: int = 1) -> str:
         dims = (Dim("i", "n"), Dim("k", extent, DimKind.RED), *more)
         nest = Nest(dims, (), "max", expr("x"), "acc", (assign("y", "acc"),))
-        row = Strided((Axis((("i", 1),), stride=4), Axis((("k", 1),))))
+        row = Strided((Axis((("i", 1),), stride=4), Axis((("k", 1),), div=div)))
         accesses = {"x": (Mode.READ, row), "y": (Mode.WRITE, ELEMENT)}
         arrays = {"x": data(5, 4), "y": np.zeros(5, np.float32)}
         return emit(merge(single(nest, accesses, arrays, {"n": 5, "m": 4}))).text
 
     assert "nl_joined" not in text(4) and "nl_joined" in text("m")
-    assert SHARED + "(" not in text("m") and SHARED + "(" in text("m", Dim("l", 1, DimKind.RED))
+    assert SHARED + "(" not in text("m", Dim("l", 1, DimKind.RED)) and SHARED + "(" in text("m", div=2)
 
 
 # ------------------------------------------------------------------------------------ dividing work
@@ -224,20 +224,27 @@ def test_no_work_is_no_call() -> None:
     assert calls_of(map_work([0, 0]), Dialect(DType.F32)) == []
 
 
-@pytest.mark.parametrize("more", [(), (Dim("l", 1, DimKind.RED),)])
-def test_rows_of_a_reduction_choose_by_themselves(more: tuple[Dim, ...]) -> None:
+@pytest.mark.parametrize("div", [1, 2])
+def test_rows_of_a_reduction_choose_by_themselves(div: int) -> None:
     """What a row gets depends on its own extents, so merging changes no bit."""
-    dims = (Dim("i", "n"), Dim("k", 4096, DimKind.RED), *more)
+    dims = (Dim("i", "n"), Dim("k", 4096, DimKind.RED))
     nest = Nest(dims, (), "add", expr("v"), "acc", (assign("ge", "acc"),))
+    every = Strided((Axis((("k", 1),), div=div),))
+
+    def calls_for(counts: list[int]) -> list[Call]:
+        w = map_work(counts, nest)
+        formals = tuple(replace(f, access=every) if f.name == "v" else f for f in w.template.formals)
+        return calls_of(replace(w, template=replace(w.template, formals=formals)), Dialect(DType.F32))
+
     counts = [3, 1 << 18, 5000, 7]
-    calls = calls_of(map_work(counts, nest), Dialect(DType.F32))
+    calls = calls_for(counts)
     assert sorted(c.group for c in calls) == [1, 32, 256]
     for n in counts:
-        (alone,) = calls_of(map_work([n], nest), Dialect(DType.F32))
+        (alone,) = calls_for([n])
         assert alone.group == group_size(n, 4096)
     total = [np.zeros(n, np.int64) for n in counts]
     for call in calls:
-        assert call.function.endswith(SHARED) == (call.group > 1 and bool(more))
+        assert call.function.endswith(SHARED) == (call.group > 1 and div > 1)
         for a, b in zip(total, covered(call, counts), strict=True):
             a += b
     assert all((x == 1).all() for x in total)

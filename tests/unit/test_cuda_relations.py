@@ -83,6 +83,6 @@ def test_elements_that_positions_share_cannot_be_written() -> None:
             learns = replace(t.body, statements=(*t.body.statements, assign("weight", "weight * 2.0")))
             changed = replace(t, formals=formals, body=learns, index=0)
             with pytest.raises(BackendError) as e:
-                emit(replace(program, templates=(changed,)))
+                emit(replace(program, templates=(changed,), phases=()))
             assert e.value.code == "E0903"
             assert "shared by synapses" in e.value.message

@@ -636,6 +636,75 @@ def test_nested_repeats() -> None:
     assert labels(inner) == ["repeat 2 of 2", "repeat 2 of 2"]
 
 
+BLOCKS = """\
+params: {n: {value: 2, type: int}}
+network:
+  blocks:
+    residual(width, source):
+      - dense: {name: a, units: 2 * width, inputs: source}
+      - relu: {}
+      - map: {b: a * width + source}
+      - attention: {heads: width, inputs: [b, a, a], mask: a, offset: source}
+    twice(width):
+      - block: {use: residual, name: one, with: {width: width, source: first}}
+      - repeat: {times: n, layers: [{block: {use: residual, with: {width: width + 1, source: one}}}]}
+    end(): [{relu: {}}]
+  layers:
+    - dense: {name: first}
+    - block: {use: twice, name: t, checkpoint: true, with: {width: n}}
+    - block: {use: end, with: {}}
+    - block: {use: end}
+"""
+
+
+def test_blocks_with_arguments() -> None:
+    """Arguments are numbers and names; names inside run through uses, repeats and formulas; the last layer has the name
+    of the use."""
+
+    def one(name: str, width: int, source: str, inner: str, end: str = "") -> list[object]:
+        a, b = f"{inner}_a{end}", f"{inner}_b{end}"
+        return [
+            {"dense": {"name": a, "units": 2 * width, "inputs": source}},
+            {"relu": {}},
+            {"map": {b: f"{a} * {width} + {source}"}},
+            {"attention": {"heads": width, "inputs": [b, a, a], "mask": a, "offset": source, "name": name}},
+        ]
+
+    found = layers(BLOCKS)
+    inside = one("t_one", 2, "first", "t_one")
+    for k in (1, 2):
+        inside += one("t" if k == 2 else "t_residual_1_1", 3, "t_one", "t_residual_1", f"_{k}")
+    assert found[0] == {"dense": {"name": "first"}}
+    assert found[1] == {"block": {"layers": inside, "checkpoint": True}}
+    assert found[2:] == [{"relu": {"name": "end_1"}}, {"relu": {"name": "end_2"}}]
+    network = good(BLOCKS).root.get("network")
+    assert isinstance(network, Mapping) and "blocks" not in network
+
+
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        ("{use: two, with: {x: 1}}", ["E0203"]),
+        ("{use: one, with: {x: 1, y: 2}}", ["E0101"]),
+        ("{use: one}", ["E0103"]),
+        ("{use: one, with: {x: z + 1}}", ["E0302"]),
+        ("{use: loop}", ["E0202"]),
+        ("{use: many}", ["E0208"]),
+        ("{use: one, layers: [], with: {x: 1}}", ["E0108"]),
+        ("{layers: [], name: x}", ["E0108"]),
+    ],
+)
+def test_block_refusals(use: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compiler.frontend.resolve_blocks.MOST_USES", 100)
+    double = "".join(f"    m{k}(): [{{block: {{use: m{k + 1}}}}}, {{block: {{use: m{k + 1}}}}}]\n" for k in range(20))
+    text = (
+        "network:\n  blocks:\n    one(x): [{dense: {units: x}}]\n    loop(): [{block: {use: loop}}]\n"
+        f"    many(): [{{block: {{use: m0}}}}]\n{double}    m20(): [{{relu: {{}}}}]\n"
+        f"  layers: [{{block: {use}}}]\n"
+    )
+    assert codes(text) == expected
+
+
 def test_repeats_and_blocks() -> None:
     """A repeat with settings of a block gives blocks; names run through them."""
     text = (

@@ -12,7 +12,6 @@ from compiler.ir.model import Model
 from compiler.runner.errors import RunError
 from compiler.runner.health import Health
 from compiler.runner.progress import Quiet
-from compiler.runner.record import SpikeWriter
 from compiler.runner.signals import Stop
 from compiler.runner.simulate import simulate
 
@@ -44,7 +43,7 @@ class Writer:
     def __init__(self) -> None:
         self.kept: list[bool] = []
 
-    def drain(self, instance: Full, keep: bool = True) -> None:
+    def drain(self, instance: Any, keep: bool = True) -> None:
         self.kept.append(keep)
         instance.left = instance.room
 
@@ -67,7 +66,7 @@ def model(tmp_path: Any) -> Model:
 def run(model: Model, instance: Full, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> int:
     """The last step; the clock stands still after the first drain."""
     monkeypatch.setattr("compiler.runner.simulate.DRAIN_SHARE", 1e9)
-    parts = cast(Instance, instance), model, cast(SpikeWriter, writer), None, None, None, cast(Health, Healthy())
+    parts = cast(Instance, instance), model, [writer], None, cast(Health, Healthy())
     return simulate(*parts, Stop(), Quiet()).step
 
 

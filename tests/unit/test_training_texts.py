@@ -26,6 +26,7 @@ network:
   layers:
     - noise: {inputs: image, std: 0.1}
     - random_flip: {}
+    - augment: {value: x * (0.9 + 0.2 * random()), draws: sample}
     - random_crop: {padding: 1}
     - flatten: {}
     - dense: {units: 12, activation: relu, init: orthogonal}

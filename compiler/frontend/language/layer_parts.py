@@ -108,14 +108,14 @@ def layer(
     *own: Field,
     elsewhere: dict[str, str] | None = None,
     example: str | None = None,
-    inputs: Field = INPUTS,
+    inputs: Field | None = INPUTS,
 ) -> Alternative:
-    """One kind of layer: the keys that all layers have, and its own."""
+    """One kind of layer: the keys that all layers have, and its own. `inputs`: None for one that reads nothing."""
     words = {**_ELSEWHERE, **(elsewhere or {})}
     names = {f.name for f in own} | {"inputs", "name", "expect"}
     block = Block(
         f"{name} layer",
-        (NAME, inputs, *own, EXPECT),
+        (NAME, *(() if inputs is None else (inputs,)), *own, EXPECT),
         title=f"layer_{name}",
         elsewhere={k: v for k, v in words.items() if k not in names},
         example=example or "{}",

@@ -17,14 +17,16 @@ from compiler.frontend.language.kinds import (
     Later,
     ListOf,
     MapOf,
+    Name,
     OneKey,
+    OneOf,
     Option,
     Reference,
 )
 from compiler.frontend.language.layer_parts import ACTIVATIONS, LAYER_REFERENCE, SHAPE
 from compiler.frontend.language.layers_shape import DENSE, NORM_LAYERS, SEQUENCE_LAYERS, SHAPE_LAYERS
 from compiler.frontend.language.layers_window import WINDOW_LAYERS
-from compiler.frontend.language.values import DESCRIPTION, POSITIVE
+from compiler.frontend.language.values import DESCRIPTION, NUMBER, POSITIVE
 
 __all__ = ["ACTIVATIONS", "LAYER", "LAYERS", "LAYER_REFERENCE", "NETWORK"]
 
@@ -106,12 +108,36 @@ LAYER = OneKey(
                         "layers",
                         Later("layers", _layers),
                         "The layers of the block, which stand among the others as if they stood there without it.",
-                        required=True,
                         example="layers: [{dense: {units: 128, activation: tanh}}]",
+                    ),
+                    Field(
+                        "use",
+                        Reference("block of the network", "residual"),
+                        "One of the network's `blocks`, instead of `layers`.",
+                        example="use: residual",
+                    ),
+                    Field(
+                        "name",
+                        Name("first"),
+                        "With `use`: the name of its last layer, by which others read the block; its layers are called "
+                        "`first_conv` and so on. Without it, `residual_1`, `residual_2` in the order of the file.",
+                        example="name: first",
+                    ),
+                    Field(
+                        "with",
+                        MapOf(
+                            "argument",
+                            OneOf((NUMBER, LAYER_REFERENCE)),
+                            key_example="channels",
+                            example="{channels: 16}",
+                        ),
+                        "With `use`: what its arguments are, numbers or names of layers.",
+                        example="with: {channels: 16}",
                     ),
                     *BLOCK_SETTINGS,
                 ),
                 title="layer_block",
+                at_least_one=("layers", "use"),
                 elsewhere={"body": "`layers`", "recompute": "`checkpoint`", "remat": "`checkpoint`"},
                 example="{checkpoint: true, layers: [...]}",
             ),
@@ -150,6 +176,9 @@ LAYER = OneKey(
         "lambda": "`map: {y: a * sigmoid(b)}`",
         "multi_head_attention": "`attention`",
         "self_attention": "`attention`",
+        "parameter": "`learned`",
+        "constant": "`learned`",
+        "scaled_dot_product_attention": "`dot_attention`",
         "positional_encoding": "`positions`",
         "simple_rnn": "`rnn`",
         "upsampling2d": "`upsample`",
@@ -209,6 +238,19 @@ NETWORK = Block(
             "What a sample consists of: images, labels, targets.",
             required=True,
             example="inputs: {image: {shape: [1, 28, 28]}, label: {shape: [], dtype: int32}}",
+        ),
+        Field(
+            "blocks",
+            MapOf(
+                "block",
+                LAYERS,
+                key=r"^[A-Za-z][A-Za-z0-9_]*\(\s*(?:[A-Za-z][A-Za-z0-9_]*(?:\s*,\s*[A-Za-z][A-Za-z0-9_]*)*)?\s*\)$",
+                key_example="residual(channels)",
+                example="{residual(channels): [...]}",
+            ),
+            "Layers with arguments, for `- block: {use: residual, with: {channels: 16}}`. Arguments stand for numbers "
+            "and for names of layers.",
+            example="blocks: {residual(channels): [{conv2d: {filters: channels, kernel: 3}}]}",
         ),
         Field(
             "layers",

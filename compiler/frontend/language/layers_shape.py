@@ -166,6 +166,31 @@ SHAPE_LAYERS = (
         example="{std: 0.1}",
     ),
     layer(
+        "augment",
+        "Changes samples while training by a formula that may draw random numbers.",
+        Field(
+            "value",
+            Expression("x * (0.8 + 0.4 * random())"),
+            "What the input `x` becomes, element by element; `random()`, `normal()` and `exponential()` draw numbers.",
+            required=True,
+            example="value: x * (0.8 + 0.4 * random())",
+        ),
+        Field(
+            "draws",
+            Choice(
+                "draws",
+                (
+                    Option("element", "Each element has draws of its own."),
+                    Option("sample", "All elements of a sample have the same draws."),
+                ),
+            ),
+            "How many numbers are drawn.",
+            default="element",
+            example="draws: sample",
+        ),
+        example="{value: x * (0.8 + 0.4 * random()), draws: sample}",
+    ),
+    layer(
         "random_flip",
         "Reverses half of the samples along an axis while training, chosen at random.",
         Field(
@@ -255,6 +280,33 @@ _CELL_WORDS = {
     "num_layers": "`repeat: {times: ..., layers: [...]}`",
 }
 
+_HEADS_SHARE = "Its shape is [keys], [steps, keys], or [heads, steps, keys]."
+_SEEN = (
+    Field("causal", Flag(), "Whether a step sees none after it.", default=False, example="causal: true"),
+    Field(
+        "mask",
+        LAYER_REFERENCE,
+        f"A layer or network input that says which keys are seen: those where it is 0 are not. {_HEADS_SHARE} A step "
+        "that sees none gives zeros.",
+        example="mask: valid",
+    ),
+    Field(
+        "offset",
+        LAYER_REFERENCE,
+        "A layer or network input that is added to the scaled products before the softmax, such as one for each "
+        f"distance of steps. {_HEADS_SHARE}",
+        example="offset: distances",
+    ),
+)
+_ATTENDED = OneOf((LAYER_REFERENCE, ListOf(LAYER_REFERENCE, low=1, high=3, example="[query, key, value]")))
+_ATTENTION_WORDS = {
+    "num_heads": "`heads`",
+    "attention_mask": "`mask`",
+    "key_padding_mask": "`mask`",
+    "attn_mask": "`mask`, or `offset` for numbers that are added",
+    "is_causal": "`causal`",
+}
+
 SEQUENCE_LAYERS = (
     layer(
         "embedding",
@@ -263,6 +315,23 @@ SEQUENCE_LAYERS = (
         Field("size", POSITIVE, "The length of a row.", required=True, example="size: 64"),
         elsewhere={"num_embeddings": "`count`", "embedding_dim": "`size`", "units": "`size`"},
         example="{inputs: words, count: 1000, size: 64}",
+    ),
+    layer(
+        "one_hot",
+        "For each whole number, as many numbers as there are classes: 1 at its own place, 0 elsewhere.",
+        Field("count", POSITIVE, "How many classes there are: 0 to count - 1.", required=True, example="count: 10"),
+        elsewhere={"num_classes": "`count`", "depth": "`count`", "num_tokens": "`count`"},
+        example="{inputs: kind, count: 10}",
+    ),
+    layer(
+        "learned",
+        "Trained numbers that depend on no input, the same for every sample: queries, a token in front of a sequence, "
+        "an `offset` of attention.",
+        Field("shape", SHAPE, "Their shape, without the batch.", required=True, example="shape: [8, 64]"),
+        INIT,
+        inputs=None,
+        elsewhere={"size": "`shape`", "value": "`init`"},
+        example="{name: token, shape: [1, 64]}",
     ),
     layer(
         "positions",
@@ -292,17 +361,45 @@ SEQUENCE_LAYERS = (
             "The length of queries, keys and values, all heads together; without it, that of the input.",
             example="size: 64",
         ),
-        Field("causal", Flag(), "Whether a step sees none after it.", default=False, example="causal: true"),
+        *_SEEN,
         BIAS,
         INIT,
         inputs=Field(
             "inputs",
-            OneOf((LAYER_REFERENCE, ListOf(LAYER_REFERENCE, low=1, high=3, example="[query, key, value]"))),
+            _ATTENDED,
             "One sequence that attends to itself, or query, key and value. Without it, the layer before.",
             example="inputs: [decoded, encoded, encoded]",
         ),
-        elsewhere={"num_heads": "`heads`", "embed_dim": "`size`", "key_dim": "`size`", "mask": "`causal`"},
+        elsewhere=_ATTENTION_WORDS | {"embed_dim": "`size`", "key_dim": "`size`"},
         example="{heads: 4}",
+    ),
+    layer(
+        "dot_attention",
+        "Scaled dot-product attention over the steps of a sequence, softmax(q k * scale) v (Vaswani et al. 2017, eq. "
+        "1), with no weights of its own. With `heads`, parts of the features attend each for itself.",
+        Field(
+            "heads",
+            POSITIVE,
+            "The number of parts, of one size, that queries, keys and values have.",
+            default=1,
+            example="heads: 4",
+        ),
+        Field(
+            "scale",
+            Value("a number", "0.125"),
+            "The factor of the products; without it, 1 / sqrt(features of a query in a head).",
+            example="scale: 0.125",
+        ),
+        *_SEEN,
+        inputs=Field(
+            "inputs",
+            _ATTENDED,
+            "Query, key and value, or one sequence that is all three. Without it, the layer before. Values may have "
+            "other features than keys.",
+            example="inputs: [q, k, v]",
+        ),
+        elsewhere=_ATTENTION_WORDS,
+        example="{inputs: [q, k, v]}",
     ),
     layer(
         "rnn",
@@ -321,10 +418,25 @@ SEQUENCE_LAYERS = (
     ),
     layer(
         "gru",
-        "Gated recurrent units over the steps of a sequence (Cho et al. 2014; the reset after the product).",
+        "Gated recurrent units over the steps of a sequence (Cho et al. 2014).",
         _UNITS,
+        Field(
+            "reset",
+            Choice(
+                "place of the reset",
+                (
+                    Option("after", "tanh(W x + b + r (U h + c)), as in cuDNN, PyTorch and Keras."),
+                    Option(
+                        "before", "tanh(W x + U (r h) + b), as published (Cho et al. 2014, eq. 8) and ONNX's default."
+                    ),
+                ),
+            ),
+            "Whether the reset gate r scales the state h after its product with U in the candidate, or before it.",
+            default="after",
+            example="reset: before",
+        ),
         *_SEQUENCE,
-        elsewhere=_CELL_WORDS,
+        elsewhere=_CELL_WORDS | {"reset_after": "`reset`", "linear_before_reset": "`reset`"},
         example="{units: 64}",
     ),
     layer(

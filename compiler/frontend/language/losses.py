@@ -136,9 +136,25 @@ LOSS = OneKey(
             "binary_cross_entropy",
             Block(
                 "loss",
-                (_LOGITS, _TARGET, _SMOOTHING, _MASK),
+                (
+                    _LOGITS,
+                    _TARGET,
+                    _SMOOTHING,
+                    Field(
+                        "class_weights",
+                        ListOf(Value("a number", "1", low=0), low=2, high=2, example="[1, 5]"),
+                        "A factor for what a target of 0 adds, and one for 1; the mean is still over all elements.",
+                        example="class_weights: [1, 5]",
+                    ),
+                    _MASK,
+                ),
                 title="binary_cross_entropy",
-                elsewhere={"prediction": "`logits`", "label": "`target`", "label_smoothing": "`smoothing`"},
+                elsewhere={
+                    "prediction": "`logits`",
+                    "label": "`target`",
+                    "label_smoothing": "`smoothing`",
+                    "pos_weight": "`class_weights: [1, ...]`",
+                },
                 example="{logits: score, target: label}",
             ),
             "Cross-entropy of yes-or-no questions: scores (before the sigmoid) and targets of 0 to 1, of one shape.",

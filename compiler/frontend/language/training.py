@@ -144,7 +144,8 @@ _DATA = Block(
         Field(
             "scale",
             MapOf("factor", NUMBER, key_example="image", example="{image: 1 / 255}"),
-            "Factors that inputs are multiplied by as they are read.",
+            "Factors that inputs are multiplied by as they are read. To give them the mean 0 and the variance 1, begin "
+            "with a layer such as `map: {z: (image - 0.13) / 0.31}`, which export and predict keep.",
             example="scale: {image: 1 / 255}",
         ),
         Field(

@@ -1,0 +1,125 @@
+"""convolution: what is a convolution of images by weights, or the gradient of its image or its weights.
+
+Assumes: Contracts in gather form.
+Guarantees: recognition goes by index maps alone; both operands are read whole.
+Does not: decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from compiler.strategies.choice import No, Problem, strides
+from compiler.strategies.window import WindowAxis, window_axis
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """`vector`: which operand is the image; then extents, the walks of its rows and columns, the number of weights and
+    their strides along each dim, in elements."""
+
+    vector: int
+    batch: int
+    groups: int
+    outs: int
+    ins: int
+    rows: WindowAxis
+    cols: WindowAxis
+    weights: int
+    w_group: int
+    w_out: int
+    w_in: int
+    w_r: int
+    w_c: int
+
+
+@dataclass(frozen=True)
+class WeightGradient:
+    """`vector`: which operand is the image; then extents and the walks of its rows and columns."""
+
+    vector: int
+    samples: int
+    groups: int
+    outs: int
+    ins: int
+    rows: WindowAxis
+    cols: WindowAxis
+
+
+def convolution(p: Problem) -> Convolution | No:
+    """y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, rows(i, r), cols(j, s)] w(g, o, c, r, s), with or without g,
+    the axes of w in any order: forwards, or the gradient of the image."""
+    if not p.node.out.batched or len(p.out) not in (4, 5):
+        return No("the output is not (batch, channels, rows, columns)")
+    for vector in (0, 1):
+        if p.operands[vector].batched and not p.operands[1 - vector].batched:
+            return _of(p, vector)
+    return No("it is not images times weights")
+
+
+def weight_gradient(p: Problem) -> WeightGradient | No:
+    """y[g, o, c, r, s] = sum over n, i, j of d[n, g, o, i, j] x[n, g, c, rows(i, r), cols(j, s)], with or without g."""
+    if p.node.out.batched or len(p.out) not in (4, 5):
+        return No("the output is not (filters, channels, rows, columns)")
+    if not all(t.batched for t in p.operands):
+        return No("an operand has no batch")
+    found = _gradient_of(p, 1)
+    other = _gradient_of(p, 0) if isinstance(found, No) else found
+    return found if isinstance(other, No) else other
+
+
+def _of(p: Problem, vector: int) -> Convolution | No:
+    x, w = p.operands[vector], p.operands[1 - vector]
+    grouped = len(p.out) == 5
+    group, o, i, j = (p.out[1] if grouped else ""), *p.out[-3:]
+    walked, weights = p.plain(vector), p.plain(1 - vector)
+    if len(walked) != len(p.out) or walked[: 1 + grouped] != p.out[: 1 + grouped]:
+        return No("the image's axes are not (batch, channels, rows, columns)")
+    c = walked[-3]
+    rest = [d for d in p.extents if d not in {*p.out, c}]
+    named = {d for d in weights if d is not None}
+    wanted = {o, c, *rest} | ({group} if grouped else set())
+    if c is None or len(rest) != 2 or named != wanted or len(weights) != len(wanted):
+        return No("the weights' axes are not plain dims, two of them a window")
+    if tuple(p.extents[d] for d in (*p.out[: 1 + grouped], c)) != x.shape[:-2]:
+        return No("an operand is only partly read")
+    if any(p.extents[d] != e for d, e in zip(weights, w.shape, strict=True) if d is not None):
+        return No("an operand is only partly read")
+    extents = dict(p.extents)
+    by = dict(zip(weights, strides(w), strict=True))
+    for r, s in (rest, rest[::-1]):
+        rows = window_axis(p.axes(vector)[-2], i, r, extents, x.shape[-2])
+        cols = window_axis(p.axes(vector)[-1], j, s, extents, x.shape[-1])
+        if rows is not None and cols is not None:
+            groups, w_group = (extents[group], by[group]) if grouped else (1, 0)
+            steps = w_group, by[o], by[c], by[r], by[s]
+            return Convolution(
+                vector, extents[p.out[0]], groups, extents[o], extents[c], rows, cols, prod(w.shape), *steps
+            )
+    return No("rows and columns are not walked by one window dim each")
+
+
+def _gradient_of(p: Problem, vector: int) -> WeightGradient | No:
+    x, d = p.operands[vector], p.operands[1 - vector]
+    grouped = len(p.out) == 5
+    group, o, c, r, s = p.out if grouped else ("", *p.out)
+    walked, other = p.plain(vector), p.plain(1 - vector)
+    groups = (group,) if grouped else ()
+    if len(walked) != 4 + grouped or len(other) != 4 + grouped:
+        return No("the operands' axes are not (batch, channels, rows, columns)")
+    n, i, j = other[0], other[-2], other[-1]
+    if n is None or i is None or j is None or other != (n, *groups, o, i, j):
+        return No("the gradient's axes are not (batch, channels, rows, columns)")
+    if walked[: 2 + grouped] != (n, *groups, c) or set(p.extents) != {*p.out, n, i, j}:
+        return No("the image's axes are not (batch, channels, rows, columns)")
+    if x.shape[:-2] != tuple(p.extents[q] for q in (n, *groups, c)):
+        return No("an operand is only partly read")
+    if d.shape != tuple(p.extents[q] for q in (n, *groups, o, i, j)):
+        return No("an operand is only partly read")
+    extents = dict(p.extents)
+    rows = window_axis(p.axes(vector)[-2], i, r, extents, x.shape[-2])
+    cols = window_axis(p.axes(vector)[-1], j, s, extents, x.shape[-1])
+    if rows is None or cols is None or rows.div != 1 or cols.div != 1:
+        return No("rows and columns are not walked by one window dim each")
+    return WeightGradient(vector, extents[n], extents[group] if grouped else 1, extents[o], extents[c], rows, cols)

@@ -1,0 +1,110 @@
+"""winograd_conv: 3 x 3 convolutions of stride 1 with fewer products, the batch in the lanes.
+
+F(2 x 2, 3 x 3) of A. Lavin and S. Gray, Fast algorithms for convolutional neural networks (arXiv:1509.09308, 2015),
+section 4.1: tiles of 4 x 4 pixels, 2 pixels apart, and the weights are transformed to 16 places each; products are
+taken place by place (16 instead of 36 for 4 pixels of the output) in the register tiles that lanes_conv has too; sums
+are transformed back to 2 x 2 pixels. Input gradients are such convolutions that walk the window backwards. `s_strip`
+tiles of all channels are transformed at a time. Sums run in order of the channel; they round about as direct sums do.
+
+Assumes: Contracts in gather form, the batch in the lanes.
+Guarantees: taken where fewer products outweigh the transforms, by estimate: where there are many channels.
+Does not: take other windows, or keep what is not finite to the pixels that see it: it spreads within its tile.
+"""
+
+from __future__ import annotations
+
+from compiler.strategies.choice import LIMIT, Choice, No, Problem
+from compiler.strategies.convolution import Convolution, convolution
+from compiler.strategies.tiles import OPERATIONS_PER_US, TILES, Shape, cost
+from compiler.strategies.window import WindowAxis
+
+NAME = "winograd_conv"
+PLACES = 16
+STRIP_BYTES = 200_000
+"""Of the transformed image that is worked on at a time: it stays in a core's second cache."""
+TAP_BYTES = 8
+_TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4 and t.vectors >= 2)
+"""Register tiles that use each vector and each weight several times: both come from the second cache."""
+_IMAGE, _BACK = 75.0, 45.0
+"""What it costs to transform a channel of a tile, and an output of a tile back, in vector operations."""
+_WEIGHTS, _FAR, _FAR_READ = 15.0, 10.0, 2.0
+"""And the weights of a channel for an output; more where they do not stay in the second cache, and for each byte that
+is read from there for each strip."""
+CACHE_BYTES = 500_000
+"""Of weights that stay in the second cache."""
+
+
+def match(p: Problem) -> Choice | No:
+    found = variants(p)
+    return found if isinstance(found, No) else found[0]
+
+
+def variants(p: Problem) -> list[Choice] | No:
+    """The choice for each register tile, the fastest by estimate first."""
+    conv = convolution(p)
+    if isinstance(conv, No):
+        return conv
+    if not (three(conv.rows) and three(conv.cols)):
+        return No("the window is not 3 x 3 with steps of 1")
+    if PLACES * (conv.ins + 1) * p.lanes * max(_strip(p, conv, TILES[n]) for n in _TILES) >= LIMIT:
+        return No("it is larger than 32-bit offsets reach")
+    return sorted((_choice(p, conv, n) for n in _TILES), key=lambda choice: choice.microseconds)
+
+
+def weights_cost(p: Problem, conv: Convolution, strips: int) -> float:
+    """Transforming the weights, and reading them for each strip where they are many, in vector operations."""
+    pairs = conv.ins * conv.outs
+    far = PLACES * pairs * p.real_bytes > CACHE_BYTES
+    return pairs * (_WEIGHTS + (_FAR + _FAR_READ * p.real_bytes * strips if far else 0.0))
+
+
+def three(axis: WindowAxis) -> bool:
+    """Whether the window has 3 neighbours along the axis, at every position."""
+    return axis.taps == 3 and axis.step == 1 and axis.div == 1 and abs(axis.tap) == 1
+
+
+def _tiles(p: Problem, conv: Convolution) -> int:
+    return p.blocks(p.out[0]) * -(-conv.rows.out // 2) * -(-conv.cols.out // 2)
+
+
+def _strip(p: Problem, conv: Convolution, shape: Shape) -> int:
+    """Tiles of the image that are transformed at a time: whole register tiles."""
+    each = PLACES * conv.ins * p.lanes * p.real_bytes * shape.vectors
+    return max(1, min(STRIP_BYTES // each, -(-_tiles(p, conv) // shape.vectors))) * shape.vectors
+
+
+def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
+    rows, cols, shape = conv.rows, conv.cols, TILES[tile]
+    strip, tiles = _strip(p, conv, shape), _tiles(p, conv)
+    values = {
+        "s_blocks": p.blocks(p.out[0]),
+        "s_groups": conv.groups,
+        "s_outs": conv.outs,
+        "s_ins": conv.ins,
+        "s_rows": rows.extent,
+        "s_cols": cols.extent,
+        "s_out_rows": rows.out,
+        "s_out_cols": cols.out,
+        "s_from_r": rows.low,
+        "s_from_c": cols.low,
+        "s_w_first": (conv.w_r if rows.tap < 0 else 0) * 2 + (conv.w_c if cols.tap < 0 else 0) * 2,
+        "s_w_group": conv.w_group,
+        "s_w_out": conv.w_out,
+        "s_w_in": conv.w_in,
+        "s_w_r": conv.w_r * rows.tap,
+        "s_w_c": conv.w_c * cols.tap,
+        "s_strip": strip,
+        "s_tile": tile,
+    }
+    image, sums = conv.ins * strip + 1, shape.outs * shape.vectors
+    weights = -(-conv.outs // p.lanes) * (conv.ins + 1)
+    scratch = PLACES * (p.lanes * (image + sums + weights) * p.real_bytes + conv.ins * TAP_BYTES)
+    operations = PLACES * cost(shape, conv.outs, [(tiles, conv.ins)])
+    operations += tiles * (conv.ins * _IMAGE + conv.outs * _BACK) + weights_cost(p, conv, -(-tiles // strip))
+    return Choice(
+        NAME,
+        (("vector", conv.vector),),
+        tuple(values.items()),
+        scratch,
+        conv.groups * operations / OPERATIONS_PER_US,
+    )

@@ -1,0 +1,87 @@
+"""Chains on a GPU: recurrent layers in one launch give the losses of the CPU, and the same bits on every run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.cpu.backend import CpuBackend
+from backends.cuda.backend import CudaBackend
+from backends.protocol import Instance
+from compiler.frontend.load import load_model
+from compiler.ir.model import Model
+from compiler.ir.program import Merged
+from compiler.ir.space import Role
+from compiler.passes.pipeline import lower
+from tests.recurrent import Network, network
+
+pytestmark = pytest.mark.gpu
+
+STEPS = 20
+NETWORKS = [
+    Network("rnn", 64, 50),
+    Network("gru", 64, 20, layers=2),
+    Network("lstm", 64, 20, layers=2, bidirectional=True),
+    Network("gru", 128, 10),
+    Network("rnn", 200, 6),
+    Network("lstm", 33, 7, batch=300),
+]
+
+
+def lowered(model: Model, backend: CpuBackend | CudaBackend) -> Merged:
+    return lower(model, backend.capabilities, True).merged
+
+
+def start(instance: Instance, program: Merged, batch: int) -> None:
+    """Batches of the same samples for every target, which may pad them."""
+    shape = next(a.shape for a in program.arrays if a.name == "train.order")
+    samples = min(a.shape[0] for a in program.arrays if a.name.startswith("data."))
+    order = np.full(shape, -1, np.int32)
+    order[:, :batch] = np.random.default_rng(5).integers(0, samples, (shape[0], batch))
+    instance.write("train.order", order)
+
+
+def losses(instance: Instance) -> list[float]:
+    found = []
+    for step in range(1, STEPS + 1):
+        assert instance.run("train", step, 1) == 1
+        found.append(float(instance.read("train/loss")[0]))
+    return found
+
+
+def weights(instance: Instance, program: Merged) -> dict[str, np.ndarray]:
+    return {a.name: instance.read(a.name) for a in program.arrays if a.role in (Role.WEIGHT, Role.STATE)}
+
+
+def compared(folder: Path, model: Model, batch: int) -> None:
+    found = []
+    for backend, name in ((CpuBackend(), "cpu"), (CudaBackend(), "cuda"), (CudaBackend(), "again")):
+        program = lowered(model, backend)
+        instance = backend.load(backend.build(program, folder / name, {}), program, 3)
+        start(instance, program, batch)
+        found.append((losses(instance), weights(instance, program)))
+        instance.close()
+    (cpu, _), (cuda, once), (_, again) = found
+    np.testing.assert_allclose(cuda, cpu, rtol=1e-4)
+    for name, values in once.items():
+        assert np.array_equal(values, again[name]), name
+
+
+@pytest.mark.parametrize("n", NETWORKS, ids=str)
+def test_losses_are_those_of_the_cpu(tmp_path: Path, n: Network) -> None:
+    model = network(tmp_path, n)
+    program = lowered(model, CudaBackend())
+    assert all(p.chains for p in program.phases if p.name in ("train", "eval"))
+    compared(tmp_path, model, n.batch)
+
+
+def test_losses_of_the_model_that_reads_digits(tmp_path: Path, root: Path) -> None:
+    model = load_model(root / "models" / "lstm.yaml", {})
+    compared(tmp_path, model, 64)
+
+
+def test_chains_in_float64(tmp_path: Path) -> None:
+    n = Network("gru", 40, 6)
+    compared(tmp_path, network(tmp_path, n, "float64"), n.batch)

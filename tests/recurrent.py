@@ -1,0 +1,73 @@
+"""Small trained networks of recurrent layers over random sequences, for tests of chains.
+
+Assumes: a folder to write to.
+Guarantees: equal arguments give equal files.
+Does not: learn anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from compiler.frontend.load import load_model
+from compiler.ir.model import Model
+
+BATCH = 64
+_MODEL = """\
+language: 1
+name: sequences
+network:
+  inputs:
+    x: {{shape: [{steps}, 8]}}
+    label: {{shape: [], dtype: int32}}
+  layers:
+{layers}
+    - dense: {{name: logits, units: 10}}
+train:
+  data: {{file: sequences.npz, inputs: {{x: x, label: label}}}}
+  loss: {{softmax_cross_entropy: {{logits: logits, target: label}}}}
+  optimizer: {{adam: {{learning_rate: 0.01}}}}
+  batch: {batch}
+  epochs: 1
+  seed: 1
+"""
+
+
+@dataclass(frozen=True)
+class Network:
+    """`layers` layers of a kind, each over all steps of the one before."""
+
+    kind: str
+    units: int
+    steps: int
+    layers: int = 1
+    bidirectional: bool = False
+    batch: int = BATCH
+
+    def __str__(self) -> str:
+        ways = "_both_ways" if self.bidirectional else ""
+        return f"{self.kind}{self.units}_steps{self.steps}_layers{self.layers}_batch{self.batch}{ways}"
+
+
+def text(n: Network) -> str:
+    layers = []
+    for k in range(n.layers):
+        settings = {"units": str(n.units), "sequence": "true" if k + 1 < n.layers else "false"}
+        settings |= {"inputs": "x"} if k == 0 else {}
+        settings |= {"bidirectional": "true"} if n.bidirectional else {}
+        layers.append(f"    - {n.kind}: {{{', '.join(f'{key}: {value}' for key, value in settings.items())}}}")
+    return _MODEL.format(steps=n.steps, layers="\n".join(layers), batch=n.batch)
+
+
+def network(folder: Path, n: Network, precision: str = "float32", order: str = "reproducible") -> Model:
+    """The model, from files in `folder`."""
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal((4 * n.batch, n.steps, 8)).astype(np.float32)
+    label = rng.integers(0, 10, 4 * n.batch).astype(np.int32)
+    np.savez(folder / "sequences.npz", x=x, label=label)
+    (folder / "sequences.yaml").write_text(text(n))
+    model = load_model(folder / "sequences.yaml", {})
+    return replace(model, numerics=replace(model.numerics, precision=precision, order=order))

@@ -1,0 +1,467 @@
+"""Chains: which launches become one, that samples do not meet in them, and the tables that a device walks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from backends.cuda.backend import CudaBackend
+from backends.cuda.chain import CHAIN, FACTOR, LINK, MATRIX, NAME, READ, RECORDS, Walk, chained_templates, walk
+from backends.cuda.compile import compile_text, find_compiler
+from backends.cuda.emit import emit
+from backends.cuda.plans import _parts, device_table
+from backends.cuda.work import Words
+from backends.protocol import BackendError
+from backends.reference.load import ReferenceInstance
+from compiler.frontend.load import load_model
+from compiler.ir.program import (
+    ELEMENT,
+    ArrayFormal,
+    Axis,
+    Chain,
+    Dim,
+    DimKind,
+    Formal,
+    Kind,
+    Merged,
+    MergedPhase,
+    Mode,
+    Nest,
+    Order,
+    Strided,
+    Template,
+)
+from compiler.ir.samples import apart, chain_violations, product_of
+from compiler.ir.space import DType, Role
+from compiler.ir.target import Capabilities
+from compiler.ir.text import parse_ir, print_ir
+from compiler.passes.decisions import Decision
+from compiler.passes.gather import gather
+from compiler.passes.pipeline import lower
+from compiler.passes.plan_memory import lifetimes, place
+from compiler.passes.write_tables import write_tables
+from tests.recurrent import Network, network
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = [
+    Network("rnn", 3, 5, batch=6),
+    Network("gru", 3, 4, layers=2, batch=5),
+    Network("lstm", 2, 4, bidirectional=True, batch=4),
+]
+ROOM = 227 << 10
+
+
+def capable(chains: bool) -> Capabilities:
+    return CudaBackend(chains=chains).capabilities
+
+
+def program_of(folder: Path, n: Network, chains: bool = True, **numerics: str) -> Merged:
+    return lower(network(folder, n, **numerics), capable(chains), True).merged
+
+
+def phase_of(program: Merged, name: str) -> MergedPhase:
+    return next(p for p in program.phases if p.name == name)
+
+
+def trained(program: Merged, steps: int = 2) -> dict[str, np.ndarray]:
+    """The weights after some steps on the reference."""
+    instance = ReferenceInstance(program, 3)
+    order = next(a for a in program.arrays if a.name == "train.order")
+    instance.write("train.order", np.arange(order.physical_size, dtype=np.int32))
+    instance.run("train", 1, steps)
+    return {a.name: instance.read(a.name) for a in program.arrays if a.role is Role.WEIGHT}
+
+
+# ------------------------------------------------------------------------------------------- the passes
+
+
+@pytest.mark.parametrize("n", SMALL, ids=str)
+def test_moving_launches_changes_no_bit(tmp_path: Path, n: Network) -> None:
+    plain, chained = program_of(tmp_path, n, False), program_of(tmp_path, n)
+    before, after = phase_of(plain, "train"), phase_of(chained, "train")
+    assert len(after.chains) == 2 * n.layers * (1 + n.bidirectional)
+    launched = [sum(x.hi - x.lo for x in p.launches) for p in (before, after)]
+    assert launched[0] == launched[1]
+    assert len(after.launches) - sum(c.last - c.first - 1 for c in after.chains) < len(before.launches)
+    expected, found = trained(plain), trained(chained)
+    for name, values in expected.items():
+        assert np.array_equal(values, found[name]), name
+
+
+@pytest.mark.parametrize("n", SMALL, ids=str)
+def test_each_sample_goes_its_own_way(tmp_path: Path, n: Network) -> None:
+    """Samples that walk through a chain alone, one after the other, find what they would find side by side."""
+    program = program_of(tmp_path, n)
+    phase = phase_of(program, "train")
+    parts: list[tuple[tuple[str, ...], int]] = []
+    single = []
+    done = 0
+    for chain in (*phase.chains, Chain(len(phase.launches), len(phase.launches), 0)):
+        single.append(MergedPhase(f"to_{chain.first}", phase.launches[done : chain.first]))
+        parts.append(((single[-1].name,), 0))
+        links = [MergedPhase(f"at_{k}", (phase.launches[k],)) for k in range(chain.first, chain.last)]
+        single += links
+        parts.append((tuple(x.name for x in links), chain.samples))
+        done = chain.last
+    written = {
+        x.name: [
+            program.tables[t.index].arrays[f.name][launch.lo]
+            for launch in x.launches
+            for t in (program.templates[launch.template],)
+            for f in t.formals
+            if isinstance(f, ArrayFormal) and f.mode is not Mode.READ
+        ]
+        for x in single
+    }
+    instance = ReferenceInstance(replace(program, phases=(*program.phases, *single)), 3)
+    order = next(a for a in program.arrays if a.name == "train.order")
+    instance.write("train.order", np.arange(order.physical_size, dtype=np.int32))
+    for names, samples in parts:
+        for sample in range(max(samples, 1)):
+            for name in names:
+                before = {a: instance.read(a) for a in written[name]} if samples else {}
+                instance.run(name, 1, 1)
+                for a, values in before.items():
+                    mine = np.array_split(instance.read(a), samples)[sample]
+                    np.array_split(values, samples)[sample][:] = mine
+                    instance.write(a, values)
+    expected = trained(program, 1)
+    for name, values in expected.items():
+        assert np.array_equal(values, instance.read(name)), name
+
+
+def test_both_ways_are_chains_of_their_own(tmp_path: Path) -> None:
+    program = program_of(tmp_path, SMALL[2])
+    phase = phase_of(program, "train")
+    paths = []
+    for chain in phase.chains:
+        launches = phase.launches[chain.first : chain.last]
+        paths.append({".backward." in program.tables[x.template].paths[x.lo] for x in launches})
+    assert paths == [{False}, {True}, {True}, {False}]
+
+
+def test_samples_that_meet_are_named(tmp_path: Path) -> None:
+    program = program_of(tmp_path, SMALL[0])
+    phase = phase_of(program, "train")
+    (first, *_) = phase.chains
+    assert not list(chain_violations(program, phase))
+    other = replace(phase, chains=(replace(first, samples=3),))
+    assert not list(chain_violations(program, other))  # 6 samples are 3 pairs
+    other = replace(phase, chains=(replace(first, samples=4),))
+    assert "samples meet in `train/rnn_1.at_0.state`" in next(chain_violations(program, other))
+    last = replace(first, first=first.last, last=len(phase.launches))
+    assert "has launches of several rows" in next(chain_violations(program, replace(phase, chains=(last,))))
+    assert "begins before" in next(chain_violations(program, replace(phase, chains=(first, first))))
+
+
+ROW = {"n": 6, "o": 4, "w": 5, "by": 4, "flat": 24}
+
+
+def number_of(x: int | str) -> int | None:
+    return x if isinstance(x, int) else ROW.get(x)
+
+
+@pytest.mark.parametrize(
+    ("axes", "own"),
+    [
+        ((Axis((("n", 1),), stride="by"), Axis((("o", 1),))), True),
+        ((Axis((("n", 1),)), Axis((("o", 1),), stride="n")), False),  # transposed
+        ((Axis((("n", 1),), const=1, stride="by"), Axis((("o", 1),))), False),  # of the next sample
+        ((Axis((("n", -1),), const=5, stride="by"), Axis((("o", 1),))), False),  # the other way round
+        ((Axis((("n", 1),), stride="by"), Axis((("w", 1),))), False),  # one element too far
+        ((Axis((("n", 1),), stride="by"), Axis((("w", 1),), extent="o")), True),  # which is not there
+        ((Axis((("n", 1),), stride="by"), Axis((("w", 1),), const=-1)), False),  # one element before
+        ((Axis((("n", 1),), stride="by"), Axis((("k", 1),))), False),  # through data
+        ((Axis((("o", 1),)),), False),  # the same for all samples
+    ],
+)
+def test_parts_of_samples(axes: tuple[Axis, ...], own: bool) -> None:
+    formal = ArrayFormal("y", DType.F32, Mode.READ, Strided(axes))
+    nest = Nest((Dim("n", "n"), Dim("o", "o"), Dim("w", "w", DimKind.RED)))
+    template = Template(0, "t", "", Kind.MAP, (formal,), nest, Order.REPRODUCIBLE)
+    assert apart(template, formal, number_of, 6, 24) == own
+    assert not apart(template, formal, number_of, 5, 24)
+    assert not apart(template, formal, number_of, 6, 48)
+
+
+def test_parts_of_flat_maps() -> None:
+    formal = ArrayFormal("y", DType.F32, Mode.WRITE, ELEMENT)
+    nest = Nest((Dim("i", "flat"),))
+    template = Template(0, "t", "", Kind.MAP, (formal,), nest, Order.REPRODUCIBLE)
+    assert apart(template, formal, number_of, 6, 24)
+    assert not apart(template, formal, number_of, 5, 24)
+
+
+def test_what_is_added_up_over_samples_is_in_no_chain(tmp_path: Path) -> None:
+    program = program_of(tmp_path, SMALL[0])
+    for phase in program.phases:
+        for chain in phase.chains:
+            names = {program.templates[x.template].name for x in phase.launches[chain.first : chain.last]}
+            assert not any("recurrent.grad" in name for name in names)
+
+
+def test_chains_are_text_and_back(tmp_path: Path) -> None:
+    phase = phase_of(program_of(tmp_path, SMALL[0]), "train")
+    assert parse_ir(print_ir(phase)) == phase
+
+
+def decided(folder: Path, n: Network, **numerics: str) -> list[Decision]:
+    decisions = lower(network(folder, n, **numerics), capable(True)).decisions
+    return [d for d in decisions if d.pass_name == "chains"]
+
+
+def test_explain_says_why(tmp_path: Path) -> None:
+    first, *_ = decided(tmp_path, Network("gru", 64, 20))
+    assert first.subject == "train: gru_1.at_0.reset"
+    assert first.verdict == "one walk of 79 kernels, sample by sample"
+    assert re.fullmatch(r"3 matrices of 51 KB on chip, where that fits; about .* us", first.reason)
+    first, *_ = decided(tmp_path, Network("lstm", 128, 20))
+    assert first.verdict == "launch by launch"
+    assert first.reason == "4 matrices of 264 KB do not fit into the 227 KB that a processor has at most"
+    first, *_ = decided(tmp_path, Network("rnn", 128, 20, batch=20_000))
+    assert first.verdict == "launch by launch"
+    assert "as a chain" in first.reason
+
+
+def test_other_models_have_none(tmp_path: Path) -> None:
+    assert not decided(tmp_path, Network("rnn", 8, 3))  # a matrix that few products read
+    assert not decided(tmp_path, Network("rnn", 8, 8), order="bitwise")
+    for name in ("transformer", "lenet_digits", "cuba"):
+        model = load_model(ROOT / "models" / f"{name}.yaml", {})
+        plain, chained = (lower(model, capable(x)).merged for x in (False, True))
+        assert plain == chained
+
+
+def test_arrays_of_a_chain_live_at_the_same_time(tmp_path: Path) -> None:
+    program = program_of(tmp_path, SMALL[0])
+    phase = phase_of(program, "train")
+    chain = phase.chains[0]
+    ends = [program.tables[x.template].arrays["y"][x.lo] for x in phase.launches[chain.first : chain.last]]
+    lives = lifetimes(replace(program, phases=(phase,)), set(ends))
+    assert len({lives[name][0][0] for name in ends}) == 1
+    without = lifetimes(replace(program, phases=(replace(phase, chains=()),)), set(ends))
+    assert len({without[name][0][0] for name in ends}) == len(ends)
+
+
+def test_what_does_not_wait_is_one_launch(tmp_path: Path) -> None:
+    """The gradients that all steps but the last one give to a layer's matrices are one launch, or wait for nothing."""
+    n = Network("rnn", 8, 20)
+    model = network(tmp_path, n)
+    lowered = lower(model, capable(True), True)
+    phase = phase_of(lowered.merged, "train")
+    products = [x for x in phase.launches if "recurrent.grad" in lowered.merged.tables[x.template].paths[x.lo]]
+    assert max(x.hi - x.lo for x in products) >= n.steps - 3
+    assert [d.verdict for d in lowered.decisions if d.pass_name == "gather"] == [
+        f"{len(p.launches)} launches" for p in lowered.merged.phases if p.chains
+    ]
+    twice = replace(lowered.merged, phases=(*lowered.merged.phases, replace(phase, name="again")))
+    assert gather(twice, {"train"}) == (twice, [])
+    launched = [x for p in lowered.merged.phases for x in p.launches]
+    rows = [(x.template, row) for x in launched for row in range(x.lo, x.hi)]
+    assert len(set(rows)) == len(rows) == sum(t.count for t in lowered.merged.tables)
+
+
+def test_many_gradients_of_a_matrix_are_added_in_few_rounds(tmp_path: Path) -> None:
+    program = program_of(tmp_path, Network("rnn", 8, 40), False)
+    phase = phase_of(program, "train")
+    level: dict[str, int] = {}
+    for x in phase.launches:
+        rows = program.tables[x.template]
+        for row in range(x.lo, x.hi):
+            name = rows.arrays["y"][row] if "y" in rows.arrays else ""
+            if ".recurrent.grad.sum." in name:
+                level[name] = 1 + max(level.get(rows.arrays[f][row], 0) for f in ("x0", "x1"))
+    assert len(level) == 39
+    assert max(level.values()) == 6
+
+
+# -------------------------------------------------------------------------------------------- the text
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (Network("gru", 5, 9, batch=8), Network("gru", 100, 31, batch=640)),
+        (Network("lstm", 5, 9, layers=2, batch=8), Network("lstm", 200, 17, layers=2)),
+    ],
+    ids=str,
+)
+def test_the_text_knows_no_numbers(tmp_path: Path, a: Network, b: Network) -> None:
+    texts = [emit(program_of(tmp_path, n)).text for n in (a, b)]
+    assert f" {NAME}(" in texts[0]
+    assert texts[0] == texts[1]
+
+
+def test_what_a_chain_has_written_is_read_again(tmp_path: Path) -> None:
+    """A pointer that nothing else is said to change is read through a cache that does not see changes."""
+    program = program_of(tmp_path, SMALL[1])
+    lines = emit(program).text.split("\n")
+    function = 0
+    restricted: set[int] = set()
+    for line in lines:
+        if found := re.match(r"(?:NL_FN|NL_PART) void k(\d+)_", line):
+            function = int(found[1])
+        if "__restrict__" in line:
+            restricted.add(function)
+    assert restricted
+    assert not restricted & set(chained_templates(program))
+
+
+@pytest.mark.nvrtc
+@pytest.mark.slow
+def test_chains_compile_in_float64(tmp_path: Path) -> None:
+    try:
+        find_compiler()
+    except BackendError as e:
+        pytest.skip(e.message)
+    program = program_of(tmp_path, SMALL[1], precision="float64")
+    code = compile_text(emit(program), "chains", False, "sm_90").binary
+    assert NAME.encode() in code.read_bytes()
+    listing = code.with_suffix(".ptx").read_text()
+    kernel = listing[listing.index(f".entry {NAME}(") :]
+    assert "ld.global.nc" not in kernel[: kernel.find(".entry", 10)]
+
+
+# ------------------------------------------------------------------------------------------ the tables
+
+
+def device_words(program: Merged) -> tuple[list[Words], dict[int, str]]:
+    """The tables of a device whose arenas are far apart, and the arrays by their addresses there."""
+    placement = place(program, {}, 1 << 30)
+    bases = np.array([(k + 1) << 40 for k, _ in enumerate(Role)], np.uint64)
+    tables = write_tables(program, placement, 3, {})
+    words = [device_table(t, x, bases) for t, x in zip(program.templates, tables, strict=True)]
+    base = dict(zip(Role, bases.tolist(), strict=True))
+    return words, {base[a.role] + placement.offsets[a.name]: a.name for a in program.arrays}
+
+
+def is_read(f: Formal) -> bool:
+    return isinstance(f, ArrayFormal) and f.mode is not Mode.WRITE
+
+
+def parts_of(found: Walk) -> tuple[np.void, np.ndarray, np.ndarray, np.ndarray]:
+    """The head of a table, its matrices, its links, and the bytes of their rows."""
+    head = found.table[: CHAIN.itemsize].view(CHAIN)[0]
+    rest = found.table[CHAIN.itemsize :]
+    matrices = rest[: head["matrices"] * MATRIX.itemsize].view(MATRIX)
+    records = rest[head["matrices"] * MATRIX.itemsize :].reshape(head["links"], head["record"])
+    links = np.ascontiguousarray(records[:, : LINK.itemsize]).view(LINK)[:, 0]
+    return head, matrices, links, records[:, LINK.itemsize :]
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("n", [Network("gru", 20, 4, batch=70), Network("lstm", 33, 4, batch=4)], ids=str)
+def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision: str) -> None:
+    """The sums that a walk makes from its tables are those of the products that the links are rows of."""
+    program = program_of(tmp_path, n, precision=precision)
+    words, names = device_words(program)
+    real = program.precision
+    rng = np.random.default_rng(2)
+    arrays = {a.name: rng.standard_normal(a.shape).astype(real.numpy) for a in program.arrays if a.physical_size > 0}
+    for phase in program.phases:
+        for chain in phase.chains:
+            found = walk(program, phase, chain, words, 132, ROOM)
+            assert found is not None
+            assert (found.blocks - 1) * found.samples < n.batch <= found.blocks * found.samples
+            head, matrices, links, rows = parts_of(found)
+            assert (head["samples"], head["links"]) == (n.batch, chain.last - chain.first)
+            assert head["records"] < head["records"] + RECORDS * head["record"] < found.shared <= ROOM
+            chip = np.full(head["values"], np.nan, real.numpy)
+            for m in matrices:
+                unit = 16 // real.bytes
+                padded = np.zeros((-(-m["rows"] // unit) * unit, m["pitch"]), real.numpy)
+                flat = arrays[names[int(m["from"])]].reshape(-1)
+                for row in range(m["rows"]):
+                    padded[row, : m["columns"]] = flat[row * m["by_row"] :][: m["columns"]]
+                chip[m["at"] : m["at"] + padded.size] = padded.reshape(-1)
+            assert not np.isnan(chip).any()  # every element has a place, and only one
+            slots: dict[int, str] = {}
+            waiting: list[tuple[np.void, str]] = []
+            for launch, link, row in zip(phase.launches[chain.first : chain.last], links, rows, strict=True):
+                template, table = program.templates[launch.template], program.tables[launch.template]
+                assert link["what"] == launch.template
+                wide = 8 * len(template.formals)
+                assert np.array_equal(row[:wide].view(np.uint64), words[launch.template][launch.lo])
+                behind = row[link["row"] :]
+                reads = behind[: link["reads"] * READ.itemsize].view(READ)
+                for r in reads:
+                    assert r["by_sample"] == r["bytes"] == arrays[names[int(r["from"])]].nbytes // n.batch
+                read = [table.arrays[f.name][launch.lo] for f in template.formals if is_read(f)]
+                assert {names[int(r["from"])] for r in reads} == {x for x in read if arrays[x].shape[0] == n.batch}
+                product = product_of(template)
+                written = {
+                    table.arrays[f.name][launch.lo]
+                    for f in template.formals
+                    if isinstance(f, ArrayFormal) and f.mode is not Mode.READ
+                }
+                if product is None:
+                    assert link["outs"] == 0 and link["each"] * n.batch == arrays[next(iter(written))].size
+                else:
+                    for f in behind[reads.nbytes :][: link["factors"] * FACTOR.itemsize].view(FACTOR):
+                        assert link["way"] == 0
+                        name = names[int(f["values"])]
+                        if f["fresh"]:
+                            slots[int(f["slot"])] = name
+                        assert slots[int(f["slot"])] == name  # what is not brought anew is there
+                        assert f["slot"] + link["pitch"] <= head["sums"] - head["values"]
+                        waiting.append((f, name))
+                    f, name = waiting.pop(0)  # summed here, or by the link before
+                    assert name == table.arrays[product.values][launch.lo]
+                    assert f["by_sample"] * n.batch == arrays[name].size and f["by_sample"] == link["terms"]
+                    out, term = np.ix_(np.arange(link["outs"]), np.arange(link["terms"]))
+                    w = chip[f["at"] + out * f["by_out"] + term * f["by_term"]]
+                    matrix = arrays[table.arrays[product.matrix][launch.lo]]
+                    np.testing.assert_array_equal(w, matrix if product.by_out else matrix.T)
+                assert not written & {name for _, name in waiting}  # what is summed already must not change
+                slots = {at: name for at, name in slots.items() if name not in written}
+            assert not waiting
+
+
+def test_products_that_do_not_need_each_other_are_summed_together(tmp_path: Path) -> None:
+    for n, most in ((Network("lstm", 24, 4), 4), (Network("gru", 128, 4), 2), (Network("gru", 24, 4, batch=900), 1)):
+        program = program_of(tmp_path, n)
+        words, _ = device_words(program)
+        phase = phase_of(program, "train")
+        for chain in phase.chains:
+            found = walk(program, phase, chain, words, 132, ROOM)
+            assert found is not None
+            _, _, links, _ = parts_of(found)
+            assert links["factors"].max() == most
+            products = links[links["outs"] > 0]
+            assert products["factors"].sum() == len(products)
+            sums = products["ways"] + products["bits"] + products["split"]
+            assert (1 << sums <= 256).all()
+
+
+def test_what_does_not_pay_or_fit_is_launched_one_by_one(tmp_path: Path) -> None:
+    large = program_of(tmp_path, Network("lstm", 128, 4))
+    small = program_of(tmp_path, Network("lstm", 24, 4))
+    for program, room, walks in ((large, ROOM, False), (small, ROOM, True), (small, 10_000, False)):
+        device = SimpleNamespace(room=lambda name, room=room: room, processors=132)
+        phase = phase_of(program, "train")
+        assert {c.pays for c in phase.chains} == {program is small}
+        parts = _parts(device, program, phase, device_words(program)[0])  # type: ignore[arg-type]
+        assert [len(x) for x, w in parts if w is not None] == [c.last - c.first for c in phase.chains if walks]
+        assert sum(y.hi - y.lo for x, _ in parts for y in x) == sum(x.hi - x.lo for x in phase.launches)
+        assert len(parts) < len(phase.launches)  # the gates that wait for nothing are one launch again
+
+
+def test_samples_are_spread_over_the_processors(tmp_path: Path) -> None:
+    program = program_of(tmp_path, Network("gru", 20, 4, batch=70))
+    words, _ = device_words(program)
+    phase = phase_of(program, "train")
+    shapes = {}
+    for processors, room in ((132, ROOM), (20, ROOM), (1, ROOM), (1, 17_000), (132, 10_000)):
+        found = walk(program, phase, phase.chains[0], words, processors, room)
+        shapes[processors, room] = None if found is None else (found.blocks, found.samples)
+    assert shapes[132, ROOM] == (70, 1)
+    assert shapes[20, ROOM] == (18, 4)
+    assert shapes[1, ROOM] == (1, 70)
+    fewer = shapes[1, 17_000]
+    assert fewer is not None and 1 < fewer[0] < 70
+    assert shapes[132, 10_000] is None

@@ -1,0 +1,187 @@
+"""A phase as one kernel that stays on the GPU: where its blocks wait, and what each of them does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.cuda.backend import CudaBackend
+from backends.cuda.emit import resident_functions
+from backends.cuda.load import APART
+from backends.cuda.meetings import Launched, Meet, Meetings, alike, beside, launched, meetings, pair
+from backends.cuda.resident import NOTHING, Resident, errands, resident_templates
+from backends.cuda.work import Words, array_elements
+from compiler.frontend.load import load_model
+from compiler.ir.program import Merged, MergedPhase, Mode
+from compiler.passes.pipeline import lower
+from compiler.passes.plan_memory import place
+from compiler.passes.write_tables import write_tables
+
+SPIKING = (
+    "microcircuit",
+    "cuba",
+    "brunel",
+    "stdp",
+    "izhikevich_patterns",
+    "pooled_inhibition",
+    "spiking_conv",
+    "multi_area_structure",
+)
+BLOCKS = 132
+NEURON = """
+language: 1
+simulate: {dt: 1 ms, duration: 1 s}
+populations:
+  a: {neuron: leaky, size: 3000}
+  b: {neuron: leaky, size: 500}
+neurons:
+  leaky:
+    inputs: {i: {unit: mV}}
+    state: {v: 0 mV}
+    dynamics: {dv/dt: -v / (10 ms) + i / (1 ms)}
+    spike: {when: v > 1 mV, reset: ["v = 0 mV"]}
+projections:
+  p:
+    from: a
+    to: b
+    connect: {fixed_probability: {p: 0.1}}
+    deliver: {into: i, weight: 0.1 mV}
+    delay: DELAY
+"""
+
+
+@dataclass(frozen=True)
+class Step:
+    program: Merged
+    phase: MergedPhase
+    tables: tuple[Words, ...]
+    sizes: dict[str, int]
+
+    @property
+    def launches(self) -> list[Launched]:
+        return [launched(self.program, x, self.tables[x.template]) for x in self.phase.launches]
+
+    @property
+    def meetings(self) -> Meetings:
+        return meetings(self.launches)
+
+    def errands(self, blocks: int = BLOCKS) -> Resident:
+        elements = array_elements(self.sizes, {a.name: a.physical_size for a in self.program.arrays})
+        functions = resident_functions(self.program)
+        bases = [1 << 32 + n for n in range(len(self.tables))]
+        return errands(self.program, self.phase, self.tables, bases, elements, blocks, lambda x: 7, functions)
+
+
+@cache
+def step_of(path: Path, settings: tuple[tuple[str, str], ...] = ()) -> Step:
+    program = lower(load_model(path, dict(settings)), CudaBackend().capabilities).merged
+    sizes = {a.name: 1000 for a in program.arrays if a.size_from}
+    tables = write_tables(program, place(program, sizes, APART), 1, sizes)
+    return Step(program, next(p for p in program.phases if p.name == "step"), tables, sizes)
+
+
+def test_neurons_inputs_and_deliveries_of_the_step_before_need_one_meeting(root: Path) -> None:
+    """Of the microcircuit: all of its delays are at least a step."""
+    step = step_of(root / "models" / "microcircuit.yaml")
+    names = [step.program.templates[x.template].name for x in step.phase.launches]
+    (before,) = step.meetings.before
+    assert "neuron update" in names[0] and "record spikes" in names[1] and before == 1
+    assert not step.meetings.alone
+
+
+@pytest.mark.parametrize(("delay", "count"), [("1 ms", 2), ("{uniform: {low: 1 ms, high: 5 ms, round: nearest}}", 1)])
+def test_rings_of_deliveries_save_a_meeting(tmp_path: Path, delay: str, count: int) -> None:
+    (tmp_path / "m.yaml").write_text(NEURON.replace("DELAY", delay), encoding="utf-8")
+    step = step_of(tmp_path / "m.yaml")
+    assert len(step.meetings.before) == count
+
+
+def test_what_may_arrive_at_once_must_be_waited_for(tmp_path: Path) -> None:
+    """Drawn delays may be 0: neurons wait for the deliveries of the step before."""
+    delay = "{uniform: {low: 0 ms, high: 5 ms, round: nearest}}"
+    (tmp_path / "m.yaml").write_text(NEURON.replace("DELAY", delay), encoding="utf-8")
+    assert len(step_of(tmp_path / "m.yaml").meetings.before) == 2
+
+
+def test_deliveries_to_other_slots_run_beside_the_neurons_of_the_next_step(root: Path) -> None:
+    """Of a graph of the microcircuit: neurons of step k wait for deliveries of step k - 2, not of k - 1."""
+    step = step_of(root / "models" / "microcircuit.yaml")
+    update, propagation = 0, 2
+    free = beside(step.launches, 4)
+    assert (propagation, 1) in free[update] and (propagation, 2) not in free[update]
+    assert (update, 0) not in free[propagation]
+
+
+@pytest.mark.parametrize("name", SPIKING)
+def test_what_depends_on_each_other_is_kept_apart(root: Path, name: str) -> None:
+    """Between two launches that must wait for each other all meet, in every step; rows that share elements have one
+    group."""
+    step = step_of(root / "models" / f"{name}.yaml")
+    launches, found = step.launches, step.meetings
+    steady = [n for n in range(len(launches)) if n not in found.alone]
+    assert found.before
+    for at, a in enumerate(steady):
+        for later, b in [(0, b) for b in steady[at + 1 :]] + [(1, b) for b in steady[: at + 1]]:
+            between = range(a + 1, b + 1) if not later else (*range(a + 1, len(launches)), *range(b + 1))
+            if not found.before.isdisjoint(between):
+                continue
+            said = pair(launches[a], launches[b]).after(later)
+            assert said is not Meet.WAIT, (a, b, later)
+            if said is Meet.ALIKE:
+                groups = alike(launches, steady)
+                shared = 0
+                for x in launches[a].uses:
+                    for y in launches[b].uses:
+                        for row, name_ in enumerate(x.names):
+                            for other in np.flatnonzero(np.array(y.names) == name_).tolist():
+                                if x.own and y.own and not x.mode is y.mode is Mode.READ:
+                                    shared += 1
+                                    assert groups[a, row] == groups[b, other]
+                assert shared
+
+
+@pytest.mark.parametrize("name", SPIKING)
+@pytest.mark.parametrize("blocks", [1, 8, 132])
+def test_all_parts_are_made_once_and_all_blocks_meet_as_often(root: Path, name: str, blocks: int) -> None:
+    step = step_of(root / "models" / f"{name}.yaml")
+    found, made = step.errands(blocks), step.errands(blocks).errands
+    per_block = [made[found.first[b] : found.first[b + 1]] for b in range(blocks)]
+    meets = [[(int(e["every"]), int(e["offset"])) for e in part if e["meet"]] for part in per_block]
+    assert all(m == meets[0] for m in meets) and meets[0]
+    work = made[made["function"] != NOTHING]
+    keys = list(zip(*(work[f].tolist() for f in ("self", "function", "part", "every", "offset")), strict=True))
+    assert len(set(keys)) == len(keys)
+    parts = {(s, f): n for s, f, n in zip(*(work[x].tolist() for x in ("self", "function", "parts")), strict=True)}
+    assert sum(parts.values()) == len(keys)
+    assert set(work["function"].tolist()) <= set(range(len(resident_functions(step.program))))
+
+
+def test_a_neuron_and_its_input_are_of_one_thread(root: Path) -> None:
+    """Errands of aligned rows: same block, same part, same chunk."""
+    step = step_of(root / "models" / "microcircuit.yaml", (("scale_n", "0.3"), ("scale_k", "0.1")))
+    found = step.errands()
+    functions = [f.name for f in resident_functions(step.program)]
+    update = next(n for n, f in enumerate(functions) if "neuron_update" in f)
+    inputs = {n for n, f in enumerate(functions) if "poisson" in f}
+    for block in range(BLOCKS):
+        mine = found.errands[found.first[block] : found.first[block + 1]]
+        updated = sorted((int(e["part"]), int(e["parts"]), int(e["chunk"])) for e in mine if e["function"] == update)
+        drawn = sorted((int(e["part"]), int(e["parts"]), int(e["chunk"])) for e in mine if int(e["function"]) in inputs)
+        assert updated == drawn
+
+
+def test_trainings_and_rewired_networks_do_not_stay(root: Path) -> None:
+    program = lower(load_model(root / "models" / "lenet_digits.yaml", {}), CudaBackend().capabilities).merged
+    assert resident_templates(program) == ()
+
+
+def test_the_text_does_not_depend_on_sizes(root: Path) -> None:
+    path = root / "models" / "ring_10k.yaml"
+    texts = {
+        CudaBackend().emit(lower(load_model(path, {"n": n}), CudaBackend().capabilities).merged) for n in ("30", "60")
+    }
+    assert len(texts) == 1 and "nl_stay" in texts.pop()
