@@ -47,6 +47,19 @@ class WeightGradient:
     cols: WindowAxis
 
 
+def extents(c: Convolution | WeightGradient) -> dict[str, int]:
+    """The columns that say how large a convolution is."""
+    return {
+        "s_groups": c.groups,
+        "s_outs": c.outs,
+        "s_ins": c.ins,
+        "s_rows": c.rows.extent,
+        "s_cols": c.cols.extent,
+        "s_out_rows": c.rows.out,
+        "s_out_cols": c.cols.out,
+    }
+
+
 def convolution(p: Problem) -> Convolution | No:
     """y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, rows(i, r), cols(j, s)] w(g, o, c, r, s), with or without g,
     the axes of w in any order: forwards, or the gradient of the image."""

@@ -10,7 +10,7 @@ output pixels are then one run of memory for every tap. The sum runs in order of
 from __future__ import annotations
 
 from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
-from compiler.strategies.convolution import convolution
+from compiler.strategies.convolution import convolution, extents
 from compiler.strategies.tiles import OPERATIONS_PER_US, Shape, cost
 
 NAME = "rows_conv"
@@ -44,13 +44,7 @@ def match(p: Problem) -> Choice | No:
     taps, masks = conv.ins * rows.taps * cols.taps, rounded(copies * plane, vector)
     values = {
         "s_batch": conv.batch,
-        "s_groups": conv.groups,
-        "s_outs": conv.outs,
-        "s_ins": conv.ins,
-        "s_rows": rows.extent,
-        "s_cols": cols.extent,
-        "s_out_rows": rows.out,
-        "s_out_cols": cols.out,
+        **extents(conv),
         "s_taps_r": rows.taps,
         "s_taps_c": cols.taps,
         "s_step_r": rows.step,

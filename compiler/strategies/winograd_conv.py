@@ -14,7 +14,7 @@ Does not: take other windows, or keep what is not finite to the pixels that see 
 from __future__ import annotations
 
 from compiler.strategies.choice import LIMIT, Choice, No, Problem
-from compiler.strategies.convolution import Convolution, convolution
+from compiler.strategies.convolution import Convolution, convolution, extents
 from compiler.strategies.tiles import OPERATIONS_PER_US, TILES, Shape, cost
 from compiler.strategies.window import WindowAxis
 
@@ -78,13 +78,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     strip, tiles = _strip(p, conv, shape), _tiles(p, conv)
     values = {
         "s_blocks": p.blocks(p.out[0]),
-        "s_groups": conv.groups,
-        "s_outs": conv.outs,
-        "s_ins": conv.ins,
-        "s_rows": rows.extent,
-        "s_cols": cols.extent,
-        "s_out_rows": rows.out,
-        "s_out_cols": cols.out,
+        **extents(conv),
         "s_from_r": rows.low,
         "s_from_c": cols.low,
         "s_w_first": (conv.w_r if rows.tap < 0 else 0) * 2 + (conv.w_c if cols.tap < 0 else 0) * 2,

@@ -13,7 +13,7 @@ Does not: take other windows, or input gradients.
 from __future__ import annotations
 
 from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, No, Problem, rounded
-from compiler.strategies.convolution import Convolution, convolution
+from compiler.strategies.convolution import Convolution, convolution, extents
 from compiler.strategies.tiles import OPERATIONS_PER_US, TILES, cost
 from compiler.strategies.winograd_conv import PLACES, STRIP_BYTES, TAP_BYTES, three, weights_cost
 
@@ -60,13 +60,7 @@ def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
     plane = rounded((high + 1) * tile_cols + lanes, lanes)
     values = {
         "s_batch": conv.batch,
-        "s_groups": conv.groups,
-        "s_outs": conv.outs,
-        "s_ins": conv.ins,
-        "s_rows": rows.extent,
-        "s_cols": cols.extent,
-        "s_out_rows": rows.out,
-        "s_out_cols": cols.out,
+        **extents(conv),
         "s_from_r": rows.low,
         "s_from_c": cols.low,
         "s_w_group": conv.w_group,

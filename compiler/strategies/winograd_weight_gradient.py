@@ -13,7 +13,7 @@ Does not: take other windows, or keep what is not finite to the weights that see
 from __future__ import annotations
 
 from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
-from compiler.strategies.convolution import WeightGradient, weight_gradient
+from compiler.strategies.convolution import WeightGradient, extents, weight_gradient
 from compiler.strategies.tiles import DOTS, OPERATIONS_PER_US, cost
 from compiler.strategies.winograd_conv import PLACES, three
 
@@ -58,13 +58,7 @@ def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
     values = {
         "s_blocks": blocks,
         "s_samples": found.samples,
-        "s_groups": found.groups,
-        "s_outs": found.outs,
-        "s_ins": found.ins,
-        "s_rows": rows.extent,
-        "s_cols": cols.extent,
-        "s_out_rows": rows.out,
-        "s_out_cols": cols.out,
+        **extents(found),
         "s_from_r": rows.low,
         "s_from_c": cols.low,
         "s_strip": strip,
