@@ -1,15 +1,19 @@
 """The jinja2 skeletons of a backend (its templates/*.j2).
 
 Assumes: the files are package data of the backend's package.
-Guarantees: an undefined name in a skeleton is an error, never an empty string; trailing newlines are kept.
+Guarantees: an undefined name in a skeleton is an error, never an empty string; trailing newlines are kept. Skeletons
+are compiled once, beside the package's own bytecode, where that can be written.
 Does not: know kernels.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache
+from importlib.resources import files
+from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
 
 
 @cache
@@ -22,4 +26,11 @@ def skeletons(package: str) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
+        bytecode_cache=_compiled(package),
     )
+
+
+def _compiled(package: str) -> BytecodeCache | None:
+    """Where compiled skeletons are kept; jinja2 checks that they fit the text and its own version."""
+    folder = Path(str(files(package))) / "__pycache__"
+    return FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
