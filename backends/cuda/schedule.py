@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Final
 
 from backends.cuda.device import BRANCHES, Device
@@ -24,9 +25,10 @@ NODES: Final = 512
 MOST_GRAPHS: Final = 128
 MOST_STAYED: Final = 4096
 """Steps of one launch of a kernel that stays, at most: the host is heard in between."""
-TRIAL: Final = 128
-"""Steps for which each way is tried at a time; and how often, the first time without the clock."""
-TRIALS: Final = 4
+LEAST_TRIED: Final = 8
+MOST_TRIED: Final = 128
+"""Steps for which a way is tried at a time; and how often."""
+TRIALS: Final = 9
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Timed:
 class Stay:
     """A phase as one kernel that runs many steps (resident.py): its blocks, their threads and bytes of shared memory,
     and the addresses of its errands, of where those of each block begin, and of its counters. `faster`: whether it is
-    faster than graphs of single launches, once that has been measured."""
+    faster than graphs of single launches, once that has been measured: `times`, ms of a step, by whether it stays."""
 
     blocks: int
     block: int
@@ -78,6 +80,7 @@ class Stay:
     first: int
     arrived: int
     faster: bool | None = None
+    times: dict[bool, list[float]] = field(default_factory=lambda: {False: [], True: []})
 
 
 @dataclass
@@ -218,32 +221,33 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
 
 
 def run_steps(device: Device, plan: Plan, step: int, count: int) -> None:
-    """Launch steps step .. step + count - 1; the device's step must be `step`. What a phase can do in two ways is
-    timed first, for some steps in turn, and then done in the faster one."""
+    """Launch steps step .. step + count - 1; the device's step must be `step`. What a phase can do in two ways is timed
+    first, in turn, for some steps of each run, and then done in the faster one."""
     stay = plan.stay
-    if stay is not None and stay.faster is None and count >= 2 * TRIALS * TRIAL:
-        stay.faster = _try(device, plan, stay, step)
-        step, count = step + 2 * TRIALS * TRIAL, count - 2 * TRIALS * TRIAL
+    while stay is not None and stay.faster is None and count >= LEAST_TRIED:
+        part = min(count, MOST_TRIED)
+        _try(device, plan, stay, step, part)
+        step, count = step + part, count - part
     if stay is not None and stay.faster:
         _stay(device, stay, count)
     else:
         _walk(device, plan, step, count)
 
 
-def _try(device: Device, plan: Plan, stay: Stay, step: int) -> bool:
-    """Whether staying is faster: both ways in turn, without the first time, when graphs are recorded."""
-    times: dict[bool, list[float]] = {False: [], True: []}
-    for trial in range(2 * TRIALS):
-        stays = trial % 2 == 1
-        begin = device.mark(timing=True)
-        if stays:
-            _stay(device, stay, TRIAL)
-        else:
-            _walk(device, plan, step + trial * TRIAL, TRIAL)
-        end = device.mark(timing=True)
-        end.synchronize()
-        times[stays].append(float(end.time_since(begin)))
-    return sum(times[True][1:]) < sum(times[False][1:])
+def _try(device: Device, plan: Plan, stay: Stay, step: int, count: int) -> None:
+    """Run steps in the way that was timed less often; decides when both were timed TRIALS times. Some times hold what
+    is prepared once, so that medians are compared."""
+    stays = len(stay.times[True]) < len(stay.times[False])
+    begin = device.mark(timing=True)
+    if stays:
+        _stay(device, stay, count)
+    else:
+        _walk(device, plan, step, count)
+    end = device.mark(timing=True)
+    end.synchronize()
+    stay.times[stays].append(float(end.time_since(begin)) / count)
+    if len(stay.times[True]) == TRIALS:
+        stay.faster = median(stay.times[True]) < median(stay.times[False])
 
 
 def _stay(device: Device, stay: Stay, count: int) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends.cuda import schedule
 from backends.cuda.backend import CudaBackend
 from backends.cuda.emit import resident_functions
 from backends.cuda.load import APART
 from backends.cuda.meetings import Launched, Meet, Meetings, alike, beside, launched, meetings, pair
 from backends.cuda.resident import NOTHING, Resident, errands, resident_templates
+from backends.cuda.schedule import Plan, Stay
 from backends.cuda.work import Words, array_elements
 from compiler.frontend.load import load_model
 from compiler.ir.program import Merged, MergedPhase, Mode
@@ -185,3 +187,67 @@ def test_the_text_does_not_depend_on_sizes(root: Path) -> None:
         CudaBackend().emit(lower(load_model(path, {"n": n}), CudaBackend().capabilities).merged) for n in ("30", "60")
     }
     assert len(texts) == 1 and "nl_stay" in texts.pop()
+
+
+@dataclass
+class Clock:
+    """A device of which only the clock matters; `now` in ms."""
+
+    now: float = 0.0
+
+    def mark(self, timing: bool = False) -> Event:
+        assert timing
+        return Event(self.now)
+
+
+@dataclass(frozen=True)
+class Event:
+    at: float
+
+    def synchronize(self) -> None:
+        pass
+
+    def time_since(self, other: Event) -> float:
+        return self.at - other.at
+
+
+@pytest.mark.parametrize("chunk", [8, 30, 20_000])
+@pytest.mark.parametrize("staying_is", [0.5, 2.0])
+def test_the_faster_way_is_found_in_pieces_of_any_size(
+    monkeypatch: pytest.MonkeyPatch, chunk: int, staying_is: float
+) -> None:
+    """Every step is run once and in order, whatever the runs are; the first time of each way takes long."""
+    clock, stay, done, ways = Clock(), Stay(1, 32, 0, 0, 0, 0), 1, list[bool]()
+    plan = Plan((), stay)
+
+    def ran(stays: bool, count: int) -> None:
+        nonlocal done
+        if count == 0:
+            return
+        clock.now += count * (staying_is if stays else 1.0) + (1000.0 if ways.count(stays) == 0 else 0.0)
+        done += count
+        ways.append(stays)
+
+    def walk(device: object, plan: object, step: int, count: int) -> None:
+        assert step == done
+        ran(False, count)
+
+    monkeypatch.setattr(schedule, "_stay", lambda device, stay, count: ran(True, count))
+    monkeypatch.setattr(schedule, "_walk", walk)
+    runs = 0
+    while stay.faster is None:
+        schedule.run_steps(clock, plan, 1 + runs * chunk, chunk)  # type: ignore[arg-type]
+        runs += 1
+        assert done == 1 + runs * chunk
+    assert stay.faster is (staying_is < 1)
+    assert ways[: 2 * schedule.TRIALS] == [False, True] * schedule.TRIALS
+    schedule.run_steps(clock, plan, done, 3)  # type: ignore[arg-type]
+    assert ways[-1] is stay.faster
+
+
+def test_few_steps_at_a_time_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    stay, ways = Stay(1, 32, 0, 0, 0, 0), list[int]()
+    monkeypatch.setattr(schedule, "_walk", lambda device, plan, step, count: ways.append(count))
+    for step in range(1, 50):
+        schedule.run_steps(Clock(), Plan((), stay), step, 1)  # type: ignore[arg-type]
+    assert stay.faster is None and ways == [1] * 49
