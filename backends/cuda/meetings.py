@@ -205,14 +205,23 @@ def _gaps(x: Use, first: Ring, y: Use, second: Ring, common: set[str]) -> set[tu
     return {(int(a), int(b), int(c)) for a, b, c in found}
 
 
-def beside(launches: Sequence[Launched], steps: int) -> list[frozenset[tuple[int, int]]]:
+Pairs = Sequence[Sequence[Pair]]
+"""pairs[m][n]: what launch n has to do with launch m."""
+
+
+def paired(launches: Sequence[Launched]) -> Pairs:
+    """All pairs of launches."""
+    return [[pair(a, b) for b in launches] for a in launches]
+
+
+def beside(pairs: Pairs, steps: int) -> list[frozenset[tuple[int, int]]]:
     """For each launch: (earlier one, steps before) of those within `steps` steps that it may run beside, whatever rings
     they have in common."""
     out = []
-    for n, b in enumerate(launches):
+    for n in range(len(pairs)):
         free = set[tuple[int, int]]()
-        for m, a in enumerate(launches):
-            found = pair(a, b)
+        for m in range(len(pairs)):
+            found = pairs[m][n]
             if found.rings and found.always is Meet.NOT:
                 free |= {(m, k) for k in range(0 if m < n else 1, steps) if found.after(k) is Meet.NOT}
         out.append(frozenset(free))
@@ -227,24 +236,23 @@ class Meetings:
     alone: frozenset[int]
 
 
-def meetings(launches: Sequence[Launched]) -> Meetings:
+def meetings(launches: Sequence[Launched], pairs: Pairs) -> Meetings:
     """As few places as possible where all wait: once a step at least."""
     alone = frozenset(n for n, x in enumerate(launches) if x.launch.every != 1)
     steady = [n for n in range(len(launches)) if n not in alone]
-    pairs = [[pair(launches[m], launches[n]) for n in steady] for m in steady]
     best: frozenset[int] | None = None
     for start in range(len(steady)):
-        before = frozenset(steady[n] for n in _cut(pairs, start))
+        before = frozenset(_cut(pairs, steady, start))
         if best is None or len(before) < len(best):
             best = before
     return Meetings((best or frozenset()) | alone, alone)
 
 
-def _cut(pairs: Sequence[Sequence[Pair]], start: int) -> set[int]:
-    """Where all wait, if they do before launch `start` and then as late as possible."""
+def _cut(pairs: Pairs, steady: Sequence[int], start: int) -> set[int]:
+    """Where all wait, if they do before launch `steady[start]` and then as late as possible."""
     before: set[int] = set()
     since: list[int] = []
-    for n in (*range(start, len(pairs)), *range(start)):
+    for n in (*steady[start:], *steady[:start]):
         if not since or any(pairs[m][n].after(int(m > n)) is Meet.WAIT for m in since):
             before.add(n)
             since = []

@@ -21,19 +21,19 @@ from backends.cuda.device import Device
 from backends.cuda.emit import resident_functions
 from backends.cuda.hazards import conflicts, overlaps, together, touched
 from backends.cuda.kernel import BLOCK
-from backends.cuda.meetings import beside, launched
+from backends.cuda.meetings import beside, launched, paired
 from backends.cuda.resident import (
     APART,
     COUNTERS,
     PHASE,
     ROOM,
-    Stayed,
+    Resident,
     counters,
     errands,
     threads,
 )
 from backends.cuda.schedule import STEPS, Plan, Ready, Stay, Timed, release
-from backends.cuda.work import Words, Work, array_elements, calls_of
+from backends.cuda.work import Words, Work, array_elements, calls_of, row_bytes
 from backends.protocol import AnyArray
 from compiler.ir.program import (
     ArrayFormal,
@@ -122,7 +122,6 @@ def prepare(
     words = [device_table(t, table, bases) for t, table in zip(program.templates, tables, strict=True)]
     rows = [out.keep(x, "tables") for x in words]
     elements = array_elements(sizes, {a.name: a.physical_size for a in program.arrays})
-    functions = resident_functions(program)
     shared = overlaps(program, placement)
     sized = all(a.size_from is None or a.name in sizes for a in program.arrays)
 
@@ -132,10 +131,11 @@ def prepare(
 
     for phase in program.phases:
         parts = _parts(device, program, phase, words)
-        plain = not shared and all(walk is None for _, walk in parts)
-        known = [launched(program, x[0], tables[x[0].template]) for x, _ in parts] if plain else []
+        steps = sized and phase.name == PHASE and not shared and not phase.chains
+        known = [launched(program, x, tables[x.template]) for x in phase.launches] if steps else []
+        pairs = paired(known)
         apart = conflicts([together([touched(program, x, shared) for x in launches]) for launches, _ in parts])
-        free = beside(known, STEPS) if plain else [frozenset[tuple[int, int]]()] * len(parts)
+        free = beside(pairs, STEPS) if steps else [frozenset[tuple[int, int]]()] * len(parts)
         timed = []
         for (launches, walk), others, besides in zip(parts, apart, free, strict=True):
             label = _label(program, launches[0], len(launches))
@@ -143,9 +143,12 @@ def prepare(
                 timed.append(_chained(out, walk, label, others))
             else:
                 timed.append(_timed(out, work(launches[0]), rows[launches[0].template], program, others, besides))
+        functions = resident_functions(program) if steps else ()
         stay = None
-        if functions and plain and sized and phase.name == PHASE:
-            stay = _stay(out, program, phase, tables, rows, elements, functions)
+        if functions:
+            blocks = device.processors
+            made = errands(program, phase, tables, rows, elements, blocks, out.keep, functions, known, pairs)
+            stay = _stay(out, made, blocks, threads(functions))
         out.plans[phase.name] = Plan(tuple(timed), stay)
         out.watch[phase.name] = _watch(out, program, phase, tables, address)
     return out
@@ -195,7 +198,7 @@ def _timed(
     others: frozenset[int],
     besides: frozenset[tuple[int, int]],
 ) -> Timed:
-    width = _row_bytes(work.template)
+    width = row_bytes(work.template)
     label = _label(program, work.launch, work.launch.hi - work.launch.lo)
     ready = []
     for call in calls_of(work, Dialect(program.precision)):
@@ -206,31 +209,10 @@ def _timed(
     return Timed(tuple(ready), work.launch.every, work.launch.offset, others, besides)
 
 
-def _stay(
-    out: Prepared,
-    program: Merged,
-    phase: MergedPhase,
-    tables: tuple[Words, ...],
-    rows: list[int],
-    elements: Callable[[str], int],
-    functions: tuple[Stayed, ...],
-) -> Stay:
-    """The phase as a kernel that stays on the device."""
-    block = threads(functions)
-    blocks = out.device.processors
-    found = errands(program, phase, tables, rows, elements, blocks, out.keep, functions)
-    return Stay(
-        blocks,
-        block,
-        ROOM,
-        out.keep(found.errands),
-        out.keep(found.first),
-        out.keep(np.zeros(COUNTERS * APART, np.uint32)),
-    )
-
-
-def _row_bytes(template: Template) -> int:
-    return 8 * max(len(template.formals), 1)
+def _stay(out: Prepared, made: Resident, blocks: int, block: int) -> Stay:
+    """A phase as a kernel that stays on the device, its lists there."""
+    arrived = np.zeros(COUNTERS * APART, np.uint32)
+    return Stay(blocks, block, ROOM, out.keep(made.errands), out.keep(made.first), out.keep(arrived))
 
 
 def _watch(out: Prepared, program: Merged, phase: MergedPhase, tables: tuple[Words, ...], address: Address) -> Watch:

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from backends.cprint import Dialect
 from backends.cuda.kernel import BLOCK
-from backends.cuda.meetings import alike, launched, meetings
-from backends.cuda.work import Call, Work, calls_of, function_name
+from backends.cuda.meetings import Launched, Pairs, alike, meetings
+from backends.cuda.work import Call, Work, calls_of, function_name, row_bytes
 from compiler.ir.program import Connect, Contract, Launch, Merged, MergedPhase, Nest
 
 NAME: Final = "nl_stay"
@@ -186,16 +186,18 @@ def errands(
     blocks: int,
     keep: Callable[[Words], int],
     functions: Sequence[Stayed],
+    known: Sequence[Launched],
+    pairs: Pairs,
 ) -> Resident:
-    """The errands of `blocks` blocks. `bases`: addresses of the tables; `keep`: copies an array to the device."""
+    """The errands of `blocks` blocks. `bases`: addresses of the tables; `keep`: copies an array to the device; `known`
+    and `pairs`: what the launches of the phase touch."""
     numbers, dialect = {f.name: n for n, f in enumerate(functions)}, Dialect(program.precision)
-    known = [launched(program, x, tables[x.template]) for x in phase.launches]
-    found = meetings(known)
+    found = meetings(known, pairs)
     sources = []
     for x in phase.launches:
         template, table = program.templates[x.template], tables[x.template]
         work = Work(template, program.tables[x.template], table, x, elements, blocks)
-        sources.append(_Source(work, bases[x.template], 8 * max(len(template.formals), 1), numbers))
+        sources.append(_Source(work, bases[x.template], row_bytes(template), numbers))
     flat = {n: _points(sources[n].work) for n, x in enumerate(known) if x.flat and n not in found.alone}
     groups = alike(known, flat)
     parts = _Parts.of(flat, groups, blocks, threads(functions))

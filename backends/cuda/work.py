@@ -329,6 +329,11 @@ def function_name(template: Template, dialect: Dialect) -> str:
     return open_kernel(template, dialect, set()).function
 
 
+def row_bytes(template: Template) -> int:
+    """Bytes of a row of the template's table."""
+    return 8 * max(len(template.formals), 1)
+
+
 def calls_of(w: Work, dialect: Dialect) -> list[Call]:
     """The calls of one launch, in order."""
     name = function_name(w.template, dialect)

@@ -13,7 +13,7 @@ from backends.cuda import schedule
 from backends.cuda.backend import CudaBackend
 from backends.cuda.emit import resident_functions
 from backends.cuda.load import APART
-from backends.cuda.meetings import Launched, Meet, Meetings, alike, beside, launched, meetings, pair
+from backends.cuda.meetings import Launched, Meet, Meetings, alike, beside, launched, meetings, pair, paired
 from backends.cuda.resident import NOTHING, Resident, errands, resident_templates
 from backends.cuda.schedule import Plan, Stay
 from backends.cuda.work import Words, array_elements
@@ -69,13 +69,15 @@ class Step:
 
     @property
     def meetings(self) -> Meetings:
-        return meetings(self.launches)
+        return meetings(self.launches, paired(self.launches))
 
     def errands(self, blocks: int = BLOCKS) -> Resident:
         elements = array_elements(self.sizes, {a.name: a.physical_size for a in self.program.arrays})
         functions = resident_functions(self.program)
         bases = [1 << 32 + n for n in range(len(self.tables))]
-        return errands(self.program, self.phase, self.tables, bases, elements, blocks, lambda x: 7, functions)
+        known, pairs = self.launches, paired(self.launches)
+        given = self.program, self.phase, self.tables, bases, elements, blocks
+        return errands(*given, lambda x: 7, functions, known, pairs)
 
 
 @cache
@@ -113,7 +115,7 @@ def test_deliveries_to_other_slots_run_beside_the_neurons_of_the_next_step(root:
     """Of a graph of the microcircuit: neurons of step k wait for deliveries of step k - 2, not of k - 1."""
     step = step_of(root / "models" / "microcircuit.yaml")
     update, propagation = 0, 2
-    free = beside(step.launches, 4)
+    free = beside(paired(step.launches), 4)
     assert (propagation, 1) in free[update] and (propagation, 2) not in free[update]
     assert (update, 0) not in free[propagation]
 
