@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.ir.program import ArrayFormal, Launch, Merged, Mode
+from compiler.ir.program import Launch, Merged
 from compiler.ir.space import Role
+from compiler.passes.merge import touched as of_rows
 from compiler.passes.plan_memory import Placement
 
 
@@ -54,20 +55,8 @@ def overlaps(program: Merged, placement: Placement) -> dict[str, frozenset[str]]
 
 def touched(program: Merged, launch: Launch, shared: Mapping[str, frozenset[str]]) -> Touched:
     """What the rows of a launch touch; to write an array is to write what shares its memory (`overlaps`)."""
-    read: set[str] = set()
-    written: set[str] = set()
-    added: set[str] = set()
-    rows = program.tables[launch.template]
-    for f in program.templates[launch.template].formals:
-        if not isinstance(f, ArrayFormal):
-            continue
-        names = rows.arrays[f.name][launch.lo : launch.hi]
-        if f.mode in (Mode.READ, Mode.UPDATE):
-            read.update(names)
-        if f.mode in (Mode.WRITE, Mode.UPDATE):
-            written.update(names)
-        if f.mode is Mode.ACCUMULATE:
-            added.update(names)
+    formals, rows = program.templates[launch.template].formals, program.tables[launch.template]
+    read, written, added = of_rows(formals, rows, launch.lo, launch.hi)
     for name in tuple(written | added):
         written |= shared.get(name, frozenset())
     return Touched(frozenset(read), frozenset(written), frozenset(added))

@@ -18,10 +18,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from compiler.ir.program import ArrayFormal, Chain, Contract, Launch, Merged, MergedPhase, Mode, Order
+from compiler.ir.program import ArrayFormal, Chain, Contract, Launch, Merged, MergedPhase, Order
 from compiler.ir.samples import Product, apart, may_be_chained, nest_of, numbers, product_of
 from compiler.passes.decisions import Decision
-from compiler.passes.merge import joined
+from compiler.passes.merge import joined, touched
 
 LEAST: Final = 4
 """Launches of a chain, and products of a phase with one matrix, at least."""
@@ -76,18 +76,10 @@ def padded(rows: int, columns: int, real_bytes: int) -> tuple[int, int]:
 
 def _item(merged: Merged, place: tuple[int, int], launch: Launch) -> _Item:
     template, rows = merged.templates[launch.template], merged.tables[launch.template]
-    read: set[str] = set()
-    written: set[str] = set()
-    for f in template.formals:
-        if isinstance(f, ArrayFormal):
-            name = rows.arrays[f.name][launch.lo]
-            if f.mode is not Mode.WRITE:
-                read.add(name)
-            if f.mode is not Mode.READ:
-                written.add(name)
+    read, written, added = touched(template.formals, rows, launch.lo, launch.hi)
     product = product_of(template) if launch.every == 1 and may_be_chained(template) else None
     matrix = "" if product is None else rows.arrays[product.matrix][launch.lo]
-    return _Item(place, launch, frozenset(read), frozenset(written), product, matrix)
+    return _Item(place, launch, frozenset(read | added), frozenset(written | added), product, matrix)
 
 
 class _Chainer:

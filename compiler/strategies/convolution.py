@@ -71,6 +71,16 @@ def convolution(p: Problem) -> Convolution | No:
     return No("it is not images times weights")
 
 
+def row_major(p: Problem) -> Convolution | No:
+    """`convolution` for tensors without lanes whose first operand is the image."""
+    if p.lanes:
+        return No("its tensors are not row-major")
+    found = convolution(p)
+    if isinstance(found, Convolution) and found.vector != 0:
+        return No("the image is not its first operand")
+    return found
+
+
 def weight_gradient(p: Problem) -> WeightGradient | No:
     """y[g, o, c, r, s] = sum over n, i, j of d[n, g, o, i, j] x[n, g, c, rows(i, r), cols(j, s)], with or without g."""
     if p.node.out.batched or len(p.out) not in (4, 5):

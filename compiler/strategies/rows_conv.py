@@ -10,7 +10,7 @@ output pixels are then one run of memory for every tap. The sum runs in order of
 from __future__ import annotations
 
 from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
-from compiler.strategies.convolution import convolution, extents
+from compiler.strategies.convolution import extents, row_major
 from compiler.strategies.tiles import OPERATIONS_PER_US, Shape, cost
 
 NAME = "rows_conv"
@@ -22,13 +22,9 @@ _COPY = 5.0
 
 
 def match(p: Problem) -> Choice | No:
-    if p.lanes:
-        return No("its tensors are not row-major")
-    conv = convolution(p)
+    conv = row_major(p)
     if isinstance(conv, No):
         return conv
-    if conv.vector != 0:
-        return No("the image is not its first operand")
     rows, cols = conv.rows, conv.cols
     if rows.div != 1 or cols.div != 1 or min(rows.tap, cols.tap, rows.step, cols.step) < 1:
         return No("it is the gradient of a convolution")

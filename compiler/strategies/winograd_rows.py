@@ -13,7 +13,7 @@ Does not: take other windows, or input gradients.
 from __future__ import annotations
 
 from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, No, Problem, rounded
-from compiler.strategies.convolution import Convolution, convolution, extents
+from compiler.strategies.convolution import Convolution, extents, row_major
 from compiler.strategies.tiles import OPERATIONS_PER_US, TILES, cost
 from compiler.strategies.winograd_conv import PLACES, STRIP_BYTES, TAP_BYTES, three, weights_cost
 
@@ -33,13 +33,9 @@ def match(p: Problem) -> Choice | No:
 
 def variants(p: Problem) -> list[Choice] | No:
     """The choice for each register tile, the fastest by estimate first."""
-    if p.lanes:
-        return No("its tensors are not row-major")
-    conv = convolution(p)
+    conv = row_major(p)
     if isinstance(conv, No):
         return conv
-    if conv.vector != 0:
-        return No("the image is not its first operand")
     if not (three(conv.rows) and three(conv.cols)) or min(conv.rows.tap, conv.cols.tap) < 0:
         return No("the window is not 3 x 3 with steps of 1")
     if PLACES * (conv.ins + 1) * (STRIP_BYTES + conv.cols.out * VECTOR_BYTES) >= LIMIT:
