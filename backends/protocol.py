@@ -33,7 +33,8 @@ class BackendError(Exception):
 
 @dataclass(frozen=True)
 class Artifact:
-    """A compiled text on disk. `compiled` is False when it came from the cache; seconds are CPU seconds."""
+    """A compiled text on disk. `compiled` is False when it came from the cache; seconds are CPU seconds. `beside`: what
+    is loaded with the binary."""
 
     text: str
     binary: Path
@@ -42,6 +43,7 @@ class Artifact:
     compiler: str
     flags: tuple[str, ...]
     compile_seconds: float
+    beside: tuple[Path, ...] = ()
 
 
 class Instance(Protocol):

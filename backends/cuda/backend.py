@@ -43,14 +43,17 @@ class CudaBackend:
         return emit(program).text
 
     def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
-        """Compile (or find in the cache) and write <name>.cu, .cubin, .ptx and manifest.json."""
+        """Compile (or find in the cache) and write <name>.cu, .cubin, .ptx (of parts: <name>_<part>.cubin, .ptx) and
+        manifest.json."""
         emitted = emit(program)
         arch = options.get("arch") or default_arch(self.device)
         artifact = compile_text(emitted, program.name, fixed_order(program), arch)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{program.name}.cu").write_text(emitted.text)
-        for suffix in (".cubin", ".ptx"):
-            shutil.copyfile(artifact.binary.with_suffix(suffix), folder / f"{program.name}{suffix}")
+        names = [f"{program.name}_{part.name}" for part in emitted.parts] or [program.name]
+        for name, binary in zip(names, (artifact.binary, *artifact.beside), strict=True):
+            for suffix in (".cubin", ".ptx"):
+                shutil.copyfile(binary.with_suffix(suffix), folder / f"{name}{suffix}")
         seed = int(options.get("seed", "1"))
         text = manifest(program, place(program, {}, APART), artifact, seed, "cuda")
         (folder / "manifest.json").write_text(text)

@@ -61,9 +61,10 @@ def chained_templates(program: Merged) -> tuple[int, ...]:
     return tuple(sorted({x.template for p in program.phases for c in p.chains for x in p.launches[c.first : c.last]}))
 
 
-def chain_names(program: Merged, kernels: Sequence[Kernel]) -> Mapping[str, Any]:
-    """What the skeleton asks for."""
-    found = [(kernels[t], product_of(program.templates[t]) is not None) for t in chained_templates(program)]
+def chain_names(program: Merged, kernels: Sequence[Kernel], there: bool) -> Mapping[str, Any]:
+    """What the skeleton asks for, where chains are `there`."""
+    templates = chained_templates(program) if there else ()
+    found = [(kernels[t], product_of(program.templates[t]) is not None) for t in templates]
     return {
         "chained": [
             {"number": k.template.index, "function": k.function, "row_type": k.row_type, "product": product}

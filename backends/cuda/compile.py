@@ -2,8 +2,8 @@
 
 Assumes: NVRTC 12 or later, from the package `nvidia-cuda-nvrtc` or a CUDA toolkit; else `nvcc`.
 Guarantees: equal text (comments aside), compiler, flags and architecture compile once; the cache is only ever added to
-by atomic renames. Beside the machine code lies its PTX, which the driver of a later architecture can compile. A failure
-names the model line that the line of the text stands for.
+by atomic renames. The parts of a text are compiled side by side. Beside the machine code lies its PTX, which the driver
+of a later architecture can compile. A failure names the model line that the line of the text stands for.
 Does not: need or load PyCUDA; load what it compiled.
 """
 
@@ -18,8 +18,8 @@ import resource
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,6 +37,11 @@ DEFAULT_ARCH: Final = "sm_80"
 _LIBRARIES: Final = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 
 
+_QUICKLY: Final = "--Ofast-compile=mid"
+"""Half the time, for kernels whose loops need no unrolling by the compiler."""
+_QUICKLY_FROM: Final = (12, 9)
+
+
 @dataclass(frozen=True)
 class Compiler:
     """NVRTC (`library`) or nvcc (`command`)."""
@@ -44,6 +49,11 @@ class Compiler:
     library: str | None
     command: str | None
     version: str
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The numbers of the version."""
+        return tuple(int(n) for n in re.findall(r"\d+", self.version)[:2])
 
     def __str__(self) -> str:
         return f"NVRTC {self.version} ({self.library})" if self.library else f"{self.command} ({self.version})"
@@ -137,41 +147,61 @@ def default_arch(device: int = 0) -> str:
 
 
 def compile_text(emitted: Emitted, name: str, fixed_order: bool, arch: str) -> Artifact:
-    """The cubin of a text, from the cache where it has been compiled before; its PTX lies beside it (.ptx).
-    Raises BackendError: E0921 without a compiler, E0902 when it refuses, E0922 for an unknown architecture."""
+    """The cubins of a text or of its parts, from the cache where they have been compiled before; the PTX of each lies
+    beside it (.ptx). Raises BackendError: E0921 without a compiler, E0902 when it refuses, E0922 for an unknown
+    architecture."""
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
         raise BackendError("E0922", f"`{arch}` is not an architecture", "write it as sm_90", exit_code=2)
     compiler = find_compiler()
     options = flags(fixed_order, arch)
     if compiler.library is not None:
         options += ("--device-as-default-execution-space",)  # older NVRTC takes generic lambdas for host functions
+    begin = _cpu_seconds()
+    with ThreadPoolExecutor() as threads:
+        jobs = [threads.submit(_part, part, name, compiler, options, arch) for part in emitted.parts or (emitted,)]
+    found = [job.result() for job in jobs]
+    compiled = any(made for _, made in found)
+    seconds = _cpu_seconds() - begin if compiled else 0.0
+    binary, *beside = (path for path, _ in found)
+    return Artifact(emitted.text, binary, binary.stem, compiled, str(compiler), options, seconds, tuple(beside))
+
+
+def _cpu_seconds() -> float:
+    """Of this process and those that it started."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def _part(part: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], arch: str) -> tuple[Path, bool]:
+    """Where the cubin of one text is, and whether it was compiled now."""
+    if part.quick and compiler.library is not None and compiler.release >= _QUICKLY_FROM:
+        options += (_QUICKLY,)
     digest = hashlib.sha256()
-    for part in (without_comments(emitted.text), str(compiler), " ".join(options)):
-        digest.update(part.encode())
+    for word in (without_comments(part.text), str(compiler), " ".join(options)):
+        digest.update(word.encode())
         digest.update(b"\0")
     key = digest.hexdigest()
     folder = cache_folder() / "cuda" / key[:2]
     binary = folder / f"{key}.cubin"
-    seconds = 0.0
-    compiled = not binary.exists()
-    if compiled:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as scratch:
-            if compiler.library is not None:
-                seconds = _by_nvrtc(emitted, name, compiler, options, Path(scratch))
-            else:
-                seconds = _by_nvcc(emitted, name, compiler, options, arch, Path(scratch))
-            os.replace(Path(scratch) / "module.ptx", binary.with_suffix(".ptx"))
-            os.replace(Path(scratch) / "module.cubin", binary)
-    return Artifact(emitted.text, binary, key, compiled, str(compiler), options, seconds)
+    if binary.exists():
+        return binary, False
+    folder.mkdir(parents=True, exist_ok=True)
+    source = f"{name}_{part.name}.cu" if part.name else f"{name}.cu"
+    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as scratch:
+        if compiler.library is not None:
+            _by_nvrtc(part, source, compiler, options, Path(scratch))
+        else:
+            _by_nvcc(part, source, compiler, options, arch, Path(scratch))
+        os.replace(Path(scratch) / "module.ptx", binary.with_suffix(".ptx"))
+        os.replace(Path(scratch) / "module.cubin", binary)
+    return binary, True
 
 
-def _by_nvrtc(emitted: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], out: Path) -> float:
+def _by_nvrtc(part: Emitted, source: str, compiler: Compiler, options: tuple[str, ...], out: Path) -> None:
     library = _open(compiler.library or "")
     assert library is not None, compiler.library
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
     program = ctypes.c_void_p()
-    begin = time.process_time()
 
     def call(function: str, *arguments: object) -> None:
         status = getattr(library, function)(*arguments)
@@ -186,33 +216,27 @@ def _by_nvrtc(emitted: Emitted, name: str, compiler: Compiler, options: tuple[st
         call(f"nvrtcGet{what}", program, buffer)
         return buffer.raw
 
-    source = f"{name}.cu"
-    call("nvrtcCreateProgram", ctypes.byref(program), emitted.text.encode(), source.encode(), 0, None, None)
+    call("nvrtcCreateProgram", ctypes.byref(program), part.text.encode(), source.encode(), 0, None, None)
     try:
         given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         status = library.nvrtcCompileProgram(program, len(options), given)
         if status != 0:
-            raise _failure(get("ProgramLog").rstrip(b"\0").decode(errors="replace"), source, emitted.spans, compiler)
+            raise _failure(get("ProgramLog").rstrip(b"\0").decode(errors="replace"), source, part.spans, compiler)
         (out / "module.cubin").write_bytes(get("CUBIN"))
         (out / "module.ptx").write_bytes(get("PTX").rstrip(b"\0"))
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
-    return time.process_time() - begin
 
 
-def _by_nvcc(emitted: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], arch: str, out: Path) -> float:
-    source = out / f"{name}.cu"
-    source.write_text(emitted.text)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def _by_nvcc(part: Emitted, source: str, compiler: Compiler, options: tuple[str, ...], arch: str, out: Path) -> None:
+    (out / source).write_text(part.text)
     virtual = arch.replace("sm_", "compute_")
     rest = options[1:]
     for kind, target in (("cubin", f"--gpu-architecture={arch}"), ("ptx", f"--gpu-architecture={virtual}")):
-        command = [compiler.command or "nvcc", f"--{kind}", target, *rest, source.name, "-o", f"module.{kind}"]
+        command = [compiler.command or "nvcc", f"--{kind}", target, *rest, source, "-o", f"module.{kind}"]
         done = subprocess.run(command, cwd=out, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise _failure(done.stderr or done.stdout, source.name, emitted.spans, compiler)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            raise _failure(done.stderr or done.stdout, source, part.spans, compiler)
 
 
 def _failure(said: str, source: str, spans: Mapping[int, Span], compiler: Compiler) -> BackendError:

@@ -4,13 +4,13 @@ Assumes: a Contract in row-major layout with one of `strategies`.
 Guarantees: a contraction is two functions, parts of a kernel that all contractions of its kind share
 (templates/shared.cu.j2), since the sums cost much code and differ by data alone: one fills in the operands, as numbers,
 the other runs the epilogue, printed from the nest as everywhere. What is literal in the kernel is in its name: how many
-indices of each operand of a product are guarded and what they are divided by; how the window of a convolution walks.
+indices of each operand of a product are guarded; how the window of a convolution walks.
 Does not: choose tiles or splits: they are columns, from which work.py takes the number of blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -60,20 +60,20 @@ def _guarded(access: Strided) -> list[Axis]:
     return [a for a in access.axes if a.extent is not None or a.div != 1]
 
 
-def _guards(template: Template, contract: Contract) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The divisors of the guarded indices of the operand of the rows, and of that of the columns."""
+def _guards(template: Template, contract: Contract) -> tuple[int, int]:
+    """How many indices are guarded of the operand of the rows, and of that of the columns."""
     rows = sides_of(template, contract.nest).rows
-    first, second = (tuple(a.div for a in _guarded(_access(template, f"x{x}"))) for x in (rows, 1 - rows))
+    first, second = (len(_guarded(_access(template, f"x{x}"))) for x in (rows, 1 - rows))
     return first, second
 
 
 def shared_name(template: Template, contract: Contract) -> str:
-    """The kernel of a contraction: `implicit_gemm_guarded_1_1_plain`, `direct_conv_3_step_1_tap_1`."""
+    """The kernel of a contraction: `implicit_gemm_guarded_2_plain`, `direct_conv_3_step_1_tap_1`."""
     if contract.strategy == matmul.NAME:
         return matmul.NAME
     if contract.strategy in direct.STRATEGIES:
         return "{}_{}_step_{}_tap_{}".format(contract.strategy, *direct.walk(template, contract))
-    parts = ["_".join(["guarded", *map(str, divs)]) if divs else "plain" for divs in _guards(template, contract)]
+    parts = [f"guarded_{count}" if count else "plain" for count in _guards(template, contract)]
     return "_".join([contract.strategy, *parts])
 
 
@@ -96,7 +96,7 @@ def _kinds(template: Template, contract: Contract) -> list[Shared]:
     if strategy in PRODUCTS:
         call = "nl_matmul"
         if strategy != matmul.NAME:
-            readers = [f"nl_reader<{', '.join(map(str, divs))}>" for divs in _guards(template, contract)]
+            readers = [f"nl_reader<{count}>" for count in _guards(template, contract)]
             call = f"nl_implicit_gemm<{tensor_cores.PASSES.get(strategy, 0)}, {', '.join(readers)}>"
         return [Shared(name, call, "nl_product", "nl_sums", _RESIDENT, ())]
     walk = direct.walk(template, contract)
@@ -121,21 +121,25 @@ def shared_kernels(kernels: Iterable[Kernel]) -> list[Shared]:
     return list(found.values())
 
 
-def shared_names(shared: Sequence[Shared]) -> Mapping[str, Any]:
-    """What the skeletons of shared kernels ask for. `room`: guards of an operand and dims of a side, at most."""
-    templates = {k.template.index: k.template for s in shared for k in s.users}
-    contracts = [(t, t.body) for t in templates.values() if isinstance(t.body, Contract)]
+def shared_names(every: Sequence[Shared], kernels: Set[int], called: Set[int]) -> Mapping[str, Any]:
+    """What the skeletons of shared kernels ask for: of those that the templates `kernels` use, and of the structures of
+    templates whose functions are `called`. `room`: guards of an operand and dims of a side, at most."""
+    shared = [s for s in every if s.users[0].template.index in kernels]
+    templates = {k.template.index: k.template for s in every for k in s.users}
+    here = {t: x for t, x in templates.items() if t in kernels or t in called}
+    contracts = [(t, t.body) for t in here.values() if isinstance(t.body, Contract)]
     products = [(t, c) for t, c in contracts if c.strategy in PRODUCTS]
     found = [sides_of(t, c.nest) for t, c in products]
     tiles = implicit_gemm.TILES
     return {
         "shared": shared,
-        "strategies": {c.strategy for _, c in contracts},
+        "contracted": bool(contracts),
+        "strategies": {c.strategy for t, c in contracts if t.index in kernels},
         "products": bool(products),
-        "tensor_cores": any(c.strategy in tensor_cores.PASSES for _, c in products),
+        "tensor_cores": any(c.strategy in tensor_cores.PASSES for t, c in products if t.index in kernels),
         "square": tensor_cores.SQUARE,
         "room": {
-            "guards": max((len(g) for t, c in products for g in _guards(t, c)), default=0) or 1,
+            "guards": max((g for t, c in products for g in _guards(t, c)), default=0) or 1,
             "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=0),
         },
         "stage": matmul.STAGE_BYTES,
@@ -160,11 +164,22 @@ class Step:
 
 @dataclass(frozen=True)
 class Guard:
-    """A guarded index of an operand: where it starts, its extent, and (for divided ones) its elements in memory."""
+    """A guarded index of an operand: where it starts, its extent, its elements in memory (for divided ones), and what it
+    is divided by."""
 
     first: str
     extent: str
     stride: str
+    div: int
+
+    @property
+    def shift(self) -> int:
+        return max((self.div - 1).bit_length() - 1, 0)
+
+    @property
+    def inverse(self) -> int:
+        """Rounded up: with `shift`, exact for all numbers below 2^31 (Granlund & Montgomery 1994, theorem 4.2)."""
+        return -(-(1 << (32 + self.shift)) // self.div) if self.div > 1 else 0
 
 
 @dataclass(frozen=True)
@@ -224,7 +239,7 @@ class _Printer:
     def _guard(self, axis: Axis) -> Guard:
         extent = "0x7fffffff" if axis.extent is None else f"(nl_i32){self._number(axis.extent)}"
         stride = self._number(axis.stride) if axis.div != 1 else "0"
-        return Guard(f"(nl_i32){self._number(axis.const)}", extent, stride)
+        return Guard(f"(nl_i32){self._number(axis.const)}", extent, stride, axis.div)
 
     def operand(self, number: int) -> Operand:
         """The operand of the rows (0) or of the columns (1)."""

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from backends.cuda.driver import CHECK, Driver
-from backends.protocol import AnyArray, BackendError
+from backends.protocol import AnyArray, Artifact, BackendError
 
 _ARGUMENTS: Final = "PPqqPq"  # NL_ARGUMENTS of templates/module.cu.j2
 EARLY_FROM: Final = 90
@@ -86,13 +85,14 @@ class Device:
 
     # ------------------------------------------------------------------------------------- modules
 
-    def load(self, binary: Path, flags: tuple[str, ...]) -> None:
-        """Load a cubin, or its PTX where the device is of a later kind than it was compiled for."""
-        built = next((f.split("=")[1] for f in flags if f.startswith("--gpu-architecture=")), self.arch)
+    def load(self, artifact: Artifact) -> None:
+        """Load all cubins, or their PTX where the device is of a later kind than they were compiled for."""
+        built = next((f.split("=")[1] for f in artifact.flags if f.startswith("--gpu-architecture=")), self.arch)
         here, there = _number(self.arch), _number(built)
         self.begins_early = there >= EARLY_FROM
-        image = binary if here // 10 == there // 10 and here >= there else binary.with_suffix(".ptx")
-        if here < there or not image.is_file():
+        suffix = ".cubin" if here // 10 == there // 10 and here >= there else ".ptx"
+        images = [binary.with_suffix(suffix) for binary in (artifact.binary, *artifact.beside)]
+        if here < there or not all(image.is_file() for image in images):
             raise BackendError(
                 "E0922",
                 f"the code was compiled for {built}, but device {self.ordinal} "
@@ -101,17 +101,18 @@ class Device:
                 exit_code=3,
             )
         try:
-            self.module = self._cuda.module_from_buffer(image.read_bytes())
+            self.modules = [self._cuda.module_from_buffer(image.read_bytes()) for image in images]
         except self._cuda.Error as e:
             raise BackendError(
                 "E0904", f"the compiled module cannot be loaded: {e}", "`netloom clean`, then build again"
             ) from None
 
     def set_global(self, name: str, values: AnyArray) -> None:
-        """Write a variable of the module."""
-        place, size = self.module.get_global(name)
-        assert values.nbytes == size, name
-        self._cuda.memcpy_htod(place, values)
+        """Write a variable that every module has."""
+        for module in self.modules:
+            place, size = module.get_global(name)
+            assert values.nbytes == size, name
+            self._cuda.memcpy_htod(place, values)
 
     # -------------------------------------------------------------------------------------- memory
 
@@ -161,8 +162,15 @@ class Device:
 
     def _function(self, name: str, arguments: str) -> Any:
         if name not in self._functions:
-            self._functions[name] = self.module.get_function(name).prepare(list(arguments))
+            self._functions[name] = self._find(name).prepare(list(arguments))
         return self._functions[name]
+
+    def _find(self, name: str) -> Any:
+        """The kernel, in the module that has it."""
+        for module in self.modules[:-1]:
+            with suppress(self._cuda.LogicError):
+                return module.get_function(name)
+        return self.modules[-1].get_function(name)
 
     def launch(
         self,

@@ -3,7 +3,8 @@
 Assumes: a legal Merged (ir/verify.py) whose arrays are row-major.
 Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and
 values of rows. Every kernel says which part of the model it came from; `spans` maps lines of the text to the model;
-products share kernels (contract.py), which stand at the end.
+products share kernels (contract.py), which stand at the end. `parts` are texts that have the same kernels together,
+each of them once (parts.py).
 Does not: compile (compile.py), divide work (work.py), or print tables (they are data).
 """
 
@@ -21,6 +22,7 @@ from backends.cuda.events import connect, emit_scheduled, record_events, record_
 from backends.cuda.kernel import BLOCK, Function, function, row_struct
 from backends.cuda.meetings import is_flat
 from backends.cuda.nest import nest_functions
+from backends.cuda.parts import Share, parts_of, whole_of
 from backends.cuda.propagate import propagate
 from backends.cuda.resident import APART, COUNTERS, Stayed, resident_templates, threads
 from backends.cuda.skeletons import render
@@ -50,53 +52,81 @@ _CONSTANTS = {
 
 @dataclass(frozen=True)
 class Emitted:
-    """`text`: the .cu file; `spans`: model spans by line of the text (from 1)."""
+    """`text`: the .cu file; `spans`: model spans by line of the text (from 1). `parts`: what is compiled instead, side
+    by side (none: the text itself). `name`, `quick`: of a part, whether it needs little optimisation."""
 
     text: str
     spans: Mapping[int, Span]
+    parts: tuple[Emitted, ...] = ()
+    name: str = ""
+    quick: bool = False
+
+
+@dataclass(frozen=True)
+class _Printed:
+    """A template as lines: its row and functions, and with its kernel."""
+
+    functions: list[Line]
+    whole: list[Line]
 
 
 def emit(program: Merged) -> Emitted:
     """The CUDA text of a program. Raises BackendError (E0903) for what has none."""
-    real = "double" if program.precision == DType.F64 else "float"
     dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
-    used: set[str] = set()
-    blocks: list[list[Line]] = []
+    printed: list[_Printed] = []
     made: list[list[Function]] = []
     # what kernels of several launches have written they read again: no promise that others leave it alone
     stays = resident_templates(program)
     again, several = replace(dialect, restrict=""), {*chained_templates(program), *stays}
-    kernels = [open_kernel(t, again if t.index in several else dialect, used) for t in program.templates]
+    kernels = [open_kernel(t, again if t.index in several else dialect, set()) for t in program.templates]
     for template, k in zip(program.templates, kernels, strict=True):
         try:
             made.append(functions_of(k))
-            blocks.append(kernel_lines(k, made[-1], template.index in several))
+            shared = template.index in several
+            printed.append(_Printed(*(kernel_lines(k, made[-1], shared, whole) for whole in (False, True))))
         except PrintError as e:
             where = e.span if e.span is not NOWHERE else template.span
             at = f" ({where})" if where is not NOWHERE else ""
             raise BackendError("E0903", f"`{template.name}` has no CUDA text: {e.message}{at}", exit_code=4) from None
     resident = [_stayed(kernels[t], f) for t in stays for f in made[t]]
+    whole = _text(program, kernels, printed, resident, whole_of(program))
+    shares = parts_of(program)
+    if len(shares) == 1:
+        return replace(whole, quick=shares[0].quick)
+    return replace(whole, parts=tuple(_text(program, kernels, printed, resident, s) for s in shares))
+
+
+def _text(
+    program: Merged, kernels: list[Kernel], printed: list[_Printed], resident: list[Stayed], share: Share
+) -> Emitted:
+    """The text of a share of the kernels."""
     spans: list[Span] = []
-    kernel_text = "\n".join(marked(b, spans) for b in blocks)
+    blocks = [
+        marked(p.whole if t in share.kernels else p.functions, spans)
+        for t, p in enumerate(printed)
+        if t in share.kernels or t in share.called
+    ]
+    kernel_text = "\n".join(blocks)
     words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text))
     whole = render(
         "module.cu.j2",
         title=f"{program.name}: {program.precision} arithmetic, {program.order} order of sums",
-        real=real,
+        real="double" if program.precision == DType.F64 else "float",
         block=BLOCK,
         words=words,
-        device=select(sorted((used | words) & known(cuda=True)), cuda=True),
+        device=select(sorted(words & known(cuda=True)), cuda=True),
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,
-        resident=resident,
+        helpers=share.helpers,
+        resident=resident if share.resident else [],
         threads=threads(resident),
         counters=COUNTERS,
         apart=APART,
-        **chain_names(program, kernels),
-        **shared_names(shared_kernels(kernels)),
+        **chain_names(program, kernels, share.chains),
+        **shared_names(shared_kernels(kernels), share.kernels, share.called),
     )
     text, found = unmarked(whole, spans)
-    return Emitted(text, found)
+    return Emitted(text, found, name=share.name, quick=share.quick)
 
 
 def functions_of(k: Kernel) -> list[Function]:
@@ -118,11 +148,12 @@ def functions_of(k: Kernel) -> list[Function]:
             return emit_scheduled(k)
 
 
-def kernel_lines(k: Kernel, functions: Iterable[Function], several: bool) -> list[Line]:
-    """The comment, row structure and functions of one template; `several`: kernels of several launches call them."""
+def kernel_lines(k: Kernel, functions: Iterable[Function], several: bool, whole: bool) -> list[Line]:
+    """The comment, row structure and functions of one template; `several`: kernels of several launches call them;
+    `whole`: with the kernels."""
     lines = [*heading(k.template), *row_struct(k)]
     for made in functions:
-        lines += [Line(""), *function(k, made, several)]
+        lines += [Line(""), *function(k, made, several, whole)]
     return lines
 
 

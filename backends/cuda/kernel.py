@@ -100,9 +100,9 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
     return lines
 
 
-def function(k: Kernel, made: Function, here: bool = False) -> list[Line]:
-    """The text of a function: what one block does, and the kernel. `early` runs first, with its own columns, and may
-    return. `here`: a part of kernels is also there to be made in place (HERE)."""
+def function(k: Kernel, made: Function, here: bool = False, whole: bool = True) -> list[Line]:
+    """The text of a function: what one block does, and the kernel (if `whole`). `early` runs first, with its own
+    columns, and may return. `here`: a part of kernels is also there to be made in place (HERE)."""
     first = mentioned(k, made.early)
     rest = mentioned(k, made.body) - first
     step = [Line("const nl_i64 step = nl_t.step;")] if _uses(made, "step") else []
@@ -130,12 +130,13 @@ def function(k: Kernel, made: Function, here: bool = False) -> list[Line]:
         inner = [*start, *columns(k, rest), wait, *made.body]
     name = k.function + made.suffix
     bounds = f"__launch_bounds__({BLOCK}, {made.resident})" if made.resident else "NL_BLOCK"
+    kernel = f'extern "C" __global__ void {bounds} {name}(NL_ARGUMENTS) {{ {name}{WORK}(NL_TASK({k.row_type})); }}'
     return [
         Line(f"NL_FN void {name}{WORK}(const nl_task &nl_t)"),
         Line("{"),
         *indent(inner),
         Line("}"),
-        Line(f'extern "C" __global__ void {bounds} {name}(NL_ARGUMENTS) {{ {name}{WORK}(NL_TASK({k.row_type})); }}'),
+        *([Line(kernel)] if whole else []),
     ]
 
 

@@ -57,7 +57,7 @@ class CudaInstance:
         self._device = Device(device)
         self._prepared = Prepared(self._device)
         with self._device.current():
-            self._device.load(artifact.binary, artifact.flags)
+            self._device.load(artifact)
             self._own = self._device.allocate(16 * (1 + ANSWERS), {})
             self._answers = self._device.pinned(2 * ANSWERS)
             step = int(self._own)

@@ -263,29 +263,38 @@ class NestPrinter:
         return found
 
     def _walk(self, r: str, term: list[Line]) -> list[Line]:
-        """Terms nl_first, nl_first + group, ...: several dims are counted on, each by its part of the stride, with
-        carries instead of divisions."""
-        head = f"for (nl_i64 {r} = nl_first; {r} < nl_terms; {r} += nl_group) {{"
+        """Terms nl_first, nl_first + group, ..., four at a time, so that their loads overlap; several dims are counted
+        on, each by its part of the stride, with carries instead of divisions."""
+        start, count = [Line(f"nl_i64 {r} = nl_first;")], [Line(f"{r} += nl_group;")]
         if len(self.red) == 1:
-            return [Line(head), *indent([*self._split(r, self.red), *term]), Line("}")]
-        at, by = self.k.namer.fresh("at"), self.k.namer.fresh("by")
-        start = [Line(f"nl_u64 {at} = nl_first, {by} = nl_group;")]
-        count: list[Line] = []
-        for number, d in reversed(list(enumerate(self.red))):
-            v, extent = self.vars[d.name], self.k.extent(d.extent)
-            step = self.k.namer.fresh(f"{d.name}_step")
-            first, more = (at, by) if number == 0 else (f"nl_take({at}, {extent})", f"nl_take({by}, {extent})")
-            start += [Line(f"nl_i64 {v} = {first};"), Line(f"const nl_i64 {step} = {more};")]
-            count.append(Line(f"{v} += {step};"))
-            if number > 0:
-                before = self.vars[self.red[number - 1].name]
-                count += [
-                    Line(f"if ({v} >= {extent}) {{"),
-                    Line(f"{v} -= {extent};", 1),
-                    Line(f"{before}++;", 1),
-                    Line("}"),
-                ]
-        return [*start, Line(head), *indent([*term, *count]), Line("}")]
+            term = [*self._split(r, self.red), *term]
+        else:
+            at, by = self.k.namer.fresh("at"), self.k.namer.fresh("by")
+            start.append(Line(f"nl_u64 {at} = nl_first, {by} = nl_group;"))
+            for number, d in reversed(list(enumerate(self.red))):
+                v, extent = self.vars[d.name], self.k.extent(d.extent)
+                step = self.k.namer.fresh(f"{d.name}_step")
+                first, more = (at, by) if number == 0 else (f"nl_take({at}, {extent})", f"nl_take({by}, {extent})")
+                start += [Line(f"nl_i64 {v} = {first};"), Line(f"const nl_i64 {step} = {more};")]
+                count.append(Line(f"{v} += {step};"))
+                if number > 0:
+                    before = self.vars[self.red[number - 1].name]
+                    count += [
+                        Line(f"if ({v} >= {extent}) {{"),
+                        Line(f"{v} -= {extent};", 1),
+                        Line(f"{before}++;", 1),
+                        Line("}"),
+                    ]
+        return [
+            *start,
+            Line("const auto nl_more = [&](int) {"),
+            *indent([*term, *count]),
+            Line("};"),
+            ONCE,
+            Line(f"while ({r} + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);"),
+            ONCE,
+            Line(f"while ({r} < nl_terms) nl_more(0);"),
+        ]
 
     def _joins(self, t: DType) -> str:
         """The function that joins two parts, by name."""

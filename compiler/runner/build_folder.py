@@ -65,6 +65,7 @@ def build_into(parent: Path, program: Merged, backend: Backend, options: Mapping
             "compiler": artifact.compiler,
             "flags": list(artifact.flags),
             "binary": str(artifact.binary.absolute()),
+            "beside": [str(path.absolute()) for path in artifact.beside],
         }
         (scratch / STAMP).write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
         _swap(scratch, folder)
@@ -105,10 +106,11 @@ def _stamp(folder: Path) -> dict[str, Any]:
 def _artifact(stamp: Mapping[str, Any]) -> Artifact | None:
     """The artifact of an earlier build; its text stays on disk. None when the binary is gone."""
     binary = Path(str(stamp.get("binary", "")))
-    if not binary.is_file():
+    beside = tuple(Path(str(path)) for path in stamp.get("beside", ()))
+    if not all(path.is_file() for path in (binary, *beside)):
         return None
     flags = tuple(str(f) for f in stamp.get("flags", ()))
-    return Artifact("", binary, str(stamp.get("key")), False, str(stamp.get("compiler")), flags, 0.0)
+    return Artifact("", binary, str(stamp.get("key")), False, str(stamp.get("compiler")), flags, 0.0, beside)
 
 
 def _surroundings(backend: Backend) -> dict[str, str]:

@@ -320,7 +320,7 @@ def test_chains_compile_in_float64(tmp_path: Path) -> None:
     except BackendError as e:
         pytest.skip(e.message)
     program = program_of(tmp_path, SMALL[1], precision="float64")
-    code = compile_text(emit(program), "chains", False, "sm_90").binary
+    code = compile_text(emit(program), "chains", False, "sm_90").beside[-1]
     assert NAME.encode() in code.read_bytes()
     listing = code.with_suffix(".ptx").read_text()
     kernel = listing[listing.index(f".entry {NAME}(") :]

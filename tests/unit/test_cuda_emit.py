@@ -90,12 +90,44 @@ def ring_of(count: int) -> Merged:
 @pytest.mark.parametrize(("name", "arch"), COMPILED)
 def test_every_model_compiles(name: str, arch: str) -> None:
     program = program_of(name, "reproducible")
-    artifact = compile_text(emit(program), name, False, arch)
-    code = artifact.binary.read_bytes()
-    assert code.startswith(b"\x7fELF")
-    assert f".target {arch}" in artifact.binary.with_suffix(".ptx").read_text()
-    for template in program.templates:
-        assert f"k{template.index}_".encode() in code
+    emitted = emit(program)
+    artifact = compile_text(emitted, name, False, arch)
+    entries: list[str] = []
+    for binary in (artifact.binary, *artifact.beside):
+        assert binary.read_bytes().startswith(b"\x7fELF")
+        listing = binary.with_suffix(".ptx").read_text()
+        assert f".target {arch}" in listing
+        entries += re.findall(r"\.entry (\w+)\(", listing)
+    assert sorted(entries) == sorted(kernels_of(emitted.text))
+
+
+def kernels_of(text: str) -> list[str]:
+    return re.findall(
+        r'^extern "C" __global__ void (?:NL_BLOCK |__launch_bounds__\([\d, ]+\)\s)?(\w+)\(', text, re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("name", ["lstm", "resnet20", "mlp", "cuba"])
+def test_every_kernel_is_in_one_part(name: str) -> None:
+    emitted = emit(program_of(name, "reproducible"))
+    assert len(emitted.parts) == {"lstm": 3, "resnet20": 4, "mlp": 2, "cuba": 0}[name]
+    assert len({p.name for p in emitted.parts}) == len(emitted.parts)
+    if emitted.parts:
+        apart = [k for p in emitted.parts for k in kernels_of(p.text)]
+        assert sorted(apart) == sorted(kernels_of(emitted.text))
+        assert [p.quick for p in emitted.parts] == [True] + [False] * (len(emitted.parts) - 1)
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_parts_that_stay_the_same_come_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETLOOM_CACHE", str(tmp_path))
+    emitted = emit(program_of("mlp", "reproducible"))
+    rest, products = emitted.parts
+    first = compile_text(emitted, "mlp", False, "sm_90")
+    changed = replace(emitted, parts=(replace(rest, text=rest.text + "\nstatic int changed;\n"), products))
+    second = compile_text(changed, "mlp", False, "sm_90")
+    assert second.compiled and second.binary != first.binary and second.beside == first.beside
+    assert not compile_text(emitted, "mlp", False, "sm_90").compiled
 
 
 @pytest.mark.nvrtc

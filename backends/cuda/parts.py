@@ -1,0 +1,69 @@
+"""parts: which kernels of a program the compiler gets together.
+
+Assumes: a legal Merged.
+Guarantees: every kernel is in one part. Products, convolutions and chains, whose texts take the compiler longest, are
+parts of their own, so that all parts are compiled side by side, and those that have not changed come from the cache.
+What is left, if it is nests alone, is maps and sums over one dim, which are as fast when they are compiled quickly, and
+sums over several dims, which are not.
+Does not: look at sizes or rows: parts follow from the templates alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Final
+
+from backends.cuda.chain import chained_templates
+from backends.cuda.contract import PRODUCTS
+from backends.cuda.resident import resident_templates
+from compiler.ir.program import Contract, DimKind, Merged, Nest
+
+_REST: Final = "rest"
+_SUMS: Final = "sums"
+_PRODUCTS: Final = "products"
+_CONVOLUTIONS: Final = "convolutions"
+_CHAINS: Final = "chains"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the kernels, by templates. `called`: templates whose functions are called, by its chains. `helpers`:
+    whether it has the kernels that every program has; `quick`: whether it needs little optimisation."""
+
+    name: str
+    kernels: Set[int]
+    called: Set[int] = frozenset()
+    chains: bool = False
+    resident: bool = False
+    helpers: bool = False
+    quick: bool = False
+
+
+def whole_of(program: Merged) -> Share:
+    """All kernels together."""
+    return Share("", frozenset(range(len(program.templates))), chains=True, resident=True, helpers=True)
+
+
+def parts_of(program: Merged) -> tuple[Share, ...]:
+    """The parts of a program that have kernels; the first one has what every program has."""
+    contracts = {t.index: t.body.strategy for t in program.templates if isinstance(t.body, Contract)}
+    nests = {t.index: t.body for t in program.templates if isinstance(t.body, Nest)}
+    rest = {t.index for t in program.templates} - set(contracts)
+    quick = not resident_templates(program) and rest == set(nests)
+    sums = {t for t in rest if _is_long(nests[t])} if quick else set()
+    found = {
+        _SUMS: sums,
+        _PRODUCTS: {t for t, strategy in contracts.items() if strategy in PRODUCTS},
+        _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy not in PRODUCTS},
+    }
+    parts = [Share(_REST, rest - sums, resident=True, helpers=True, quick=quick)]
+    parts += [Share(name, kernels) for name, kernels in found.items() if kernels]
+    if chained := chained_templates(program):
+        parts.append(Share(_CHAINS, frozenset(), frozenset(chained), chains=True))
+    return tuple(parts)
+
+
+def _is_long(nest: Nest) -> bool:
+    """Whether it sums over several dims."""
+    return sum(d.kind is DimKind.RED for d in nest.dims) > 1
