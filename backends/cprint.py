@@ -222,6 +222,9 @@ def _whole_power(e: Expr) -> bool:
 # ---------------------------------------------------------------------------------------- expressions
 
 _ATOM, _SIGN, _PRODUCT, _SUM, _COMPARE, _BITAND, _BITOR, _COND = range(15, 7, -1)
+_SLOTS: Final = (Ref("ring_slots"), Ref("slots"))
+"""Columns with the number of slots of a ring (compiler/passes/free_names.py: nothing else has these names); a step that
+runs has a number of at least 1."""
 _C_BINARY: Final = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
 _C_COMPARE: Final = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
@@ -362,6 +365,9 @@ class Printer:
             # a right operand of equal precedence keeps its parentheses: sums of reals do not reassociate
             right = self._inside(self._as(b, scope, t), level + 1)
             return f"{left} {op} {right}", level
+        if op == "%" and t == DType.I64 and b in _SLOTS and a in (Ref("step"), Binary("-", Ref("step"), Num(1))):
+            self.used.add("nl_slot")
+            return f"nl_slot({self._as(a, scope, t)[0]}, {self._as(b, scope, t)[0]})", _ATOM
         if op in ("//", "%"):
             name = "floordiv" if op == "//" else "mod"
             t = DType.I64 if t in (DType.U32, DType.U64) else t

@@ -16,6 +16,7 @@ from backends.cuda.compile import compile_text, default_arch
 from backends.cuda.contract import strategies
 from backends.cuda.emit import emit
 from backends.cuda.load import APART, CudaInstance
+from backends.cuda.schedule import Way
 from backends.manifest import manifest
 from backends.marked import fixed_order
 from backends.protocol import Artifact, Capabilities
@@ -26,14 +27,14 @@ from compiler.passes.plan_memory import place
 @dataclass(frozen=True)
 class CudaBackend:
     """backends.protocol.Backend. `device`: the number of the GPU; `check`: wait for every kernel, to name one that
-    fails; `chains`: whether recurrent layers run as chains (compiler/passes/chains.py); `stays`: whether simulations
-    run in a kernel that stays on the device (resident.py; None: where that is faster). Options of `build`: `arch`
+    fails; `chains`: whether recurrent layers run as chains (compiler/passes/chains.py); `way`: how simulations run
+    (schedule.py; None: in the way that is fastest where it is measured). Options of `build`: `arch`
     ("sm_90"; default: that of the device); `seed` is noted in the manifest."""
 
     device: int = 0
     check: bool = False
     chains: bool = True
-    stays: bool | None = None
+    way: Way | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -60,4 +61,4 @@ class CudaBackend:
         return artifact
 
     def load(self, artifact: Artifact, program: Merged, seed: int) -> CudaInstance:
-        return CudaInstance(artifact, program, seed, self.device, self.check, self.stays)
+        return CudaInstance(artifact, program, seed, self.device, self.check, self.way)

@@ -164,8 +164,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Guard:
-    """A guarded index of an operand: where it starts, its extent, its elements in memory (for divided ones), and what it
-    is divided by."""
+    """A guarded index of an operand: where it starts, its extent, its elements in memory (where it is divided), and
+    what it is divided by."""
 
     first: str
     extent: str

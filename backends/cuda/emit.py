@@ -24,7 +24,7 @@ from backends.cuda.meetings import is_flat
 from backends.cuda.nest import nest_functions
 from backends.cuda.parts import Share, parts_of, whole_of
 from backends.cuda.propagate import propagate
-from backends.cuda.resident import APART, COUNTERS, Stayed, resident_templates, threads
+from backends.cuda.resident import APART, COUNTERS, WAVE_BLOCKS, Stayed, resident_templates, threads
 from backends.cuda.skeletons import render
 from backends.marked import heading, marked, unmarked
 from backends.protocol import BackendError
@@ -81,7 +81,7 @@ def emit(program: Merged) -> Emitted:
     kernels = [open_kernel(t, again if t.index in several else dialect, set()) for t in program.templates]
     for template, k in zip(program.templates, kernels, strict=True):
         try:
-            made.append(functions_of(k))
+            made.append(functions_of(k, template.index in stays))
             shared = template.index in several
             printed.append(_Printed(*(kernel_lines(k, made[-1], shared, whole) for whole in (False, True))))
         except PrintError as e:
@@ -122,6 +122,7 @@ def _text(
         threads=threads(resident),
         counters=COUNTERS,
         apart=APART,
+        wave_blocks=WAVE_BLOCKS,
         **chain_names(program, kernels, share.chains),
         **shared_names(shared_kernels(kernels), share.kernels, share.called),
     )
@@ -129,11 +130,12 @@ def _text(
     return Emitted(text, found, name=share.name, quick=share.quick)
 
 
-def functions_of(k: Kernel) -> list[Function]:
-    """The functions of one template, the plain one (suffix "") first."""
+def functions_of(k: Kernel, stays: bool) -> list[Function]:
+    """The functions of one template, the plain one (suffix "") first; `stays`: whether it is one of a resident kernel
+    too."""
     match k.template.body:
         case Nest() as nest:
-            return nest_functions(k, nest)
+            return nest_functions(k, nest, stays)
         case Contract() as contract:
             return contract_functions(k, contract)
         case Propagate() as p:
@@ -167,4 +169,4 @@ def resident_functions(program: Merged) -> tuple[Stayed, ...]:
     """The functions of the kernel that stays on the device, in their order there."""
     dialect = Dialect(program.precision, restrict="", add="nl_accumulate")
     kernels = [open_kernel(program.templates[t], dialect, set()) for t in resident_templates(program)]
-    return tuple(_stayed(k, f) for k in kernels for f in functions_of(k))
+    return tuple(_stayed(k, f) for k in kernels for f in functions_of(k, True))

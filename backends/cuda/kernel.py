@@ -32,13 +32,16 @@ HERE: Final = "_here"
 class Function:
     """One __global__ function of a template. `suffix` tells the functions of one template apart. `resident`: blocks
     that a processor has to have registers for (0: the compiler decides). `given`: what it is given beside its row, if
-    it is no kernel but a part of one that several templates share (contract.py)."""
+    it is no kernel but a part of one that several templates share (contract.py). `ahead`: what follows from the step
+    and the row alone, before kernels in front of it have ended; `waits`: the body itself waits for that."""
 
     suffix: str
     body: tuple[Line, ...]
     early: tuple[Line, ...] = ()
     resident: int = 0
     given: str = ""
+    ahead: tuple[Line, ...] = ()
+    waits: bool = False
 
 
 def with_end(text: str, end: Sequence[Line]) -> tuple[Line, ...]:
@@ -103,14 +106,14 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
 def function(k: Kernel, made: Function, here: bool = False, whole: bool = True) -> list[Line]:
     """The text of a function: what one block does, and the kernel (if `whole`). `early` runs first, with its own
     columns, and may return. `here`: a part of kernels is also there to be made in place (HERE)."""
-    first = mentioned(k, made.early)
+    first = mentioned(k, (*made.ahead, *made.early))
     rest = mentioned(k, made.body) - first
     step = [Line("const nl_i64 step = nl_t.step;")] if _uses(made, "step") else []
     me = [Line("const nl_job &nl_me = nl_t.me;")]
     row = [Line(f"const {k.row_type} *const self = (const {k.row_type} *)nl_t.self;")]
     if not (first or rest):
         row = []
-    start, wait = [*me, *row, *step], Line("if (nl_t.waits) nl_wait();")
+    start, wait = [*me, *row, *step], [] if made.waits else [WAIT]
     if made.given:
         inner = [*columns(k, rest), *made.body]
         name, given = k.function + made.suffix, f"const {k.row_type} *self, nl_i64 step, {made.given}"
@@ -125,9 +128,9 @@ def function(k: Kernel, made: Function, here: bool = False, whole: bool = True) 
             Line(f"NL_PART void {name}({given}) {{ {call} }}"),
         ]
     if made.early:
-        inner = [*start, *columns(k, first), wait, *made.early, *columns(k, rest), *made.body]
+        inner = [*start, *columns(k, first), *made.ahead, *wait, *made.early, *columns(k, rest), *made.body]
     else:
-        inner = [*start, *columns(k, rest), wait, *made.body]
+        inner = [*start, *columns(k, first | rest), *made.ahead, *wait, *made.body]
     name = k.function + made.suffix
     bounds = f"__launch_bounds__({BLOCK}, {made.resident})" if made.resident else "NL_BLOCK"
     kernel = f'extern "C" __global__ void {bounds} {name}(NL_ARGUMENTS) {{ {name}{WORK}(NL_TASK({k.row_type})); }}'
@@ -142,9 +145,10 @@ def function(k: Kernel, made: Function, here: bool = False, whole: bool = True) 
 
 def _uses(made: Function, word: str) -> bool:
     pattern = re.compile(rf"\b{word}\b")
-    return any(pattern.search(x.text) for x in (*made.early, *made.body))
+    return any(pattern.search(x.text) for x in (*made.ahead, *made.early, *made.body))
 
 
+WAIT: Final = Line("if (nl_t.waits) nl_wait();")
 ONCE: Final = Line("#pragma unroll 1")
 """Most loops over elements run once in a thread: unrolled, they take twice as long to compile and run no faster."""
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from backends.cuda.device import Device
 from backends.cuda.plans import Prepared, prepare
-from backends.cuda.schedule import Ready, run_checked, run_steps
+from backends.cuda.schedule import Ready, Way, run_checked, run_steps
 from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.ir.program import CONNECT_PHASES, INIT_PHASES, Array, Merged
 from compiler.ir.space import Role
@@ -36,7 +36,7 @@ ANSWERS: Final = 4
 
 class CudaInstance:
     """A loaded program with its memory; see backends.protocol.Instance. With `check`, every kernel is waited for, so
-    that a fault is reported with the name of what failed. `stays`: see CudaBackend."""
+    that a fault is reported with the name of what failed. `way`: see CudaBackend."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class CudaInstance:
         seed: int,
         device: int = 0,
         check: bool = False,
-        stays: bool | None = None,
+        way: Way | None = None,
     ) -> None:
         self.program, self._check = program, check
         self._arrays = {a.name: a for a in program.arrays}
@@ -64,8 +64,7 @@ class CudaInstance:
             self._device.set_global("nl_run", np.array([step, step + 8], np.uint64))
             self._load(seed)
         for plan in self._prepared.plans.values():
-            if plan.stay is not None:
-                plan.stay.faster = stays
+            plan.way = way
 
     # ----------------------------------------------------------------------------------------- loading
 
@@ -262,10 +261,9 @@ class CudaInstance:
 
     @property
     def measured(self) -> Mapping[str, str]:
-        """Phases that can stay on the device: whether they do."""
-        known = {n: p.stay.faster for n, p in self._prepared.plans.items() if p.stay is not None}
-        ways = {None: "graphs (too few steps to measure)", True: "resident kernel", False: "graphs"}
-        return {phase: ways[faster] for phase, faster in known.items()}
+        """Phases that can run in several ways: how they do."""
+        found = {n: p.way for n, p in self._prepared.plans.items() if len(p.ways) > 1}
+        return {phase: way or "graphs (too few steps to measure)" for phase, way in found.items()}
 
     def close(self) -> None:
         """Free the memory."""

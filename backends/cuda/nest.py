@@ -12,6 +12,7 @@ Does not: tile or reorder dims (strategies do).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -33,7 +34,8 @@ from backends.cprint import (
     refuse_emit,
     type_of,
 )
-from backends.cuda.kernel import ONCE, Function, each_element
+from backends.cuda.kernel import ONCE, WAIT, Function, each_element
+from backends.cuda.pairs import in_pairs
 from compiler.expr.ast import Num, refs, substitute
 from compiler.expr.simplify import simplify
 from compiler.ir.program import Add, ArrayFormal, Axis, Dim, DimKind, Emit, Nest, Order, Strided, Template
@@ -43,6 +45,7 @@ IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 SHARED: Final = "_together"
 """Suffix of the function in which several threads share a point, where a thread alone has another one."""
 WARP: Final = 32
+_DRAWS: Final = re.compile(r"\bnl_(uniform|normal|exponential|poisson)_")
 _RESIDENT: Final = 4
 """Blocks of a sum over few terms that a processor holds: it waits for memory most of the time."""
 
@@ -62,8 +65,8 @@ def sums_apart(template: Template) -> bool:
 class NestPrinter:
     """Prints one nest of one kernel."""
 
-    def __init__(self, k: Kernel, nest: Nest) -> None:
-        self.k, self.nest = k, nest
+    def __init__(self, k: Kernel, nest: Nest, stays: bool = False) -> None:
+        self.k, self.nest, self.stays = k, nest, stays
         self.par = [d for d in nest.dims if d.kind is not DimKind.RED]
         self.red = [d for d in nest.dims if d.kind is DimKind.RED]
         self.vars = {d.name: k.namer(d.name) for d in nest.dims}
@@ -158,14 +161,14 @@ class NestPrinter:
         n, namer = self.nest, self.k.namer
         if emits and len(self.par) != 1:
             raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
-        before: list[Line] = []
+        ahead, before = list[Line](), list[Line]()
         slots = {id(s): namer.fresh("slot") for s in emits}
         for s in emits:
             number, count = self.k.scope[s.slots].text, self.k.pointers[s.count]
-            before += [
-                Line(f"const nl_i64 {slots[id(s)]} = nl_slot(step, {number});"),
-                Line(f"if (nl_me.part == 0 && threadIdx.x == 0) {count}[nl_slot(step + 1, {number})] = 0;"),
-            ]
+            ahead.append(Line(f"const nl_i64 {slots[id(s)]} = nl_slot(step, {number});"))
+            before.append(
+                Line(f"if (nl_me.part == 0 && threadIdx.x == 0) {count}[nl_later({slots[id(s)]}, 1, {number})] = 0;")
+            )
 
         def emit(s: Emit, scope: Scope) -> list[Line]:
             test = self.k.printer.test(s.when, scope)
@@ -179,7 +182,22 @@ class NestPrinter:
         e = self.vars[self.par[0].name] if len(self.par) == 1 else namer.fresh("e")
         split = self._split(e, self.par) if len(self.par) != 1 else []
         inner = [*split, *body.run((*n.prologue, *n.epilogue)), *body.stores()]
-        return Function("", tuple([*before, *each_element(e, self.extent(self.par), inner)]))
+        drawn = self._drawn(inner)
+        drawn = 0 if before else drawn
+        if drawn:
+            inner.insert(drawn, WAIT)
+        loop = each_element(e, self.extent(self.par), inner)
+        if self.stays and len(self.par) == 1:
+            loop = [loop[0], *in_pairs(inner, e, WAIT, frozenset(self.k.pointers.values()))]
+        if drawn == 0:
+            return Function("", tuple([*before, *loop]), ahead=tuple(ahead))
+        return Function("", tuple([*loop, WAIT]), waits=True)
+
+    def _drawn(self, inner: Sequence[Line]) -> int:
+        """How many of the first lines draw numbers and touch no array: they need not wait for what others write."""
+        pointers = re.compile("|".join(rf"\b{re.escape(p)}\b" for p in self.k.pointers.values()))
+        free = next((at for at, x in enumerate(inner) if pointers.search(x.text)), 0)
+        return free if any(_DRAWS.search(x.text) for x in inner[:free]) else 0
 
     # ----------------------------------------------------------------------------------- reductions
 
@@ -347,6 +365,6 @@ class NestPrinter:
         )
 
 
-def nest_functions(k: Kernel, nest: Nest) -> list[Function]:
-    """The functions of one nest."""
-    return NestPrinter(k, nest).functions()
+def nest_functions(k: Kernel, nest: Nest, stays: bool) -> list[Function]:
+    """The functions of one nest; `stays`: blocks may have more points than threads (resident.py)."""
+    return NestPrinter(k, nest, stays).functions()

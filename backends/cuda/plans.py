@@ -27,12 +27,14 @@ from backends.cuda.resident import (
     COUNTERS,
     PHASE,
     ROOM,
-    Resident,
+    WAVE_BLOCKS,
+    Ground,
     counters,
     errands,
     threads,
+    waves,
 )
-from backends.cuda.schedule import STEPS, Plan, Ready, Stay, Timed, release
+from backends.cuda.schedule import STEPS, Plan, Ready, Stay, Timed, Waves, release
 from backends.cuda.work import Words, Work, array_elements, calls_of, row_bytes
 from backends.protocol import AnyArray
 from compiler.ir.program import (
@@ -144,12 +146,12 @@ def prepare(
             else:
                 timed.append(_timed(out, work(launches[0]), rows[launches[0].template], program, others, besides))
         functions = resident_functions(program) if steps else ()
-        stay = None
+        stay, run = None, None
         if functions:
-            blocks = device.processors
-            made = errands(program, phase, tables, rows, elements, blocks, out.keep, functions, known, pairs)
-            stay = _stay(out, made, blocks, threads(functions))
-        out.plans[phase.name] = Plan(tuple(timed), stay)
+            ground = Ground(program, phase, tables, rows, elements, out.keep, functions, known, pairs)
+            stay = _stay(out, ground, device.processors)
+            run = _waves(out, ground, WAVE_BLOCKS * device.processors)
+        out.plans[phase.name] = Plan(tuple(timed), stay, run)
         out.watch[phase.name] = _watch(out, program, phase, tables, address)
     return out
 
@@ -209,10 +211,19 @@ def _timed(
     return Timed(tuple(ready), work.launch.every, work.launch.offset, others, besides)
 
 
-def _stay(out: Prepared, made: Resident, blocks: int, block: int) -> Stay:
+def _stay(out: Prepared, ground: Ground, blocks: int) -> Stay:
     """A phase as a kernel that stays on the device, its lists there."""
-    arrived = np.zeros(COUNTERS * APART, np.uint32)
-    return Stay(blocks, block, ROOM, out.keep(made.errands), out.keep(made.first), out.keep(arrived))
+    made, arrived = errands(ground, blocks), out.keep(np.zeros(COUNTERS * APART, np.uint32))
+    return Stay(blocks, threads(ground.functions), ROOM, out.keep(made.errands), out.keep(made.first), arrived)
+
+
+def _waves(out: Prepared, ground: Ground, blocks: int) -> Waves | None:
+    """A phase as waves, their lists on the device; None where it cannot run so."""
+    made = waves(ground, blocks)
+    if not made:
+        return None
+    around = bool(made[0].errands["later"].any())
+    return Waves(blocks, tuple((out.keep(x.errands), out.keep(x.first)) for x in made), around)
 
 
 def _watch(out: Prepared, program: Merged, phase: MergedPhase, tables: tuple[Words, ...], address: Address) -> Watch:

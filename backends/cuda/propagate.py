@@ -65,17 +65,20 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
     ptr, scope, namer = k.pointers, dict(k.scope), k.namer
     slot, number, event = namer.fresh("slot"), namer.fresh("events"), namer.fresh("event")
     early: tuple[Line, ...] = ()
+    ahead: list[Line] = []
     opening: list[Line] = []
     match p.events:
         case Events(events, count, slots, delay, stride):
             late, head = scope[delay].text, namer.fresh("list")
+            ahead += [
+                Line(f"const nl_i64 {slot} = nl_slot(step - {late}, {scope[slots].text});"),
+                Line(f"const nl_i32 *const {head} = {ptr[events]} + {slot} * {scope[stride].text};"),
+            ]
             early = (
                 Line(f"if (step <= {late}) return; /* nothing had been emitted so long ago */"),
-                Line(f"const nl_i64 {slot} = nl_slot(step - {late}, {scope[slots].text});"),
                 Line(f"const nl_i32 {number} = {ptr[count]}[{slot}];"),
                 Line(f"if ({number} == 0) return;"),
             )
-            opening.append(Line(f"const nl_i32 *const {head} = {ptr[events]} + {slot} * {scope[stride].text};"))
             which = f"{head}[{event}]"
         case Every(n):
             opening.append(Line(f"const nl_i64 {number} = {scope[n].text};"))
@@ -98,6 +101,7 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
         if isinstance(f, ArrayFormal) and isinstance(f.access, At) and f.access.ring is None
     }
     elements: dict[str, Element] = {}
+    now: dict[str, str] = {}  # the slots of rings that stand for this step
     past = set[str]()  # elements of the event's own neuron in a step that all of its synapses read
     for f in k.template.formals:
         if not isinstance(f, ArrayFormal) or f.name in held:
@@ -107,9 +111,11 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
             if f.access.ring is not None:
                 late, slots, size = f.access.ring
                 steps = scope[late].text if late in scope else ends[late]
-                now = f"nl_slot(step, {scope[slots].text})"
-                slot = f"{'nl_earlier' if f.access.past else 'nl_later'}({now}, {steps}, {scope[slots].text})"
-                place = f"{slot} * {scope[size].text} + {place}"
+                if slots not in now:
+                    now[slots] = namer.fresh("now")
+                    ahead.append(Line(f"const nl_u32 {now[slots]} = nl_slot(step, {scope[slots].text});"))
+                slot = f"{'nl_earlier' if f.access.past else 'nl_later'}({now[slots]}, {steps}, {scope[slots].text})"
+                place = f"nl_in_slot({slot}, {scope[size].text}, {place})"
                 if f.access.past and late in k.scope and at[f.access.end] == own:
                     past.add(f.name)
             elements[f.name] = Element(f"{ptr[f.name]}[{place}]", f.dtype, f.mode)
@@ -129,4 +135,4 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
         isinstance(f, ArrayFormal) and isinstance(f.access, At) and f.access.end == "syn" for f in k.template.formals
     )
     made = Body(held, before, inner, numbered)
-    return [Function("", (*opening, *loops(k, p.relation, p.by, names, made, p.gather)), early)]
+    return [Function("", (*opening, *loops(k, p.relation, p.by, names, made, p.gather)), early, ahead=tuple(ahead))]

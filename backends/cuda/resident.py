@@ -1,16 +1,18 @@
-"""resident: a phase as one kernel that stays on the device for many steps.
+"""resident: a phase as one kernel that stays on the device for many steps, or as waves: a kernel for all that may run
+between two places where everything waits.
 
 Assumes: a phase without contractions and without relations that are drawn again; the host's tables.
 Guarantees: every block has a list of errands, parts of calls in the order of the phase, that it makes step after step;
 all blocks wait for each other where meetings.py says. Rows that share elements are taken by the same blocks, so that
 neurons and their inputs need not wait; other calls go to the blocks that these leave free. Lists are data.
-Does not: know whether this is faster than a graph (schedule.py measures it).
+Does not: know whether this is faster than a graph of single launches (schedule.py measures it).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -18,7 +20,7 @@ import numpy.typing as npt
 
 from backends.cprint import Dialect
 from backends.cuda.kernel import BLOCK
-from backends.cuda.meetings import Launched, Pairs, alike, meetings
+from backends.cuda.meetings import Launched, Meetings, Pairs, alike, meetings
 from backends.cuda.work import Call, Work, calls_of, function_name, row_bytes
 from compiler.ir.program import Connect, Contract, Launch, Merged, MergedPhase, Nest
 
@@ -26,6 +28,10 @@ NAME: Final = "nl_stay"
 ARGUMENTS: Final = "PPqPq"
 PHASE: Final = "step"
 """The phase that a resident kernel is for: that of simulations."""
+WAVE: Final = "nl_wave"
+WAVE_ARGUMENTS: Final = "PPqq"
+WAVE_BLOCKS: Final = 3
+"""Blocks of a wave that a processor has registers for."""
 THREADS: Final = 512
 """Threads of a block, one on each processor: the fewer blocks there are, the sooner all have met."""
 COUNTERS: Final = 4
@@ -48,7 +54,7 @@ ERRAND: Final = np.dtype(
         ("every", "u4"),
         ("offset", "u4"),
         ("meet", "u4"),
-        ("unused", "u4"),
+        ("later", "i4"),
     ]
 )
 """nl_errand of templates/resident.cu.j2."""
@@ -116,15 +122,15 @@ class _Blocks:
             self.lists[block].append((0, 0, 0, 0, 0, 0, 0, 0, NOTHING, *waits, 1, 0))
             self.waiting[block] = None
 
-    def add(self, errand: Errand, launch: Launch, block: int | None = None) -> None:
-        """An errand for a block, or for the next one."""
+    def add(self, errand: Errand, launch: Launch, later: int = 0, block: int | None = None) -> None:
+        """An errand for a block, or for the next one; `later`: for which step."""
         if block is None:
             block, self.at = self.at, (self.at + 1) % self.count
         when = launch.every, launch.offset
         if self.waiting[block] not in (None, when):
             self._flush(block)
         meets, self.waiting[block] = self.waiting[block] is not None, None
-        self.lists[block].append((*errand, *when, int(meets), 0))
+        self.lists[block].append((*errand, *when, int(meets), later))
 
     def packed(self) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
         """All errands, block after block, and where each block's begin."""
@@ -177,34 +183,66 @@ def counters(keep: Callable[[Words], int], call: Call) -> int:
     return keep(words)
 
 
-def errands(
-    program: Merged,
-    phase: MergedPhase,
-    tables: tuple[Words, ...],
-    bases: Sequence[int],
-    elements: Callable[[str], int],
-    blocks: int,
-    keep: Callable[[Words], int],
-    functions: Sequence[Stayed],
-    known: Sequence[Launched],
-    pairs: Pairs,
-) -> Resident:
-    """The errands of `blocks` blocks. `bases`: addresses of the tables; `keep`: copies an array to the device; `known`
-    and `pairs`: what the launches of the phase touch."""
-    numbers, dialect = {f.name: n for n, f in enumerate(functions)}, Dialect(program.precision)
-    found = meetings(known, pairs)
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What errands are made from. `bases`: addresses of the tables; `keep`: copies an array to the device; `known` and
+    `pairs`: what the launches of the phase touch."""
+
+    program: Merged
+    phase: MergedPhase
+    tables: tuple[Words, ...]
+    bases: Sequence[int]
+    elements: Callable[[str], int]
+    keep: Callable[[Words], int]
+    functions: Sequence[Stayed]
+    known: Sequence[Launched]
+    pairs: Pairs
+
+
+def errands(ground: Ground, blocks: int) -> Resident:
+    """The errands of `blocks` blocks of the kernel that stays."""
+    found, order = meetings(ground.known, ground.pairs), [(n, 0) for n in range(len(ground.known))]
+    return Resident(*_lists(ground, found, order, blocks, True).packed(), found.before)
+
+
+def waves(ground: Ground, blocks: int) -> list[Resident]:
+    """The errands of `blocks` blocks of each wave of a step, in order: none, where some launches are not in every step.
+    The last wave goes on in the next step, with the launches before which nothing waits."""
+    found, many = meetings(ground.known, ground.pairs), len(ground.known)
+    if found.alone:
+        return []
+    *cuts, last = sorted(found.before)
+    early = cuts[0] if cuts else last
+    segments = [[(n, 0) for n in range(a, b)] for a, b in pairwise((*cuts, last))]
+    # the last one begins in a step and ends in the next one: it is the first wave of that
+    around = [*((n, -1 if early else 0) for n in range(last, many)), *((n, 0) for n in range(early))]
+    order = [around, *segments] if early else [*segments, around]
+    return [Resident(*_lists(ground, found, x, blocks, False).packed(), found.before) for x in order]
+
+
+def _lists(ground: Ground, found: Meetings, order: Sequence[tuple[int, int]], blocks: int, meets: bool) -> _Blocks:
+    """The errands of launches: (place in the phase, step). `meets`: whether blocks wait for each other where they have
+    to; those of a wave leave half of all blocks to the other calls."""
+    program, phase, known = ground.program, ground.phase, ground.known
+    numbers, dialect = {f.name: n for n, f in enumerate(ground.functions)}, Dialect(program.precision)
     sources = []
     for x in phase.launches:
-        template, table = program.templates[x.template], tables[x.template]
-        work = Work(template, program.tables[x.template], table, x, elements, blocks)
-        sources.append(_Source(work, bases[x.template], row_bytes(template), numbers))
+        template, table = program.templates[x.template], ground.tables[x.template]
+        work = Work(template, program.tables[x.template], table, x, ground.elements, blocks)
+        sources.append(_Source(work, ground.bases[x.template], row_bytes(template), numbers))
     flat = {n: _points(sources[n].work) for n, x in enumerate(known) if x.flat and n not in found.alone}
     groups = alike(known, flat)
-    parts = _Parts.of(flat, groups, blocks, threads(functions))
+    if meets:
+        points = threads(ground.functions)
+    else:
+        most = max((int(x.sum()) for x in flat.values()), default=0)
+        points = BLOCK if 5 * most <= 2 * blocks * BLOCK else 2 * BLOCK
+    parts = _Parts.of(flat, groups, blocks, points)
     free = blocks - parts.taken if 4 * parts.taken < 3 * blocks else blocks
-    out = _Blocks(blocks)
-    for n, launch in enumerate(phase.launches):
-        if n in found.before:
+    out = _Blocks(blocks, at=0 if meets else parts.taken % blocks)
+    for n, later in order:
+        launch = phase.launches[n]
+        if meets and n in found.before:
             out.meet(launch)
             out.at = parts.taken % blocks
         source, name = sources[n], function_name(program.templates[launch.template], dialect)
@@ -213,13 +251,14 @@ def errands(
             for row, points in enumerate(flat[n].tolist()):
                 many, begin = -(-points // parts.chunk), parts.begins[groups[n, row]]
                 for part in range(many):
-                    out.add(source.errand(call, 0, row, part, many), launch, (begin + part) % blocks)
+                    errand = source.errand(call, 0, row, part, many)
+                    out.add(errand, launch, later, (begin + part) % blocks)
         else:
-            for errand in source.all_of(calls_of(replace(source.work, blocks=free), dialect), keep):
-                out.add(errand, launch)
-        if n in found.alone:
+            for errand in source.all_of(calls_of(replace(source.work, blocks=free), dialect), ground.keep):
+                out.add(errand, launch, later)
+        if meets and n in found.alone:
             out.meet(launch)
-    return Resident(*out.packed(), found.before)
+    return out
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,24 @@ Assumes: calls whose arguments do not change while the plan lives; the device ke
 Guarantees: launches that may not run side by side run in the order of the phase and of the steps, each in the steps
 that it is for. Several steps are recorded into one graph, in which a launch waits for those alone that it may not run
 beside (also of the step before); a graph is recorded once for each pattern of launches that occurs. Runs of steps are
-cut so that few patterns occur, whatever the periods of the launches are and wherever a run begins or ends.
+cut so that few patterns occur, whatever the periods of the launches are and wherever a run begins or ends. Where a
+phase can also run as waves or stay on the device (resident.py), the ways are timed first.
 Does not: know how much room record buffers have.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
 from statistics import median
 from typing import Any, Final
 
 from backends.cuda.device import BRANCHES, Device
-from backends.cuda.resident import APART, ARGUMENTS, COUNTERS, NAME
+from backends.cuda.kernel import BLOCK
+from backends.cuda.resident import APART, ARGUMENTS, COUNTERS, NAME, WAVE, WAVE_ARGUMENTS
 
 STEPS: Final = 32
 """Steps of one graph, about: more bring nothing, the launch of one graph then takes less than it runs."""
@@ -25,10 +29,16 @@ NODES: Final = 512
 MOST_GRAPHS: Final = 128
 MOST_STAYED: Final = 4096
 """Steps of one launch of a kernel that stays, at most: the host is heard in between."""
+WAVES: Final = 64
+"""Steps of one graph of waves, at most."""
 LEAST_TRIED: Final = 8
 MOST_TRIED: Final = 128
 """Steps for which a way is tried at a time; and how often."""
 TRIALS: Final = 9
+
+
+Pattern = tuple[tuple[int, int], ...] | None
+"""(launch, step) of the launches that are not in every step, steps counted from the first; None: waves."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +80,7 @@ class Timed:
 @dataclass
 class Stay:
     """A phase as one kernel that runs many steps (resident.py): its blocks, their threads and bytes of shared memory,
-    and the addresses of its errands, of where those of each block begin, and of its counters. `faster`: whether it is
-    faster than graphs of single launches, once that has been measured: `times`, ms of a step, by whether it stays."""
+    and the addresses of its errands, of where those of each block begin, and of its counters."""
 
     blocks: int
     block: int
@@ -79,17 +88,44 @@ class Stay:
     errands: int
     first: int
     arrived: int
-    faster: bool | None = None
-    times: dict[bool, list[float]] = field(default_factory=lambda: {False: [], True: []})
+
+
+@dataclass(frozen=True)
+class Waves:
+    """A phase as kernels between the places where everything waits: their blocks, and for each wave of a step the
+    addresses of its errands and of where those of each block begin. `around`: the first one also does what is left of
+    the step before."""
+
+    blocks: int
+    waves: tuple[tuple[int, int], ...]
+    around: bool
+
+
+class Way(StrEnum):
+    """How a phase runs."""
+
+    GRAPHS = "graphs"
+    WAVES = "waves"
+    STAYS = "resident kernel"
 
 
 @dataclass
 class Plan:
-    """A phase that is ready to run. `graphs`: by number of steps and the launches that are not in every step."""
+    """A phase that is ready to run. `graphs`: by number of steps and the launches that are not in every step. `way`:
+    the fastest one, once that has been measured: `times`, ms of a step."""
 
     launches: tuple[Timed, ...]
     stay: Stay | None = None
-    graphs: dict[tuple[int, tuple[tuple[int, int], ...]], int] = field(default_factory=dict)
+    waves: Waves | None = None
+    graphs: dict[tuple[int, Pattern], int] = field(default_factory=dict)
+    way: Way | None = None
+    times: dict[Way, list[float]] = field(default_factory=dict)
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """The ways that there are."""
+        there = {Way.GRAPHS: True, Way.WAVES: self.waves is not None, Way.STAYS: self.stay is not None}
+        return tuple(way for way in Way if there[way])
 
     @property
     def period(self) -> int:
@@ -129,7 +165,7 @@ class Plan:
             count -= size
 
 
-def _pattern(plan: Plan, step: int, count: int) -> tuple[tuple[int, int], ...]:
+def _pattern(plan: Plan, step: int, count: int) -> Pattern:
     """(launch, step) of the launches that are not in every step, steps counted from `step`."""
     return tuple(
         (number, at)
@@ -221,33 +257,35 @@ def _record(device: Device, plan: Plan, step: int, count: int) -> int:
 
 
 def run_steps(device: Device, plan: Plan, step: int, count: int) -> None:
-    """Launch steps step .. step + count - 1; the device's step must be `step`. What a phase can do in two ways is timed
-    first, in turn, for some steps of each run, and then done in the faster one."""
-    stay = plan.stay
-    while stay is not None and stay.faster is None and count >= LEAST_TRIED:
+    """Launch steps step .. step + count - 1; the device's step must be `step`. What a phase can do in several ways is
+    timed first, in turn, for some steps of each run, and then done in the fastest one."""
+    while plan.way is None and len(plan.ways) > 1 and count >= LEAST_TRIED:
         part = min(count, MOST_TRIED)
-        _try(device, plan, stay, step, part)
+        _try(device, plan, step, part)
         step, count = step + part, count - part
-    if stay is not None and stay.faster:
-        _stay(device, stay, count)
+    _run(device, plan, plan.way or Way.GRAPHS, step, count)
+
+
+def _run(device: Device, plan: Plan, way: Way, step: int, count: int) -> None:
+    if way is Way.STAYS and plan.stay is not None:
+        _stay(device, plan.stay, count)
+    elif way is Way.WAVES and plan.waves is not None:
+        _wave(device, plan, plan.waves, count)
     else:
         _walk(device, plan, step, count)
 
 
-def _try(device: Device, plan: Plan, stay: Stay, step: int, count: int) -> None:
-    """Run steps in the way that was timed less often; decides when both were timed TRIALS times. Some times hold what
+def _try(device: Device, plan: Plan, step: int, count: int) -> None:
+    """Run steps in the way that was timed least often; decides when all were timed TRIALS times. Some times hold what
     is prepared once, so that medians are compared."""
-    stays = len(stay.times[True]) < len(stay.times[False])
+    way = min(plan.ways, key=lambda w: len(plan.times.get(w, ())))
     begin = device.mark(timing=True)
-    if stays:
-        _stay(device, stay, count)
-    else:
-        _walk(device, plan, step, count)
+    _run(device, plan, way, step, count)
     end = device.mark(timing=True)
     end.synchronize()
-    stay.times[stays].append(float(end.time_since(begin)) / count)
-    if len(stay.times[True]) == TRIALS:
-        stay.faster = median(stay.times[True]) < median(stay.times[False])
+    plan.times.setdefault(way, []).append(float(end.time_since(begin)) / count)
+    if all(len(plan.times.get(w, ())) == TRIALS for w in plan.ways):
+        plan.way = min(plan.ways, key=lambda w: median(plan.times[w]))
 
 
 def _stay(device: Device, stay: Stay, count: int) -> None:
@@ -263,14 +301,38 @@ def _stay(device: Device, stay: Stay, count: int) -> None:
 def _walk(device: Device, plan: Plan, step: int, count: int) -> None:
     """Launch steps as graphs of single launches."""
     for size in plan.parts(step, count):
-        key = (size, _pattern(plan, step, size))
-        graph = plan.graphs.get(key)
-        if graph is None:
-            if len(plan.graphs) >= MOST_GRAPHS:
-                release(device, plan)
-            graph = plan.graphs[key] = _record(device, plan, step, size)
-        device.driver.launch(graph, device.stream.handle)
+        _replay(device, plan, (size, _pattern(plan, step, size)), partial(_record, device, plan, step, size))
         step += size
+
+
+def _wave(device: Device, plan: Plan, waves: Waves, count: int) -> None:
+    """Launch `count` steps as graphs of waves: of WAVES steps, then of powers of two."""
+    while count > 0:
+        size = min(WAVES, 1 << count.bit_length() - 1)
+        _replay(device, plan, (size, None), partial(_record_waves, device, waves, size))
+        count -= size
+
+
+def _replay(device: Device, plan: Plan, key: tuple[int, Pattern], record: Callable[[], int]) -> None:
+    """Launch a graph, recorded when it is needed first."""
+    graph = plan.graphs.get(key)
+    if graph is None:
+        if len(plan.graphs) >= MOST_GRAPHS:
+            release(device, plan)
+        graph = plan.graphs[key] = record()
+    device.driver.launch(graph, device.stream.handle)
+
+
+def _record_waves(device: Device, waves: Waves, count: int) -> int:
+    device.driver.begin_capture(device.stream.handle)
+    try:
+        for ahead in range(count + waves.around):
+            for errands, first in waves.waves[: 1 if ahead == count else None]:
+                device.call(WAVE, WAVE_ARGUMENTS, waves.blocks, BLOCK, errands, first, ahead, count)
+        device.call("nl_advance", "q", 1, 1, count)
+    finally:
+        graph = device.driver.end_capture(device.stream.handle, device.begins_early)
+    return graph
 
 
 def run_checked(device: Device, plan: Plan, step: int, count: int) -> Iterator[Ready]:

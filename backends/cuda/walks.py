@@ -18,7 +18,7 @@ from backends.cprint import Line, PrintError, Scalar, indent
 from backends.cuda.events import row_again
 from compiler.ir.program import Bitmask, Csr, Dense, OneToOne, Procedural, Relation, Toeplitz
 
-WIDE: Final = 4
+WIDE: Final = 6
 """Synapses that a thread reads before it works on them."""
 
 
@@ -50,8 +50,9 @@ class Body:
 
 @dataclass(frozen=True)
 class Elements:
-    """The elements of one neuron: counted from `first` to `after` (with the lines that find them), and the lines that
-    find the other end and the synapse of element t. `partial`: `other` is negative where there is none."""
+    """The elements of one neuron: `after` of them (with the lines that find the number), the n-th of which is `first`n
+    in all, and the lines that find the other end and the synapse of it. `partial`: `other` is negative where there is
+    none."""
 
     begin: tuple[Line, ...]
     first: str
@@ -84,7 +85,7 @@ def reads_ahead(relation: Relation) -> bool:
 def loops(k: Kernel, relation: Relation, by: str, names: Names, body: Body, gather: bool = False) -> list[Line]:
     """All loops: events, synapses, statements. `gather`: a thread for each neuron."""
     if gather and not isinstance(relation, OneToOne):
-        return _one_by_one(_elements(k, relation, by, names, body), names, body)
+        return _one_by_one(_elements(k, relation, by, names, body), k.namer.fresh("n"), names, body)
     match relation:
         case OneToOne():
             return _one_to_one(names, body)
@@ -104,20 +105,24 @@ def _elements(k: Kernel, relation: Relation, by: str, names: Names, body: Body) 
             finds = [Line(f"{place} = {ptr[col]}[{t}];")]
             if index is not None:
                 finds.append(Line(f"{number} = {ptr[index]}[{t}];"))
-            begin = (Line(f"const nl_i64 {after} = {ptr[row]}[{own} + 1];"),)
+            start = k.namer.fresh("begin")
+            begin = (
+                Line(f"const nl_i64 {start} = {ptr[row]}[{own}];"),
+                Line(f"const nl_u32 {after} = (nl_u32)({ptr[row]}[{own} + 1] - {start});"),
+            )
             kind = "nl_i32" if index is not None else None
-            return Elements(begin, f"{ptr[row]}[{own}]", after, tuple(finds), kind)
+            return Elements(begin, f"{start} + ", after, tuple(finds), kind)
         case Dense(n_pre, n_post, hole):
             width = k.scope[n_post].text
             extent = width if by == "pre" else k.scope[n_pre].text
-            begin = (Line(f"const nl_i64 {after} = {extent}{' - 1' if hole else ''};"),)
+            count = (Line(f"const nl_u32 {after} = (nl_u32){extent}{' - 1' if hole else ''};"),)
             finds = [Line(f"{place} = {t} + ({t} >= {own});" if hole else f"{place} = {t};")]
             if body.numbered:
                 i, j = (own, place) if by == "pre" else (f"(nl_i64){place}", own)
                 passed = f" - ({j} > {place if by == 'post' else i})" if hole else ""
                 wide = f"({width} - 1)" if hole else width
                 finds.append(Line(f"{number} = {i} * {wide} + {j}{passed};"))
-            return Elements(begin, "0", after, tuple(finds), "nl_i64" if body.numbered else None)
+            return Elements(count, "", after, tuple(finds), "nl_i64" if body.numbered else None)
         case Toeplitz():
             return _toeplitz(k, relation, names, body, after)
         case Procedural("fixed_outdegree"):
@@ -141,7 +146,7 @@ def _toeplitz(k: Kernel, relation: Toeplitz, names: Names, body: Body, after: st
         Line(f"const nl_i32 {at} = {own} - {c} * {s['in_h']} * {s['in_w']};"),
         Line(f"const nl_i32 {up} = (nl_u32){at} / (nl_u32){s['in_w']} + {s['pad_h']};"),
         Line(f"const nl_i32 {left} = (nl_u32){at} % (nl_u32){s['in_w']} + {s['pad_w']};"),
-        Line(f"const nl_i64 {after} = {count};"),
+        Line(f"const nl_u32 {after} = (nl_u32)({count});"),
     ]
     t32 = f"(nl_u32){names.t}"
     rows = f"{t32} / {nx}u % {ny}u" if ny > 1 else "0"
@@ -167,7 +172,7 @@ def _toeplitz(k: Kernel, relation: Toeplitz, names: Names, body: Body, after: st
         kind = "" if relation.shared else c if relation.depthwise else f"({o} * (nl_i32){s['in_c']} + {c})"
         line = f"({kind} * {kh} + {ky})" if kind else ky
         finds.append(Line(f"{names.syn}[{names.u}] = {line} * {kw} + {kx};"))
-    return Elements(tuple(begin), "0", after, tuple(finds), "nl_i32" if body.numbered else None, True)
+    return Elements(tuple(begin), "", after, tuple(finds), "nl_i32" if body.numbered else None, True)
 
 
 def _any_order(k: Kernel, relation: Procedural, names: Names, body: Body, after: str) -> Elements:
@@ -180,11 +185,11 @@ def _any_order(k: Kernel, relation: Procedural, names: Names, body: Body, after:
     begin = (
         Line(f"const int {new['skip']} = {s['same']} && !{s['autapses']};"),
         Line(f"const nl_u64 {new['pool']} = (nl_u64)({s['n_post']} - {new['skip']});"),
-        Line(f"const nl_i64 {after} = {s['number']};"),
+        Line(f"const nl_u32 {after} = (nl_u32){s['number']};"),
     )
     j, place = new["j"], f"{names.other}[{names.u}]"
     finds = (*_renamed(lines, new), Line(f"{place} = (nl_i32)({j} + ({new['skip']} && {j} >= {names.own}));"))
-    return Elements(begin, "0", after, finds)
+    return Elements(begin, "", after, finds)
 
 
 def _renamed(lines: Iterable[Line], names: Mapping[str, str]) -> list[Line]:
@@ -224,7 +229,7 @@ def _events(names: Names, share: str, inside: Sequence[Line]) -> list[Line]:
         Line(f"const nl_share {share} = nl_my_share(nl_me, {names.number});"),
         Line("#pragma unroll 1"),
         Line(
-            f"for (nl_i64 {names.event} = {share}.first; {names.event} < {names.number}; "
+            f"for (nl_u32 {names.event} = {share}.first; {names.event} < {names.number}; "
             f"{names.event} += {share}.groups) {{"
         ),
         Line(f"const nl_i64 {names.own} = {names.which};", 1),
@@ -235,12 +240,13 @@ def _events(names: Names, share: str, inside: Sequence[Line]) -> list[Line]:
 
 def _batches(k: Kernel, e: Elements, names: Names, body: Body) -> list[Line]:
     """WIDE elements at a time: read, then work."""
-    share, first, u, t = k.namer.fresh("share"), k.namer.fresh("first"), names.u, names.t
+    share, first, n, u, t = k.namer.fresh("share"), k.namer.fresh("first"), k.namer.fresh("n"), names.u, names.t
     live = f" && {names.other}[{u}] >= 0" if e.partial else ""
     each = [
         Line("#pragma unroll"),
         Line(f"for (int {u} = 0; {u} < {WIDE}; {u}++) {{"),
-        Line(f"const nl_i64 {t} = {first} + {u} * {share}.threads;", 1),
+        Line(f"const nl_u32 {n} = {first} + {u} * {share}.threads;", 1),
+        Line(f"const nl_i64 {t} = {e.first}{n};", 1),
     ]
     number = f"{names.syn}[{u}]" if e.syn_type else t
     ahead = [Line(f"{name}[{u}] = {k.pointers[n]}[{number}];", 2) for n, (name, _) in body.held.items()]
@@ -251,23 +257,22 @@ def _batches(k: Kernel, e: Elements, names: Names, body: Body) -> list[Line]:
         *([] if e.syn_type is None else [Line(f"{e.syn_type} {names.syn}[{WIDE}];")]),
         *(Line(f"{k.dialect.type_name(x)} {name}[{WIDE}];") for name, x in body.held.values()),
         *each,
-        Line(f"if ({t} < {e.after}) {{", 1),
+        Line(f"if ({n} < {e.after}) {{", 1),
         *indent(e.finds, 2),
         *ahead,
         Line("}", 1),
         Line("}"),
         *each,
-        Line(f"if ({t} < {e.after}{live}) {{", 1),
+        Line(f"if ({n} < {e.after}{live}) {{", 1),
         *indent(body.inner, 2),
         Line("}", 1),
         Line("}"),
     ]
-    start = f"{share}.thread" if e.first == "0" else f"{e.first} + {share}.thread"
     inside = [
         *e.begin,
         *body.before,
         Line("#pragma unroll 1"),
-        Line(f"for (nl_i64 {first} = {start}; {first} < {e.after};"),
+        Line(f"for (nl_u32 {first} = {share}.thread; {first} < {e.after};"),
         Line(f"{first} += {WIDE} * {share}.threads) {{", 2),
         *indent(batch),
         Line("}"),
@@ -289,13 +294,14 @@ def _one_to_one(names: Names, body: Body) -> list[Line]:
     ]
 
 
-def _one_by_one(e: Elements, names: Names, body: Body) -> list[Line]:
+def _one_by_one(e: Elements, n: str, names: Names, body: Body) -> list[Line]:
     """A thread for each neuron, which goes through its synapses in order."""
     inside = [
         *e.begin,
         *body.before,
         Line("#pragma unroll 1"),
-        Line(f"for (nl_i64 {names.t} = {e.first}; {names.t} < {e.after}; {names.t}++) {{"),
+        Line(f"for (nl_u32 {n} = 0; {n} < {e.after}; {n}++) {{"),
+        Line(f"const nl_i64 {names.t} = {e.first}{n};", 1),
         Line(f"const int {names.u} = 0;", 1),
         Line(f"nl_i32 {names.other}[1];", 1),
         *([] if e.syn_type is None else [Line(f"{e.syn_type} {names.syn}[1];", 1)]),

@@ -35,6 +35,7 @@ from compiler.ir.program import (
     Dim,
     DimKind,
     EmitScheduled,
+    Events,
     Every,
     Launch,
     Nest,
@@ -278,13 +279,20 @@ def propagated(w: Work, p: Propagate) -> npt.NDArray[np.float64]:
 
 
 def _propagate(function: str, w: Work, p: Propagate) -> list[Call]:
-    """Half of the blocks evenly (a step may bring events to any row), half by numbers of synapses: in all no more
-    than run side by side. Many small rows take a small block each."""
+    """Half of the blocks evenly (a step may bring events to any row), half by the synapses that the events of a step
+    reach: of n neurons about sqrt(n) spike, since small populations are often the faster ones. In all no more than run
+    side by side. Many small rows take a small block each."""
     rows = w.launch.hi - w.launch.lo
     weight = propagated(w, p)
+    if isinstance(p.events, Events):
+        weight = weight / np.sqrt(np.maximum(w.column(p.events.stride), 1))
     even = max(1, w.blocks // (2 * rows))
     rest = max(0, w.blocks - even * rows)
-    parts = even + np.floor(rest * weight / max(weight.sum(), 1.0)).astype(np.int64)
+    wanted = rest * weight / max(weight.sum(), 1.0)
+    parts = even + np.floor(wanted).astype(np.int64)
+    if rest and weight.any():
+        left = max(0, w.blocks - int(parts.sum()))
+        parts[np.argsort(np.floor(wanted) - wanted, kind="stable")[:left]] += 1
     block = BLOCK if rows <= w.blocks else 2 * WARP
     return _call(function, w, np.arange(rows, dtype=np.int64), parts, 1, block)
 

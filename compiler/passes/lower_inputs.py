@@ -65,7 +65,7 @@ def _changing(builder: ProgramBuilder, model: Model, item: PoissonInput, rate: D
     source = lower_source(builder, model, rate, population, path)
     mean = Binary("*", Call("max", (source.value, Num(0.0))), Ref("step_length"))
     count = substitute(_count(0), {"mean": Ref("event_mean")})
-    delivered = Binary("+", Ref("driven"), Binary("*", Ref("event_weight"), count))
+    delivered = Binary("+", Ref("driven"), Binary("*", Ref("event_weight"), Ref("drawn_events")))
     key = ("poisson input", id(rate.source), source.shape)
     row = builder.row(
         key,
@@ -84,6 +84,7 @@ def _changing(builder: ProgramBuilder, model: Model, item: PoissonInput, rate: D
             (
                 *(Assign(s.target, s.value, s.span) for s in source.body),
                 Assign("event_mean", mean, item.span),
+                Assign("drawn_events", count, item.span),
                 Assign("driven", delivered, item.span),
             ),
         ),
@@ -134,14 +135,15 @@ def lower_inputs(builder: ProgramBuilder, model: Model, instances: Mapping[str, 
             *(ScalarFormal(c, real) for c in used),
         )
         draw = (Assign("u", Call("uniform", (Ref("key"), Ref("i"), Num(0)))),) if outcomes else ()
-        delivered = Binary("+", Ref("input"), Binary("*", Ref("weight"), _count(outcomes)))
+        drawn = Assign("drawn", _count(outcomes))
+        delivered = Binary("+", Ref("input"), Binary("*", Ref("weight"), Ref("drawn")))
         key = ("poisson input", outcomes)
         row = builder.row(
             key,
             f"{item.name}[{item.population}]: Poisson input into {item.into}",
             Kind.MAP,
             formals,
-            Nest((Dim("i", "n"),), (*draw, Assign("input", delivered, item.span))),
+            Nest((Dim("i", "n"),), (*draw, drawn, Assign("input", delivered, item.span))),
             {"input": array_name(item.population, item.into)},
             columns,
             f"{item.name}[{item.population}]",

@@ -14,6 +14,7 @@ import pytest
 import tests.cpu.test_nests as on_cpu
 from backends.cpu.backend import CpuBackend
 from backends.cuda.backend import CudaBackend
+from backends.cuda.schedule import Way
 from backends.protocol import BackendError, Instance
 from backends.reference.load import ReferenceInstance
 from compiler.frontend.load import load_model
@@ -89,13 +90,13 @@ def test_spiking_models_are_bitwise_equal(tmp_path: Path, root: Path, name: str,
     here.close()
 
 
-@pytest.mark.parametrize("stays", [False, True], ids=["graphs", "resident"])
+@pytest.mark.parametrize("way", list(Way), ids=["graphs", "waves", "resident"])
 @pytest.mark.parametrize("name", [*SMALL, *OTHERS])
-def test_every_spiking_model_gives_the_bits_of_the_cpu(tmp_path: Path, root: Path, name: str, stays: bool) -> None:
-    """Spikes, states and learned weights, in both ways to run a simulation."""
+def test_every_spiking_model_gives_the_bits_of_the_cpu(tmp_path: Path, root: Path, name: str, way: Way) -> None:
+    """Spikes, states and learned weights, in all ways to run a simulation."""
     settings, steps = OTHERS.get(name, (SMALL.get(name, {}), 1000))
     instances, found = [], []
-    for folder, backend in (("cpu", CpuBackend()), ("cuda", CudaBackend(stays=stays))):
+    for folder, backend in (("cpu", CpuBackend()), ("cuda", CudaBackend(way=way))):
         program = lowered(root, name, backend, "bitwise", "float32", settings)
         instance = backend.load(backend.build(program, tmp_path / folder, {}), program, 3)  # type: ignore[attr-defined]
         instances.append((instance, program))
@@ -195,6 +196,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from backends.cuda.backend import CudaBackend
+from backends.cuda.schedule import Way
 from backends.protocol import BackendError
 from tests.gpu.test_models import lowered
 backend = CudaBackend(check=sys.argv[2] == "check")

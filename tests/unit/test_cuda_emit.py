@@ -193,7 +193,8 @@ def test_additions_of_many_threads() -> None:
 
 def test_rings_of_delays_are_addressed_by_step() -> None:
     text = emit(program_of("microcircuit", "reproducible")).text
-    assert "[nl_later(nl_slot(step, ring_slots), delays[u], ring_slots) * n_post + post[u]]" in text
+    assert "const nl_u32 now = nl_slot(step, ring_slots);" in text
+    assert "[nl_in_slot(nl_later(now, delays[u], ring_slots), n_post, post[u])]" in text
     assert "delays[u] = delays_[k];" in text
 
 

@@ -1,8 +1,8 @@
-"""A phase as one kernel that stays on the GPU: where its blocks wait, and what each of them does."""
+"""A phase as one kernel that stays on the GPU, or as waves: where blocks wait, and what each of them does."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from backends.cuda.backend import CudaBackend
 from backends.cuda.emit import resident_functions
 from backends.cuda.load import APART
 from backends.cuda.meetings import Launched, Meet, Meetings, alike, beside, launched, meetings, pair, paired
-from backends.cuda.resident import NOTHING, Resident, errands, resident_templates
-from backends.cuda.schedule import Plan, Stay
-from backends.cuda.work import Words, array_elements
+from backends.cuda.resident import NOTHING, Ground, Resident, errands, resident_templates, waves
+from backends.cuda.schedule import Plan, Stay, Waves, Way
+from backends.cuda.work import Words, array_elements, row_bytes
 from compiler.frontend.load import load_model
 from compiler.ir.program import Merged, MergedPhase, Mode
 from compiler.passes.pipeline import lower
@@ -71,13 +71,16 @@ class Step:
     def meetings(self) -> Meetings:
         return meetings(self.launches, paired(self.launches))
 
-    def errands(self, blocks: int = BLOCKS) -> Resident:
+    @property
+    def ground(self) -> Ground:
         elements = array_elements(self.sizes, {a.name: a.physical_size for a in self.program.arrays})
         functions = resident_functions(self.program)
         bases = [1 << 32 + n for n in range(len(self.tables))]
         known, pairs = self.launches, paired(self.launches)
-        given = self.program, self.phase, self.tables, bases, elements, blocks
-        return errands(*given, lambda x: 7, functions, known, pairs)
+        return Ground(self.program, self.phase, self.tables, bases, elements, lambda x: 7, functions, known, pairs)
+
+    def errands(self, blocks: int = BLOCKS) -> Resident:
+        return errands(self.ground, blocks)
 
 
 @cache
@@ -164,6 +167,59 @@ def test_all_parts_are_made_once_and_all_blocks_meet_as_often(root: Path, name: 
     assert set(work["function"].tolist()) <= set(range(len(resident_functions(step.program))))
 
 
+def launches_of(step: Step, wave: Resident) -> list[tuple[int, int, int]]:
+    """(launch, for which step, block) of each errand of a wave."""
+    found = []
+    for block in range(len(wave.first) - 1):
+        for e in wave.errands[wave.first[block] : wave.first[block + 1]]:
+            template = int(e["self"]).bit_length() - 33
+            row = (int(e["self"]) - (1 << 32 + template)) // row_bytes(step.program.templates[template])
+            (launch,) = (n for n, x in enumerate(step.phase.launches) if x.template == template and x.lo <= row < x.hi)
+            found.append((launch, int(e["later"]), block))
+    return found
+
+
+@pytest.mark.parametrize("name", SPIKING)
+@pytest.mark.parametrize("blocks", [8, 396])
+def test_waves_run_what_need_not_wait_side_by_side(root: Path, name: str, blocks: int) -> None:
+    """Each part of each launch is in one wave; launches that have to wait for each other are in different ones, in
+    their order in the phase and in the steps."""
+    step = step_of(root / "models" / f"{name}.yaml")
+    found, known = waves(step.ground, blocks), step.launches
+    if step.meetings.alone:
+        assert not found
+        return
+    assert len(found) == len(step.meetings.before)
+    when: dict[int, int] = {}
+    for number, wave in enumerate(found):
+        work = [(e["self"], e["function"], e["part"], e["row"]) for e in wave.errands]
+        assert len({tuple(map(int, x)) for x in work}) == len(work)
+        for launch, later, _ in launches_of(step, wave):
+            assert when.setdefault(launch, number - later * len(found)) == number - later * len(found)
+    for a, first in when.items():
+        for b, second in when.items():
+            for steps in range(0 if a < b else 1, 4):
+                said = pair(known[a], known[b]).after(steps)
+                if said is Meet.WAIT:
+                    assert first < second + steps * len(found), (a, b, steps)
+                elif said is Meet.ALIKE:
+                    assert first <= second + steps * len(found)
+
+
+def test_the_last_wave_of_the_microcircuit_goes_on_in_the_next_step(root: Path) -> None:
+    """Deliveries and inputs of a step run beside the neurons of the next one: one kernel for a step."""
+    step = step_of(root / "models" / "microcircuit.yaml")
+    (wave,) = waves(step.ground, 396)
+    names = [step.program.templates[x.template].name for x in step.phase.launches]
+    later = {names[launch]: at for launch, at, _ in launches_of(step, wave)}
+    assert {at for name, at in later.items() if "neuron update" in name} == {0}
+    assert {at for name, at in later.items() if "neuron update" not in name} == {-1}
+    order = {}
+    for launch, _, block in launches_of(step, wave):
+        order.setdefault(block, []).append(names[launch])
+    assert all("neuron update" in x[-1] for x in order.values() if any("Poisson" in y for y in x))
+
+
 def test_a_neuron_and_its_input_are_of_one_thread(root: Path) -> None:
     """Errands of aligned rows: same block, same part, same chunk."""
     step = step_of(root / "models" / "microcircuit.yaml", (("scale_n", "0.3"), ("scale_k", "0.1")))
@@ -214,42 +270,80 @@ class Event:
 
 
 @pytest.mark.parametrize("chunk", [8, 30, 20_000])
-@pytest.mark.parametrize("staying_is", [0.5, 2.0])
-def test_the_faster_way_is_found_in_pieces_of_any_size(
-    monkeypatch: pytest.MonkeyPatch, chunk: int, staying_is: float
+@pytest.mark.parametrize("fastest", [Way.GRAPHS, Way.WAVES, Way.STAYS])
+def test_the_fastest_way_is_found_in_pieces_of_any_size(
+    monkeypatch: pytest.MonkeyPatch, chunk: int, fastest: Way
 ) -> None:
     """Every step is run once and in order, whatever the runs are; the first time of each way takes long."""
-    clock, stay, done, ways = Clock(), Stay(1, 32, 0, 0, 0, 0), 1, list[bool]()
-    plan = Plan((), stay)
+    clock, done, ways = Clock(), 1, list[Way]()
+    plan = Plan((), Stay(1, 32, 0, 0, 0, 0), Waves(1, (), False))
 
-    def ran(stays: bool, count: int) -> None:
+    def ran(way: Way, count: int) -> None:
         nonlocal done
         if count == 0:
             return
-        clock.now += count * (staying_is if stays else 1.0) + (1000.0 if ways.count(stays) == 0 else 0.0)
+        clock.now += count * (0.5 if way is fastest else 1.0) + (1000.0 if ways.count(way) == 0 else 0.0)
         done += count
-        ways.append(stays)
+        ways.append(way)
 
     def walk(device: object, plan: object, step: int, count: int) -> None:
         assert step == done
-        ran(False, count)
+        ran(Way.GRAPHS, count)
 
-    monkeypatch.setattr(schedule, "_stay", lambda device, stay, count: ran(True, count))
+    monkeypatch.setattr(schedule, "_stay", lambda device, stay, count: ran(Way.STAYS, count))
+    monkeypatch.setattr(schedule, "_wave", lambda device, plan, waves, count: ran(Way.WAVES, count))
     monkeypatch.setattr(schedule, "_walk", walk)
     runs = 0
-    while stay.faster is None:
+    while plan.way is None:
         schedule.run_steps(clock, plan, 1 + runs * chunk, chunk)  # type: ignore[arg-type]
         runs += 1
         assert done == 1 + runs * chunk
-    assert stay.faster is (staying_is < 1)
-    assert ways[: 2 * schedule.TRIALS] == [False, True] * schedule.TRIALS
+    assert plan.way is fastest
+    assert ways[: 3 * schedule.TRIALS] == [Way.GRAPHS, Way.WAVES, Way.STAYS] * schedule.TRIALS
     schedule.run_steps(clock, plan, done, 3)  # type: ignore[arg-type]
-    assert ways[-1] is stay.faster
+    assert ways[-1] is fastest
 
 
 def test_few_steps_at_a_time_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    stay, ways = Stay(1, 32, 0, 0, 0, 0), list[int]()
+    plan, ways = Plan((), Stay(1, 32, 0, 0, 0, 0)), list[int]()
     monkeypatch.setattr(schedule, "_walk", lambda device, plan, step, count: ways.append(count))
     for step in range(1, 50):
-        schedule.run_steps(Clock(), Plan((), stay), step, 1)  # type: ignore[arg-type]
-    assert stay.faster is None and ways == [1] * 49
+        schedule.run_steps(Clock(), plan, step, 1)  # type: ignore[arg-type]
+    assert plan.way is None and ways == [1] * 49
+
+
+@dataclass
+class Recorder:
+    """A device that notes what is launched: (errands, ahead)."""
+
+    calls: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def driver(self) -> Recorder:
+        return self
+
+    @property
+    def stream(self) -> Recorder:
+        return self
+
+    handle = begins_early = 0
+
+    def begin_capture(self, stream: int) -> None:
+        self.calls = []
+
+    def end_capture(self, stream: int, early: bool) -> int:
+        return 1
+
+    def call(self, name: str, types: str, grid: int, block: int, *arguments: int) -> None:
+        if name == "nl_wave":
+            self.calls.append((arguments[0], arguments[2]))
+        else:
+            assert (name, arguments) == ("nl_advance", (3,))
+
+
+@pytest.mark.parametrize(("around", "expected"), [(True, [0, 1, 2, 3]), (False, [0, 1, 2])])
+def test_what_a_graph_of_waves_leaves_of_its_last_step_ends_it(around: bool, expected: list[int]) -> None:
+    device = Recorder()
+    schedule._record_waves(device, Waves(5, ((7, 70), (8, 80)), around), 3)  # type: ignore[arg-type]
+    assert [ahead for which, ahead in device.calls if which == 7] == expected
+    assert [ahead for which, ahead in device.calls if which == 8] == [0, 1, 2]
