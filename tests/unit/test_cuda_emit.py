@@ -293,7 +293,7 @@ def test_propagation_gives_blocks_by_synapses() -> None:
     work = Work(program.templates[number], rows, tables[number], Launch(number, 0, 3), elements, 100)
     (call,) = calls_of(work, Dialect(DType.F32))
     assert call.jobs is not None
-    assert np.bincount(call.jobs[:, 0]).tolist() == [16, 16 + 46, 16 + 5]
+    assert np.bincount(call.jobs[:, 0]).tolist() == [16, 16 + 47, 16 + 5]
 
 
 # ------------------------------------------------------------------------------------- device tables
