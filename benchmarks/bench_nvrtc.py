@@ -1,8 +1,8 @@
 """Claim: NVRTC compiles the CUDA text of any model in models/ in at most 2 s from nothing, and of a ring of 10 and of
 10,000 populations in the same time. No GPU is needed.
 
-Measured: seconds from the program to its machine code (its parts are compiled side by side, on as many processors as
-there are), and CPU seconds in the compiler, with empty caches, the least of the rounds, since other work on the machine
+Measured: seconds from the text to its machine code (its parts are compiled side by side, on as many processors as there
+are), and CPU seconds in the compiler, with empty caches, the least of the rounds, since other work on the machine
 only adds to them; lines of PTX, which do not depend on the machine.
 
 Usage: bench_nvrtc.py [--arch sm_90] [--rounds 3] [--only lenet5,cuba]
@@ -20,7 +20,9 @@ from pathlib import Path
 from common import HERE, ROOT, rounds, table, write_results
 
 from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import find_compiler
+from backends.cuda.compile import compile_text, find_compiler
+from backends.cuda.emit import emit
+from backends.marked import fixed_order
 from compiler.frontend.load import load_model
 from compiler.ir.program import Merged
 from compiler.passes.pipeline import lower
@@ -34,12 +36,13 @@ def lowered(path: Path, settings: dict[str, str] | None = None) -> Merged:
 
 
 def measure(program: Merged, arch: str) -> dict[str, float]:
-    """One build with an empty cache."""
+    """One compilation with an empty cache."""
     with tempfile.TemporaryDirectory(prefix="netloom-nvrtc-") as folder:
         os.environ["NETLOOM_CACHE"] = folder
         os.environ["CUDA_CACHE_DISABLE"] = "1"  # NVRTC has a cache of its own where there is a driver
+        emitted = emit(program)
         begin = time.perf_counter()
-        artifact = CudaBackend().build(program, Path(folder) / "build", {"arch": arch})
+        artifact = compile_text(emitted, program.name, fixed_order(program), arch)
         seconds = time.perf_counter() - begin
         assert artifact.compiled
         binaries = (artifact.binary, *artifact.beside)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
@@ -101,7 +101,8 @@ class Device:
                 exit_code=3,
             )
         try:
-            self.modules = [self._cuda.module_from_buffer(image.read_bytes()) for image in images]
+            self._code = [image.read_bytes() for image in images]
+            self.modules = [self._cuda.module_from_buffer(code) for code in self._code]
         except self._cuda.Error as e:
             raise BackendError(
                 "E0904", f"the compiled module cannot be loaded: {e}", "`netloom clean`, then build again"
@@ -167,10 +168,8 @@ class Device:
 
     def _find(self, name: str) -> Any:
         """The kernel, in the module that has it."""
-        for module in self.modules[:-1]:
-            with suppress(self._cuda.LogicError):
-                return module.get_function(name)
-        return self.modules[-1].get_function(name)
+        there = (module for module, code in zip(self.modules, self._code, strict=True) if has_kernel(code, name))
+        return next(there, self.modules[-1]).get_function(name)
 
     def launch(
         self,
@@ -226,6 +225,11 @@ class Device:
 
     def synchronize(self) -> None:
         self.stream.synchronize()
+
+
+def has_kernel(code: bytes, name: str) -> bool:
+    """Whether a cubin or PTX has a kernel."""
+    return f".text.{name}\0".encode() in code or f".entry {name}(".encode() in code
 
 
 def _number(arch: str) -> int:

@@ -1,10 +1,10 @@
 """parts: which kernels of a program the compiler gets together.
 
 Assumes: a legal Merged.
-Guarantees: every kernel is in one part. Products, convolutions and chains, whose texts take the compiler longest, are
-parts of their own, so that all parts are compiled side by side, and those that have not changed come from the cache.
-What is left, if it is nests alone, is maps and sums over one dim, which are as fast when they are compiled quickly, and
-sums over several dims, which are not.
+Guarantees: every kernel is in one part. Products, convolutions, gradients of their filters and chains, whose texts take
+the compiler longest, are parts of their own, so that all parts are compiled side by side, and those that have not
+changed come from the cache. What is left, if it is nests alone, is maps and sums over one dim, which are as fast when
+they are compiled quickly, and sums over several dims, which are not.
 Does not: look at sizes or rows: parts follow from the templates alone.
 """
 
@@ -18,11 +18,13 @@ from backends.cuda.chain import chained_templates
 from backends.cuda.contract import PRODUCTS
 from backends.cuda.resident import resident_templates
 from compiler.ir.program import Contract, DimKind, Merged, Nest
+from compiler.strategies import direct_conv, direct_conv_weights
 
 _REST: Final = "rest"
 _SUMS: Final = "sums"
 _PRODUCTS: Final = "products"
 _CONVOLUTIONS: Final = "convolutions"
+_FILTERS: Final = "filters"
 _CHAINS: Final = "chains"
 
 
@@ -55,7 +57,8 @@ def parts_of(program: Merged) -> tuple[Share, ...]:
     found = {
         _SUMS: sums,
         _PRODUCTS: {t for t, strategy in contracts.items() if strategy in PRODUCTS},
-        _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy not in PRODUCTS},
+        _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy == direct_conv.NAME},
+        _FILTERS: {t for t, strategy in contracts.items() if strategy == direct_conv_weights.NAME},
     }
     parts = [Share(_REST, rest - sums, resident=True, helpers=True, quick=quick)]
     parts += [Share(name, kernels) for name, kernels in found.items() if kernels]

@@ -106,9 +106,12 @@ NL_FN void nl__draw(nl_u64 key, nl_u64 index, nl_u64 step, nl_u32 draw, nl_u32 o
 }
 /* Uniform in [0, 1): 24 bits of a word; 53 bits of a pair. */
 NL_FN float nl_uniform_of_f32(nl_u32 a) { return (float)(nl_i32)(a >> 8) * 5.96046448e-08f; }
-/* step mod slots; the division of 32 bits is much the faster one. */
+/* step mod slots by divisions of 32 bits, which are much faster. */
 NL_FN nl_i64 nl_slot(nl_i64 step, nl_i64 slots) {
-    return ((step | slots) >> 32) == 0 ? (nl_i64)((nl_u32)step % (nl_u32)slots) : step % slots;
+    const nl_u32 few = (nl_u32)slots;
+    nl_u64 x = (nl_u64)step;
+    while (x >> 32) x = (x >> 32) * (0xffffffffu % few + 1ull) + (nl_u32)x; /* 2^32 leaves the same rest as the factor */
+    return (nl_i64)((nl_u32)x % few);
 }
 
 /* Blocks of Philox (nl_philox) side by side, each in a 64-bit lane: a product reads the low half of a lane, so what

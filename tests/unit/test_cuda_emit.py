@@ -13,6 +13,7 @@ import pytest
 from backends.cprint import Dialect
 from backends.cuda.backend import CudaBackend
 from backends.cuda.compile import compile_text, find_compiler
+from backends.cuda.device import has_kernel
 from backends.cuda.emit import Emitted, emit
 from backends.cuda.hazards import Touched, conflicts, overlaps, touched
 from backends.cuda.kernel import BLOCK
@@ -93,7 +94,11 @@ def test_every_model_compiles(name: str, arch: str) -> None:
     emitted = emit(program)
     artifact = compile_text(emitted, name, False, arch)
     entries: list[str] = []
-    for binary in (artifact.binary, *artifact.beside):
+    binaries = (artifact.binary, *artifact.beside)
+    for suffix in (".cubin", ".ptx"):
+        code = [x.with_suffix(suffix).read_bytes() for x in binaries]
+        assert all(sum(has_kernel(c, k) for c in code) == 1 for k in kernels_of(emitted.text))
+    for binary in binaries:
         assert binary.read_bytes().startswith(b"\x7fELF")
         listing = binary.with_suffix(".ptx").read_text()
         assert f".target {arch}" in listing
@@ -110,7 +115,7 @@ def kernels_of(text: str) -> list[str]:
 @pytest.mark.parametrize("name", ["lstm", "resnet20", "mlp", "cuba"])
 def test_every_kernel_is_in_one_part(name: str) -> None:
     emitted = emit(program_of(name, "reproducible"))
-    assert len(emitted.parts) == {"lstm": 3, "resnet20": 4, "mlp": 2, "cuba": 0}[name]
+    assert len(emitted.parts) == {"lstm": 3, "resnet20": 5, "mlp": 2, "cuba": 0}[name]
     assert len({p.name for p in emitted.parts}) == len(emitted.parts)
     if emitted.parts:
         apart = [k for p in emitted.parts for k in kernels_of(p.text)]
