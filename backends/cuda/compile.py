@@ -157,9 +157,10 @@ def compile_text(emitted: Emitted, name: str, fixed_order: bool, arch: str) -> A
     if compiler.library is not None:
         options += ("--device-as-default-execution-space",)  # older NVRTC takes generic lambdas for host functions
     begin = _cpu_seconds()
-    with ThreadPoolExecutor() as threads:
-        jobs = [threads.submit(_part, part, name, compiler, options, arch) for part in emitted.parts or (emitted,)]
-    found = [job.result() for job in jobs]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None) as threads:
+        # the last parts take longest
+        jobs = [threads.submit(_part, x, name, compiler, options, arch) for x in reversed(emitted.parts or (emitted,))]
+    found = [job.result() for job in reversed(jobs)]
     compiled = any(made for _, made in found)
     seconds = _cpu_seconds() - begin if compiled else 0.0
     binary, *beside = (path for path, _ in found)
