@@ -20,7 +20,7 @@ from backends.cuda import direct
 from backends.cuda.kernel import BLOCK, Function, with_end
 from backends.cuda.nest import NestPrinter
 from backends.cuda.skeletons import render
-from compiler.ir.program import ArrayFormal, Axis, Contract, DimKind, Nest, Strided, Template
+from compiler.ir.program import ArrayFormal, Axis, Contract, DimKind, Merged, Nest, Strided, Template
 from compiler.strategies import direct_conv, direct_conv_weights, implicit_gemm, matmul, tensor_cores
 from compiler.strategies.implicit_gemm import Sides, sides
 
@@ -80,7 +80,8 @@ def shared_name(template: Template, contract: Contract) -> str:
 @dataclass(frozen=True)
 class Shared:
     """A kernel of several contractions. `operands` and `sums`: the structures that their functions fill in and store;
-    `call`: what sums. `resident`: blocks that a processor has to have registers for (0: the compiler decides)."""
+    `call`: what sums. `resident`: blocks that a processor has to have registers for (0: the compiler decides).
+    `number`: `s_tile` of the rows that it is for (None: of all)."""
 
     name: str
     call: str
@@ -88,6 +89,7 @@ class Shared:
     sums: str
     resident: int
     users: tuple[Kernel, ...]
+    number: int | None = None
 
 
 def _kinds(template: Template, contract: Contract) -> list[Shared]:
@@ -105,8 +107,8 @@ def _kinds(template: Template, contract: Contract) -> list[Shared]:
         call = f"nl_direct_weights<{direct_conv_weights.outs_of(walk[0])}, {literals}>"
         return [Shared(name, call, "nl_weights", "nl_filters", _RESIDENT, ())]
     return [
-        Shared(name + suffix, f"nl_direct<{outs}, {literals}>", "nl_convolution", "nl_strips", 0, ())
-        for suffix, outs in zip(direct.SUFFIXES, direct_conv.OUTS, strict=True)
+        Shared(name + suffix, f"nl_direct<{outs}, {literals}>", "nl_convolution", "nl_strips", 0, (), number)
+        for number, (suffix, outs) in enumerate(zip(direct.SUFFIXES, direct_conv.OUTS, strict=True))
     ]
 
 
@@ -121,16 +123,32 @@ def shared_kernels(kernels: Iterable[Kernel]) -> list[Shared]:
     return list(found.values())
 
 
-def shared_names(every: Sequence[Shared], kernels: Set[int], called: Set[int]) -> Mapping[str, Any]:
+def numbers_of(program: Merged) -> Mapping[int, frozenset[int]]:
+    """By template: the shapes of tiles, by number, that its rows have."""
+    tables = {t.index: program.tables[t.index].scalars for t in program.templates if isinstance(t.body, Contract)}
+    return {t: frozenset(int(str(n)) for n in x["s_tile"]) for t, x in tables.items() if "s_tile" in x}
+
+
+def shared_names(
+    every: Sequence[Shared], kernels: Set[int], called: Set[int], numbers: Mapping[int, frozenset[int]] | None
+) -> Mapping[str, Any]:
     """What the skeletons of shared kernels ask for: of those that the templates `kernels` use, and of the structures of
-    templates whose functions are `called`. `room`: guards of an operand and dims of a side, at most."""
+    templates whose functions are `called`. `numbers`: the shapes of tiles that rows have, which alone are printed (None:
+    all shapes). `room`: guards of an operand and dims of a side, at most."""
+
+    def has(number: int | None, templates: Iterable[int]) -> bool:
+        return numbers is None or number is None or any(number in numbers.get(t, ()) for t in templates)
+
     shared = [s for s in every if s.users[0].template.index in kernels]
+    shared = [s for s in shared if has(s.number, (k.template.index for k in s.users))]
     templates = {k.template.index: k.template for s in every for k in s.users}
     here = {t: x for t, x in templates.items() if t in kernels or t in called}
     contracts = [(t, t.body) for t in here.values() if isinstance(t.body, Contract)]
     products = [(t, c) for t, c in contracts if c.strategy in PRODUCTS]
     found = [sides_of(t, c.nest) for t, c in products]
     tiles = implicit_gemm.TILES
+    plain = {c.strategy: [t.index for t, x in products if x.strategy == c.strategy] for _, c in products}
+    others = [t for strategy, users in plain.items() if strategy != matmul.NAME for t in users]
     return {
         "shared": shared,
         "contracted": bool(contracts),
@@ -143,8 +161,14 @@ def shared_names(every: Sequence[Shared], kernels: Set[int], called: Set[int]) -
             "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=0),
         },
         "stage": matmul.STAGE_BYTES,
-        "matmul_tiles": [{"size": x, "groups": BLOCK * 16 // x**2} for x in matmul.TILES],
-        "gemm_tiles": [{**vars(x), "groups": BLOCK * 16 // (x.m * x.n)} for x in tiles],
+        "matmul_tiles": [
+            {"number": n, "size": x, "groups": BLOCK * 16 // x**2, "used": has(n, plain.get(matmul.NAME, ()))}
+            for n, x in enumerate(matmul.TILES)
+        ],
+        "gemm_tiles": [
+            {"number": n, **vars(x), "groups": BLOCK * 16 // (x.m * x.n), "used": has(n, others)}
+            for n, x in enumerate(tiles)
+        ],
         "gemm_room": max(BLOCK * 16, *(x.k * (x.m + x.n + 16) for x in tiles)),
     }
 

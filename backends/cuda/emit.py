@@ -4,7 +4,7 @@ Assumes: a legal Merged (ir/verify.py) whose arrays are row-major.
 Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and
 values of rows. Every kernel says which part of the model it came from; `spans` maps lines of the text to the model;
 products share kernels (contract.py), which stand at the end. `parts` are texts that have the same kernels together,
-each of them once (parts.py).
+each of them once (parts.py), but for those shapes of tiles that no row has.
 Does not: compile (compile.py), divide work (work.py), or print tables (they are data).
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from backends.access import Kernel, open_kernel
 from backends.cprint import Dialect, Line, PrintError
 from backends.cuda.chain import chain_names, chained_templates
-from backends.cuda.contract import contract_functions, shared_kernels, shared_names
+from backends.cuda.contract import contract_functions, numbers_of, shared_kernels, shared_names
 from backends.cuda.events import connect, emit_scheduled, record_events, record_trace
 from backends.cuda.kernel import BLOCK, Function, function, row_struct
 from backends.cuda.meetings import is_flat
@@ -124,7 +124,9 @@ def _text(
         apart=APART,
         wave_blocks=WAVE_BLOCKS,
         **chain_names(program, kernels, share.chains),
-        **shared_names(shared_kernels(kernels), share.kernels, share.called),
+        **shared_names(
+            shared_kernels(kernels), share.kernels, share.called, numbers_of(program) if share.name else None
+        ),
     )
     text, found = unmarked(whole, spans)
     return Emitted(text, found, name=share.name, quick=share.quick)

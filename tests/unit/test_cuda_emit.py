@@ -28,6 +28,7 @@ from compiler.ir.program import (
     ELEMENT,
     Add,
     Axis,
+    Contract,
     Dim,
     DimKind,
     Launch,
@@ -42,6 +43,7 @@ from compiler.passes.merge import merge
 from compiler.passes.pipeline import lower
 from compiler.passes.plan_memory import place
 from compiler.passes.write_tables import NOT_PLACED, write_tables
+from compiler.strategies import matmul
 from tests.cpu.programs import assign, expr, network
 from tests.cpu.test_nests import data, single
 
@@ -97,29 +99,61 @@ def test_every_model_compiles(name: str, arch: str) -> None:
     binaries = (artifact.binary, *artifact.beside)
     for suffix in (".cubin", ".ptx"):
         code = [x.with_suffix(suffix).read_bytes() for x in binaries]
-        assert all(sum(has_kernel(c, k) for c in code) == 1 for k in kernels_of(emitted.text))
+        assert all(sum(has_kernel(c, k) for c in code) == 1 for k in kernels_of(*emitted.parts or (emitted,)))
     for binary in binaries:
         assert binary.read_bytes().startswith(b"\x7fELF")
         listing = binary.with_suffix(".ptx").read_text()
         assert f".target {arch}" in listing
         entries += re.findall(r"\.entry (\w+)\(", listing)
-    assert sorted(entries) == sorted(kernels_of(emitted.text))
+    assert sorted(entries) == sorted(kernels_of(*emitted.parts or (emitted,)))
 
 
-def kernels_of(text: str) -> list[str]:
-    return re.findall(
-        r'^extern "C" __global__ void (?:NL_BLOCK |__launch_bounds__\([\d, ]+\)\s)?(\w+)\(', text, re.MULTILINE
-    )
+def kernels_of(*parts: Emitted) -> list[str]:
+    bounds = r"(?:NL_BLOCK |__launch_bounds__\([\d, ]+\)\s)?"
+    pattern = re.compile(rf'^extern "C" __global__ void {bounds}(\w+)\(', re.MULTILINE)
+    return [name for p in parts for name in pattern.findall(p.text)]
+
+
+def called_by(program: Merged) -> set[str]:
+    """The kernels that launches call, chains aside."""
+    sizes = {a.name: 1000 for a in program.arrays if a.size_from is not None}
+    tables = write_tables(program, place(program, sizes), 1, sizes)
+    elements = array_elements(sizes, {a.name: a.physical_size for a in program.arrays})
+    found: set[str] = set()
+    for x in [x for p in program.phases for x in p.launches]:
+        work = Work(program.templates[x.template], program.tables[x.template], tables[x.template], x, elements, 528)
+        found |= {c.function for c in calls_of(work, Dialect(program.precision))}
+    return found
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_launches_call_is_compiled(name: str) -> None:
+    """Of tiles, the shapes that rows have are there, and no others."""
+    program = program_of(name, "reproducible")
+    emitted = emit(program)
+    assert called_by(program) <= set(kernels_of(*emitted.parts or (emitted,)))
+    used = {
+        f"nl_multiply<{matmul.TILES[n]}, "
+        for t in program.templates
+        if isinstance(t.body, Contract) and t.body.strategy == matmul.NAME
+        for n in np.array(program.tables[t.index].scalars["s_tile"]).astype(int).tolist()
+    }
+    products = "".join(p.text for p in emitted.parts if p.name == "products")
+    assert set(re.findall(r"nl_multiply<\d+, (?=\d+>\(p, tile)", products)) == used
 
 
 @pytest.mark.parametrize("name", ["lstm", "resnet20", "mlp", "cuba"])
 def test_every_kernel_is_in_one_part(name: str) -> None:
-    emitted = emit(program_of(name, "reproducible"))
+    program = program_of(name, "reproducible")
+    emitted = emit(program)
     assert len(emitted.parts) == {"lstm": 3, "resnet20": 5, "mlp": 2, "cuba": 0}[name]
     assert len({p.name for p in emitted.parts}) == len(emitted.parts)
     if emitted.parts:
-        apart = [k for p in emitted.parts for k in kernels_of(p.text)]
-        assert sorted(apart) == sorted(kernels_of(emitted.text))
+        apart = kernels_of(*emitted.parts)
+        assert len(set(apart)) == len(apart) and set(apart) <= set(kernels_of(emitted))
+        missing = set(kernels_of(emitted)) - set(apart)
+        assert missing == {"resnet20": {"direct_conv_3_step_2_tap_1_narrow"}}.get(name, set())
+        assert not missing & called_by(program)
         assert [p.quick for p in emitted.parts] == [True] + [False] * (len(emitted.parts) - 1)
 
 
