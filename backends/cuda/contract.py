@@ -132,9 +132,9 @@ def numbers_of(program: Merged) -> Mapping[int, frozenset[int]]:
 def shared_names(
     every: Sequence[Shared], kernels: Set[int], called: Set[int], numbers: Mapping[int, frozenset[int]] | None
 ) -> Mapping[str, Any]:
-    """What the skeletons of shared kernels ask for: of those that the templates `kernels` use, and of the structures of
-    templates whose functions are `called`. `numbers`: the shapes of tiles that rows have, which alone are printed (None:
-    all shapes). `room`: guards of an operand and dims of a side, at most."""
+    """What the skeletons of shared kernels ask for: of those that the templates `kernels` use, and of the structures
+    of templates whose functions are `called`. `numbers`: the shapes of tiles that rows have, which alone are printed
+    (None: all shapes). `room`: guards of an operand and dims of a side, at most."""
 
     def has(number: int | None, templates: Iterable[int]) -> bool:
         return numbers is None or number is None or any(number in numbers.get(t, ()) for t in templates)
