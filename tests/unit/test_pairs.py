@@ -1,0 +1,51 @@
+"""Maps whose threads work on two points at a time: what is drawn, loaded and worked on, and in which order."""
+
+from __future__ import annotations
+
+from backends.cprint import Line
+from backends.cuda.pairs import in_pairs
+
+WAIT = Line("wait();")
+POINTERS = frozenset({"v_", "w_"})
+
+
+def texts(*inner: str) -> list[str]:
+    lines = [WAIT if x == "wait" else Line(x) for x in inner]
+    return [x.text for x in in_pairs(lines, "i", WAIT, POINTERS)]
+
+
+def body(lines: list[str], name: str) -> list[str]:
+    """The lines of one of the functions."""
+    start = next(n for n, x in enumerate(lines) if x.startswith(f"const auto nl_{name} ="))
+    return lines[start + 1 : lines.index("};", start)]
+
+
+def test_both_points_are_loaded_before_either_is_worked_on() -> None:
+    lines = texts("real v = v_[i];", "real w = w_[i];", "v = v + w;", "v_[i] = v;")
+    assert body(lines, "load") == ["real v = v_[i];", "real w = w_[i];", "return nl_load_found{v, w};"]
+    assert body(lines, "work") == ["real v = nl_load_of.v;", "real w = nl_load_of.w;", "v = v + w;", "v_[i] = v;"]
+    loop = lines[next(n for n, x in enumerate(lines) if x.startswith("for (")) :]
+    calls = [x for x in loop if "nl_load(" in x or "nl_work(" in x]
+    assert ["nl_work(" in x for x in calls] == [False, False, True, True]
+
+
+def test_numbers_are_drawn_before_the_wait() -> None:
+    lines = texts("real u = nl_uniform_f32(key, i);", "wait", "real v = v_[i];", "v = v + u;", "v_[i] = v;")
+    assert body(lines, "draw") == ["real u = nl_uniform_f32(key, i);", "return nl_draw_found{u};"]
+    at = lines.index("wait();")
+    assert sum("nl_draw(nl_" in x for x in lines[:at]) == 2 and not any("nl_draw(nl_" in x for x in lines[at:])
+    assert sum("nl_load(nl_" in x for x in lines[at:]) == 2
+    assert body(lines, "work")[0] == "real u = nl_draw_of.u;"
+
+
+def test_what_depends_on_something_changed_stays_where_it_is() -> None:
+    """An index that follows from a value that was changed, and all that follows from it."""
+    lines = texts("nl_i32 k = v_[i];", "k = k + 1;", "real w = w_[k];", "real x = 2.0f * w;", "v_[i] = x;")
+    assert body(lines, "load") == ["nl_i32 k = v_[i];", "return nl_load_found{k};"]
+    assert body(lines, "work")[1:] == ["k = k + 1;", "real w = w_[k];", "real x = 2.0f * w;", "v_[i] = x;"]
+
+
+def test_a_map_that_reads_nothing() -> None:
+    lines = texts("v_[i] = 1.0f;")
+    assert body(lines, "work") == ["v_[i] = 1.0f;"]
+    assert not any("nl_load" in x for x in lines)
