@@ -1,8 +1,8 @@
 """Claim: a step of the cortical microcircuit at full scale (77,169 neurons, 299 million synapses, 0.1 ms) takes at most
 8 us on one GPU without recording (H200): a real-time factor of 0.08.
 
-Measured, on one GPU: microseconds of a step, as the median over rounds of `--steps` steps after 2,000 steps of warm-up,
-stepping by the Python API. With recording, buffers of spikes are emptied on the device whenever they are full and
+Measured, on one GPU: microseconds of a step, as the median over rounds of `--steps` steps, after the run has chosen how
+to make them (gpu_stepping.py). With recording, buffers of spikes are emptied on the device whenever they are full and
 nothing is copied to the host.
 
 Usage: bench_gpu_microcircuit.py [--steps 20000] [--rounds 3] [--scale 1]
@@ -13,14 +13,9 @@ from __future__ import annotations
 import argparse
 import re
 import statistics
-import sys
-import time
-from typing import Any
 
-import numpy as np
-from common import ROOT, WORK, table, write_results
-
-sys.path.insert(0, str(ROOT))
+from common import ROOT, table, write_results
+from gpu_stepping import stepping
 
 
 def silent(text: str) -> str:
@@ -31,42 +26,6 @@ def silent(text: str) -> str:
     return text
 
 
-def stepping(text: str, scale: str, steps: int, rounds: int) -> list[float]:
-    """Microseconds of a step, by round."""
-    from backends.cuda.backend import CudaBackend
-    from compiler.frontend.load import load_model
-    from compiler.passes.pipeline import lower
-
-    WORK.mkdir(parents=True, exist_ok=True)
-    path = WORK / "gpu-microcircuit.yaml"
-    path.write_text(text, encoding="utf-8")
-    backend = CudaBackend()
-    model = load_model(path, {"scale_n": scale, "scale_k": scale})
-    program = lower(model, backend.capabilities).merged
-    instance: Any = backend.load(backend.build(program, WORK / "build", {}), program, 1)
-    used = [a.name for a in program.arrays if a.name.endswith(".used")]
-    some = next(a.name for a in program.arrays if a.name.endswith(".spike_count"))
-    done = 0
-
-    def run(count: int) -> None:
-        nonlocal done
-        while count > 0:
-            ran = instance.run("step", done + 1, count)
-            done, count = done + ran, count - ran
-            for name in used:
-                instance.write(name, np.zeros(1, np.int64))
-        instance.read(some)  # waits for the device
-
-    run(2000)
-    times = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        run(steps)
-        times.append(1e6 * (time.perf_counter() - begin) / steps)
-    instance.close()
-    return times
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=20_000)
@@ -74,8 +33,9 @@ def main() -> None:
     parser.add_argument("--scale", default="1", help="of neurons and synapses")
     arguments = parser.parse_args()
     text = (ROOT / "models" / "microcircuit.yaml").read_text(encoding="utf-8")
+    settings = {"scale_n": arguments.scale, "scale_k": arguments.scale}
     found = {
-        name: stepping(changed, arguments.scale, arguments.steps, arguments.rounds)
+        name: stepping("microcircuit", changed, settings, arguments.steps, arguments.rounds).us
         for name, changed in (("without recording", silent(text)), ("spikes recorded", text))
     }
     print(f"microcircuit, scale {arguments.scale}: us per step of 0.1 ms, {arguments.rounds} rounds")

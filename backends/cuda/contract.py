@@ -147,8 +147,8 @@ def shared_names(
     products = [(t, c) for t, c in contracts if c.strategy in PRODUCTS]
     found = [sides_of(t, c.nest) for t, c in products]
     tiles = implicit_gemm.TILES
-    plain = {c.strategy: [t.index for t, x in products if x.strategy == c.strategy] for _, c in products}
-    others = [t for strategy, users in plain.items() if strategy != matmul.NAME for t in users]
+    matrices = [t.index for t, c in products if c.strategy == matmul.NAME]
+    others = [t.index for t, c in products if c.strategy != matmul.NAME]
     return {
         "shared": shared,
         "contracted": bool(contracts),
@@ -162,7 +162,7 @@ def shared_names(
         },
         "stage": matmul.STAGE_BYTES,
         "matmul_tiles": [
-            {"number": n, "size": x, "groups": BLOCK * 16 // x**2, "used": has(n, plain.get(matmul.NAME, ()))}
+            {"number": n, "size": x, "groups": BLOCK * 16 // x**2, "used": has(n, matrices)}
             for n, x in enumerate(matmul.TILES)
         ],
         "gemm_tiles": [

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from backends.access import Kernel, open_kernel
 from backends.cprint import Dialect, Line, PrintError
 from backends.cuda.chain import chain_names, chained_templates
-from backends.cuda.contract import contract_functions, numbers_of, shared_kernels, shared_names
+from backends.cuda.contract import Shared, contract_functions, numbers_of, shared_kernels, shared_names
 from backends.cuda.events import connect, emit_scheduled, record_events, record_trace
 from backends.cuda.kernel import BLOCK, Function, function, row_struct
 from backends.cuda.meetings import is_flat
@@ -63,49 +63,57 @@ class Emitted:
 
 
 @dataclass(frozen=True)
-class _Printed:
-    """A template as lines: its row and functions, and with its kernel."""
+class _Pieces:
+    """What the texts of a program are put together from. `several`: templates that kernels of several launches call;
+    `printed`: each template with its kernels; `numbers`: see contract.py."""
 
-    functions: list[Line]
-    whole: list[Line]
+    program: Merged
+    kernels: list[Kernel]
+    made: list[list[Function]]
+    several: frozenset[int]
+    printed: list[list[Line]]
+    resident: list[Stayed]
+    shared: list[Shared]
+    numbers: Mapping[int, frozenset[int]]
+
+    def block(self, template: int, whole: bool) -> list[Line]:
+        """The lines of a template, `whole` or without its kernels."""
+        if whole:
+            return self.printed[template]
+        return kernel_lines(self.kernels[template], self.made[template], template in self.several, False)
 
 
 def emit(program: Merged) -> Emitted:
     """The CUDA text of a program. Raises BackendError (E0903) for what has none."""
     dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
-    printed: list[_Printed] = []
+    printed: list[list[Line]] = []
     made: list[list[Function]] = []
     # what kernels of several launches have written they read again: no promise that others leave it alone
     stays = resident_templates(program)
-    again, several = replace(dialect, restrict=""), {*chained_templates(program), *stays}
+    again, several = replace(dialect, restrict=""), frozenset({*chained_templates(program), *stays})
     kernels = [open_kernel(t, again if t.index in several else dialect, set()) for t in program.templates]
     for template, k in zip(program.templates, kernels, strict=True):
         try:
             made.append(functions_of(k, template.index in stays))
-            shared = template.index in several
-            printed.append(_Printed(*(kernel_lines(k, made[-1], shared, whole) for whole in (False, True))))
+            printed.append(kernel_lines(k, made[-1], template.index in several, True))
         except PrintError as e:
             where = e.span if e.span is not NOWHERE else template.span
             at = f" ({where})" if where is not NOWHERE else ""
             raise BackendError("E0903", f"`{template.name}` has no CUDA text: {e.message}{at}", exit_code=4) from None
     resident = [_stayed(kernels[t], f) for t in stays for f in made[t]]
-    whole = _text(program, kernels, printed, resident, whole_of(program))
-    shares = parts_of(program)
+    shared, numbers = shared_kernels(kernels), numbers_of(program)
+    pieces = _Pieces(program, kernels, made, several, printed, resident, shared, numbers)
+    whole, shares = _text(pieces, whole_of(program)), parts_of(program)
     if len(shares) == 1:
         return replace(whole, quick=shares[0].quick)
-    return replace(whole, parts=tuple(_text(program, kernels, printed, resident, s) for s in shares))
+    return replace(whole, parts=tuple(_text(pieces, s) for s in shares))
 
 
-def _text(
-    program: Merged, kernels: list[Kernel], printed: list[_Printed], resident: list[Stayed], share: Share
-) -> Emitted:
+def _text(x: _Pieces, share: Share) -> Emitted:
     """The text of a share of the kernels."""
+    program = x.program
     spans: list[Span] = []
-    blocks = [
-        marked(p.whole if t in share.kernels else p.functions, spans)
-        for t, p in enumerate(printed)
-        if t in share.kernels or t in share.called
-    ]
+    blocks = [marked(x.block(t, t in share.kernels), spans) for t in sorted({*share.kernels, *share.called})]
     kernel_text = "\n".join(blocks)
     words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text))
     whole = render(
@@ -118,15 +126,13 @@ def _text(
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,
         helpers=share.helpers,
-        resident=resident if share.resident else [],
-        threads=threads(resident),
+        resident=x.resident if share.resident else [],
+        threads=threads(x.resident),
         counters=COUNTERS,
         apart=APART,
         wave_blocks=WAVE_BLOCKS,
-        **chain_names(program, kernels, share.chains),
-        **shared_names(
-            shared_kernels(kernels), share.kernels, share.called, numbers_of(program) if share.name else None
-        ),
+        **chain_names(program, x.kernels, share.chains),
+        **shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None),
     )
     text, found = unmarked(whole, spans)
     return Emitted(text, found, name=share.name, quick=share.quick)

@@ -925,9 +925,7 @@ NL_FN nl_i32 nl_mod_i32(nl_i32 x, nl_i32 y) {
     nl_i32 r = x % y;
     return r + (((r != 0) & ((r < 0) != (y < 0))) ? y : 0);
 }
-/* The division of 32 bits is much the faster one. */
 NL_FN nl_i64 nl_mod_i64(nl_i64 x, nl_i64 y) {
-    if (((x | y) >> 32) == 0) return (nl_i64)((nl_u32)x % (nl_u32)y);
     nl_i64 r = x % y;
     return r + (((r != 0) & ((r < 0) != (y < 0))) ? y : 0);
 }

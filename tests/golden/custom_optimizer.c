@@ -204,9 +204,7 @@ NL_FN float nl_tanh_f32(float x) {
     t = small ? (m - d) - a * m : m;
     return nl__copysign_f32((small ? a : 0.0f) + t / (m + 2.0f), x);
 }
-/* The division of 32 bits is much the faster one. */
 NL_FN nl_i64 nl_mod_i64(nl_i64 x, nl_i64 y) {
-    if (((x | y) >> 32) == 0) return (nl_i64)((nl_u32)x % (nl_u32)y);
     nl_i64 r = x % y;
     return r + (((r != 0) & ((r < 0) != (y < 0))) ? y : 0);
 }
