@@ -45,7 +45,7 @@ def main() -> None:
     print(f"cuba, us per step of 0.1 ms without recording, {arguments.rounds} rounds of {arguments.steps} steps")
     rows = [
         [
-            f"{(EXCITATORY + INHIBITORY) * n:,} neurons",
+            f"{(EXCITATORY + INHIBITORY) * n:,} neurons, {x.synapses:,} synapses",
             statistics.median(x.us),
             min(x.us),
             max(x.us),

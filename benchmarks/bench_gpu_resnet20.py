@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_gpu_lenet5 import EPOCH, Subject, main
 from common import HERE
+from gpu_training import EPOCH, Subject, main, model_of_benchmarks
 
 
 def make_data(folder: Path, batch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -25,7 +26,6 @@ def make_data(folder: Path, batch: int) -> tuple[np.ndarray, np.ndarray]:
     labels = random.integers(0, 10, EPOCH * batch, dtype=np.int32)
     noisy = 0.5 * patterns[labels] + 0.5 * random.random((len(labels), 3, 32, 32))
     images = (255 * noisy).astype(np.uint8)
-    folder.mkdir(parents=True, exist_ok=True)
     np.savez(folder / "images.npz", images=images, labels=labels)
     return images, labels
 
@@ -42,5 +42,6 @@ def torch_resnet20() -> tuple[Any, Callable[[bool], Any]]:
 
 
 if __name__ == "__main__":
-    subject = Subject("resnet20", "ResNet-20, momentum", make_data, torch_resnet20, __file__)
-    main(subject, __doc__ or "", "32,256", 100)
+    model = partial(model_of_benchmarks, "resnet20")
+    subject = Subject("resnet20", "ResNet-20, momentum", (32, 256), make_data, model, torch_resnet20)
+    main([subject], __doc__ or "", __file__, 100)

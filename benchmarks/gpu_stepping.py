@@ -19,11 +19,12 @@ CHOOSING = 30 * 128
 
 @dataclass(frozen=True)
 class Stepped:
-    """Microseconds of a step, by round; seconds of loading and connecting; how steps were made; and of a step, the
-    kernels as single launches and as waves."""
+    """Microseconds of a step, by round; seconds of loading and connecting; stored synapses; how steps were made; and of
+    a step, the kernels as single launches and as waves."""
 
     us: list[float]
     loading_s: float
+    synapses: int
     way: str
     launches: int
     waves: int
@@ -48,6 +49,7 @@ def stepping(name: str, text: str, settings: Mapping[str, str], steps: int, roun
     instance: Any = backend.load(artifact, program, 1)
     instance.read(some)  # waits for the device
     loading = time.perf_counter() - begin
+    synapses = sum(int(instance.read(a.name)[-1]) for a in program.arrays if a.name.endswith(".row"))
     done = 0
 
     def run(count: int) -> None:
@@ -68,4 +70,4 @@ def stepping(name: str, text: str, settings: Mapping[str, str], steps: int, roun
     plan, way = instance._prepared.plans["step"], instance.measured.get("step", "graphs")
     launches = sum(len(x.calls) for x in plan.launches)
     instance.close()
-    return Stepped(times, loading, way, launches, len(plan.waves.waves) if plan.waves else 0)
+    return Stepped(times, loading, synapses, way, launches, len(plan.waves.waves) if plan.waves else 0)

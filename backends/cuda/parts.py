@@ -4,7 +4,8 @@ Assumes: a legal Merged.
 Guarantees: every kernel is in one part. Products, convolutions, gradients of their filters and chains, whose texts take
 the compiler longest, are parts of their own, so that all parts are compiled side by side, and those that have not
 changed come from the cache. What is left, if it is nests alone, is maps and sums over one dim, which are as fast when
-they are compiled quickly, and sums over several dims, which are not.
+they are compiled quickly, and sums over several dims, which are not. Of a simulation the kernels by themselves, the
+waves and the kernel that stays are parts: each of them has the functions of all templates of a step.
 Does not: look at sizes or rows: parts follow from the templates alone.
 """
 
@@ -26,25 +27,29 @@ _PRODUCTS: Final = "products"
 _CONVOLUTIONS: Final = "convolutions"
 _FILTERS: Final = "filters"
 _CHAINS: Final = "chains"
+_WAVES: Final = "waves"
+_STAYS: Final = "stays"
 
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the kernels, by templates. `called`: templates whose functions are called, by its chains. `helpers`:
-    whether it has the kernels that every program has; `quick`: whether it needs little optimisation."""
+    """A part of the kernels, by templates. `called`: templates whose functions are called, by its chains, its waves or
+    its kernel that stays. `helpers`: whether it has the kernels that every program has; `quick`: whether it needs little
+    optimisation."""
 
     name: str
     kernels: Set[int]
     called: Set[int] = frozenset()
     chains: bool = False
-    resident: bool = False
+    waves: bool = False
+    stays: bool = False
     helpers: bool = False
     quick: bool = False
 
 
 def whole_of(program: Merged) -> Share:
     """All kernels together."""
-    return Share("", frozenset(range(len(program.templates))), chains=True, resident=True, helpers=True)
+    return Share("", frozenset(range(len(program.templates))), chains=True, waves=True, stays=True, helpers=True)
 
 
 def parts_of(program: Merged) -> tuple[Share, ...]:
@@ -52,7 +57,8 @@ def parts_of(program: Merged) -> tuple[Share, ...]:
     contracts = {t.index: t.body.strategy for t in program.templates if isinstance(t.body, Contract)}
     nests = {t.index: t.body for t in program.templates if isinstance(t.body, Nest)}
     rest = {t.index for t in program.templates} - set(contracts)
-    quick = not resident_templates(program) and rest == set(nests)
+    resident = resident_templates(program)
+    quick = not resident and rest == set(nests)
     sums = {t for t in rest if _is_long(nests[t])} if quick else set()
     found = {
         _SUMS: sums,
@@ -60,10 +66,13 @@ def parts_of(program: Merged) -> tuple[Share, ...]:
         _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy == direct_conv.NAME},
         _FILTERS: {t for t, strategy in contracts.items() if strategy == direct_conv_weights.NAME},
     }
-    parts = [Share(_REST, rest - sums, resident=True, helpers=True, quick=quick)]
+    parts = [Share(_REST, rest - sums, helpers=True, quick=quick)]
     parts += [Share(name, kernels) for name, kernels in found.items() if kernels]
     if chained := chained_templates(program):
         parts.append(Share(_CHAINS, frozenset(), frozenset(chained), chains=True))
+    if resident:
+        parts.append(Share(_WAVES, frozenset(), frozenset(resident), waves=True))
+        parts.append(Share(_STAYS, frozenset(), frozenset(resident), stays=True))
     return tuple(parts)
 
 

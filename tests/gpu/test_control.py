@@ -33,7 +33,7 @@ MODELS = {
     "phases": test_phases.text(test_phases.RANDOM, PHASES, "x, y, g", test_phases.LOOP, size=500)
     + "numerics: {precision: PRECISION, order: bitwise}\n",
     "synapses": test_synapse_phases.TEXT.replace("ORDER", "bitwise").replace("float64", "PRECISION"),
-    "sums over synapses": test_synapse_sums.text(test_synapse_sums.NORMALISE, size=300).replace("float64", "PRECISION"),
+    "sums over synapses": test_synapse_sums.text(test_synapse_sums.NORMALISE, size=140).replace("float64", "PRECISION"),
     "sums in every step": test_synapse_sums.text(
         test_synapse_sums.EVERY_STEP, test_synapse_sums.CONNECT["no autapses"]
     ).replace("float64", "PRECISION"),

@@ -146,15 +146,14 @@ def test_what_launches_call_is_compiled(name: str) -> None:
 def test_every_kernel_is_in_one_part(name: str) -> None:
     program = program_of(name, "reproducible")
     emitted = emit(program)
-    assert len(emitted.parts) == {"lstm": 3, "resnet20": 5, "mlp": 2, "cuba": 0}[name]
+    assert len(emitted.parts) == {"lstm": 3, "resnet20": 5, "mlp": 2, "cuba": 3}[name]
     assert len({p.name for p in emitted.parts}) == len(emitted.parts)
-    if emitted.parts:
-        apart = kernels_of(*emitted.parts)
-        assert len(set(apart)) == len(apart) and set(apart) <= set(kernels_of(emitted))
-        missing = set(kernels_of(emitted)) - set(apart)
-        assert missing == {"resnet20": {"direct_conv_3_step_2_tap_1_narrow"}}.get(name, set())
-        assert not missing & called_by(program)
-        assert [p.quick for p in emitted.parts] == [True] + [False] * (len(emitted.parts) - 1)
+    apart = kernels_of(*emitted.parts)
+    assert len(set(apart)) == len(apart) and set(apart) <= set(kernels_of(emitted))
+    missing = set(kernels_of(emitted)) - set(apart)
+    assert missing == {"resnet20": {"direct_conv_3_step_2_tap_1_narrow"}}.get(name, set())
+    assert not missing & called_by(program)
+    assert [p.quick for p in emitted.parts] == [name != "cuba"] + [False] * (len(emitted.parts) - 1)
 
 
 @pytest.mark.usefixtures("nvrtc")
@@ -187,7 +186,8 @@ def test_a_second_build_compiles_nothing(tmp_path: Path) -> None:
     second = backend.build(other, tmp_path / "b", {"arch": "sm_80"})
     assert not second.compiled and second.binary == first.binary
     names = {p.name for p in (tmp_path / "b").iterdir()}
-    assert names == {"cuba.cu", "cuba.cubin", "cuba.ptx", "manifest.json"}
+    binaries = {f"cuba_{part}.{kind}" for part in ("rest", "waves", "stays") for kind in ("cubin", "ptx")}
+    assert names == {"cuba.cu", "manifest.json", *binaries}
 
 
 @pytest.mark.usefixtures("nvrtc")
