@@ -34,8 +34,8 @@ _STAYS: Final = "stays"
 @dataclass(frozen=True)
 class Share:
     """A part of the kernels, by templates. `called`: templates whose functions are called, by its chains, its waves or
-    its kernel that stays. `helpers`: whether it has the kernels that every program has; `quick`: whether it needs little
-    optimisation."""
+    its kernel that stays. `helpers`: whether it has the kernels that every program has; `quick`: whether it needs
+    little optimisation."""
 
     name: str
     kernels: Set[int]
