@@ -1,15 +1,16 @@
 """chain: a chain as one launch: each block takes a few samples through all links, with the matrices on chip.
 
 Assumes: legal chains (ir/samples.py); tables as the device reads them.
-Guarantees: everything that depends on numbers is a table: matrices, and links with their rows, which the kernel fetches
-two ahead. The text has what the templates of all chains of a program do, each once. The order of a sum follows from the
-extents and from how many samples a block has, so on one device the bits are the same again.
+Guarantees: everything that depends on numbers is a table: matrices, and stages (stages.py) with the rows of their
+links, which are fetched two ahead. The text has the shapes of the stages of all chains of a program, each once. The
+order of a sum follows from the extents and from how many samples a block has, so on one device the bits are the same
+again.
 Does not: run a chain whose matrices do not fit: its launches are then made one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,42 +19,52 @@ import numpy.typing as npt
 
 from backends.access import Kernel
 from backends.cuda.kernel import BLOCK
+from backends.cuda.stages import Shapes, Stage, row_bytes, shapes_of, stages_of
 from backends.cuda.work import Words
-from compiler.ir.program import ArrayFormal, Chain, DimKind, Merged, MergedPhase, Mode, Strided, Template
+from compiler.ir.program import ArrayFormal, Chain, DimKind, Launch, Merged, MergedPhase, Mode, Strided, Template
 from compiler.ir.samples import Product, apart, nest_of, numbers, product_of
 from compiler.passes.chains import padded
 
 NAME: Final = "nl_chained"
+AHEAD: Final = 32
+"""Threads of a block that fetch what the next stages need, beside BLOCK that sum."""
 TILE: Final = 4
 """Samples that are summed at once."""
 TOGETHER: Final = 4
 """Products that are summed side by side, at most."""
+SLOTS: Final = 16
+"""Places for values that products multiply, at most."""
 RECORDS: Final = 3
-"""Links that are on chip at a time."""
+"""Stages that are on chip at a time."""
 EXPECTED: Final = 4096
-"""Bytes of an array that a link reads of a sample, up to which they are brought near while the one before runs."""
+"""Bytes of an array that a link reads of a sample, up to which they are brought near while the stage before runs."""
 MATRIX: Final = np.dtype(
     [("from", "u8"), ("by_row", "i8"), ("rows", "i4"), ("columns", "i4"), ("at", "i4"), ("pitch", "i4")]
 )
-LINK: Final = np.dtype(
+STAGE: Final = np.dtype(
     [
         ("each", "i8"),
-        *((name, "i4") for name in ("what", "outs", "terms", "pitch", "bits", "split")),
-        *((name, "i4") for name in ("factors", "ways", "way", "row", "reads", "unused", "unused_2", "unused_3")),
+        *((name, "i4") for name in ("what", "outs", "bits", "split", "ways", "products", "fresh")),
+        *((name, "i4") for name in ("rows", "reads", "unused", "unused_2", "unused_3", "unused_4", "unused_5")),
     ]
 )
 FACTOR: Final = np.dtype(
     [
         ("values", "u8"),
         ("by_sample", "i8"),
-        *((name, "i4") for name in ("at", "by_out", "by_term", "slot", "fresh", "unused", "unused_2", "unused_3")),
+        *((name, "i4") for name in ("at", "by_out", "by_term", "slot", "fresh", "terms", "pitch", "unused")),
     ]
 )
-READ: Final = np.dtype([("from", "u8"), ("by_sample", "i4"), ("bytes", "i4")])
+READ: Final = np.dtype([("from", "u8"), ("bytes", "i8")])
+FEED: Final = np.dtype([("slot", "i4"), ("pitch", "i4")])
 CHAIN: Final = np.dtype(
-    [("samples", "i8"), *((name, "i4") for name in ("matrices", "links", "record", "values", "sums", "records"))]
+    [
+        ("samples", "i8"),
+        *((name, "i4") for name in ("matrices", "stages", "record", "values", "sums", "turn", "records", "unused")),
+        *((name, "i4") for name in ("unused_2", "unused_3")),
+    ]
 )
-"""nl_matrix, nl_link, nl_factor, nl_read and nl_chain of templates/chain.cu.j2."""
+"""nl_matrix, nl_stage, nl_factor, nl_read, nl_feed_to and nl_chain of templates/chain.cu.j2."""
 
 
 def chained_templates(program: Merged) -> tuple[int, ...]:
@@ -61,17 +72,22 @@ def chained_templates(program: Merged) -> tuple[int, ...]:
     return tuple(sorted({x.template for p in program.phases for c in p.chains for x in p.launches[c.first : c.last]}))
 
 
+def alone_templates(program: Merged) -> frozenset[int]:
+    """Those that run alone somewhere, not at the points of a stage."""
+    stages = [(p, s) for p in program.phases for c in p.chains for s in stages_of(program, p, c)]
+    return frozenset(p.launches[s.first].template for p, s in stages if not s.shape)
+
+
 def chain_names(program: Merged, kernels: Sequence[Kernel], there: bool) -> Mapping[str, Any]:
     """What the skeleton asks for, where chains are `there`."""
-    templates = chained_templates(program) if there else ()
-    found = [(kernels[t], product_of(program.templates[t]) is not None) for t in templates]
+    alone = sorted(alone_templates(program)) if there else ()
     return {
-        "chained": [
-            {"number": k.template.index, "function": k.function, "row_type": k.row_type, "product": product}
-            for k, product in found
-        ],
+        "chained": there and bool(chained_templates(program)),
+        "alone": [{"number": t, "function": kernels[t].function} for t in alone],
+        "shapes": range(len(shapes_of(program).number)) if there else (),
         "chain_name": NAME,
         "tile": TILE,
+        "ahead": AHEAD,
     }
 
 
@@ -87,11 +103,12 @@ class Walk:
 
 @dataclass(frozen=True)
 class _Row:
-    """One link: its template, its row as the device reads it, and what it reads of a sample: (address, bytes)."""
+    """One link: its template, its row as the device reads it, and what it reads of a sample: (formal, address,
+    bytes)."""
 
     template: Template
     words: Words
-    reads: tuple[tuple[int, int], ...]
+    reads: tuple[tuple[str, int, int], ...]
 
     def number(self, name: int | str) -> int:
         if isinstance(name, int):
@@ -145,106 +162,162 @@ def _factors(row: _Row, p: Product) -> _Factors:
     return _Factors(outs, terms, matrix, p.by_out, (row.address(p.values), row.by(p.values, p.sample), terms))
 
 
+@dataclass(frozen=True)
+class _Link:
+    """A stage: its number and shape (none: a map by itself), its rows, and the products of these."""
+
+    stage: Stage
+    rows: Sequence[_Row]
+    factors: Sequence[_Factors]
+    what: int
+    fed: Sequence[int]
+
+    def results(self) -> list[int]:
+        """Addresses of the results, in their order."""
+        return [row.address(f) for part, row in zip(self.stage.shape, self.rows, strict=True) for f in part.results]
+
+    def reads(self, there: Set[int]) -> dict[int, int]:
+        """Bytes of a sample by address, of what the links before have not made, and of values that are not `there`."""
+        found: dict[int, int] = {}
+        for n, row in enumerate(self.rows):
+            known = {f for f, _ in self.stage.shape[n].known} if self.stage.shape else set[str]()
+            product = product_of(row.template)
+            for formal, at, bytes_ in row.reads:
+                if formal not in known and not (product and formal == product.values and at in there):
+                    found[at] = bytes_
+        return found
+
+
+Held = tuple[int, int, int]
+"""Values of products: address, stride of samples, terms."""
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """How a stage sums: 2^bits outputs side by side, each by 2^split threads, 2^ways products at a time."""
+
+    bits: int
+    split: int
+    ways: int
+
+    @staticmethod
+    def of(factors: Sequence[_Factors], pitches: Sequence[int], unit: int) -> _Sums:
+        bits = min((factors[0].outs - 1).bit_length(), (BLOCK - 1).bit_length())
+        ways = min((min(len(factors), TOGETHER) - 1).bit_length(), (BLOCK >> bits).bit_length() - 1)
+        most = min(BLOCK >> bits >> ways, max(1, min(pitches) // unit // 2))
+        return _Sums(bits, most.bit_length() - 1, ways)
+
+    def room(self, products: int) -> int:
+        """Parts of sums of one sample."""
+        passes = -(-products >> self.ways)
+        return passes << self.ways << self.split << self.bits
+
+
 class _Packer:
     """Fills in the table of one chain."""
 
-    def __init__(self, real_bytes: int, rows: Sequence[_Row], samples: int) -> None:
-        self.real_bytes, self.rows, self.samples = real_bytes, rows, samples
+    def __init__(self, real_bytes: int, links: Sequence[_Link], samples: int) -> None:
+        self.real_bytes, self.links, self.samples = real_bytes, links, samples
         self.unit = 16 // real_bytes
-        products = [product_of(row.template) for row in rows]
-        self.factors = [None if p is None else _factors(row, p) for row, p in zip(rows, products, strict=True)]
         self.matrices: dict[tuple[int, int, int, int], int] = {}  # where they stand
         self.kept = 0
-        for f in self.factors:
-            if f is not None and f.matrix not in self.matrices:
+        for f in (f for x in links for f in x.factors):
+            if f.matrix not in self.matrices:
                 self.matrices[f.matrix] = self.kept
                 lines, pitch = padded(*f.matrix[1:3], real_bytes)
                 self.kept += lines * pitch
 
-    def _pitch(self, f: _Factors) -> int:
-        return -(-f.terms // self.unit) * self.unit
+    def _pitch(self, terms: int) -> int:
+        return -(-terms // self.unit) * self.unit
 
-    def _together(self, n: int, each: int) -> list[_Factors]:
-        """The products from link `n` on that are summed at once: of one shape, and none needs another one."""
-        found: list[_Factors] = []
-        written: set[int] = set()
-        for row, f in zip(self.rows[n : n + TOGETHER], self.factors[n:], strict=False):
-            if f is None or f.values[0] in written:
-                break
-            room = BLOCK >> (f.outs - 1).bit_length() >> len(found).bit_length()
-            if found and (each > TILE or room == 0 or (f.outs, f.terms) != (found[0].outs, found[0].terms)):
-                break
-            found.append(f)
-            written |= row.written()
-        return found
-
-    def _records(self, each: int) -> tuple[list[npt.NDArray[np.uint8]], int]:
-        """Links with their rows, what they read and their factors, in whole units of 16 bytes; and how many values of a
-        sample have to be there at a time, in reals."""
-        area = -(-each // TILE) * TILE * max(self._pitch(f) for f in self.factors if f is not None)
-        held: list[tuple[int, int, int] | None] = [None] * TOGETHER
+    def _records(self, each: int) -> tuple[list[npt.NDArray[np.uint8]], int, int]:
+        """Stages with the rows of their links, what they read, their factors and what they feed, in whole units of 16
+        bytes; how many values of products have to be there at a time, and parts of sums of one sample, in reals."""
+        area = -(-each // TILE) * TILE * max(self._pitch(f.terms) for x in self.links for f in x.factors)
+        held: list[Held | None] = [None] * SLOTS
         records: list[npt.NDArray[np.uint8]] = []
-        left, way, used = 0, 0, 0
-        shape: tuple[int, int, int] = (0, 0, 0)
-        for n, (row, f) in enumerate(zip(self.rows, self.factors, strict=True)):
-            link = np.zeros(1, LINK)
-            factors = np.zeros(0, FACTOR)
-            link["what"] = row.template.index
-            if f is None:
-                link["each"] = row.points() // self.samples
+        used, room = 0, 0
+        for x, behind in zip(self.links, [*self.links[1:], None], strict=True):
+            head, factors, feeds = np.zeros(1, STAGE), np.zeros(len(x.factors), FACTOR), np.zeros(len(x.fed), FEED)
+            head["what"] = x.what
+            if x.stage.shape:
+                pitches = [self._pitch(f.terms) for f in x.factors]
+                sums = _Sums.of(x.factors, pitches, self.unit)
+                room = max(room, sums.room(len(x.factors)))
+                head["outs"], head["products"] = x.factors[0].outs, len(x.factors)
+                head["bits"], head["split"], head["ways"] = sums.bits, sums.split, sums.ways
+                head["fresh"] = self._filled(x.factors, factors, held, area)
+                self._fed(x, behind, feeds, held, area)
+                used = max(used, 1 + max(n for n, h in enumerate(held) if h is not None))
             else:
-                if left == 0:
-                    group = self._together(n, each)
-                    factors = self._filled(group, held, area)
-                    used = max(used, 1 + int(factors["slot"].max()) // area)
-                    left, way = len(group), 0
-                    bits = min((f.outs - 1).bit_length(), (BLOCK - 1).bit_length())
-                    ways = (left - 1).bit_length()
-                    most = min(BLOCK >> bits >> ways, max(1, self._pitch(f) // self.unit // 2))
-                    shape = bits, ways, most.bit_length() - 1
-                link["outs"], link["terms"], link["pitch"] = f.outs, f.terms, self._pitch(f)
-                link["factors"], link["way"] = len(factors), way
-                link["bits"], link["ways"], link["split"] = shape
-                left, way = left - 1, way + 1
-            held = [None if x is not None and x[0] in row.written() else x for x in held]
-            words = np.zeros(-(-len(row.words) // 2) * 2, np.uint64)
-            words[: len(row.words)] = row.words
-            reads = np.array([(at, bytes_, bytes_) for at, bytes_ in row.reads], READ)
-            link["row"], link["reads"] = words.nbytes, len(reads)
-            records.append(np.concatenate([x.view(np.uint8) for x in (link, words, reads, factors)]))
-        return records, used * area
+                head["each"] = x.rows[0].points() // self.samples
+                held = [None if h is not None and h[0] in x.rows[0].written() else h for h in held]
+            rows = np.zeros(sum(row_bytes(row.template) for row in x.rows) // 8, np.uint64)
+            at = 0
+            for row in x.rows:
+                rows[at : at + len(row.words)] = row.words
+                at += row_bytes(row.template) // 8
+            there = {f.values[0] for f in x.factors} - {int(f["values"]) for f in factors if f["fresh"]}
+            reads = np.array(list(x.reads(there).items()), READ)
+            head["rows"], head["reads"] = rows.nbytes, len(reads)
+            feeds = np.concatenate([feeds, np.zeros(len(feeds) % 2, FEED)])
+            records.append(np.concatenate([y.view(np.uint8) for y in (head, rows, reads, factors, feeds)]))
+        return records, used * area, room
 
     def _filled(
-        self, group: Sequence[_Factors], held: list[tuple[int, int, int] | None], area: int
-    ) -> npt.NDArray[np.void]:
-        """The factors of a group of products. `held`: the values in each slot, which this changes."""
-        factors = np.zeros(len(group), FACTOR)
-        wanted = [f.values for f in group]
-        for factor, f in zip(factors, group, strict=True):
+        self, given: Sequence[_Factors], factors: npt.NDArray[np.void], held: list[Held | None], area: int
+    ) -> int:
+        """The factors of the products of a stage; how many values have to be brought. `held`: the values in each slot,
+        which this changes."""
+        wanted = [f.values for f in given]
+        for factor, f in zip(factors, given, strict=True):
             factor["fresh"] = f.values not in held
             if f.values not in held:
                 held[next(k for k, x in enumerate(held) if x not in wanted)] = f.values
             pitch = padded(*f.matrix[1:3], self.real_bytes)[1]
-            factor["values"], factor["by_sample"], _ = f.values
+            factor["values"], factor["by_sample"], factor["terms"] = f.values
+            factor["pitch"] = self._pitch(f.terms)
             factor["at"], factor["slot"] = self.matrices[f.matrix], held.index(f.values) * area
             factor["by_out"], factor["by_term"] = (pitch, 1) if f.by_out else (1, pitch)
-        return factors
+        return int(factors["fresh"].sum())
+
+    def _fed(
+        self, x: _Link, behind: _Link | None, feeds: npt.NDArray[np.void], held: list[Held | None], area: int
+    ) -> None:
+        """Where results go that the products of the next stage multiply: not where those of this one lie."""
+        results = x.results()
+        busy = {n for n, h in enumerate(held) if h is not None and h in {f.values for f in x.factors}}
+        for n, h in enumerate(held):
+            if h is not None and h[0] in results:
+                held[n] = None
+        wanted = {f.values for f in behind.factors} if behind is not None else set()
+        busy |= {n for n, h in enumerate(held) if h in wanted}
+        feeds["slot"] = -1
+        for feed, r in zip(feeds, x.fed, strict=True):
+            outs = x.factors[0].outs
+            values = next((v for v in wanted if v == (results[r], outs, outs)), None)
+            free = next((n for n in range(SLOTS) if n not in busy), None)
+            if values is not None and free is not None and outs % self.unit == 0:
+                feed["slot"], feed["pitch"] = free * area, outs
+                held[free] = values
+                busy.add(free)
 
     def walk(self, processors: int, room: int) -> Walk | None:
         each = -(-self.samples // processors)
         while True:
-            lines, values = self._records(each)
+            lines, values, parts = self._records(each)
             record = max(len(line) for line in lines)
+            turn = parts * (each if each <= 2 else TILE)
             sums = self.kept + values
-            records = (sums + 2 * TILE * BLOCK) * self.real_bytes
-            shared = records + RECORDS * record + 4 * BLOCK
+            records = (sums + 2 * turn) * self.real_bytes
+            shared = records + RECORDS * record + 4 * AHEAD
             if shared <= room:
                 break
             if each == 1:
                 return None
             each = -(-each // 2)
         head = np.zeros(1, CHAIN)
-        head[0] = (self.samples, len(self.matrices), len(self.rows), record, self.kept, sums, records)
+        head[0] = (self.samples, len(self.matrices), len(self.links), record, self.kept, sums, turn, records, 0, 0, 0)
         kept = np.zeros(len(self.matrices), MATRIX)
         for n, ((address, rows, columns, by_row), at) in enumerate(self.matrices.items()):
             kept[n] = (address, by_row, rows, columns, at, padded(rows, columns, self.real_bytes)[1])
@@ -256,13 +329,19 @@ class _Packer:
 
 
 def walk(
-    program: Merged, phase: MergedPhase, chain: Chain, tables: Sequence[Words], processors: int, room: int
+    program: Merged,
+    phase: MergedPhase,
+    chain: Chain,
+    tables: Sequence[Words],
+    shapes: Shapes,
+    processors: int,
+    room: int,
 ) -> Walk | None:
     """A chain as one launch, from the tables as the device reads them; None where its matrices do not fit into `room`
     bytes of shared memory. All processors get samples, if there are enough."""
     sizes = {a.name: a.physical_size for a in program.arrays}
-    rows = []
-    for x in phase.launches[chain.first : chain.last]:
+
+    def row_of(x: Launch) -> _Row:
         template, words = program.templates[x.template], tables[x.template][x.lo]
         number = numbers(program.tables[x.template], x.lo)
         reads = []
@@ -271,6 +350,14 @@ def walk(
                 size = sizes[program.tables[x.template].arrays[f.name][x.lo]]
                 bytes_ = size // chain.samples * f.dtype.bytes
                 if bytes_ <= EXPECTED and apart(template, f, number, chain.samples, size):
-                    reads.append((int(words[n]), bytes_))
-        rows.append(_Row(template, words, tuple(reads)))
-    return _Packer(program.precision.bytes, rows, chain.samples).walk(processors, room)
+                    reads.append((f.name, int(words[n]), bytes_))
+        return _Row(template, words, tuple(reads))
+
+    links = []
+    for stage in stages_of(program, phase, chain):
+        rows = [row_of(x) for x in phase.launches[stage.first : stage.last]]
+        products = [(row, p) for row in rows if (p := product_of(row.template)) is not None]
+        at = shapes.number[stage.shape] if stage.shape else 0
+        what, fed = (at, sorted(shapes.fed[at])) if stage.shape else (rows[0].template.index, [])
+        links.append(_Link(stage, rows, [_factors(row, p) for row, p in products], what, fed))
+    return _Packer(program.precision.bytes, links, chain.samples).walk(processors, room)

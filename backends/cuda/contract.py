@@ -288,7 +288,7 @@ class _Printer:
 
 def _epilogue(k: Kernel, nest: NestPrinter, value: str) -> list[Line]:
     """What is done with one sum."""
-    body = nest._body()
+    body = nest.body()
     acc = k.namer(nest.nest.acc)
     body.scope[nest.nest.acc] = Symbol(acc, k.dialect.precision)
     first = Line(f"const {k.dialect.real} {acc} = {value};")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from backends.access import Kernel, open_kernel
 from backends.cprint import Dialect, Line, PrintError
-from backends.cuda.chain import chain_names, chained_templates
+from backends.cuda.chain import alone_templates, chain_names, chained_templates
 from backends.cuda.contract import Shared, contract_functions, numbers_of, shared_kernels, shared_names
 from backends.cuda.events import connect, emit_scheduled, record_events, record_trace
 from backends.cuda.kernel import BLOCK, Function, function, row_struct
@@ -26,6 +26,7 @@ from backends.cuda.parts import Share, parts_of, whole_of
 from backends.cuda.propagate import propagate
 from backends.cuda.resident import APART, COUNTERS, WAVE_BLOCKS, Stayed, resident_templates, threads
 from backends.cuda.skeletons import render
+from backends.cuda.stages import shape_lines, shapes_of
 from backends.marked import heading, marked, unmarked
 from backends.protocol import BackendError
 from backends.snippets import known, select
@@ -64,23 +65,25 @@ class Emitted:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """What the texts of a program are put together from. `several`: templates that kernels of several launches call;
-    `printed`: each template with its kernels; `numbers`: see contract.py."""
+    """What the texts of a program are put together from. `printed`: each template with its kernels; `pointwise`:
+    templates of which a chain needs the rows alone (stages.py); `numbers`: see contract.py."""
 
     program: Merged
     kernels: list[Kernel]
     made: list[list[Function]]
-    several: frozenset[int]
     printed: list[list[Line]]
+    pointwise: frozenset[int]
+    shapes: list[Line]
     resident: list[Stayed]
     shared: list[Shared]
     numbers: Mapping[int, frozenset[int]]
 
     def block(self, template: int, whole: bool) -> list[Line]:
-        """The lines of a template, `whole` or without its kernels."""
+        """The lines of a template, `whole` or what other kernels need of it."""
         if whole:
             return self.printed[template]
-        return kernel_lines(self.kernels[template], self.made[template], template in self.several, False)
+        made = [] if template in self.pointwise else self.made[template]
+        return kernel_lines(self.kernels[template], made, False)
 
 
 def emit(program: Merged) -> Emitted:
@@ -90,19 +93,22 @@ def emit(program: Merged) -> Emitted:
     made: list[list[Function]] = []
     # what kernels of several launches have written they read again: no promise that others leave it alone
     stays = resident_templates(program)
-    again, several = replace(dialect, restrict=""), frozenset({*chained_templates(program), *stays})
+    again, chained = replace(dialect, restrict=""), frozenset(chained_templates(program))
+    several = chained | frozenset(stays)
     kernels = [open_kernel(t, again if t.index in several else dialect, set()) for t in program.templates]
     for template, k in zip(program.templates, kernels, strict=True):
         try:
             made.append(functions_of(k, template.index in stays))
-            printed.append(kernel_lines(k, made[-1], template.index in several, True))
+            printed.append(kernel_lines(k, made[-1], True))
         except PrintError as e:
             where = e.span if e.span is not NOWHERE else template.span
             at = f" ({where})" if where is not NOWHERE else ""
             raise BackendError("E0903", f"`{template.name}` has no CUDA text: {e.message}{at}", exit_code=4) from None
     resident = [_stayed(kernels[t], f) for t in stays for f in made[t]]
     shared, numbers = shared_kernels(kernels), numbers_of(program)
-    pieces = _Pieces(program, kernels, made, several, printed, resident, shared, numbers)
+    shapes = shape_lines(program, shapes_of(program), again) if chained else []
+    pointwise = chained - alone_templates(program)
+    pieces = _Pieces(program, kernels, made, printed, pointwise, shapes, resident, shared, numbers)
     whole, shares = _text(pieces, whole_of(program)), parts_of(program)
     if len(shares) == 1:
         return replace(whole, quick=shares[0].quick)
@@ -115,7 +121,8 @@ def _text(x: _Pieces, share: Share) -> Emitted:
     spans: list[Span] = []
     blocks = [marked(x.block(t, t in share.kernels), spans) for t in sorted({*share.kernels, *share.called})]
     kernel_text = "\n".join(blocks)
-    words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text))
+    shape_text = marked(x.shapes, spans) if share.chains else ""
+    words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text + shape_text))
     whole = render(
         "module.cu.j2",
         title=f"{program.name}: {program.precision} arithmetic, {program.order} order of sums",
@@ -125,6 +132,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         device=select(sorted(words & known(cuda=True)), cuda=True),
         constants=[text for name, text in _CONSTANTS.items() if name in words],
         kernel_text=kernel_text,
+        shape_text=shape_text,
         helpers=share.helpers,
         resident=x.resident if share.waves or share.stays else [],
         waves=share.waves,
@@ -160,12 +168,11 @@ def functions_of(k: Kernel, stays: bool) -> list[Function]:
             return emit_scheduled(k)
 
 
-def kernel_lines(k: Kernel, functions: Iterable[Function], several: bool, whole: bool) -> list[Line]:
-    """The comment, row structure and functions of one template; `several`: kernels of several launches call them;
-    `whole`: with the kernels."""
+def kernel_lines(k: Kernel, functions: Iterable[Function], whole: bool) -> list[Line]:
+    """The comment, row structure and functions of one template; `whole`: with the kernels."""
     lines = [*heading(k.template), *row_struct(k)]
     for made in functions:
-        lines += [Line(""), *function(k, made, several, whole)]
+        lines += [Line(""), *function(k, made, whole)]
     return lines
 
 

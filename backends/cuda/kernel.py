@@ -24,8 +24,6 @@ BLOCK: Final = 256
 """Threads of a block; a warp is 32 of them."""
 WORK: Final = "_block"
 """Suffix of the device function that does the work of one block."""
-HERE: Final = "_here"
-"""Suffix of a part of a kernel that is made in place, not called."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +101,9 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
     return lines
 
 
-def function(k: Kernel, made: Function, here: bool = False, whole: bool = True) -> list[Line]:
+def function(k: Kernel, made: Function, whole: bool = True) -> list[Line]:
     """The text of a function: what one block does, and the kernel (if `whole`). `early` runs first, with its own
-    columns, and may return. `here`: a part of kernels is also there to be made in place (HERE)."""
+    columns, and may return."""
     first = mentioned(k, (*made.ahead, *made.early))
     rest = mentioned(k, made.body) - first
     step = [Line("const nl_i64 step = nl_t.step;")] if _uses(made, "step") else []
@@ -117,16 +115,7 @@ def function(k: Kernel, made: Function, here: bool = False, whole: bool = True) 
     if made.given:
         inner = [*columns(k, rest), *made.body]
         name, given = k.function + made.suffix, f"const {k.row_type} *self, nl_i64 step, {made.given}"
-        if not here:
-            return [Line(f"NL_PART void {name}({given})"), Line("{"), *indent(inner), Line("}")]
-        call = f"{name}{HERE}(self, step, {made.given.split('&')[-1]});"
-        return [
-            Line(f"NL_FN void {name}{HERE}({given})"),
-            Line("{"),
-            *indent(inner),
-            Line("}"),
-            Line(f"NL_PART void {name}({given}) {{ {call} }}"),
-        ]
+        return [Line(f"NL_PART void {name}({given})"), Line("{"), *indent(inner), Line("}")]
     if made.early:
         inner = [*start, *columns(k, first), *made.ahead, *wait, *made.early, *columns(k, rest), *made.body]
     else:

@@ -13,7 +13,7 @@ Does not: tile or reorder dims (strategies do).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -103,8 +103,9 @@ class NestPrinter:
         place = f"{self.k.pointers[f.name]}[{' + '.join(p for p in parts if p != '0') or '0'}]"
         return Element(place, f.dtype, f.mode, " & ".join(tests) or None, self.nest.fill)
 
-    def _body(self, emit: EmitPrinter = refuse_emit) -> Body:
-        return Body(self.k.printer, dict(self.scope), self.elements, self.k.namer, emit)
+    def body(self, emit: EmitPrinter = refuse_emit, known: Mapping[str, Symbol] | None = None) -> Body:
+        """What is done at a point. `known`: formals that need not be loaded."""
+        return Body(self.k.printer, {**self.scope, **(known or {})}, self.elements, self.k.namer, emit)
 
     def _check_order(self) -> None:
         """Concurrent additions of reals have no order."""
@@ -178,7 +179,7 @@ class NestPrinter:
             counter = f"{self.k.pointers[s.count]} + {slots[id(s)]}"
             return [Line(f"nl_append({place}, {counter}, {test}, (nl_i32){index});", span=s.span)]
 
-        body = self._body(emit)
+        body = self.body(emit)
         e = self.vars[self.par[0].name] if len(self.par) == 1 else namer.fresh("e")
         split = self._split(e, self.par) if len(self.par) != 1 else []
         inner = [*split, *body.run((*n.prologue, *n.epilogue)), *body.stores()]
@@ -241,7 +242,7 @@ class NestPrinter:
         return literal(IDENTITY[self.nest.combine], t)
 
     def _sequential(self) -> Function:
-        body = self._body()
+        body = self.body()
         start, t, acc = self._start(body)
         loop = self._term(body.scope, acc, t)
         sparse = self._sparse()
@@ -322,7 +323,7 @@ class NestPrinter:
 
     def _shared(self, suffix: str, resident: int) -> Function:
         """nl_t.group threads share a point: 1, 32 (a warp), a block, or several blocks (one point each)."""
-        body = self._body()
+        body = self.body()
         start, t, acc = self._start(body)
         kind = self.k.dialect.type_name(t)
         r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")

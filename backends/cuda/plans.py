@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from backends.cprint import Dialect
+from backends.cuda.chain import AHEAD, Walk
 from backends.cuda.chain import NAME as CHAINED
-from backends.cuda.chain import Walk
 from backends.cuda.chain import walk as chain_walk
 from backends.cuda.device import Device
 from backends.cuda.emit import resident_functions
@@ -35,6 +35,7 @@ from backends.cuda.resident import (
     waves,
 )
 from backends.cuda.schedule import STEPS, Plan, Ready, Stay, Timed, Waves, release
+from backends.cuda.stages import shapes_of
 from backends.cuda.work import Words, Work, array_elements, calls_of, row_bytes
 from backends.protocol import AnyArray
 from compiler.ir.program import (
@@ -163,6 +164,7 @@ def _parts(
     The launches of other chains become one again where they are independent."""
     if not phase.chains:
         return [((x,), None) for x in phase.launches]
+    shapes = shapes_of(program)
     found: list[tuple[tuple[Launch, ...], Walk | None]] = []
     done = 0
 
@@ -172,7 +174,7 @@ def _parts(
     for chain in phase.chains:
         if not chain.pays:
             continue
-        walk = chain_walk(program, phase, chain, words, device.processors, device.room(CHAINED))
+        walk = chain_walk(program, phase, chain, words, shapes, device.processors, device.room(CHAINED))
         if walk is not None:
             found += [*single(chain.first), (phase.launches[chain.first : chain.last], walk)]
             done = chain.last
@@ -181,7 +183,7 @@ def _parts(
 
 def _chained(out: Prepared, walk: Walk, label: str, others: frozenset[int]) -> Timed:
     table = out.keep(walk.table)
-    call = Ready(CHAINED, walk.blocks, BLOCK, table, 0, walk.samples, 0, 1, label, walk.shared)
+    call = Ready(CHAINED, walk.blocks, BLOCK + AHEAD, table, 0, walk.samples, 0, 1, label, walk.shared)
     return Timed((call,), 1, 0, others)
 
 

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from backends.cuda.backend import CudaBackend
-from backends.cuda.chain import CHAIN, FACTOR, LINK, MATRIX, NAME, READ, RECORDS, Walk, chained_templates, walk
+from backends.cuda.chain import CHAIN, FACTOR, FEED, MATRIX, NAME, READ, RECORDS, STAGE, Walk, chained_templates
+from backends.cuda.chain import walk as walk_of
 from backends.cuda.compile import compile_text, find_compiler
 from backends.cuda.emit import emit
 from backends.cuda.plans import _parts, device_table
+from backends.cuda.stages import row_bytes, shapes_of, stages_of, values_of
 from backends.cuda.work import Words
 from backends.protocol import BackendError
 from backends.reference.load import ReferenceInstance
@@ -133,6 +135,69 @@ def test_each_sample_goes_its_own_way(tmp_path: Path, n: Network) -> None:
     expected = trained(program, 1)
     for name, values in expected.items():
         assert np.array_equal(values, instance.read(name)), name
+
+
+@pytest.mark.parametrize("n", [*SMALL, Network("gru", 4, 4, batch=3)], ids=str)
+def test_each_point_of_a_stage_goes_its_own_way(tmp_path: Path, n: Network) -> None:
+    """Outputs that go through the links of a stage alone, the last one first, find what they would find together."""
+    program = program_of(tmp_path, n)
+    phase = phase_of(program, "train")
+    links = [MergedPhase(f"at_{k}", (x,)) for k, x in enumerate(phase.launches)]
+    instance = ReferenceInstance(replace(program, phases=(*program.phases, *links)), 3)
+    order = next(a for a in program.arrays if a.name == "train.order")
+    instance.write("train.order", np.arange(order.physical_size, dtype=np.int32))
+    done, most = 0, 0
+    for chain in phase.chains:
+        for k in range(done, chain.first):
+            instance.run(f"at_{k}", 1, 1)
+        for stage in stages_of(program, phase, chain):
+            most = max(most, stage.last - stage.first)
+            outs = n.units if stage.shape else 1
+            for out in reversed(range(outs)):
+                for k in range(stage.first, stage.last):
+                    rows, x = program.tables[phase.launches[k].template], phase.launches[k]
+                    formals = program.templates[x.template].formals
+                    written = {
+                        rows.arrays[f.name][x.lo]
+                        for f in formals
+                        if isinstance(f, ArrayFormal) and f.mode is not Mode.READ
+                    }
+                    before = {a: instance.read(a) for a in written}
+                    instance.run(f"at_{k}", 1, 1)
+                    for a, values in before.items() if stage.shape else ():
+                        points = values.reshape(chain.samples, outs)
+                        points[:, out] = instance.read(a).reshape(chain.samples, outs)[:, out]
+                        instance.write(a, values)
+        done = chain.last
+    for k in range(done, len(links)):
+        instance.run(f"at_{k}", 1, 1)
+    assert most >= {"rnn": 1, "gru": 4, "lstm": 4}[n.kind]
+    expected = trained(program, 1)
+    for name, values in expected.items():
+        assert np.array_equal(values, instance.read(name)), name
+
+
+def test_a_step_is_a_stage(tmp_path: Path) -> None:
+    """However long the sequence, its steps have few shapes."""
+    for kind, most in (("rnn", 1), ("gru", 4), ("lstm", 5)):
+        few, many = (program_of(tmp_path, Network(kind, 8, steps)) for steps in (9, 20))
+        assert list(shapes_of(few).number) == list(shapes_of(many).number)
+        phase = phase_of(many, "train")
+        stages = [s for c in phase.chains for s in stages_of(many, phase, c)]
+        assert max(s.last - s.first for s in stages) == most
+        assert len(stages) <= 40
+
+
+def test_what_nothing_reads_is_not_stored(tmp_path: Path) -> None:
+    program = program_of(tmp_path, Network("lstm", 8, 9))
+    shapes, phase = shapes_of(program), phase_of(program, "train")
+    kept = {name: 0 for a in program.arrays for name in [a.name]}
+    for chain in phase.chains:
+        for s in stages_of(program, phase, chain):
+            for r in shapes.stored[shapes.number[s.shape]] if s.shape else ():
+                kept[s.arrays[r]] += 1
+    assert kept["train/lstm_1.at_3.h.grad"] == kept["train/lstm_1.at_3.h.grad.1"] == 0
+    assert kept["train/lstm_1.at_3.h"] == kept["train/lstm_1.at_3.memory"] - 1 == 1  # again for its gradient
 
 
 def test_both_ways_are_chains_of_their_own(tmp_path: Path) -> None:
@@ -344,36 +409,53 @@ def is_read(f: Formal) -> bool:
     return isinstance(f, ArrayFormal) and f.mode is not Mode.WRITE
 
 
+def walk(
+    program: Merged, phase: MergedPhase, chain: Chain, words: list[Words], processors: int, room: int
+) -> Walk | None:
+    return walk_of(program, phase, chain, words, shapes_of(program), processors, room)
+
+
 def parts_of(found: Walk) -> tuple[np.void, np.ndarray, np.ndarray, np.ndarray]:
-    """The head of a table, its matrices, its links, and the bytes of their rows."""
+    """The head of a table, its matrices, its stages, and what follows each of them."""
     head = found.table[: CHAIN.itemsize].view(CHAIN)[0]
     rest = found.table[CHAIN.itemsize :]
     matrices = rest[: head["matrices"] * MATRIX.itemsize].view(MATRIX)
-    records = rest[head["matrices"] * MATRIX.itemsize :].reshape(head["links"], head["record"])
-    links = np.ascontiguousarray(records[:, : LINK.itemsize]).view(LINK)[:, 0]
-    return head, matrices, links, records[:, LINK.itemsize :]
+    records = rest[head["matrices"] * MATRIX.itemsize :].reshape(head["stages"], head["record"])
+    stages = np.ascontiguousarray(records[:, : STAGE.itemsize]).view(STAGE)[:, 0]
+    return head, matrices, stages, records[:, STAGE.itemsize :]
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize("n", [Network("gru", 20, 4, batch=70), Network("lstm", 33, 4, batch=4)], ids=str)
+@pytest.mark.parametrize(
+    "n",
+    [
+        Network("gru", 20, 4, batch=70),
+        Network("lstm", 33, 4, batch=4),
+        Network("lstm", 24, 4, batch=140),
+        Network("rnn", 40, 4, batch=9),
+    ],
+    ids=str,
+)
 def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision: str) -> None:
-    """The sums that a walk makes from its tables are those of the products that the links are rows of."""
+    """The sums that a walk makes from its tables are those of the products that its links are rows of."""
     program = program_of(tmp_path, n, precision=precision)
     words, names = device_words(program)
-    real = program.precision
+    shapes, real = shapes_of(program), program.precision
+    unit = 16 // real.bytes
     rng = np.random.default_rng(2)
     arrays = {a.name: rng.standard_normal(a.shape).astype(real.numpy) for a in program.arrays if a.physical_size > 0}
+    fed = 0
     for phase in program.phases:
         for chain in phase.chains:
             found = walk(program, phase, chain, words, 132, ROOM)
             assert found is not None
             assert (found.blocks - 1) * found.samples < n.batch <= found.blocks * found.samples
-            head, matrices, links, rows = parts_of(found)
-            assert (head["samples"], head["links"]) == (n.batch, chain.last - chain.first)
+            head, matrices, heads, rows = parts_of(found)
+            stages = stages_of(program, phase, chain)
+            assert (head["samples"], head["stages"]) == (n.batch, len(stages))
             assert head["records"] < head["records"] + RECORDS * head["record"] < found.shared <= ROOM
             chip = np.full(head["values"], np.nan, real.numpy)
             for m in matrices:
-                unit = 16 // real.bytes
                 padded = np.zeros((-(-m["rows"] // unit) * unit, m["pitch"]), real.numpy)
                 flat = arrays[names[int(m["from"])]].reshape(-1)
                 for row in range(m["rows"]):
@@ -381,61 +463,88 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
                 chip[m["at"] : m["at"] + padded.size] = padded.reshape(-1)
             assert not np.isnan(chip).any()  # every element has a place, and only one
             slots: dict[int, str] = {}
-            waiting: list[tuple[np.void, str]] = []
-            for launch, link, row in zip(phase.launches[chain.first : chain.last], links, rows, strict=True):
-                template, table = program.templates[launch.template], program.tables[launch.template]
-                assert link["what"] == launch.template
-                wide = 8 * len(template.formals)
-                assert np.array_equal(row[:wide].view(np.uint64), words[launch.template][launch.lo])
-                behind = row[link["row"] :]
-                reads = behind[: link["reads"] * READ.itemsize].view(READ)
+            for s, head_of, row in zip(stages, heads, rows, strict=True):
+                launches = phase.launches[s.first : s.last]
+                at, used, written = 0, set[str](), set[str]()
+                for x, part in zip(launches, s.shape or [None], strict=True):
+                    template, table = program.templates[x.template], program.tables[x.template]
+                    wide = 8 * len(template.formals)
+                    assert np.array_equal(row[at : at + wide].view(np.uint64), words[x.template][x.lo])
+                    at += row_bytes(template)
+                    product, known = product_of(template), {f for f, _ in part.known} if part else set[str]()
+                    plain = {f.name for f in template.formals if is_read(f)} - known
+                    used |= {table.arrays[f][x.lo] for f in plain if not product or f != product.values}
+                    written |= {
+                        table.arrays[f.name][x.lo]
+                        for f in template.formals
+                        if isinstance(f, ArrayFormal) and f.mode is not Mode.READ
+                    }
+                assert head_of["rows"] == at
+                reads = row[at:][: head_of["reads"] * READ.itemsize].view(READ)
+                at += reads.nbytes
+                factors = row[at:][: head_of["products"] * FACTOR.itemsize].view(FACTOR)
+                at += factors.nbytes
+                wanted = values_of(program, phase, s)
+                assert len(factors) == len(wanted) and head_of["fresh"] == factors["fresh"].sum()
                 for r in reads:
-                    assert r["by_sample"] == r["bytes"] == arrays[names[int(r["from"])]].nbytes // n.batch
-                read = [table.arrays[f.name][launch.lo] for f in template.formals if is_read(f)]
-                assert {names[int(r["from"])] for r in reads} == {x for x in read if arrays[x].shape[0] == n.batch}
-                product = product_of(template)
-                written = {
-                    table.arrays[f.name][launch.lo]
-                    for f in template.formals
-                    if isinstance(f, ArrayFormal) and f.mode is not Mode.READ
+                    assert r["bytes"] == arrays[names[int(r["from"])]].nbytes // n.batch
+                fresh = {x for x, f in zip(wanted, factors, strict=True) if f["fresh"]}
+                assert {names[int(r["from"])] for r in reads} == {
+                    x for x in used | fresh if arrays[x].shape[0] == n.batch
                 }
-                if product is None:
-                    assert link["outs"] == 0 and link["each"] * n.batch == arrays[next(iter(written))].size
-                else:
-                    for f in behind[reads.nbytes :][: link["factors"] * FACTOR.itemsize].view(FACTOR):
-                        assert link["way"] == 0
-                        name = names[int(f["values"])]
-                        if f["fresh"]:
-                            slots[int(f["slot"])] = name
-                        assert slots[int(f["slot"])] == name  # what is not brought anew is there
-                        assert f["slot"] + link["pitch"] <= head["sums"] - head["values"]
-                        waiting.append((f, name))
-                    f, name = waiting.pop(0)  # summed here, or by the link before
-                    assert name == table.arrays[product.values][launch.lo]
-                    assert f["by_sample"] * n.batch == arrays[name].size and f["by_sample"] == link["terms"]
-                    out, term = np.ix_(np.arange(link["outs"]), np.arange(link["terms"]))
+                if not s.shape:
+                    assert head_of["what"] == launches[0].template
+                    assert head_of["outs"] == 0 and head_of["each"] * n.batch == arrays[next(iter(written))].size
+                    slots = {k: name for k, name in slots.items() if name not in written}
+                    continue
+                assert head_of["what"] == shapes.number[s.shape]
+                assert 1 << int(head_of["bits"] + head_of["split"] + head_of["ways"]) <= 256
+                passes = -(-len(factors) >> int(head_of["ways"]))
+                assert passes << int(head_of["ways"] + head_of["split"] + head_of["bits"]) <= head["turn"]
+                for f, name in zip(factors, wanted, strict=True):
+                    if f["fresh"]:
+                        slots[int(f["slot"])] = name
+                for f, name, product, x in zip(
+                    factors,
+                    wanted,
+                    [p for x in launches if (p := product_of(program.templates[x.template]))],
+                    [x for x in launches if product_of(program.templates[x.template])],
+                    strict=True,
+                ):
+                    assert slots[int(f["slot"])] == name == names[int(f["values"])]  # what is not brought is there
+                    assert f["slot"] + found.samples * f["pitch"] <= head["sums"] - head["values"]
+                    assert f["by_sample"] * n.batch == arrays[name].size and f["by_sample"] == f["terms"]
+                    assert f["terms"] <= f["pitch"] == -(-f["terms"] // unit) * unit
+                    out, term = np.ix_(np.arange(head_of["outs"]), np.arange(f["terms"]))
                     w = chip[f["at"] + out * f["by_out"] + term * f["by_term"]]
-                    matrix = arrays[table.arrays[product.matrix][launch.lo]]
+                    matrix = arrays[program.tables[x.template].arrays[product.matrix][x.lo]]
                     np.testing.assert_array_equal(w, matrix if product.by_out else matrix.T)
-                assert not written & {name for _, name in waiting}  # what is summed already must not change
-                slots = {at: name for at, name in slots.items() if name not in written}
-            assert not waiting
+                slots = {k: name for k, name in slots.items() if name not in written}
+                results = sorted(shapes.fed[shapes.number[s.shape]])
+                for r, feed in zip(results, row[at:][: len(results) * FEED.itemsize].view(FEED), strict=True):
+                    if feed["slot"] >= 0:
+                        fed += 1
+                        assert int(feed["slot"]) not in {int(f["slot"]) for f in factors}
+                        assert feed["slot"] + found.samples * feed["pitch"] <= head["sums"] - head["values"]
+                        assert feed["pitch"] == head_of["outs"]
+                        slots[int(feed["slot"])] = s.arrays[r]
+    assert (fed > 0) == (n.units % unit == 0)
 
 
-def test_products_that_do_not_need_each_other_are_summed_together(tmp_path: Path) -> None:
-    for n, most in ((Network("lstm", 24, 4), 4), (Network("gru", 128, 4), 2), (Network("gru", 24, 4, batch=900), 1)):
+def test_products_are_summed_side_by_side(tmp_path: Path) -> None:
+    for n, most, ways in (
+        (Network("lstm", 24, 4), 4, 4),
+        (Network("gru", 128, 4), 3, 2),
+        (Network("rnn", 300, 4), 1, 1),
+    ):
         program = program_of(tmp_path, n)
         words, _ = device_words(program)
         phase = phase_of(program, "train")
         for chain in phase.chains:
-            found = walk(program, phase, chain, words, 132, ROOM)
+            found = walk(program, phase, chain, words, 132, 1 << 20)
             assert found is not None
-            _, _, links, _ = parts_of(found)
-            assert links["factors"].max() == most
-            products = links[links["outs"] > 0]
-            assert products["factors"].sum() == len(products)
-            sums = products["ways"] + products["bits"] + products["split"]
-            assert (1 << sums <= 256).all()
+            _, _, stages, _ = parts_of(found)
+            assert (stages["products"].max(), 1 << stages["ways"].max()) == (most, ways)
 
 
 def test_what_does_not_pay_or_fit_is_launched_one_by_one(tmp_path: Path) -> None:
@@ -456,7 +565,7 @@ def test_samples_are_spread_over_the_processors(tmp_path: Path) -> None:
     words, _ = device_words(program)
     phase = phase_of(program, "train")
     shapes = {}
-    for processors, room in ((132, ROOM), (20, ROOM), (1, ROOM), (1, 17_000), (132, 10_000)):
+    for processors, room in ((132, ROOM), (20, ROOM), (1, ROOM), (1, 17_000), (132, 6_000)):
         found = walk(program, phase, phase.chains[0], words, processors, room)
         shapes[processors, room] = None if found is None else (found.blocks, found.samples)
     assert shapes[132, ROOM] == (70, 1)
@@ -464,4 +573,4 @@ def test_samples_are_spread_over_the_processors(tmp_path: Path) -> None:
     assert shapes[1, ROOM] == (1, 70)
     fewer = shapes[1, 17_000]
     assert fewer is not None and 1 < fewer[0] < 70
-    assert shapes[132, 10_000] is None
+    assert shapes[132, 6_000] is None

@@ -1,0 +1,322 @@
+"""stages: links of a chain that a block makes one after the other without waiting in between.
+
+Assumes: legal chains (ir/samples.py); tables of numbers.
+Guarantees: a stage is products whose values are there when it begins, and what follows them point by point: a thread
+that has an element (sample, output) of one link goes on with it in the next one, in registers. A shape is what stages
+have in common: templates, and which of their operands a link before has made. It does not depend on sizes, so that the
+text of a shape (`shape_lines`) is the same for all steps of a layer. What nothing reads later is not stored.
+Does not: number or place anything (chain.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from backends.access import mentioned, open_kernel
+from backends.cprint import Dialect, Line, Symbol, indent
+from backends.cuda.kernel import BLOCK, columns
+from backends.cuda.nest import NestPrinter
+from compiler.ir.program import (
+    ArrayFormal,
+    Chain,
+    DimKind,
+    Launch,
+    Merged,
+    MergedPhase,
+    Mode,
+    Strided,
+    Template,
+)
+from compiler.ir.samples import nest_of, numbers, product_of
+from compiler.ir.space import Role
+
+MOST: Final = 8
+"""Links of a stage: each needs registers."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A link of a shape. `known`: formals that it reads and which result of the links before they are; `results`: the
+    formals that it writes."""
+
+    template: int
+    known: tuple[tuple[str, int], ...]
+    results: tuple[str, ...]
+
+
+Shape = tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Links [first, last) of a phase; no shape: a map by itself. `arrays`: those of the results, in their order."""
+
+    first: int
+    last: int
+    shape: Shape = ()
+    arrays: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """The shapes of a program's chains. `stored`, `fed`: by shape, the results that are stored, and those that products
+    of the stage behind multiply."""
+
+    number: Mapping[Shape, int]
+    stored: Sequence[frozenset[int]]
+    fed: Sequence[frozenset[int]]
+
+
+# --------------------------------------------------------------------------------------------- finding
+
+
+def _strides(template: Template, formal: ArrayFormal, samples: int, outs: int, row: _Row) -> tuple[int, int] | None:
+    """How far apart the elements of neighbouring samples and of neighbouring outputs are, at a point of the row."""
+    nest, access = nest_of(template), formal.access
+    assert nest is not None
+    if not isinstance(access, Strided):
+        return None
+    par = [d for d in nest.dims if d.kind is not DimKind.RED]
+    extents = [row.number(d.extent) for d in par]
+    flat = extents == [samples * outs]
+    if not flat and extents != [samples, outs]:
+        return None
+    by = dict.fromkeys((d.name for d in par), 0)
+    for a in access.axes:
+        if len(a.terms) != 1 or a.terms[0][1] != 1 or (a.const, a.div, a.extent) != (0, 1, None):
+            return None
+        dim, stride = a.terms[0][0], row.number(a.stride)
+        if dim not in by or stride is None:
+            return None
+        by[dim] += stride
+    found = list(by.values())
+    return (found[0] * outs, found[0]) if flat else (found[0], found[1])
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One link."""
+
+    program: Merged
+    launch: Launch
+
+    @property
+    def template(self) -> Template:
+        return self.program.templates[self.launch.template]
+
+    def number(self, name: int | str) -> int | None:
+        return numbers(self.program.tables[self.launch.template], self.launch.lo)(name)
+
+    def array(self, formal: str) -> str:
+        return self.program.tables[self.launch.template].arrays[formal][self.launch.lo]
+
+    def formals(self) -> Iterator[ArrayFormal]:
+        return (f for f in self.template.formals if isinstance(f, ArrayFormal))
+
+
+@dataclass
+class _Open:
+    """A stage that is being put together."""
+
+    samples: int
+    outs: int
+    first: int
+    parts: list[Part] = field(default_factory=list)
+    arrays: list[str] = field(default_factory=list)
+    results: dict[str, int] = field(default_factory=dict)  # the newest of an array
+    where: dict[str, tuple[int, int]] = field(default_factory=dict)  # strides of what is written
+    read: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
+
+    def add(self, row: _Row) -> bool:
+        """The link as one more part, if it may be one."""
+        template, nest = row.template, nest_of(row.template)
+        assert nest is not None
+        product = product_of(template)
+        if len(self.parts) == MOST or (product is None and nest.combine is not None):
+            return False
+        if product is not None and self.outs != row.number(next(d.extent for d in nest.dims if d.name == product.out)):
+            return False
+        operands = () if product is None else (product.values, product.matrix)
+        if any(row.array(x) in self.where for x in operands):
+            return False
+        reads: dict[str, tuple[str, tuple[int, int]]] = {}
+        writes: dict[str, tuple[str, tuple[int, int]]] = {}
+        for f in row.formals():
+            if f.name in operands:
+                continue
+            by = _strides(template, f, self.samples, self.outs, row)
+            name = row.array(f.name)
+            if by is None or self.where.get(name, by) != by:
+                return False
+            if f.mode is not Mode.WRITE:
+                reads[f.name] = name, by
+            if f.mode is not Mode.READ:
+                if f.dtype is not row.program.precision:
+                    return False
+                writes[f.name] = name, by
+        every = [*reads.values(), *((name, by) for name, points in self.read.items() for by in points)]
+        if any(name == other and by != place for name, by in writes.values() for other, place in every):
+            return False
+        known = tuple((f, self.results[name]) for f, (name, _) in reads.items() if name in self.results)
+        for name, by in reads.values():
+            self.read.setdefault(name, set()).add(by)
+        for name, by in writes.values():
+            self.where[name], self.results[name] = by, len(self.arrays)
+            self.arrays.append(name)
+        self.parts.append(Part(template.index, known, tuple(writes)))
+        return True
+
+    def closed(self) -> Stage:
+        return Stage(self.first, self.first + len(self.parts), tuple(self.parts), tuple(self.arrays))
+
+
+def stages_of(program: Merged, phase: MergedPhase, chain: Chain) -> list[Stage]:
+    """The stages of a chain, in order."""
+    found: list[Stage] = []
+    now: _Open | None = None
+    for n in range(chain.first, chain.last):
+        row = _Row(program, phase.launches[n])
+        if now is not None:
+            if now.add(row):
+                continue
+            found.append(now.closed())
+            now = None
+        if (product := product_of(row.template)) is None:
+            found.append(Stage(n, n + 1))
+            continue
+        nest = nest_of(row.template)
+        assert nest is not None
+        outs = row.number(next(d.extent for d in nest.dims if d.name == product.out))
+        assert outs is not None
+        now = _Open(chain.samples, outs, n)
+        assert now.add(row), row.template.name
+    return found if now is None else [*found, now.closed()]
+
+
+def shapes_of(program: Merged) -> Shapes:
+    """The shapes of all chains, in the order of their first stages."""
+    chained = [(p, stages_of(program, p, c)) for p in program.phases for c in p.chains]
+    wanted: dict[str, int] = {}  # reads of an array that are not known results
+    for phase in program.phases:
+        for x in phase.launches:
+            for row in range(x.lo, x.hi):
+                one = _Row(program, Launch(x.template, row, row + 1))
+                for f in one.formals():
+                    if f.mode is not Mode.WRITE:
+                        wanted[one.array(f.name)] = wanted.get(one.array(f.name), 0) + 1
+    for phase, stages in chained:
+        for s in stages:
+            for part, x in zip(s.shape, phase.launches[s.first : s.last], strict=bool(s.shape)):
+                for formal, _ in part.known:
+                    wanted[_Row(program, x).array(formal)] -= 1
+    roles = {a.name: a.role for a in program.arrays}
+    known_here = {name for _, stages in chained for s in stages for name in s.arrays if wanted.get(name) == 0}
+    number: dict[Shape, int] = {}
+    stored: list[set[int]] = []
+    fed: list[set[int]] = []
+    for phase, stages in chained:
+        for s, behind in zip(stages, [*stages[1:], Stage(0, 0)], strict=True):
+            if not s.shape:
+                continue
+            at = number.setdefault(s.shape, len(number))
+            if at == len(stored):
+                stored.append(set())
+                fed.append(set())
+            multiplied = set(values_of(program, phase, behind))
+            newest = {name: r for r, name in enumerate(s.arrays)}
+            for name, r in newest.items():
+                if roles[name] is not Role.WORK or name not in known_here:
+                    stored[at].add(r)
+                if name in multiplied:
+                    fed[at].add(r)
+    return Shapes(number, [frozenset(x) for x in stored], [frozenset(x) for x in fed])
+
+
+def values_of(program: Merged, phase: MergedPhase, stage: Stage) -> list[str]:
+    """The arrays of values that the products of a stage multiply, product by product."""
+    found = []
+    for x in phase.launches[stage.first : stage.last] if stage.shape else ():
+        row = _Row(program, x)
+        if (product := product_of(row.template)) is not None:
+            found.append(row.array(product.values))
+    return found
+
+
+# -------------------------------------------------------------------------------------------- printing
+
+
+def row_bytes(template: Template) -> int:
+    """Bytes of a row on chip, in units of 16."""
+    return -(-len(template.formals) // 2) * 16
+
+
+def shape_lines(program: Merged, shapes: Shapes, dialect: Dialect) -> list[Line]:
+    """The functions of all shapes: what is done at each point with the sums of the products."""
+    lines: list[Line] = []
+    for shape, n in shapes.number.items():
+        names = ", ".join(program.templates[p.template].name.split(":")[0] for p in shape)
+        lines += [Line(""), Line(f"/* {names} */")]
+        lines += [Line(f"NL_FN void nl_stage_{n}(const char *nl_rows, nl_i64 step, const nl_points &nl_t)"), Line("{")]
+        lines += [*indent(_points(program, shape, shapes.stored[n], shapes.fed[n], dialect)), Line("}")]
+    return lines
+
+
+def _points(program: Merged, shape: Shape, stored: frozenset[int], fed: frozenset[int], dialect: Dialect) -> list[Line]:
+    head = [
+        Line("#pragma unroll 1"),
+        Line(f"for (int nl_e = threadIdx.x; nl_e < nl_t.size; nl_e += {BLOCK}) {{"),
+        Line("const int nl_own = nl_e >> nl_t.bits, nl_out = nl_t.out + (nl_e & ((1 << nl_t.bits) - 1));", 1),
+        Line("if (nl_out >= nl_t.outs) continue;", 1),
+        Line("const nl_i64 nl_sample = nl_t.first + nl_own;", 1),
+    ]
+    body: list[Line] = []
+    end: list[Line] = []
+    at, results, products = 0, 0, 0
+    for part in shape:
+        template = program.templates[part.template]
+        number = products if product_of(template) is not None else None
+        products += number is not None
+        first = results
+        results += len(part.results)
+        names = [f"nl_y{r}" for r in range(first, results)]
+        body.append(Line(f"{dialect.real} {', '.join(names)};"))
+        kept = [r for r in range(first, results) if r in stored]
+        body += [Line(f"{dialect.real} *nl_at{r};") for r in kept]
+        body += [Line(f"{{ /* {template.name} */"), *indent(_part(template, part, at, number, first, kept, dialect))]
+        body.append(Line("}"))
+        end += [Line(f"*nl_at{r} = nl_y{r};") for r in kept]
+        at += row_bytes(template)
+    end += [Line(f"nl_feed(nl_t, {place}, nl_own, nl_out, nl_y{r});") for place, r in enumerate(sorted(fed))]
+    return [*head, *indent([*body, *end]), Line("}")]
+
+
+def _part(
+    template: Template, part: Part, at: int, number: int | None, first: int, kept: Sequence[int], dialect: Dialect
+) -> list[Line]:
+    """One link at one point, its results in nl_y<first>, ... `number`: of its sums, if it is a product."""
+    k = open_kernel(template, dialect, set())
+    nest = nest_of(template)
+    assert nest is not None
+    printer = NestPrinter(k, nest)
+    body = printer.body(known={formal: Symbol(f"nl_y{r}", dialect.precision) for formal, r in part.known})
+    par = [printer.vars[d.name] for d in printer.par]
+    places = ["nl_sample * nl_t.outs + nl_out"] if len(par) == 1 else ["nl_sample", "nl_out"]
+    lines: list[Line] = []
+    if number is not None:
+        acc = k.namer(nest.acc)
+        body.scope[nest.acc] = Symbol(acc, dialect.precision)
+        lines.append(Line(f"const {dialect.real} {acc} = nl_sum_of(nl_t, {number}, nl_e);"))
+    lines += body.run((*nest.prologue, *nest.epilogue))
+    for r, formal in enumerate(part.results, first):
+        if (text := body.scope[formal].text) != f"nl_y{r}":
+            lines.append(Line(f"nl_y{r} = {text};"))
+        if r in kept:
+            lines.append(Line(f"nl_at{r} = &{printer.elements[formal].place};"))
+    words = set(re.findall(r"\w+", " ".join(x.text for x in lines)))
+    here = [Line(f"const nl_i64 {v} = {place};") for v, place in zip(par, places, strict=True) if v in words]
+    loads = columns(k, mentioned(k, lines))
+    row = [Line(f"const {k.row_type} *const self = (const {k.row_type} *)(nl_rows + {at});")] if loads else []
+    return [*row, *loads, *here, *lines]
