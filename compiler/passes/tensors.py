@@ -14,6 +14,7 @@ from compiler.ir.space import DType
 from compiler.ir.target import Capabilities
 from compiler.passes.accumulate import Mean, averaged, averages_of
 from compiler.passes.build_program import ProgramBuilder
+from compiler.passes.compose_moves import compose_moves
 from compiler.passes.decisions import Decision
 from compiler.passes.decompose import decompose
 from compiler.passes.differentiate import differentiate
@@ -73,6 +74,9 @@ def tensor_graphs(
 
         nodes = checked(decompose(checked(nodes, False)), True)
         nodes = checked(simplify_graph(nodes, outputs), True)
+        moved = compose_moves(nodes, outputs)
+        if moved != nodes:
+            nodes = checked(simplify_graph(checked(moved, True), outputs), True)
         nodes, made = fuse_maps(nodes, outputs)
         hoisted = hoist_factors(nodes)
         if hoisted != nodes:
