@@ -10,6 +10,7 @@ Does not: run a chain whose matrices do not fit: its launches are then made one 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,6 +33,8 @@ TILE: Final = 4
 """Samples that are summed at once."""
 TOGETHER: Final = 4
 """Products that are summed side by side, at most."""
+MINE: Final = 16
+"""Units of a matrix that a thread keeps in registers."""
 SLOTS: Final = 16
 """Places for values that products multiply, at most."""
 RECORDS: Final = 3
@@ -45,7 +48,7 @@ STAGE: Final = np.dtype(
     [
         ("each", "i8"),
         *((name, "i4") for name in ("what", "outs", "bits", "split", "ways", "products", "fresh")),
-        *((name, "i4") for name in ("rows", "reads", "unused", "unused_2", "unused_3", "unused_4", "unused_5")),
+        *((name, "i4") for name in ("mine", "rows", "reads", "unused", "unused_2", "unused_3", "unused_4")),
     ]
 )
 FACTOR: Final = np.dtype(
@@ -60,8 +63,8 @@ FEED: Final = np.dtype([("slot", "i4"), ("pitch", "i4")])
 CHAIN: Final = np.dtype(
     [
         ("samples", "i8"),
-        *((name, "i4") for name in ("matrices", "stages", "record", "values", "sums", "turn", "records", "unused")),
-        *((name, "i4") for name in ("unused_2", "unused_3")),
+        *((name, "i4") for name in ("matrices", "stages", "record", "values", "sums", "turn", "records", "mine")),
+        *((name, "i4") for name in ("unused", "unused_2")),
     ]
 )
 """nl_matrix, nl_stage, nl_factor, nl_read, nl_feed_to and nl_chain of templates/chain.cu.j2."""
@@ -87,6 +90,7 @@ def chain_names(program: Merged, kernels: Sequence[Kernel], there: bool) -> Mapp
         "shapes": range(len(shapes_of(program).number)) if there else (),
         "chain_name": NAME,
         "tile": TILE,
+        "mine": MINE,
         "ahead": AHEAD,
     }
 
@@ -230,22 +234,41 @@ class _Packer:
     def _pitch(self, terms: int) -> int:
         return -(-terms // self.unit) * self.unit
 
+    def _sums(self, x: _Link) -> _Sums:
+        return _Sums.of(x.factors, [self._pitch(f.terms) for f in x.factors], self.unit)
+
+    def _layout(self, x: _Link) -> object | None:
+        """What threads have of the matrices of a stage, where each has a part of one product that its registers have
+        room for: stages with equal layouts multiply the same."""
+        if not x.stage.shape:
+            return None
+        sums = self._sums(x)
+        units = -(-max(self._pitch(f.terms) for f in x.factors) // self.unit >> sums.split)
+        if len(x.factors) > 1 << sums.ways or x.factors[0].outs > 1 << sums.bits or units > MINE:
+            return None
+        return sums, tuple((f.outs, f.terms, f.matrix, f.by_out) for f in x.factors)
+
+    def _mine(self) -> object | None:
+        """The layout that most stages have."""
+        found = Counter(layout for x in self.links if (layout := self._layout(x)) is not None)
+        return found.most_common(1)[0][0] if found else None
+
     def _records(self, each: int) -> tuple[list[npt.NDArray[np.uint8]], int, int]:
         """Stages with the rows of their links, what they read, their factors and what they feed, in whole units of 16
         bytes; how many values of products have to be there at a time, and parts of sums of one sample, in reals."""
         area = -(-each // TILE) * TILE * max(self._pitch(f.terms) for x in self.links for f in x.factors)
         held: list[Held | None] = [None] * SLOTS
         records: list[npt.NDArray[np.uint8]] = []
-        used, room = 0, 0
+        used, room, mine = 0, 0, self._mine()
         for x, behind in zip(self.links, [*self.links[1:], None], strict=True):
             head, factors, feeds = np.zeros(1, STAGE), np.zeros(len(x.factors), FACTOR), np.zeros(len(x.fed), FEED)
             head["what"] = x.what
             if x.stage.shape:
-                pitches = [self._pitch(f.terms) for f in x.factors]
-                sums = _Sums.of(x.factors, pitches, self.unit)
+                sums = self._sums(x)
                 room = max(room, sums.room(len(x.factors)))
                 head["outs"], head["products"] = x.factors[0].outs, len(x.factors)
                 head["bits"], head["split"], head["ways"] = sums.bits, sums.split, sums.ways
+                head["mine"] = mine is not None and self._layout(x) == mine
                 head["fresh"] = self._filled(x.factors, factors, held, area)
                 self._fed(x, behind, feeds, held, area)
                 used = max(used, 1 + max(n for n, h in enumerate(held) if h is not None))
@@ -316,8 +339,21 @@ class _Packer:
             if each == 1:
                 return None
             each = -(-each // 2)
+        mine = next((n for n, line in enumerate(lines) if line[: STAGE.itemsize].view(STAGE)["mine"][0]), -1)
         head = np.zeros(1, CHAIN)
-        head[0] = (self.samples, len(self.matrices), len(self.links), record, self.kept, sums, turn, records, 0, 0, 0)
+        head[0] = (
+            self.samples,
+            len(self.matrices),
+            len(self.links),
+            record,
+            self.kept,
+            sums,
+            turn,
+            records,
+            mine,
+            0,
+            0,
+        )
         kept = np.zeros(len(self.matrices), MATRIX)
         for n, ((address, rows, columns, by_row), at) in enumerate(self.matrices.items()):
             kept[n] = (address, by_row, rows, columns, at, padded(rows, columns, self.real_bytes)[1])

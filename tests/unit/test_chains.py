@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from backends.cuda.backend import CudaBackend
-from backends.cuda.chain import CHAIN, FACTOR, FEED, MATRIX, NAME, READ, RECORDS, STAGE, Walk, chained_templates
+from backends.cuda.chain import CHAIN, FACTOR, FEED, MATRIX, MINE, NAME, READ, RECORDS, STAGE, Walk, chained_templates
 from backends.cuda.chain import walk as walk_of
 from backends.cuda.compile import compile_text, find_compiler
 from backends.cuda.emit import emit
@@ -444,7 +444,7 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
     unit = 16 // real.bytes
     rng = np.random.default_rng(2)
     arrays = {a.name: rng.standard_normal(a.shape).astype(real.numpy) for a in program.arrays if a.physical_size > 0}
-    fed = 0
+    fed, mine = 0, 0
     for phase in program.phases:
         for chain in phase.chains:
             found = walk(program, phase, chain, words, 132, ROOM)
@@ -463,6 +463,7 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
                 chip[m["at"] : m["at"] + padded.size] = padded.reshape(-1)
             assert not np.isnan(chip).any()  # every element has a place, and only one
             slots: dict[int, str] = {}
+            layouts: set[object] = set()  # of what threads have in registers
             for s, head_of, row in zip(stages, heads, rows, strict=True):
                 launches = phase.launches[s.first : s.last]
                 at, used, written = 0, set[str](), set[str]()
@@ -500,6 +501,11 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
                 assert head_of["what"] == shapes.number[s.shape]
                 assert 1 << int(head_of["bits"] + head_of["split"] + head_of["ways"]) <= 256
                 passes = -(-len(factors) >> int(head_of["ways"]))
+                if head_of["mine"]:
+                    here = factors[["at", "by_out", "by_term", "terms", "pitch"]].tolist()
+                    layouts.add((*(int(head_of[k]) for k in ("bits", "split", "ways", "outs")), *here))
+                    assert passes == 1 and head_of["outs"] <= 1 << int(head_of["bits"])
+                    assert factors["pitch"].max() <= MINE * unit << int(head_of["split"])
                 assert passes << int(head_of["ways"] + head_of["split"] + head_of["bits"]) <= head["turn"]
                 for f, name in zip(factors, wanted, strict=True):
                     if f["fresh"]:
@@ -528,7 +534,10 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
                         assert feed["slot"] + found.samples * feed["pitch"] <= head["sums"] - head["values"]
                         assert feed["pitch"] == head_of["outs"]
                         slots[int(feed["slot"])] = s.arrays[r]
+            assert len(layouts) <= 1
+            mine += int(heads["mine"].sum())
     assert (fed > 0) == (n.units % unit == 0)
+    assert mine > 0 or (n.kind, real) == ("lstm", DType.F64)  # too many terms for a thread's registers
 
 
 def test_products_are_summed_side_by_side(tmp_path: Path) -> None:
