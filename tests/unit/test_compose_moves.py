@@ -80,44 +80,6 @@ def test_two_padded_halves_are_one_join() -> None:
     assert isinstance(found[1], Contract) and found[1].body == SUM
 
 
-def three(at: int) -> tuple[Node, ...]:
-    """Three columns of the source: two side by side in a join, the third one in another join at a place of its own."""
-    a, b, c = (move(name, SOURCE.out, k, 1) for k, name in enumerate("abc"))
-    left, right = move("left", a.out, 0, 2), move("right", b.out, -1, 2)
-    both = added("both", left, right)
-    wide, third = move("wide", both.out, 0, 3), move("third", c.out, -at, 3)
-    return SOURCE, a, b, c, left, right, both, wide, third, added("all", wide, third)
-
-
-def test_a_join_of_joins_is_one_join() -> None:
-    found = composed(three(2), ("all",))
-    assert [getattr(n, "ins", None) for n in found[4:]] == [("a", "b", "c")]
-
-
-def test_parts_that_meet_are_added_one_after_the_other() -> None:
-    found = composed(three(1), ("all",))
-    assert [getattr(n, "ins", None) for n in found[4:]] == [("a", "b"), ("both", "c")]
-
-
-def test_what_a_join_cuts_off_stays_cut_off() -> None:
-    first, second = move("first", SOURCE.out, 0, 3), move("second", SOURCE.out, -2, 3)
-    both = added("both", first, second)
-    wide, other = move("wide", both.out, 0, 9), move("other", SOURCE.out, -3, 9)
-    found = composed((SOURCE, first, second, both, wide, other, added("end", wide, other)), ("end",))
-    assert len(found) == 3
-
-
-def test_gradients_of_sequences_are_put_together_in_few_rounds(tmp_path: Path) -> None:
-    texts = set()
-    for steps, rounds in ((3, 1), (9, 2), (50, 2), (100, 3)):
-        program = lower(network(tmp_path, Network("rnn", 8, steps)), CudaBackend().capabilities, True).merged
-        phase = next(p for p in program.phases if p.name == "train")
-        launched = [x for x in phase.launches if "x7" in {f.name for f in program.templates[x.template].formals}]
-        texts |= {program.templates[x.template].digest for x in launched}
-        assert len(launched) == rounds
-    assert len(texts) == 1
-
-
 def test_what_others_read_stays() -> None:
     left, right = move("left", SOURCE.out, 0, 8), move("right", SOURCE.out, -2, 8)
     nodes = (SOURCE, left, right, added("both", left, right))
