@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.expr.ast import Binary, Ref
-from compiler.ir.graph import Contract, Map, Node
-from compiler.ir.space import Affine
+from compiler.ir.graph import Contract, Map, Node, Store, Update
+from compiler.ir.space import Affine, plain_dim
 from compiler.passes.simplify_graph import operands
 
 _SUM = Binary("+", Ref("x0"), Ref("x1"))
@@ -63,6 +63,13 @@ def _past(reader: Contract, k: int, move: Contract) -> Contract:
     return replace(reader, ins=tuple(ins), in_maps=tuple(maps))
 
 
+def _is_guarded(node: Contract, k: int, shape: tuple[int, ...]) -> bool:
+    """Whether operand k of this shape is left only along windows: an index that is one dim has no guard."""
+    extents = dict(node.dims)
+    plain = [(plain_dim(a), extent) for a, extent in zip(node.in_maps[k], shape, strict=True)]
+    return all(dim is None or extents[dim] <= extent for dim, extent in plain)
+
+
 def _joined(node: Map, a: Contract, b: Contract) -> Contract | None:
     """The sum of two moves as one, if both walk the same window."""
     windows = [[d for d in x.dims if d[0] not in {y.terms[0][0] for y in x.out_map}] for x in (a, b)]
@@ -81,13 +88,15 @@ def compose_moves(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[No
     for node in nodes:
         for name in operands(node):
             readers[name] = readers.get(name, 0) + 1
+    shapes = {node.out.name: node.out.shape for node in nodes if not isinstance(node, (Store, Update))}
     moves: dict[str, Contract] = {}
     result: list[Node] = []
     for node in nodes:
         if isinstance(node, Contract) and (_is_move(node, Ref("x0")) or _is_move(node, _SUM)):
             for k, name in enumerate(node.ins):
                 if name in moves and _inside(node, k, moves[name].out.shape):
-                    node = _past(node, k, moves[name])
+                    past = _past(node, k, moves[name])
+                    node = past if _is_guarded(past, k, shapes[past.ins[k]]) else node
         elif isinstance(node, Map) and node.body == _SUM and not node.scalars:
             alone = [name in moves and readers[name] == 1 and name not in outputs for name in node.ins]
             plain = all(m == tuple(range(len(node.out.shape))) for m in node.maps)

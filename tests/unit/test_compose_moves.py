@@ -73,6 +73,20 @@ def test_what_lies_beside_a_slice_is_not_read() -> None:
     assert len(found) == 3
 
 
+def test_a_move_along_another_axis_keeps_its_guard() -> None:
+    """A slice of rows, of columns with zeros behind them: nothing but the window of the columns says where they end."""
+    wide = move("wide", SOURCE.out, 0, 8)
+    dims = (("d0", 2), ("d1", 8), ("z0", 1))
+    read = (Affine((("d0", 1), ("z0", 1)), 1), along("d1"))
+    rows = Contract(Tensor("rows", (2, 8)), dims, (along("d0"), along("d1")), ("wide",), (read,), Ref("x0"))
+    assert len(composed((SOURCE, wide, rows), ("rows",))) == 3
+    narrow = move("narrow", SOURCE.out, 0, 5)
+    rows = Contract(
+        Tensor("rows", (2, 5)), (("d0", 2), ("d1", 5), ("z0", 1)), rows.out_map, ("narrow",), (read,), Ref("x0")
+    )
+    assert len(composed((SOURCE, narrow, rows), ("rows",))) == 2
+
+
 def test_two_padded_halves_are_one_join() -> None:
     left, right = move("left", SOURCE.out, 0, 8), move("right", SOURCE.out, -2, 8)
     found = composed((SOURCE, left, right, added("both", left, right)), ("both",))
