@@ -29,6 +29,8 @@ from compiler.passes.chains import padded
 NAME: Final = "nl_chained"
 AHEAD: Final = 32
 """Threads of a block that fetch what the next stages need, beside BLOCK that sum."""
+SPARE: Final = 16
+"""Words of each of them, for what is only brought near."""
 TILE: Final = 4
 """Samples that are summed at once."""
 TOGETHER: Final = 4
@@ -92,6 +94,7 @@ def chain_names(program: Merged, kernels: Sequence[Kernel], there: bool) -> Mapp
         "tile": TILE,
         "mine": MINE,
         "ahead": AHEAD,
+        "spare": SPARE,
     }
 
 
@@ -192,6 +195,11 @@ class _Link:
         return found
 
 
+def _lines(samples: int) -> int:
+    """Samples of a block as they are summed: one, two, or tiles."""
+    return samples if samples <= 2 else -(-samples // TILE) * TILE
+
+
 Held = tuple[int, int, int]
 """Values of products: address, stride of samples, terms."""
 
@@ -256,7 +264,7 @@ class _Packer:
     def _records(self, each: int) -> tuple[list[npt.NDArray[np.uint8]], int, int]:
         """Stages with the rows of their links, what they read, their factors and what they feed, in whole units of 16
         bytes; how many values of products have to be there at a time, and parts of sums of one sample, in reals."""
-        area = -(-each // TILE) * TILE * max(self._pitch(f.terms) for x in self.links for f in x.factors)
+        area = _lines(each) * max(self._pitch(f.terms) for x in self.links for f in x.factors)
         held: list[Held | None] = [None] * SLOTS
         records: list[npt.NDArray[np.uint8]] = []
         used, room, mine = 0, 0, self._mine()
@@ -330,10 +338,10 @@ class _Packer:
         while True:
             lines, values, parts = self._records(each)
             record = max(len(line) for line in lines)
-            turn = parts * (each if each <= 2 else TILE)
+            turn = parts * min(_lines(each), TILE)
             sums = self.kept + values
             records = (sums + 2 * turn) * self.real_bytes
-            shared = records + RECORDS * record + 4 * AHEAD
+            shared = records + RECORDS * record + 4 * AHEAD * SPARE
             if shared <= room:
                 break
             if each == 1:

@@ -453,7 +453,7 @@ def test_tables_say_what_the_products_are(tmp_path: Path, n: Network, precision:
             head, matrices, heads, rows = parts_of(found)
             stages = stages_of(program, phase, chain)
             assert (head["samples"], head["stages"]) == (n.batch, len(stages))
-            assert head["records"] < head["records"] + RECORDS * head["record"] < found.shared <= ROOM
+            assert head["records"] + RECORDS * head["record"] < found.shared <= ROOM
             chip = np.full(head["values"], np.nan, real.numpy)
             for m in matrices:
                 padded = np.zeros((-(-m["rows"] // unit) * unit, m["pitch"]), real.numpy)
