@@ -26,7 +26,8 @@ from backends.cuda.parts import Share, parts_of, whole_of
 from backends.cuda.propagate import propagate
 from backends.cuda.resident import APART, COUNTERS, WAVE_BLOCKS, Stayed, resident_templates, threads
 from backends.cuda.skeletons import render
-from backends.cuda.stages import shape_lines, shapes_of
+from backends.cuda.stage_text import shape_lines
+from backends.cuda.stages import shapes_of
 from backends.marked import heading, marked, unmarked
 from backends.protocol import BackendError
 from backends.snippets import known, select

@@ -14,9 +14,10 @@ from typing import Any, Final
 import numpy as np
 
 from backends.cprint import Dialect
-from backends.cuda.chain import AHEAD, Walk
+from backends.cuda.chain import AHEAD
 from backends.cuda.chain import NAME as CHAINED
-from backends.cuda.chain import walk as chain_walk
+from backends.cuda.chain_walk import Walk
+from backends.cuda.chain_walk import walk as chain_walk
 from backends.cuda.device import Device
 from backends.cuda.emit import resident_functions
 from backends.cuda.hazards import conflicts, overlaps, together, touched

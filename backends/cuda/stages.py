@@ -4,21 +4,16 @@ Assumes: legal chains (ir/samples.py); tables of numbers.
 Guarantees: a stage is products whose values are there when it begins, and what follows them point by point: a thread
 that has an element (sample, output) of one link goes on with it in the next one, in registers. A shape is what stages
 have in common: templates, and which of their operands a link before has made. It does not depend on sizes, so that the
-text of a shape (`shape_lines`) is the same for all steps of a layer. What nothing reads later is not stored.
-Does not: number or place anything (chain.py).
+text of a shape (stage_text.py) is the same for all steps of a layer. What nothing reads later is not stored.
+Does not: number or place anything (chain_walk.py).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from backends.access import mentioned, open_kernel
-from backends.cprint import Dialect, Line, Symbol, indent
-from backends.cuda.kernel import BLOCK, columns
-from backends.cuda.nest import NestPrinter
 from compiler.ir.program import (
     ArrayFormal,
     Chain,
@@ -174,7 +169,7 @@ class _Open:
 
 
 def stages_of(program: Merged, phase: MergedPhase, chain: Chain) -> list[Stage]:
-    """The stages of a chain, in order."""
+    """The stages of a chain, in order; none, if one of its products does something that is not point by point."""
     found: list[Stage] = []
     now: _Open | None = None
     for n in range(chain.first, chain.last):
@@ -192,7 +187,8 @@ def stages_of(program: Merged, phase: MergedPhase, chain: Chain) -> list[Stage]:
         outs = row.number(next(d.extent for d in nest.dims if d.name == product.out))
         assert outs is not None
         now = _Open(chain.samples, outs, n)
-        assert now.add(row), row.template.name
+        if not now.add(row):
+            return []
     return found if now is None else [*found, now.closed()]
 
 
@@ -218,7 +214,7 @@ def shapes_of(program: Merged) -> Shapes:
     stored: list[set[int]] = []
     fed: list[set[int]] = []
     for phase, stages in chained:
-        for s, behind in zip(stages, [*stages[1:], Stage(0, 0)], strict=True):
+        for s, behind in zip(stages, [*stages[1:], Stage(0, 0)], strict=False):
             if not s.shape:
                 continue
             at = number.setdefault(s.shape, len(number))
@@ -245,78 +241,6 @@ def values_of(program: Merged, phase: MergedPhase, stage: Stage) -> list[str]:
     return found
 
 
-# -------------------------------------------------------------------------------------------- printing
-
-
 def row_bytes(template: Template) -> int:
     """Bytes of a row on chip, in units of 16."""
     return -(-len(template.formals) // 2) * 16
-
-
-def shape_lines(program: Merged, shapes: Shapes, dialect: Dialect) -> list[Line]:
-    """The functions of all shapes: what is done at each point with the sums of the products."""
-    lines: list[Line] = []
-    for shape, n in shapes.number.items():
-        names = ", ".join(program.templates[p.template].name.split(":")[0] for p in shape)
-        lines += [Line(""), Line(f"/* {names} */")]
-        lines += [Line(f"NL_FN void nl_stage_{n}(const char *nl_rows, nl_i64 step, const nl_points &nl_t)"), Line("{")]
-        lines += [*indent(_points(program, shape, shapes.stored[n], shapes.fed[n], dialect)), Line("}")]
-    return lines
-
-
-def _points(program: Merged, shape: Shape, stored: frozenset[int], fed: frozenset[int], dialect: Dialect) -> list[Line]:
-    head = [
-        Line("#pragma unroll 1"),
-        Line(f"for (int nl_e = threadIdx.x; nl_e < nl_t.size; nl_e += {BLOCK}) {{"),
-        Line("const int nl_own = nl_e >> nl_t.bits, nl_out = nl_t.out + (nl_e & ((1 << nl_t.bits) - 1));", 1),
-        Line("if (nl_out >= nl_t.outs) continue;", 1),
-        Line("const nl_i64 nl_sample = nl_t.first + nl_own;", 1),
-    ]
-    body: list[Line] = []
-    end: list[Line] = []
-    at, results, products = 0, 0, 0
-    for part in shape:
-        template = program.templates[part.template]
-        number = products if product_of(template) is not None else None
-        products += number is not None
-        first = results
-        results += len(part.results)
-        names = [f"nl_y{r}" for r in range(first, results)]
-        body.append(Line(f"{dialect.real} {', '.join(names)};"))
-        kept = [r for r in range(first, results) if r in stored]
-        body += [Line(f"{dialect.real} *nl_at{r};") for r in kept]
-        body += [Line(f"{{ /* {template.name} */"), *indent(_part(template, part, at, number, first, kept, dialect))]
-        body.append(Line("}"))
-        end += [Line(f"*nl_at{r} = nl_y{r};") for r in kept]
-        at += row_bytes(template)
-    end += [Line(f"nl_feed(nl_t, {place}, nl_own, nl_out, nl_y{r});") for place, r in enumerate(sorted(fed))]
-    return [*head, *indent([*body, *end]), Line("}")]
-
-
-def _part(
-    template: Template, part: Part, at: int, number: int | None, first: int, kept: Sequence[int], dialect: Dialect
-) -> list[Line]:
-    """One link at one point, its results in nl_y<first>, ... `number`: of its sums, if it is a product."""
-    k = open_kernel(template, dialect, set())
-    nest = nest_of(template)
-    assert nest is not None
-    printer = NestPrinter(k, nest)
-    body = printer.body(known={formal: Symbol(f"nl_y{r}", dialect.precision) for formal, r in part.known})
-    par = [printer.vars[d.name] for d in printer.par]
-    places = ["nl_sample * nl_t.outs + nl_out"] if len(par) == 1 else ["nl_sample", "nl_out"]
-    lines: list[Line] = []
-    if number is not None:
-        acc = k.namer(nest.acc)
-        body.scope[nest.acc] = Symbol(acc, dialect.precision)
-        lines.append(Line(f"const {dialect.real} {acc} = nl_sum_of(nl_t, {number}, nl_e);"))
-    lines += body.run((*nest.prologue, *nest.epilogue))
-    for r, formal in enumerate(part.results, first):
-        if (text := body.scope[formal].text) != f"nl_y{r}":
-            lines.append(Line(f"nl_y{r} = {text};"))
-        if r in kept:
-            lines.append(Line(f"nl_at{r} = &{printer.elements[formal].place};"))
-    words = set(re.findall(r"\w+", " ".join(x.text for x in lines)))
-    here = [Line(f"const nl_i64 {v} = {place};") for v, place in zip(par, places, strict=True) if v in words]
-    loads = columns(k, mentioned(k, lines))
-    row = [Line(f"const {k.row_type} *const self = (const {k.row_type} *)(nl_rows + {at});")] if loads else []
-    return [*row, *loads, *here, *lines]

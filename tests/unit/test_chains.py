@@ -10,9 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from backends.cuda import stages as cuda_stages
 from backends.cuda.backend import CudaBackend
-from backends.cuda.chain import CHAIN, FACTOR, FEED, MATRIX, MINE, NAME, READ, RECORDS, STAGE, Walk, chained_templates
-from backends.cuda.chain import walk as walk_of
+from backends.cuda.chain import CHAIN, FACTOR, FEED, MATRIX, MINE, NAME, READ, RECORDS, STAGE, chained_templates
+from backends.cuda.chain_walk import Walk
+from backends.cuda.chain_walk import walk as walk_of
 from backends.cuda.compile import compile_text, find_compiler
 from backends.cuda.emit import emit
 from backends.cuda.plans import _parts, device_table
@@ -567,6 +569,17 @@ def test_what_does_not_pay_or_fit_is_launched_one_by_one(tmp_path: Path) -> None
         assert [len(x) for x, w in parts if w is not None] == [c.last - c.first for c in phase.chains if walks]
         assert sum(y.hi - y.lo for x, _ in parts for y in x) == sum(x.hi - x.lo for x in phase.launches)
         assert len(parts) < len(phase.launches)  # the gates that wait for nothing are one launch again
+
+
+def test_what_is_not_point_by_point_is_launched_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = program_of(tmp_path, Network("gru", 24, 4))
+    monkeypatch.setattr(cuda_stages, "MOST", 0)
+    phase = phase_of(program, "train")
+    assert all(stages_of(program, phase, c) == [] for c in phase.chains)
+    device = SimpleNamespace(room=lambda name: ROOM, processors=132)
+    parts = _parts(device, program, phase, device_words(program)[0])  # type: ignore[arg-type]
+    assert not any(walk for _, walk in parts)
+    assert f" {NAME}(" in emit(program).text
 
 
 def test_samples_are_spread_over_the_processors(tmp_path: Path) -> None:
