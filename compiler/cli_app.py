@@ -8,104 +8,40 @@ Does not: do anything itself: a command reads its options, calls the runner and 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from compiler.cli_guard import EXPECTATION, Format, guarded, show
-
-if TYPE_CHECKING:
-    from compiler.runner.options import Options
-
-app = typer.Typer(
-    name="netloom",
-    help="Compiles neural networks that are described in YAML: `netloom run models/cuba.yaml`.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+from compiler.cli_options import (
+    ARCH,
+    BATCH,
+    BUILD_DIR,
+    DEVICE,
+    DURATION,
+    EMBED,
+    EPOCHS,
+    FORMAT,
+    FREEZE,
+    MODEL,
+    NO_LOCK,
+    ORDER,
+    OUT,
+    PORTABLE,
+    PRECISION,
+    QUIET,
+    RESUME,
+    RUNS_DIR,
+    SEED,
+    SET,
+    STANDALONE,
+    TARGET,
+    VERIFY,
+    WEIGHTS,
+    app,
+    choice,
+    options_of,
 )
-
-MODEL = Annotated[Path, typer.Argument(help="The model file.", show_default=False)]
-TARGET = Annotated[str, typer.Option("--target", "-t", help="cpu, reference or cuda.")]
-SET = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", help="Another value of a parameter: name=value. Repeatable.", show_default=False),
-]
-PRECISION = Annotated[str | None, typer.Option(help="float32 or float64, instead of the model's.", show_default=False)]
-ORDER = Annotated[
-    str | None, typer.Option(help="fast, reproducible or bitwise, instead of the model's.", show_default=False)
-]
-SEED = Annotated[int | None, typer.Option(help="Instead of the model's seed.", show_default=False)]
-FORMAT = Annotated[Format, typer.Option(help="How messages are shown.")]
-VERIFY = Annotated[bool, typer.Option("--verify", help="Check every level of the IR after each pass.")]
-PORTABLE = Annotated[bool, typer.Option("--portable", help="Code that runs on other machines of this kind, too.")]
-QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
-BUILD_DIR = Annotated[Path, typer.Option(help="Where build folders are made.")]
-RUNS_DIR = Annotated[Path, typer.Option(help="Where run directories are made.")]
-OUT = Annotated[Path | None, typer.Option(help="The run directory itself.", show_default=False)]
-RESUME = Annotated[
-    Path | None,
-    typer.Option(help="A run directory or checkpoint to go on from, bit for bit.", show_default=False),
-]
-DURATION = Annotated[
-    str | None, typer.Option(help="Simulated time instead of the model's, such as '2 s'.", show_default=False)
-]
-DEVICE = Annotated[int | None, typer.Option(help="The number of the GPU.", show_default=False)]
-ARCH = Annotated[str | None, typer.Option(help="The GPU's architecture, such as sm_90.", show_default=False)]
-WEIGHTS = Annotated[
-    Path | None,
-    typer.Option(help="A safetensors file or run directory that the weights are read from.", show_default=False),
-]
-STANDALONE = Annotated[bool, typer.Option("--standalone", help="One C file that computes a trained network's outputs.")]
-EMBED = Annotated[bool, typer.Option("--embed", help="With --standalone: the weights stand in the C file.")]
-BATCH = Annotated[int | None, typer.Option(help="Samples that are computed at once.", show_default=False)]
-NO_LOCK = Annotated[bool, typer.Option("--no-lock", help="Leave out the lock file that `tune` wrote.")]
-FREEZE = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="`learning`, or a projection whose synapses keep what they have learned. Repeatable.", show_default=False
-    ),
-]
-EPOCHS = Annotated[int | None, typer.Option(help="Epochs instead of the model's.", show_default=False)]
-
-
-def settings(given: list[str] | None) -> dict[str, str]:
-    """`--set name=value` as a mapping. Exits with a usage error for anything else."""
-    found: dict[str, str] = {}
-    for item in given or ():
-        name, equals, value = item.partition("=")
-        if not equals or not name.strip():
-            raise typer.BadParameter(f"`{item}` is not name=value", param_hint="--set")
-        found[name.strip()] = value.strip()
-    return found
-
-
-def _choice(value: str | None, allowed: tuple[str, ...], option: str) -> str | None:
-    if value is not None and value not in allowed:
-        raise typer.BadParameter(f"`{value}` is not one of {', '.join(allowed)}", param_hint=option)
-    return value
-
-
-def _options(
-    target: str = "cpu",
-    set: list[str] | None = None,
-    precision: str | None = None,
-    order: str | None = None,
-    seed: int | None = None,
-    **more: object,
-) -> Options:
-    from compiler.runner.options import Options
-
-    return Options(
-        target,
-        settings(set),
-        _choice(precision, ("float32", "float64"), "--precision"),
-        _choice(order, ("fast", "reproducible", "bitwise"), "--order"),
-        seed,
-        **more,  # type: ignore[arg-type]
-    )
 
 
 def _version(wanted: bool) -> None:
@@ -144,7 +80,7 @@ def check(
     failed = False
     for path in models:
         with guarded(format):
-            options = _options(target or "cpu", set, verify=verify)
+            options = options_of(target or "cpu", set, verify=verify)
             try:
                 model, warnings = load_checked(path, options, Times())
                 if target is not None or verify:
@@ -185,7 +121,7 @@ def build(
         if standalone or weights is not None or embed or batch is not None:
             from compiler.cli_trained import standalone as write
 
-            options = _options(
+            options = options_of(
                 target, set, precision, order, seed, portable=portable, verify=verify, build_dir=build_dir,
                 device=device, arch=arch, weights=weights,
             )  # fmt: skip
@@ -194,7 +130,7 @@ def build(
         from compiler.cli_show import report_build
         from compiler.runner.execute import build_model
 
-        options = _options(
+        options = options_of(
             target,
             set,
             precision,
@@ -243,7 +179,7 @@ def run(
         from compiler.runner.execute import run_model
         from compiler.runner.progress import progress
 
-        options = _options(
+        options = options_of(
             target,
             set,
             precision,
@@ -293,7 +229,7 @@ def test(
         from compiler.runner.execute import run_model
         from compiler.runner.progress import progress
 
-        options = _options(target, set, precision, order, seed, build_dir=build_dir, runs_dir=runs_dir)
+        options = options_of(target, set, precision, order, seed, build_dir=build_dir, runs_dir=runs_dir)
         failed = False
         for path in models:
             result = run_model(path, options, progress(quiet or format is Format.json))
@@ -329,8 +265,8 @@ def show_model(
     with guarded(format):
         from compiler import cli_show
 
-        options = _options(target, set, precision, order)
-        _choice(stage, ("model", "graph", "program"), "--stage")
+        options = options_of(target, set, precision, order)
+        choice(stage, ("model", "graph", "program"), "--stage")
         if sum((expanded, code, memory, stage is not None)) > 1:
             raise typer.BadParameter("--expanded, --stage, --code and --memory exclude each other")
         if expanded:
@@ -365,7 +301,7 @@ def explain(
         if not Path(what).exists() and cli_show.is_code(what):
             cli_show.explain_code(what)
         else:
-            cli_show.explain_model(Path(what), _options(target, set, lock=not no_lock))
+            cli_show.explain_model(Path(what), options_of(target, set, lock=not no_lock))
 
 
 @app.command()
@@ -406,7 +342,7 @@ def init(
     with guarded():
         from compiler.cli_init import write_model
 
-        _choice(kind, ("spiking", "network"), "--kind")
+        choice(kind, ("spiking", "network"), "--kind")
         write_model(file, kind)
 
 
@@ -422,7 +358,7 @@ def clean(
         remove_builds(build_dir, cache)
 
 
-import compiler.cli_trained  # noqa: E402  (its commands)
+import compiler.cli_trained  # noqa: E402  (their commands come after those above in the help)
 import compiler.cli_tune  # noqa: E402, F401
 
 

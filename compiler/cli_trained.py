@@ -1,6 +1,6 @@
 """The commands for networks that have their weights: evaluate, predict, import, export, and standalone builds.
 
-Assumes: compiler/cli_app.py, which imports this module after it has defined the application.
+Assumes: compiler/cli_app.py imports this module, which adds its commands to the application.
 Guarantees: as cli_app.py.
 Does not: do anything itself.
 """
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler.cli_app import (
+from compiler.cli_guard import Format, guarded, show
+from compiler.cli_options import (
     BATCH,
     BUILD_DIR,
     FORMAT,
@@ -25,11 +26,10 @@ from compiler.cli_app import (
     TARGET,
     VERIFY,
     WEIGHTS,
-    _choice,
-    _options,
     app,
+    choice,
+    options_of,
 )
-from compiler.cli_guard import Format, guarded, show
 
 if TYPE_CHECKING:
     from compiler.runner.options import Options
@@ -59,7 +59,7 @@ def evaluate(
     with guarded(format):
         from compiler.runner.evaluate import evaluate_file
 
-        options = _options(
+        options = options_of(
             target, set, precision, order, portable=portable, verify=verify, build_dir=build_dir, weights=weights
         )
         result = evaluate_file(run, options, data)
@@ -103,7 +103,7 @@ def predict(
     with guarded(format):
         from compiler.runner.predict import predict_file
 
-        options = _options(
+        options = options_of(
             target, set, precision, order, portable=portable, verify=verify, build_dir=build_dir, weights=weights
         )
         result = predict_file(run, data, options, out, _names(layers), batch)
@@ -159,8 +159,8 @@ def export(
     with guarded():
         from compiler.interchange.onnx_export import export_file
 
-        _choice(to, ("onnx",), "--format")
-        written = export_file(run, _options(set=set, weights=weights), out, _names(layers))
+        choice(to, ("onnx",), "--format")
+        written = export_file(run, options_of(set=set, weights=weights), out, _names(layers))
         if not quiet:
             typer.echo(f"{written.file}: {written.nodes} nodes, opset {written.opset}")
 

@@ -1,6 +1,6 @@
 """The command `netloom tune`: measure strategies and write them beside the model.
 
-Assumes: compiler/cli_app.py, which imports this module after it has defined the application.
+Assumes: compiler/cli_app.py imports this module, which adds its commands to the application.
 Guarantees: as cli_app.py.
 Does not: do anything itself.
 """
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler.cli_app import DEVICE, FORMAT, MODEL, ORDER, PORTABLE, PRECISION, QUIET, SET, TARGET, _options, app
 from compiler.cli_guard import Format, guarded, show
+from compiler.cli_options import DEVICE, FORMAT, MODEL, ORDER, PORTABLE, PRECISION, QUIET, SET, TARGET, app, options_of
 
 if TYPE_CHECKING:
     from compiler.runner.tuning import TuneResult
@@ -39,7 +39,7 @@ def tune(
     with guarded(format):
         from compiler.runner.tuning import tune_model
 
-        options = _options(target, set, precision, order, device=device, portable=portable, lock=False)
+        options = options_of(target, set, precision, order, device=device, portable=portable, lock=False)
 
         def watch(number: int, count: int, path: str) -> None:
             if not quiet and format is Format.human:
