@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from backends.access import Kernel
-from backends.cuda.stages import shapes_of, stages_of
+from backends.cuda.stages import Shapes
 from compiler.ir.program import Merged
 
 NAME: Final = "nl_chained"
@@ -68,19 +68,12 @@ def chained_templates(program: Merged) -> tuple[int, ...]:
     return tuple(sorted({x.template for p in program.phases for c in p.chains for x in p.launches[c.first : c.last]}))
 
 
-def alone_templates(program: Merged) -> frozenset[int]:
-    """Those that run alone somewhere, not at the points of a stage."""
-    stages = [(p, s) for p in program.phases for c in p.chains for s in stages_of(program, p, c)]
-    return frozenset(p.launches[s.first].template for p, s in stages if not s.shape)
-
-
-def chain_names(program: Merged, kernels: Sequence[Kernel], there: bool) -> Mapping[str, Any]:
+def chain_names(shapes: Shapes, kernels: Sequence[Kernel], there: bool) -> Mapping[str, Any]:
     """What the skeleton asks for, where chains are `there`."""
-    alone = sorted(alone_templates(program)) if there else ()
     return {
-        "chained": there and bool(chained_templates(program)),
-        "alone": [{"number": t, "function": kernels[t].function} for t in alone],
-        "shapes": range(len(shapes_of(program).number)) if there else (),
+        "chained": there and bool(shapes.of),
+        "alone": [{"number": t, "function": kernels[t].function} for t in sorted(shapes.alone)],
+        "shapes": range(len(shapes.number)),
         "chain_name": NAME,
         "tile": TILE,
         "mine": MINE,

@@ -33,7 +33,7 @@ from backends.cuda.chain import (
     TOGETHER,
 )
 from backends.cuda.kernel import BLOCK
-from backends.cuda.stages import Shapes, Stage, row_bytes, stages_of
+from backends.cuda.stages import Shapes, Stage, row_bytes
 from backends.cuda.work import Words
 from compiler.ir.program import ArrayFormal, Chain, DimKind, Launch, Merged, MergedPhase, Mode, Strided, Template
 from compiler.ir.samples import Product, apart, nest_of, numbers, product_of
@@ -340,7 +340,7 @@ def walk(
         return _Row(template, words, tuple(reads))
 
     links = []
-    for stage in stages_of(program, phase, chain):
+    for stage in shapes.of[phase.name, chain.first]:
         rows = [row_of(x) for x in phase.launches[stage.first : stage.last]]
         products = [(row, p) for row in rows if (p := product_of(row.template)) is not None]
         at = shapes.number[stage.shape] if stage.shape else 0

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from backends.access import Kernel, open_kernel
 from backends.cprint import Dialect, Line, PrintError
-from backends.cuda.chain import alone_templates, chain_names, chained_templates
+from backends.cuda.chain import chain_names, chained_templates
 from backends.cuda.contract import Shared, contract_functions, numbers_of, shared_kernels, shared_names
 from backends.cuda.events import connect, emit_scheduled, record_events, record_trace
 from backends.cuda.kernel import BLOCK, Function, function, row_struct
@@ -27,7 +27,7 @@ from backends.cuda.propagate import propagate
 from backends.cuda.resident import APART, COUNTERS, WAVE_BLOCKS, Stayed, resident_templates, threads
 from backends.cuda.skeletons import render
 from backends.cuda.stage_text import shape_lines
-from backends.cuda.stages import shapes_of
+from backends.cuda.stages import Shapes, shapes_of
 from backends.marked import heading, marked, unmarked
 from backends.protocol import BackendError
 from backends.snippets import known, select
@@ -67,14 +67,16 @@ class Emitted:
 @dataclass(frozen=True)
 class _Pieces:
     """What the texts of a program are put together from. `printed`: each template with its kernels; `pointwise`:
-    templates of which a chain needs the rows alone (stages.py); `numbers`: see contract.py."""
+    templates of which a chain needs the rows alone; `shapes`, `points`: of its stages, and their functions (stages.py,
+    stage_text.py); `numbers`: see contract.py."""
 
     program: Merged
     kernels: list[Kernel]
     made: list[list[Function]]
     printed: list[list[Line]]
     pointwise: frozenset[int]
-    shapes: list[Line]
+    shapes: Shapes
+    points: list[Line]
     resident: list[Stayed]
     shared: list[Shared]
     numbers: Mapping[int, frozenset[int]]
@@ -107,9 +109,9 @@ def emit(program: Merged) -> Emitted:
             raise BackendError("E0903", f"`{template.name}` has no CUDA text: {e.message}{at}", exit_code=4) from None
     resident = [_stayed(kernels[t], f) for t in stays for f in made[t]]
     shared, numbers = shared_kernels(kernels), numbers_of(program)
-    shapes = shape_lines(program, shapes_of(program), again) if chained else []
-    pointwise = chained - alone_templates(program)
-    pieces = _Pieces(program, kernels, made, printed, pointwise, shapes, resident, shared, numbers)
+    shapes = shapes_of(program)
+    points = shape_lines(program, shapes, again)
+    pieces = _Pieces(program, kernels, made, printed, chained - shapes.alone, shapes, points, resident, shared, numbers)
     whole, shares = _text(pieces, whole_of(program)), parts_of(program)
     if len(shares) == 1:
         return replace(whole, quick=shares[0].quick)
@@ -122,7 +124,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
     spans: list[Span] = []
     blocks = [marked(x.block(t, t in share.kernels), spans) for t in sorted({*share.kernels, *share.called})]
     kernel_text = "\n".join(blocks)
-    shape_text = marked(x.shapes, spans) if share.chains else ""
+    shape_text = marked(x.points, spans) if share.chains else ""
     words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text + shape_text))
     whole = render(
         "module.cu.j2",
@@ -142,7 +144,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
         counters=COUNTERS,
         apart=APART,
         wave_blocks=WAVE_BLOCKS,
-        **chain_names(program, x.kernels, share.chains),
+        **chain_names(x.shapes, x.kernels, share.chains),
         **shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None),
     )
     text, found = unmarked(whole, spans)

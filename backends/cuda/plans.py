@@ -36,7 +36,7 @@ from backends.cuda.resident import (
     waves,
 )
 from backends.cuda.schedule import STEPS, Plan, Ready, Stay, Timed, Waves, release
-from backends.cuda.stages import shapes_of
+from backends.cuda.stages import Shapes, shapes_of
 from backends.cuda.work import Words, Work, array_elements, calls_of, row_bytes
 from backends.protocol import AnyArray
 from compiler.ir.program import (
@@ -127,6 +127,7 @@ def prepare(
     rows = [out.keep(x, "tables") for x in words]
     elements = array_elements(sizes, {a.name: a.physical_size for a in program.arrays})
     shared = overlaps(program, placement)
+    shapes = shapes_of(program)
     sized = all(a.size_from is None or a.name in sizes for a in program.arrays)
 
     def work(launch: Launch) -> Work:
@@ -134,7 +135,7 @@ def prepare(
         return Work(template, program.tables[launch.template], table, launch, elements, device.blocks)
 
     for phase in program.phases:
-        parts = _parts(device, program, phase, words)
+        parts = _parts(device, program, phase, words, shapes)
         steps = sized and phase.name == PHASE and not shared and not phase.chains
         known = [launched(program, x, tables[x.template]) for x in phase.launches] if steps else []
         pairs = paired(known)
@@ -159,13 +160,12 @@ def prepare(
 
 
 def _parts(
-    device: Device, program: Merged, phase: MergedPhase, words: Sequence[Words]
+    device: Device, program: Merged, phase: MergedPhase, words: Sequence[Words], shapes: Shapes
 ) -> list[tuple[tuple[Launch, ...], Walk | None]]:
     """What is launched at once, in order: single launches, and the chains that pay and that this device has room for.
     The launches of other chains become one again where they are independent."""
     if not phase.chains:
         return [((x,), None) for x in phase.launches]
-    shapes = shapes_of(program)
     found: list[tuple[tuple[Launch, ...], Walk | None]] = []
     done = 0
 

@@ -10,6 +10,7 @@ Does not: number or place anything (chain_walk.py).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -57,9 +58,12 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Shapes:
-    """The shapes of a program's chains. `stored`, `fed`: by shape, the results that are stored, and those that products
-    of the stage behind multiply."""
+    """The stages of a program's chains and their shapes. `of`: by phase and first launch of a chain, its stages;
+    `alone`: templates that run by themselves somewhere; `stored`, `fed`: by shape, the results that are stored, and
+    those that products of the stage behind multiply."""
 
+    of: Mapping[tuple[str, int], Sequence[Stage]]
+    alone: frozenset[int]
     number: Mapping[Shape, int]
     stored: Sequence[frozenset[int]]
     fed: Sequence[frozenset[int]]
@@ -105,6 +109,11 @@ class _Row:
     def number(self, name: int | str) -> int | None:
         return numbers(self.program.tables[self.launch.template], self.launch.lo)(name)
 
+    def extent(self, dim: str) -> int | None:
+        nest = nest_of(self.template)
+        assert nest is not None
+        return self.number(next(d.extent for d in nest.dims if d.name == dim))
+
     def array(self, formal: str) -> str:
         return self.program.tables[self.launch.template].arrays[formal][self.launch.lo]
 
@@ -132,7 +141,7 @@ class _Open:
         product = product_of(template)
         if len(self.parts) == MOST or (product is None and nest.combine is not None):
             return False
-        if product is not None and self.outs != row.number(next(d.extent for d in nest.dims if d.name == product.out)):
+        if product is not None and self.outs != row.extent(product.out):
             return False
         operands = () if product is None else (product.values, product.matrix)
         if any(row.array(x) in self.where for x in operands):
@@ -182,9 +191,7 @@ def stages_of(program: Merged, phase: MergedPhase, chain: Chain) -> list[Stage]:
         if (product := product_of(row.template)) is None:
             found.append(Stage(n, n + 1))
             continue
-        nest = nest_of(row.template)
-        assert nest is not None
-        outs = row.number(next(d.extent for d in nest.dims if d.name == product.out))
+        outs = row.extent(product.out)
         assert outs is not None
         now = _Open(chain.samples, outs, n)
         if not now.add(row):
@@ -193,16 +200,17 @@ def stages_of(program: Merged, phase: MergedPhase, chain: Chain) -> list[Stage]:
 
 
 def shapes_of(program: Merged) -> Shapes:
-    """The shapes of all chains, in the order of their first stages."""
-    chained = [(p, stages_of(program, p, c)) for p in program.phases for c in p.chains]
-    wanted: dict[str, int] = {}  # reads of an array that are not known results
-    for phase in program.phases:
-        for x in phase.launches:
-            for row in range(x.lo, x.hi):
-                one = _Row(program, Launch(x.template, row, row + 1))
-                for f in one.formals():
-                    if f.mode is not Mode.WRITE:
-                        wanted[one.array(f.name)] = wanted.get(one.array(f.name), 0) + 1
+    """The stages of all chains, and their shapes in the order of their first stages."""
+    of = {(p.name, c.first): stages_of(program, p, c) for p in program.phases for c in p.chains}
+    if not of:
+        return Shapes(of, frozenset(), {}, (), ())
+    chained = [(p, of[p.name, c.first]) for p in program.phases for c in p.chains]
+    alone = frozenset(p.launches[s.first].template for p, stages in chained for s in stages if not s.shape)
+    wanted = Counter[str]()  # reads of an array that are not known results
+    for x in (x for phase in program.phases for x in phase.launches):
+        for f in program.templates[x.template].formals:
+            if isinstance(f, ArrayFormal) and f.mode is not Mode.WRITE:
+                wanted.update(program.tables[x.template].arrays[f.name][x.lo : x.hi])
     for phase, stages in chained:
         for s in stages:
             for part, x in zip(s.shape, phase.launches[s.first : s.last], strict=bool(s.shape)):
@@ -228,7 +236,7 @@ def shapes_of(program: Merged) -> Shapes:
                     stored[at].add(r)
                 if name in multiplied:
                     fed[at].add(r)
-    return Shapes(number, [frozenset(x) for x in stored], [frozenset(x) for x in fed])
+    return Shapes(of, alone, number, [frozenset(x) for x in stored], [frozenset(x) for x in fed])
 
 
 def values_of(program: Merged, phase: MergedPhase, stage: Stage) -> list[str]:

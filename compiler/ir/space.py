@@ -7,6 +7,7 @@ Does not: know kernels, models or targets.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -77,6 +78,15 @@ class Affine:
 def along(dim: str) -> Affine:
     """The index that is one dim itself."""
     return Affine(((dim, 1),))
+
+
+def stays_inside(axis: Affine, extents: Mapping[str, int], size: int) -> bool:
+    """Whether an index never leaves [0, size): paddings make it leave, whatever the sizes are."""
+    if axis.div != 1:
+        return False
+    low = axis.const + sum(min(0, c * (extents[d] - 1)) for d, c in axis.terms)
+    high = axis.const + sum(max(0, c * (extents[d] - 1)) for d, c in axis.terms)
+    return low >= 0 and high < size
 
 
 def plain_dim(axis: Affine) -> str | None:

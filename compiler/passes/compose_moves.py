@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.graph import Contract, Map, Node, Store, Update
-from compiler.ir.space import Affine, plain_dim
+from compiler.ir.space import Affine, plain_dim, stays_inside
 from compiler.passes.simplify_graph import operands
 
 _SUM = Binary("+", Ref("x0"), Ref("x1"))
@@ -28,12 +28,6 @@ def _is_move(node: Node, body: Binary | Ref) -> bool:
     outer = {d for a in node.out_map for d, _ in a.terms}
     axes = [a for m in node.in_maps for a in m]
     return all(e == 1 for d, e in node.dims if d not in outer) and all(a.div == 1 for a in axes)
-
-
-def _reach(axis: Affine, extents: dict[str, int]) -> tuple[int, int]:
-    """The least and the largest index."""
-    ends = [c * (extents[d] - 1) for d, c in axis.terms]
-    return axis.const + sum(min(e, 0) for e in ends), axis.const + sum(max(e, 0) for e in ends)
 
 
 def _through(axis: Affine, places: dict[str, Affine]) -> Affine:
@@ -51,8 +45,7 @@ def _through(axis: Affine, places: dict[str, Affine]) -> Affine:
 def _inside(reader: Contract, k: int, shape: tuple[int, ...]) -> bool:
     """Whether the reader stays within an operand of this shape."""
     extents = dict(reader.dims)
-    reaches = [_reach(a, extents) for a in reader.in_maps[k]]
-    return all(low >= 0 and high < extent for (low, high), extent in zip(reaches, shape, strict=True))
+    return all(stays_inside(a, extents, extent) for a, extent in zip(reader.in_maps[k], shape, strict=True))
 
 
 def _past(reader: Contract, k: int, move: Contract) -> Contract:
@@ -66,8 +59,8 @@ def _past(reader: Contract, k: int, move: Contract) -> Contract:
 def _is_guarded(node: Contract, k: int, shape: tuple[int, ...]) -> bool:
     """Whether operand k of this shape is left only along windows: an index that is one dim has no guard."""
     extents = dict(node.dims)
-    plain = [(plain_dim(a), extent) for a, extent in zip(node.in_maps[k], shape, strict=True)]
-    return all(dim is None or extents[dim] <= extent for dim, extent in plain)
+    walked = zip(node.in_maps[k], shape, strict=True)
+    return all(plain_dim(a) is None or stays_inside(a, extents, extent) for a, extent in walked)
 
 
 def _joined(node: Map, a: Contract, b: Contract) -> Contract | None:

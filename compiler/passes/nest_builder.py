@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from compiler.ir.graph import Tensor
 from compiler.ir.program import Access, Axis, Dim, DimKind, Strided
-from compiler.ir.space import Affine, plain_dim
+from compiler.ir.space import Affine, plain_dim, stays_inside
 from compiler.passes.assign_layouts import strides_of
 
 LANE = "lane"
@@ -58,15 +58,6 @@ class _Physical:
     literal: bool
     kind: DimKind
     steps: dict[str, _Step] = field(default_factory=dict)  # of the formals that walk it plainly
-
-
-def _always_inside(axis: Affine, extents: Mapping[str, int], size: int) -> bool:
-    """Whether an index never leaves [0, size): paddings make it leave, whatever the sizes are."""
-    if axis.div != 1:
-        return False
-    low = axis.const + sum(min(0, c * (extents[d] - 1)) for d, c in axis.terms)
-    high = axis.const + sum(max(0, c * (extents[d] - 1)) for d, c in axis.terms)
-    return low >= 0 and high < size
 
 
 def _mergeable(a: _Physical, b: _Physical, separate: set[str]) -> bool:
@@ -192,7 +183,7 @@ def _accesses(
             const = f"{w.formal}_from{a}"
             columns[const] = axis.const
             extent: str | None = None
-            if guarded or not _always_inside(axis, extents, w.tensor.shape[a]):
+            if guarded or not stays_inside(axis, extents, w.tensor.shape[a]):
                 extent = f"{w.formal}_extent{a}"
                 columns[extent] = w.tensor.shape[a]
             axes.append(Axis(axis.terms, const, axis.div, extent, stride))
