@@ -81,10 +81,10 @@ def netloom(
         return time.perf_counter() - begin
 
     run(10)
-    launches = next(p.launches for p in program.phases if p.name == "train")
+    launches = sum(len(x.calls) for x in instance._prepared.plans["train"].launches)
     compiled = f"{artifact.compile_seconds:.2f} CPU s of compiling"
     name = "netloom" if chains else "netloom without chains"
-    print(f"{name}, batch {batch}: built in {build:.2f} s, {compiled}, {len(launches)} launches", flush=True)
+    print(f"{name}, batch {batch}: built in {build:.2f} s, {compiled}, {launches} launches", flush=True)
     if kernels:
         times_of_kernels(instance)
     loss = next(a.name for a in program.arrays if a.name == "train/loss")
@@ -104,7 +104,7 @@ def times_of_kernels(instance: Any) -> None:
                     start, end = cuda.Event(), cuda.Event()
                     start.record(device.stream)
                     for _ in range(20):
-                        device.launch(call.function, call.grid, call.block, call.arguments(0))
+                        device.launch(call.function, call.grid, call.block, call.arguments(0), shared=call.shared)
                     end.record(device.stream)
                     end.synchronize()
                 code = device._functions[call.function]
