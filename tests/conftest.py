@@ -1,8 +1,9 @@
 """What every test shares: skips by marker, a C compiler, golden files, a cache of its own.
 
 Assumes: run from a checkout, in an environment with the `dev` extra.
-Guarantees: no test touches the user's cache; a test that needs what is not there is skipped with
-a reason.
+Guarantees: no test touches the user's cache. Only a missing GPU, or a machine that is not the one a test is about,
+skips a test (the reasons in SKIPS); a test that is skipped for any other reason fails the run, and so does a package
+that is missing.
 Does not: import `compiler` or `backends` (a broken import fails only the tests that use it).
 """
 
@@ -16,10 +17,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+SKIPS = ("no GPU: ", "only on x86-64", "only with GCC")
+"""How the reasons begin for which a test may be skipped."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,17 +48,32 @@ def missing_gpu() -> str | None:
         return f"the CUDA driver does not start: {error}"
 
 
-@cache
-def missing_torch() -> str | None:
-    return None if importlib.util.find_spec("torch") else "PyTorch is not installed"
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    reasons = {"gpu": missing_gpu, "torch": missing_torch}
     for item in items:
-        for marker, missing in reasons.items():
-            if item.get_closest_marker(marker) and (reason := missing()):
-                item.add_marker(pytest.mark.skip(reason=reason))
+        if item.get_closest_marker("gpu") and (reason := missing_gpu()):
+            item.add_marker(pytest.mark.skip(reason=f"no GPU: {reason}"))
+        if item.get_closest_marker("nvrtc"):
+            item.add_marker(pytest.mark.usefixtures("nvrtc"))
+
+
+def skipped(reporter: Any) -> tuple[list[str], list[str]]:
+    """The reasons of the tests that a run skipped: those that may be, and those that may not."""
+    reasons = [str(r.longrepr[-1] if isinstance(r.longrepr, tuple) else r.longrepr).removeprefix("Skipped: ")
+               for r in reporter.stats.get("skipped", [])]  # fmt: skip
+    return [r for r in reasons if r.startswith(SKIPS)], [r for r in reasons if not r.startswith(SKIPS)]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    may, may_not = skipped(terminalreporter)
+    terminalreporter.write_line(f"skipped: {len(may) + len(may_not)}, of which {len(may_not)} may not be")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run with a test that may not be skipped fails."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and skipped(reporter)[1] and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -74,12 +93,20 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def cc() -> list[str]:
-    """The C compiler as a command; a test that asks for it is skipped where there is none."""
+    """The C compiler as a command; a test that asks for it fails where there is none."""
     for candidate in (os.environ.get("CC"), "cc", "gcc", "clang"):
         command = shlex.split(candidate or "")
         if command and (path := shutil.which(command[0])):
             return [path, *command[1:]]
-    pytest.skip("no C compiler ($CC, cc, gcc, clang)")
+    pytest.fail("no C compiler ($CC, cc, gcc, clang)", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def nvrtc() -> None:
+    """A compiler for CUDA texts (the extra `dev` brings NVRTC); a test that asks for it fails where there is none."""
+    from backends.cuda.compile import find_compiler
+
+    find_compiler()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from compiler import check, run
 from compiler.files.array_files import headers, read_array
@@ -19,7 +20,6 @@ from compiler.runner.predict import predict_file
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, equal
 
-Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 pytestmark = pytest.mark.usefixtures("cc", "here")
 
 FOLDER = "    folder: pets\n    inputs: {image: images, label: labels}\n"

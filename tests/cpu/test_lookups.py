@@ -112,13 +112,7 @@ def test_many_words(tmp_path: Path) -> None:
 
 @pytest.mark.nvrtc
 def test_cuda_compiles(tmp_path: Path) -> None:
-    from backends.cuda.compile import find_compiler
-    from backends.protocol import BackendError
 
-    try:
-        find_compiler()
-    except BackendError as error:
-        pytest.skip(error.message)
     target = backend("cuda")
     merged = program(model_of(write(tmp_path), tmp_path), "cuda")
     assert target.build(merged, tmp_path / "build", {"arch": "sm_90"}).binary.stat().st_size > 0

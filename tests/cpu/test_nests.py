@@ -297,7 +297,7 @@ def test_lanes_loop_is_vector_code(tmp_path: Path, cc: list[str]) -> None:
     backend.build(merged, tmp_path, {})
     version = subprocess.run([*cc, "--version"], capture_output=True, text=True, check=True).stdout
     if "gcc" not in version.lower() and "Free Software Foundation" not in version:
-        pytest.skip("the report is gcc's")
+        pytest.skip("only with GCC, whose report it reads")
     said = subprocess.run(
         [*cc, "-O3", "-std=c11", "-march=native", "-fopt-info-vec", "-c", "nest.c", "-o", "nest.o"],
         cwd=tmp_path,

@@ -123,8 +123,9 @@ def test_csv_with_a_measurement_for_a_label(here: Path, samples: tuple[np.ndarra
 
 
 def test_parquet(here: Path, samples: tuple[np.ndarray, np.ndarray]) -> None:
-    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as arrow
+    from pyarrow import parquet
+
     table = arrow.table({"pixels": samples[0].tolist(), "digit": samples[1], "text": ["a"] * SAMPLES})
     parquet.write_table(table, here / "t.parquet")
     text = "    file: t.parquet\n    inputs: {image: pixels, label: digit}\n"

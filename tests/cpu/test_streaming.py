@@ -100,8 +100,9 @@ def test_every_format(here: Path, own_cache: Path, samples: tuple[np.ndarray, np
 
 
 def test_parquet(here: Path, samples: tuple[np.ndarray, np.ndarray]) -> None:
-    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as arrow
+    from pyarrow import parquet
+
     table = arrow.table({"pixels": samples[0].tolist(), "digit": samples[1]})
     parquet.write_table(table, here / "t.parquet", row_group_size=64)
     assert equal(streamed(here, "    file: t.parquet\n    inputs: {image: pixels, label: digit}\n"), expected(here))

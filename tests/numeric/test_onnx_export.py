@@ -7,6 +7,8 @@ import importlib.util
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 from compiler import predict
@@ -19,8 +21,6 @@ from compiler.passes.lower_predict import lower_predict
 from compiler.runner.errors import RunError
 from compiler.runner.options import Options
 from tests.cpu.networks_for_use import PLAIN, random_weights, samples, write_network
-
-onnx = pytest.importorskip("onnx")
 
 SIGNAL, IMAGE, CUBE = "{x: {shape: [4, 9]}}", "{x: {shape: [4, 9, 8]}}", "{x: {shape: [2, 5, 4, 6]}}"
 STEPS, LIST = "{x: {shape: [6, 8]}}", "{x: {shape: [12]}}"
@@ -92,15 +92,8 @@ def _reference(proto: object, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
 
 
 def _runtime(file: Path, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-    import onnxruntime
-
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     return list(session.run(None, feeds))
-
-
-needs_runtime = pytest.mark.skipif(
-    importlib.util.find_spec("onnxruntime") is None, reason="onnxruntime is not installed"
-)
 
 
 def _same(found: dict[str, np.ndarray], expected: list[np.ndarray]) -> None:
@@ -125,7 +118,6 @@ def test_layers(tmp_path: Path, name: str) -> None:
     _same({a: v for a, v in zip(found, back.values(), strict=True)}, list(found.values()))
 
 
-@needs_runtime
 @pytest.mark.parametrize("name", [*NETWORKS, *BEYOND])
 def test_layers_in_onnxruntime(tmp_path: Path, name: str) -> None:
     inputs, layers = (NETWORKS | BEYOND)[name]

@@ -8,13 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from compiler import predict
 from compiler.interchange.onnx_import import import_file
 from compiler.runner.errors import RunError
-
-onnx = pytest.importorskip("onnx")
 
 
 @pytest.mark.slow

@@ -62,7 +62,6 @@ def test_standalone(net: Path) -> None:
 
 
 def test_export_and_import(net: Path) -> None:
-    pytest.importorskip("onnx")
     code, out, _ = call("export", "net.yaml", "--format", "onnx")
     assert code == 0 and out.startswith("net.onnx: ")
     code, out, _ = call("import", "net.onnx", "--out", "other.yaml")

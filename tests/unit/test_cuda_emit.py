@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 from backends.cprint import Dialect
 from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text, find_compiler
+from backends.cuda.compile import compile_text
 from backends.cuda.device import has_kernel
 from backends.cuda.emit import Emitted, emit
 from backends.cuda.hazards import Touched, conflicts, overlaps, touched
@@ -22,7 +21,6 @@ from backends.cuda.plans import device_table
 from backends.cuda.schedule import Plan, Ready, Timed, _calls, _pattern, nodes
 from backends.cuda.work import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
 from backends.protocol import BackendError
-from compiler.diagnostics import ModelError
 from compiler.frontend.load import load_model
 from compiler.ir.program import (
     ELEMENT,
@@ -54,29 +52,11 @@ ALIKE = [f"convnet_l{k}" for k in (2, 3, 4, 5)]
 COMPILED = [(n, a) for n in MODELS for a in ("sm_80", "sm_90", "sm_100") if n not in ALIKE or a == "sm_90"]
 
 
-@cache
-def no_compiler() -> str | None:
-    try:
-        find_compiler()
-    except BackendError as e:
-        return e.message
-    return None
-
-
-@pytest.fixture
-def nvrtc() -> None:
-    if (reason := no_compiler()) is not None:
-        pytest.skip(reason)
-
-
 def program_of(name: str, order: str, precision: str = "float32", **settings: str) -> Merged:
-    """The merged program of a file of models/; a model that cannot run yet skips the test."""
-    try:
-        model = load_model(ROOT / "models" / f"{name}.yaml", settings)
-        model = replace(model, numerics=replace(model.numerics, order=order, precision=precision))
-        return lower(model, CudaBackend().capabilities, True).merged
-    except ModelError as e:
-        pytest.skip(f"{name} is not supported yet: {e.diagnostics[0].message}")
+    """The merged program of a file of models/."""
+    model = load_model(ROOT / "models" / f"{name}.yaml", settings)
+    model = replace(model, numerics=replace(model.numerics, order=order, precision=precision))
+    return lower(model, CudaBackend().capabilities, True).merged
 
 
 def ring_of(count: int) -> Merged:

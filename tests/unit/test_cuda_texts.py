@@ -8,20 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from backends.cuda.compile import compile_text, find_compiler
+from backends.cuda.compile import compile_text
 from backends.cuda.emit import emit
-from backends.protocol import BackendError
 from compiler.ir.program import Connect, Kind, Merged, Template
 from tests.construct_runs import construct, lowered
 from tests.constructs import CONSTRUCTS
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nvrtc() -> None:
-    try:
-        find_compiler()
-    except BackendError as e:
-        pytest.skip(e.message)
 
 
 @cache

@@ -18,7 +18,6 @@ from compiler.strategies import choose, direct_conv, direct_conv_weights, matmul
 from compiler.strategies.direct_conv import BUFFER_BYTES, OUTS, STRIP, THREADS, Window, line_pitch, rounded_pitch
 from tests.cpu.contractions import Conv, conv, dense, gradient, program
 from tests.gpu.products import DIRECT, batched_product, chosen, direct_epilogue_cases
-from tests.unit.test_cuda_emit import nvrtc  # noqa: F401  (a fixture)
 from tests.unit.test_implicit_gemm import work
 
 ALL = DIRECT | {"implicit_gemm"}

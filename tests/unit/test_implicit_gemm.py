@@ -26,7 +26,6 @@ from compiler.strategies.tensor_cores import PASSES, TF32, TF32X3, permitted
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, program
 from tests.cpu.programs import expr
 from tests.gpu.products import STRATEGY, chosen, conv_cases, dense_cases, epilogue_cases, outer
-from tests.unit.test_cuda_emit import nvrtc  # noqa: F401  (a fixture)
 
 
 def three(forward: tuple) -> list[Case]:  # type: ignore[type-arg]

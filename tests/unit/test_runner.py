@@ -225,7 +225,6 @@ def _records(folder: Path) -> None:
 
 
 def test_plots_are_drawn_twice_alike(cuba: Model, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     _records(tmp_path)
     done = draw_plots(tmp_path, cuba)
     assert done.warning is None
@@ -238,7 +237,6 @@ def test_plots_are_drawn_twice_alike(cuba: Model, tmp_path: Path) -> None:
 
 
 def test_training_curves(tmp_path: Path, root: Path) -> None:
-    pytest.importorskip("matplotlib")
     model = load_model(root / "models" / "lenet_digits.yaml")
     assert draw_plots(tmp_path, model).files == ()  # before the first epoch there is nothing to draw
     row = {"epoch": 1, "loss": 1.0, "accuracy": 0.5, "validation_loss": 1.1, "validation_accuracy": 0.4}

@@ -9,22 +9,13 @@ import pytest
 
 from backends.cpu.emit import emit as emit_c
 from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text, find_compiler
+from backends.cuda.compile import compile_text
 from backends.cuda.emit import emit as emit_cuda
-from backends.protocol import BackendError
 from backends.registry import backend
 from compiler.ir.program import Merged
 from compiler.passes.pipeline import lower
 from tests.numeric.simulated import model_of
 from tests.numeric.synapse_oracle import everything, model_text
-
-
-@pytest.fixture
-def nvrtc() -> None:
-    try:
-        find_compiler()
-    except BackendError as e:
-        pytest.skip(e.message)
 
 
 def merged(text: str, folder: Path, target: str) -> Merged:

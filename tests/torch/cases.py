@@ -1,4 +1,4 @@
-"""The cases of the grids against PyTorch: heads (torch_grid.py) of every kind of layer and loss, a build a group.
+"""The cases of the grids against PyTorch: heads (grid.py) of every kind of layer and loss, a build a group.
 
 Assumes: PyTorch.
 Guarantees: `GROUPS` holds every kind of the language that draws nothing (dropout at a rate of 0).
@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from compiler.expr.activations import ACTIVATIONS
-from tests.numeric.torch_grid import Forward, Head, OwnLoss, Weights, product, yaml
-from tests.numeric.torch_nets import attention, dense, dot_attention, published_gru, recurrent, wave
+from tests.torch.grid import Forward, Head, OwnLoss, Weights, product, yaml
+from tests.torch.nets import attention, dense, dot_attention, published_gru, recurrent, wave
 
 functional: Any = torch.nn.functional
 Shape = tuple[int, ...]

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from tests.numeric.torch_nets import as_torch, dense, model, samples
 from tests.numeric.trained import Trained, load
+from tests.torch.nets import as_torch, dense, model, samples
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("cc")]
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
 functional: Any = torch.nn.functional
 Weights = dict[str, Any]
 Forward = Callable[[Weights, Any], Any]

@@ -1,5 +1,5 @@
 """Layers, losses and small networks against PyTorch, where it is installed: outputs and gradients in float64, through
-YAML, lowering and generated C. The harness is torch_nets.py's."""
+YAML, lowering and generated C. The harness is nets.py's."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from tests.numeric.torch_nets import as_torch, attention, dense, model, published_gru, recurrent, samples, wave
 from tests.numeric.trained import Trained, load
+from tests.torch.nets import as_torch, attention, dense, model, published_gru, recurrent, samples, wave
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("cc")]
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
 functional: Any = torch.nn.functional
 Weights = dict[str, Any]
 Forward = Callable[[Weights, Any], Any]

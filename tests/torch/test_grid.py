@@ -1,5 +1,5 @@
 """Every kind of layer and loss over grids of shapes and settings, against PyTorch in float64: outputs and all gradients
-within 1e-10 of the largest element in float64, and within 1e-5 in float32 (torch_grid.py says what else there is)."""
+within 1e-10 of the largest element in float64, and within 1e-5 in float32 (grid.py says what else there is)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="PyTorch is not installed")
-
 from compiler.frontend.language.layers import LAYER
 from compiler.frontend.language.losses import LOSS
-from tests.numeric.torch_cases import GROUPS, SLICE
-from tests.numeric.torch_grid import CLOSE, compare
+from tests.torch.cases import GROUPS, SLICE
+from tests.torch.grid import CLOSE, compare
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("cc")]
 
@@ -27,7 +25,7 @@ def test_every_kind_has_cases() -> None:
 
 
 def test_some_of_each(tmp_path: Path) -> None:
-    """In float32; test_torch_layers.py has one case of every kind in float64."""
+    """In float32; test_layers.py has one case of every kind in float64."""
     compare(SLICE, "float32", tmp_path)
 
 

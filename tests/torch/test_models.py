@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from tests.numeric.torch_nets import as_torch
 from tests.numeric.trained import load
+from tests.torch.nets import as_torch
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.usefixtures("cc")]
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
 functional: Any = torch.nn.functional
 Weights = dict[str, Any]
 
