@@ -29,7 +29,7 @@ from compiler.frontend.data_files import arrays_of, locate, pick, read_array
 from compiler.frontend.definitions import Definitions, place_of
 from compiler.frontend.drives import reads_time, source_of
 from compiler.frontend.tree import Scalar, Sequence
-from compiler.frontend.values import Context, Names, Step, mapping, steps_of, whole, whole_steps
+from compiler.frontend.values import Context, Names, Step, mapping, multiple, steps_of, whole, whole_steps
 from compiler.frontend.values_initial import initial_value
 from compiler.frontend.wording import allowed
 from compiler.ir.model import (
@@ -430,7 +430,7 @@ def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dic
 
 
 def _check_spike_times(name: str, params: Mapping[str, Value], size: int, node: tree.Mapping, out: Populations) -> None:
-    """E0603/E0703: times are whole steps from one step on, indices those of neurons."""
+    """E0603/E0703: times are whole steps, the first of the run or later, indices those of neurons."""
     c, columns, places = out.c, {}, {}
     for key in ("times", "indices"):
         value = params.get(key)
@@ -466,9 +466,9 @@ def _check_spike_times(name: str, params: Mapping[str, Value], size: int, node: 
     dt = out.step.dt
     for k, time in enumerate(times.tolist()):
         count = whole_steps(time, dt) if np.isfinite(time) else None
-        if count is None or count < 1:
+        if count is None or count < 1 - out.step.warmup:
             message = f"spike {k} of `{name}` is at {time:g} ms, which is not the end of a step"
-            help = f"times are whole multiples of `dt`, {dt:g} ms, from {dt:g} ms on"
+            help = f"times are whole multiples of `dt`, {dt:g} ms, from {multiple(1 - out.step.warmup, dt)} ms on"
             related = (Related("the step is given here", out.step.span),)
             c.sink.error("E0603", message, places["times"], help, related)
             return

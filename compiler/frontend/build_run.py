@@ -8,6 +8,8 @@ Does not: take part in what the model is (nothing here changes the result).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compiler.diagnostics import did_you_mean
 from compiler.expr.units import DIMENSIONLESS, FREQUENCY, TIME
 from compiler.frontend import tree
@@ -37,7 +39,25 @@ def read_step(block: tree.Mapping | None, c: Context) -> Step | None:
     if node is None:
         return None
     dt = bounded(node, c, "`dt`", TIME, 0.0, None, above=True)
-    return None if dt is None else Step(dt, node.span)
+    if dt is None:
+        return None
+    step = Step(dt, node.span)
+    return replace(step, warmup=_count("warmup", block, step, c) or 0)
+
+
+def _count(key: str, block: tree.Mapping | None, step: Step | None, c: Context) -> int | None:
+    """The number of steps of `duration` or `warmup`; None after an error, or without a time step."""
+    node = block.get(key) if block is not None else None
+    if node is None:
+        return 0
+    if step is None:
+        number(node, c, f"`{key}`", TIME)
+        return None
+    count = steps(node, c, f"`{key}`", step)
+    if count is not None and count > _MOST_STEPS:
+        c.sink.error("E0106", f"`{key}` has {count:,} steps; at most {_MOST_STEPS:,} are possible", node.span)
+        return None
+    return count
 
 
 MOST_INSTANCES = 1 << 16
@@ -49,21 +69,8 @@ def build_simulate(
     """`simulate`; None after an error. `named`: the names of all projections, with those that have a mistake."""
     seed_node = block.get("seed")
     seed = 0 if seed_node is None else whole(seed_node, c, "`seed`", 0, (1 << 63) - 1)
-    counts: list[int | None] = []
-    for key in ("duration", "warmup"):
-        node = block.get(key)
-        if node is None:
-            counts.append(0)
-        elif step is None:
-            number(node, c, f"`{key}`", TIME)
-            counts.append(None)
-        else:
-            count = steps(node, c, f"`{key}`", step)
-            if count is not None and count > _MOST_STEPS:
-                c.sink.error("E0106", f"`{key}` has {count:,} steps; at most {_MOST_STEPS:,} are possible", node.span)
-                count = None
-            counts.append(count)
-    duration, warmup = counts
+    duration = _count("duration", block, step, c)
+    warmup = _count("warmup", block, None, c) if step is None else step.warmup
     copies_node = block.get("instances")
     copies = 1 if copies_node is None else whole(copies_node, c, "`instances`", 1, MOST_INSTANCES)
     freeze = _frozen(block.get("freeze"), projections, named, c)

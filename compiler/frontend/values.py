@@ -205,10 +205,11 @@ def out_of_bounds(
 
 @dataclass(frozen=True)
 class Step:
-    """The time step in ms, and where it was given."""
+    """The time step in ms, and where it was given; the number of steps before time 0."""
 
     dt: float
     span: Span
+    warmup: int = 0
 
 
 def whole_steps(time: float, dt: float) -> int | None:

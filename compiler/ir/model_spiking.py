@@ -473,10 +473,10 @@ class Simulate:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-def shift_of(every: int, at: int | None, warmup: int) -> int:
+def shift_of(every: int, at: int | None) -> int:
     """Recordings sample at the end of steps n * every - shift after the warm-up, n = 1, 2, ...; with `at`, these are
-    the steps k of the whole run with k % every == at (an event of a phase of `every` steps)."""
-    return 0 if at is None or every == 0 else (warmup - at) % every
+    the steps k with k % every == at (an event of a phase of `every` steps)."""
+    return 0 if at is None or every == 0 else -at % every
 
 
 @dataclass(frozen=True)

@@ -227,8 +227,8 @@ def cell_violations(cell: Cell) -> list[str]:
         found.append("there is a step, but dynamics are left")
     shared = [v for p in cell.pools for v in p.variables]
     columns = {c.every for c in cell.counters}
-    fixed = {*cell.params, *derived, *shared, *columns, "t", "dt", "step"}
-    known = {*names, *shared, *columns, "t", "dt", "step"}
+    fixed = {*cell.params, *derived, *shared, *columns, "t", "dt", "step", "warmup_steps"}
+    known = {*names, *shared, *columns, "t", "dt", "step", "warmup_steps"}
     if not cell.step:
         known |= {c.name for c in cell.counters}
     if cell.step:

@@ -14,22 +14,29 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from compiler.expr.ast import refs
 from compiler.ir.program import (
+    Add,
     Array,
     ArrayFormal,
+    Assign,
     Body,
     ColumnValue,
+    Emit,
     Formal,
     Kernel,
     KernelLaunch,
     Kind,
+    Nest,
     Order,
     Phase,
     Program,
+    Propagate,
     Rows,
     ScalarFormal,
 )
 from compiler.ir.space import DType
+from compiler.passes.clock import WARMUP
 from compiler.source import NOWHERE, Span
 
 Column = npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[ColumnValue, ...]
@@ -55,6 +62,8 @@ class ProgramBuilder:
     name: str
     precision: DType
     order: Order
+    warmup: int = 0
+    """Steps of the phase "step" before time 0."""
     arrays: dict[str, Array] = field(default_factory=dict)
     constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     _keys: dict[object, int] = field(default_factory=dict)
@@ -89,9 +98,12 @@ class ProgramBuilder:
 
         The kernel is called after its row of lowest `rank`: the first in the order of the model, not in
         the order of execution, so that a deeper network (whose gradients begin at the far end) has the same text.
+        A kernel that reads the clock gets its column.
         """
         entry = self._kernels.get(key)
         if entry is None:
+            if _reads_clock(body):
+                formals = (*formals, ScalarFormal(WARMUP, DType.I64))
             entry = self._kernels[key] = _Collected(
                 name,
                 kind,
@@ -107,15 +119,17 @@ class ProgramBuilder:
         for formal, bound in entry.arrays.items():
             bound.append(arrays[formal])
         for formal, values in entry.scalars.items():
-            values.append(scalars[formal])
+            values.append(self.warmup if formal == WARMUP else scalars[formal])
         entry.paths.append(path)
         return len(entry.paths) - 1
 
     def launch(
         self, phase: str, key: object, lo: int, hi: int, every: int = 1, offset: int = 0, join: bool = True
     ) -> None:
-        """Adds rows [lo, hi) of kernel `key` to a phase. `join`: they depend on no neighbour of the same kernel, so
-        that one launch may run both; without it, merge joins what it finds independent."""
+        """Adds rows [lo, hi) of kernel `key` to a phase, in the steps k after the warm-up with k % every == offset (and
+        in the warm-up, where these are 0 and below). `join`: they depend on no neighbour of the same kernel, so that
+        one launch may run both; without it, merge joins what it finds independent."""
+        offset = (offset + self.warmup) % every if phase == "step" else offset
         items = self._phases.setdefault(phase, [])
         if join and items and items[-1][0] == key and items[-1][2] == lo and items[-1][3:] == (every, offset):
             items[-1] = (key, items[-1][1], hi, every, offset)
@@ -158,3 +172,17 @@ class ProgramBuilder:
             phases,
             self.constants,
         )
+
+
+def _reads_clock(body: Body) -> bool:
+    """Whether statements read the clock; names of equations never meet its own (free_names)."""
+    if isinstance(body, Propagate):
+        statements = body.statements
+    elif isinstance(body, Nest):
+        statements = (*body.prologue, *body.epilogue)
+        if body.term is not None and WARMUP in refs(body.term):
+            return True
+    else:
+        return False
+    values = [s.when if isinstance(s, Emit) else s.value for s in statements if isinstance(s, Assign | Add | Emit)]
+    return any(WARMUP in refs(value) for value in values)

@@ -17,9 +17,10 @@ from compiler.expr.ast import Expr, Ref, substitute
 from compiler.ir.controls import rewritten_handler, rewritten_pool
 from compiler.ir.model import NeuronDef, Ode, Set
 from compiler.ir.program import PLANES
+from compiler.passes.clock import WARMUP
 
 RESERVED: Final = frozenset(
-    {"i", "n", "key", "step", "slot", "slots", "spikes", "spike_count", "ring_slots"}
+    {"i", "n", "key", "step", WARMUP, "slot", "slots", "spikes", "spike_count", "ring_slots"}
     | {"held", "spiked", "refractory_left", "refractory_steps"}
     | {"k", "members", "acc", "largest", "pool_index", "pool_of", "out"}
     | {"driven", "undriven", "driven_first", "event_weight", "step_length", "event_mean"}

@@ -25,6 +25,7 @@ from compiler.expr.diff import linear_in
 from compiler.expr.simplify import has_random, simplify
 from compiler.ir.graph import AtEvent, Cell, DerivedScalar, PoolCell
 from compiler.ir.model import Method, Ode, Set
+from compiler.passes.clock import DT, STEP_END, STEP_START, counter
 from compiler.passes.decisions import Decision
 from compiler.passes.linear_system import (
     ZERO,
@@ -37,9 +38,6 @@ from compiler.passes.linear_system import (
     total,
 )
 
-DT = Ref("dt")
-STEP_END = Binary("*", Ref("step"), DT)
-STEP_START = Binary("*", Binary("-", Ref("step"), Num(1)), DT)
 COUNTER = "refractory_left"
 """The int state that counts the steps a neuron still has to be refractory."""
 
@@ -306,15 +304,8 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
 
 
 def counter_locals(cell: Cell, used: set[str]) -> tuple[Set, ...]:
-    """The counters of phases among `used` as locals: step k is step (k - 1) % every + 1 of trial (k - 1) // every."""
-    out: list[Set] = []
-    before = Binary("-", Ref("step"), Num(1))
-    for c in cell.counters:
-        if c.name in used:
-            count = Binary("//", before, Ref(c.every))
-            value = count if c.of == "count" else Binary("+", Binary("%", before, Ref(c.every)), Num(1))
-            out.append(Set(c.name, Call("float", (value,))))
-    return tuple(out)
+    """The counters of phases among `used` as locals."""
+    return tuple(Set(c.name, counter(c.of, c.every)) for c in cell.counters if c.name in used)
 
 
 def _reads(cell: Cell) -> set[str]:

@@ -5,8 +5,8 @@ Guarantees: one kernel per text of a source, with a row per drive, whatever the 
 the source's value at (k-1) dt to the input (which holds what was delivered in step k-1), or to the parameter's array
 `<population>.<parameter>`, where the first drive puts the parameter's own value first; so a current of step k acts
 on the dynamics of step k, and stands still in it. Then it takes the source's own state to the end of the step.
-Timed arrays are constants `timed.<name>` that are read at row (step - 1) // every. Draws are by counter: stream
-`<drive>[<population>]`, index = neuron.
+Timed arrays are constants `timed.<name>` that are read at row (k-1) // every, the first before time 0. Draws are by
+counter: stream `<drive>[<population>]`, index = neuron.
 Does not: know what a source means; order drives that go into different things.
 """
 
@@ -52,9 +52,10 @@ from compiler.ir.space import DType, Role
 from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.cell_arrays import array_name
 from compiler.passes.cell_columns import column_values
+from compiler.passes.clock import BEFORE, STEP_START
 from compiler.passes.free_names import free_names
 from compiler.passes.init_values import initialise, read_file
-from compiler.passes.integrate_odes import STEP_START, integrate_odes
+from compiler.passes.integrate_odes import integrate_odes
 from compiler.passes.split_cells import number_draws
 
 VALUE = hidden("value")
@@ -100,7 +101,7 @@ def _timed_reads(
     columns: dict[str, ColumnValue] = {}
     shape: list[object] = []
     arrays = {a.name: a for a in model.timed}
-    before = Binary("-", Ref("step"), Num(1))
+    before = Call("max", (BEFORE, Num(0)))
     for name, local in names.items():
         array = arrays[name]
         every, last, row = f"{local}_timed_every", f"{local}_timed_last", f"{local}_timed_row"

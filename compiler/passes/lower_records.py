@@ -202,6 +202,4 @@ def record_traces(
                 f"{record.population}.{variable}",
                 record.span,
             )
-            # Round times count from the end of the warm-up, trials from the start of the run.
-            offset = model.simulate.warmup if record.at is None else record.at
-            builder.launch("step", key, row, row + 1, record.every, offset % record.every)
+            builder.launch("step", key, row, row + 1, record.every, (record.at or 0) % record.every)

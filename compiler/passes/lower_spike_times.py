@@ -1,8 +1,8 @@
 """lower_spike_times: populations that emit given spikes.
 
 Assumes: an instance with `source` "spike_times": params times [ms] and indices.
-Guarantees: every spike is emitted in step round(time / dt); times that are no whole steps, and indices of no neuron,
-are refused.
+Guarantees: every spike is emitted in step round(time / dt) after the warm-up; times that are no whole steps, and
+indices of no neuron, are refused.
 Does not: read the files again when the run starts.
 """
 
@@ -22,7 +22,7 @@ from compiler.passes.init_values import read_file
 
 
 def lower_spike_times(builder: ProgramBuilder, instance: Instance, dt: float) -> None:
-    """spike_times: a given list of (time, index) becomes an emission of step round(time / dt)."""
+    """spike_times: a given list of (time, index) becomes an emission of step round(time / dt) after the warm-up."""
     params: dict[str, Value] = dict(instance.params)
     columns: dict[str, npt.NDArray[np.float64]] = {}
     for name in ("times", "indices"):
@@ -47,6 +47,7 @@ def lower_spike_times(builder: ProgramBuilder, instance: Instance, dt: float) ->
     steps = np.rint(columns["times"] / dt).astype(np.int64)
     ids = columns["indices"].astype(np.int64)
     off_grid = np.abs(columns["times"] / dt - steps) > 1e-6
+    steps += builder.warmup
     bad = off_grid | (steps < 1) | (ids < 0) | (ids >= instance.size)
     if bad.any():
         first = int(np.argmax(bad))
@@ -57,7 +58,8 @@ def lower_spike_times(builder: ProgramBuilder, instance: Instance, dt: float) ->
                     f"spike {first} of `{instance.name}` (time {columns['times'][first]:g} ms, "
                     f"index {ids[first]}) cannot be emitted",
                     span,
-                    f"times are whole steps of {dt:g} ms from {dt:g} ms on, indices 0 to {instance.size - 1}",
+                    f"times are whole steps of {dt:g} ms from {(1 - builder.warmup) * dt:g} ms on, "
+                    f"indices 0 to {instance.size - 1}",
                 )
             ]
         )

@@ -58,7 +58,7 @@ def lower_populations_to_program(
             units |= {(p.name, f"{pool.scope}.{r.name}"): r.unit for r in pool.reductions}
             units |= {(p.name, f"{pool.scope}.{s.name}"): s.unit for s in pool.state}
     quanta = input_quanta(model) if fixed_point else {}
-    builder = ProgramBuilder(model.name, precision, order)
+    builder = ProgramBuilder(model.name, precision, order, model.simulate.warmup)
     deliveries = Deliveries(fixed_point, quanta, graph.rings)
     lower_timed(builder, model)
     lower_drives(builder, model)

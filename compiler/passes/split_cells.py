@@ -21,6 +21,7 @@ from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
 from compiler.ir.graph import AtEvent, Cell, PoolCell
 from compiler.ir.model import Set
+from compiler.passes.clock import WARMUP
 from compiler.passes.integrate_odes import counter_locals
 
 RANDOM = {
@@ -106,7 +107,7 @@ def _place(cell: Cell) -> int | None:
 
 def _kinds(cell: Cell) -> dict[str, Kind]:
     """The kind of every local of the step (whole numbers are kept as reals)."""
-    known: dict[str, Kind] = dict.fromkeys(cell.int_state, Kind.INT) | {"step": Kind.INT}
+    known: dict[str, Kind] = dict.fromkeys(cell.int_state, Kind.INT) | {"step": Kind.INT, WARMUP: Kind.INT}
     known |= {c.every: Kind.INT for c in cell.counters}
     for s in cell.step:
         names = refs(s.value) - known.keys()
@@ -242,7 +243,7 @@ def _pool(cell: Cell, pool: PoolCell, again: _Again, kept: dict[str, Expr]) -> P
     for r in pool.reductions:
         term = substitute(substitute(r.value, kept), counters)
         term = again.put_in(term)
-        names = {n: Kind.REAL for n in refs(term)} | {"step": Kind.INT}
+        names = {n: Kind.REAL for n in refs(term)} | {"step": Kind.INT, WARMUP: Kind.INT}
         if check_types(term, names | {c.every: Kind.INT for c in cell.counters}, Sink()) is Kind.INT:
             term = Call("float", (term,))
         reductions.append(ReductionPart(r.name, r.op, term))

@@ -14,17 +14,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, refs, substitute, with_children
+from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, children, refs, substitute, with_children
 from compiler.ir.delayed import put_delayed, read_delayed, read_now
 from compiler.ir.model import Action, EndDef, Ode, Set, SynapseDef, SynapseEvent, Transpose, values_of
 from compiler.ir.program import PLANES
+from compiler.passes.clock import counter, time_of
 from compiler.passes.free_names import PROPAGATION, RESERVED, free_name, renamed
 
 TIMES: Final = ("last_spike", "previous_spike")
 _ENDS: Final = ("pre", "post")
 NEVER: Final = -1e9
 """Time of a spike that never was [ms]."""
-NOW: Final = Binary("*", Ref("step"), Ref("dt"))
 
 TAKEN: Final = (
     PROPAGATION
@@ -103,14 +103,6 @@ def read_of_neurons(synapse: SynapseDef) -> set[tuple[str, str]]:
     return {(end, variable) for end, variable in found if end in _ENDS}
 
 
-def _counter(of: str, every: str) -> Expr:
-    """Step k is step (k - 1) % every + 1 of trial (k - 1) // every."""
-    before = Binary("-", Ref("step"), Num(1))
-    if of == "count":
-        return Call("float", (Binary("//", before, Ref(every)),))
-    return Call("float", (Binary("+", Binary("%", before, Ref(every)), Num(1)),))
-
-
 def _since(e: Expr, held: Mapping[str, str]) -> Expr:
     """`t - pre.last_spike` as a whole number of steps times dt."""
     match e:
@@ -124,7 +116,7 @@ def _since(e: Expr, held: Mapping[str, str]) -> Expr:
 
 def _time(held: str) -> Expr:
     """The time [ms] of a spike whose step is held."""
-    return Cond(Binary(">", Ref(held), Num(0)), Binary("*", Ref(held), Ref("dt")), Num(NEVER))
+    return Cond(Binary(">", Ref(held), Num(0)), time_of(Ref(held)), Num(NEVER))
 
 
 def flatten(synapse: SynapseDef) -> Flat:
@@ -163,7 +155,7 @@ def flatten(synapse: SynapseDef) -> Flat:
     bindings: dict[str, Expr] = {name: Ref(new.get(name, name)) for name in own}
     bindings |= {f"{end}.{v}": Ref(name) for (end, v), name in flat.items()}
     bindings |= {user: _time(name) for user, name in held.items()}
-    bindings |= {f"{phase}.{of}": _counter(of, every[phase]) for phase, of in dotted - wanted}
+    bindings |= {f"{phase}.{of}": counter(of, every[phase]) for phase, of in dotted - wanted}
     delayed: dict[str, Expr] = {f"{end}.{v}": Ref(name) for (end, v), name in past.items()}
 
     def expr(e: Expr, bound: dict[str, Expr] = bindings, at_end: bool = True) -> Expr:

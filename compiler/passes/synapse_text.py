@@ -22,9 +22,10 @@ from compiler.expr.simplify import simplify
 from compiler.ir.graph import DerivedScalar, Propagator
 from compiler.ir.model import Action, Send, Set, values_of
 from compiler.ir.program import Add, Assign, Statement
+from compiler.passes.clock import STEP_END
 from compiler.passes.free_names import free_name
 from compiler.passes.linear_system import is_zero
-from compiler.passes.synapse_names import NOW, TAKEN, Flat
+from compiler.passes.synapse_names import TAKEN, Flat
 
 EXISTS: Final = Binary("!=", Ref("exists"), Num(0))
 """Whether a place holds a synapse."""
@@ -101,7 +102,7 @@ def numbered(e: Expr, count: list[int], index: str) -> Expr:
 def statements_of(sets: Iterable[Set], index: str) -> tuple[Statement, ...]:
     """Assignments at the end of the step, with numbered draws."""
     count = [0]
-    return tuple(Assign(s.target, numbered(substitute(s.value, {"t": NOW}), count, index), s.span) for s in sets)
+    return tuple(Assign(s.target, numbered(substitute(s.value, {"t": STEP_END}), count, index), s.span) for s in sets)
 
 
 def driven(flat: Flat) -> frozenset[str]:
@@ -181,7 +182,7 @@ def text_of(
         tests.append(EXISTS)
 
     def value_of(e: Expr) -> Expr:
-        return numbered(substitute(e, {"t": NOW}), count, "syn")
+        return numbered(substitute(e, {"t": STEP_END}), count, "syn")
 
     def assign(s: Set, value: Expr | None = None) -> None:
         value = value_of(s.value) if value is None else value

@@ -70,7 +70,7 @@ def model_hash(model: Model) -> str:
             value = params if name == "params" else getattr(model, name)
             h.update(name.encode() + b"=" + _digest(value, done) + b"\n")
     if model.simulate is not None:
-        h.update(repr(model.simulate.dt).encode())
+        h.update(repr((model.simulate.dt, model.simulate.warmup)).encode())  # what the clock shows after a step
     return h.hexdigest()
 
 

@@ -174,7 +174,7 @@ class TraceWriter:
         for number, record in enumerate(model.traces):
             name = record.group
             group = self._group(record, path)
-            m, shift = len(record.members), shift_of(record.every, record.at, self._warmup)
+            m, shift = len(record.members), shift_of(record.every, record.at)
             for variable in record.variables:
                 array = arrays[f"{record.population}.{variable}.record.{number}"]
                 rows = min(1024, max(1, (1 << 17) // (m * array.dtype.bytes)))

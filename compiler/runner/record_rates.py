@@ -54,7 +54,7 @@ class RateWriter:
             rates = growing(group, "rate", "float64", (), 1024, {"unit": "Hz"})
             times = growing(group, "time", "float64", (), 1024, {"unit": "ms"})
             # A run that resumes within a bin does not know the bin's beginning: it is left out.
-            shift = shift_of(record.every, record.at, model.simulate.warmup)
+            shift = shift_of(record.every, record.at)
             skip = -(done + shift) % record.every
             first = (done + skip + shift) // record.every - rates.rows
             self._bins.append(_Bins(name, record.every, shift, scale, rates, times, skip, first, np.zeros(0)))

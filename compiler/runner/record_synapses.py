@@ -121,7 +121,7 @@ class SynapseWriter:
                 times = growing(group, "time", "float64", (), 256, {"unit": "ms"})
                 for variable in record.variables:
                     made = self._one(model, projection, member, group, variable, arrays, record.every, times)
-                    made.shift = shift_of(record.every, record.at, self._warmup)
+                    made.shift = shift_of(record.every, record.at)
                     self._sampled.append(made)
                 end = moving(projection)
                 known = any(x.group == group for x in self._sampled if x.variable == f"{end}s")
@@ -129,14 +129,14 @@ class SynapseWriter:
                     ends = f"{member_name(projection, member)}.{'col' if end == 'target' else 'to_col'}"
                     made = _Sampled(ends, 1.0, record.every, None, times, group, f"{end}s", "1", None)
                     made.exists = self._exists(projection, member)
-                    made.shift = shift_of(record.every, record.at, self._warmup)
+                    made.shift = shift_of(record.every, record.at)
                     self._sampled.append(made)
         for h in model.histograms:
             projection = projections[h.projection]
             for member, group in self._groups(projection, instance, arrays, sizes):
                 times = growing(group, f"{h.variable}.histogram.time", "float64", (), 256, {"unit": "ms"})
                 made = self._one(model, projection, member, group, h.variable, arrays, h.every, times)
-                made.shift = shift_of(h.every, h.at, self._warmup)
+                made.shift = shift_of(h.every, h.at)
                 made.exists = self._exists(projection, member)
                 made.edges = np.linspace(h.low, h.high, h.bins + 1)
                 made.values = growing(group, f"{h.variable}.histogram", "int64", (h.bins,), 64, {"unit": made.unit})

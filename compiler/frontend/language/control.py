@@ -131,7 +131,7 @@ PHASE = Block(
         Field(
             "every",
             POSITIVE_TIME,
-            "How long one trial lasts; trials follow each other from time 0 on (with a warm-up: from its start). A "
+            "How long one trial lasts; trials follow each other from time 0 on, and before it in the warm-up. A "
             "whole number of steps.",
             required=True,
             example="every: 200 ms",
@@ -143,8 +143,8 @@ PHASE = Block(
             example="events: {start: 0 ms, minus: 150 ms, plus: 200 ms}",
         ),
     ),
-    doc="A cycle of the run, such as trials. Expressions of neurons and synapses read `<name>.count` (trials since the "
-    "start of the run, from 0) and `<name>.step` (steps since the start of the trial, from 1).",
+    doc="A cycle of the run, such as trials. Expressions of neurons and synapses read `<name>.count` (trials since "
+    "time 0, from 0) and `<name>.step` (steps since the start of the trial, from 1).",
     title="phase",
     elsewhere={"period": "`every`", "length": "`every`", "duration": "`every`"},
     example="{every: 200 ms, events: {start: 0 ms, minus: 150 ms}}",

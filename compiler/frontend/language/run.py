@@ -50,7 +50,7 @@ SIMULATE = Block(
         Field(
             "warmup",
             DURATION,
-            "How long the model runs before time 0; nothing is recorded then.",
+            "How long the model runs before time 0; nothing is recorded then, and `t` is below 0.",
             default="0 ms",
             example="warmup: 500 ms",
         ),

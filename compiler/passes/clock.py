@@ -1,0 +1,37 @@
+"""clock: the time of a step, whose zero is the end of the warm-up.
+
+Assumes: steps are counted from 1 at the start of the run, for rings, draws and checkpoints.
+Guarantees: everything that is a time follows from `step - warmup_steps`, so that the warm-up is data and never changes
+the text: `t`, timed arrays, counters of phases and times of spikes. ProgramBuilder.row gives the column to every kernel
+that reads it, ProgramBuilder.launch moves what is due at certain steps.
+Does not: say when what is evaluated (docs/synapses.md has the table).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from compiler.expr.ast import Binary, Call, Expr, Num, Ref
+
+WARMUP: Final = "warmup_steps"
+"""Column: how many steps run before time 0."""
+DT: Final = Ref("dt")
+CLOCK: Final = Binary("-", Ref("step"), Ref(WARMUP))
+"""The number of the step, 1 for the first after time 0."""
+BEFORE: Final = Binary("-", CLOCK, Num(1))
+"""Steps between time 0 and the start of this one; below 0 in the warm-up."""
+STEP_END: Final = Binary("*", CLOCK, DT)
+STEP_START: Final = Binary("*", BEFORE, DT)
+
+
+def time_of(step: Expr) -> Expr:
+    """The time [ms] at which a step ended."""
+    return Binary("*", Binary("-", step, Ref(WARMUP)), DT)
+
+
+def counter(of: str, every: str) -> Expr:
+    """`count` or `step` of a phase: step k after time 0 is step (k - 1) % every + 1 of trial (k - 1) // every. In the
+    warm-up trials follow each other, too; they are counted backwards from -1."""
+    if of == "count":
+        return Call("float", (Binary("//", BEFORE, Ref(every)),))
+    return Call("float", (Binary("+", Binary("%", BEFORE, Ref(every)), Num(1)),))
