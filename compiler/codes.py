@@ -559,6 +559,14 @@ _SPIKING: Final = (
         "connect: {all_to_all: {}}",
     ),
     _code(
+        "E0605",
+        "several spikes of a neuron in one step",
+        "Given spikes of one neuron that share a step add up where they are delivered and recorded. A synapse that"
+        " changes at each spike, draws random numbers at it or asks when the last one was would need an order of them.",
+        "dt: 1 ms   # params: {times: [1.2 ms, 1.4 ms], ...}",
+        "dt: 0.2 ms",
+    ),
+    _code(
         "E0611",
         "a storage that cannot do what these synapses do",
         "Bitmasks, rows that are drawn again and convolutions are walked from the source and hold nothing per synapse.",

@@ -40,6 +40,7 @@ from compiler.frontend.language.currents import CURRENT
 from compiler.frontend.language.neurons import NEURON
 from compiler.frontend.language.synapses import SYNAPSE
 from compiler.frontend.language.training import OPTIMIZER
+from compiler.frontend.given_spikes import check_repeated
 from compiler.frontend.resolve import LibraryFinder, ParamValue, Resolved
 from compiler.frontend.resolve_values import kind_of_value
 from compiler.frontend.scope import Scope
@@ -71,6 +72,7 @@ def build_model(
     synapses = Synapses(c, Definitions("synapses", "synapse", SYNAPSE, root, folder, library, sink, True))
     synapses.build_own()
     projections = build_projections(root, c, populations, synapses)
+    check_repeated(populations, projections, sink)
     drives = Drives(c, {a.name: a for a in timed})
     for made in populations.drives:
         if made.population in populations.built:

@@ -49,6 +49,16 @@ MAX_SIZE = (1 << 31) - 1
 """Neurons are numbered by 32-bit integers."""
 
 
+@dataclass(frozen=True)
+class Repeated:
+    """A neuron whose given spikes have `times` in one step, which ends at `at` [ms], and where they were given."""
+
+    neuron: int
+    times: int
+    at: float
+    span: Span
+
+
 @dataclass
 class Populations:
     """The populations built so far, by name, and the neurons behind them."""
@@ -61,6 +71,7 @@ class Populations:
     places: dict[str, Span] = field(default_factory=dict)
     classes: dict[str, list[str]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
+    repeated: dict[str, Repeated] = field(default_factory=dict)
     drives: list[Drive] = field(default_factory=list)  # into parameters that are given as expressions of the time
     _blocks: dict[int, tuple[tree.Mapping, BuiltNeuron]] = field(default_factory=dict)
     _good: set[tuple[int, float | int]] = field(default_factory=set)  # (expression, value) that fit
@@ -464,6 +475,7 @@ def _check_spike_times(name: str, params: Mapping[str, Value], size: int, node: 
     if out.step is None:
         return
     dt = out.step.dt
+    counts: list[int] = []
     for k, time in enumerate(times.tolist()):
         count = whole_steps(time, dt) if np.isfinite(time) else None
         if count is None or count < 1 - out.step.warmup:
@@ -472,3 +484,9 @@ def _check_spike_times(name: str, params: Mapping[str, Value], size: int, node: 
             related = (Related("the step is given here", out.step.span),)
             c.sink.error("E0603", message, places["times"], help, related)
             return
+        counts.append(count)
+    pairs, first, many = np.unique(np.array([counts, indices], np.int64), axis=1, return_index=True, return_counts=True)
+    if many.max(initial=0) > 1:
+        k = int(np.argmax(many > 1))
+        at = float(times[first[k]])
+        out.repeated[name] = Repeated(int(pairs[1, k]), int(many[k]), at, places["times"])

@@ -257,8 +257,8 @@ class Contract:
 @dataclass(frozen=True)
 class Events:
     """The events of step (step - delay) of one population: its ring (`list` and `count`, Whole formals; `slots`, a
-    column), and the columns `delay` (whole steps >= 0) and `stride` (the population's size: what lies between
-    the lists of two slots)."""
+    column), and the columns `delay` (whole steps >= 0) and `stride` (what lies between the lists of two slots:
+    the population's size, or more where neurons may have several events in a step)."""
 
     list: str
     count: str

@@ -65,14 +65,20 @@ SLOT = Set("slot", Binary("%", Binary("-", Ref("step"), Num(1)), Ref("ring_slots
 """The slot of the ring that filled up until the end of the last step."""
 
 
-def add_ring(builder: ProgramBuilder, instance: Instance) -> dict[str, str]:
-    """The arrays of a population's event ring, by formal name."""
+def room_of(builder: ProgramBuilder, spikes: str) -> int:
+    """How many events a slot of a ring holds: what lies between the lists of two slots."""
+    return builder.arrays[spikes].shape[-1]
+
+
+def add_ring(builder: ProgramBuilder, instance: Instance, room: int | None = None) -> dict[str, str]:
+    """The arrays of a population's event ring, by formal name. `room`: the most events of a step, without which each
+    neuron has one at most."""
     name = instance.name
     spikes = builder.array(
         Array(
             f"{name}.spikes",
             DType.I32,
-            (instance.slots, instance.size),
+            (instance.slots, instance.size if room is None else room),
             Role.EVENT,
             span=instance.span,
         )

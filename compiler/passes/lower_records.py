@@ -33,10 +33,11 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import DType, Role
 from compiler.passes.build_program import ProgramBuilder
+from compiler.passes.cell_arrays import room_of
 from compiler.passes.lower_cells import Deliveries, array_name, delivered_name
 from compiler.passes.lower_projections import ring_slots
 
-SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron fires
+SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron fires once
 TRACE_BYTES = 1 << 20  # of one trace buffer, at least two samples
 
 
@@ -49,7 +50,8 @@ def record_spikes(builder: ProgramBuilder, model: Model, instances: Mapping[str,
                 continue
             done.add(population)
             instance = instances[population]
-            capacity = max(SPIKE_STEPS * instance.size, 4096)
+            room = room_of(builder, f"{population}.spikes")
+            capacity = max(SPIKE_STEPS * instance.size, 4 * room, 4096)
             buffer, used = f"{population}.spikes.record", f"{population}.spikes.record.used"
             builder.array(Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=record.span))
             builder.array(Array(used, DType.I64, (1,), Role.RECORD, span=record.span))
@@ -74,7 +76,7 @@ def record_spikes(builder: ProgramBuilder, model: Model, instances: Mapping[str,
                     "buffer": buffer,
                     "used": used,
                 },
-                {"slots": instance.slots, "capacity": capacity, "n": instance.size},
+                {"slots": instance.slots, "capacity": capacity, "n": room},
                 population,
                 record.span,
             )

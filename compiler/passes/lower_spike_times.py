@@ -67,7 +67,9 @@ def lower_spike_times(builder: ProgramBuilder, instance: Instance, dt: float) ->
     m = max(len(order), 1)
     name = instance.name
     pairs = {"steps": steps[order], "ids": ids[order]}
-    ring = add_ring(builder, instance)
+    most = int(np.unique(steps, return_counts=True)[1].max(initial=0))  # a neuron may have several in a step
+    room = max(instance.size, most)
+    ring = add_ring(builder, instance, room)
     bound = {"list": ring["spikes"], "count": ring["spike_count"]}
     for key, values in pairs.items():
         stored = np.zeros(m, np.int32)
@@ -91,7 +93,7 @@ def lower_spike_times(builder: ProgramBuilder, instance: Instance, dt: float) ->
         formals,
         EmitScheduled(),
         bound,
-        {"slots": instance.slots, "n": instance.size, "m": len(order)},
+        {"slots": instance.slots, "n": room, "m": len(order)},
         name,
         span,
     )

@@ -30,6 +30,7 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import DType
 from compiler.passes.build_program import ProgramBuilder
+from compiler.passes.cell_arrays import room_of
 from compiler.passes.free_names import PROPAGATION, free_name
 from compiler.passes.init_values import drawn
 from compiler.passes.lower_cells import Deliveries, array_name, delivered_name
@@ -72,7 +73,7 @@ def lower_static(
         **found.arrays,
     }
     columns: dict[str, ColumnValue] = {
-        "n_pre": pre.size,
+        "room": room_of(builder, f"{pre.name}.spikes"),
         "slots": pre.slots,
         "delay": member.delay if member.delays is None else 0,
         **found.columns,
@@ -120,7 +121,7 @@ def lower_static(
         dtype = builder.arrays[bound["delays"]].dtype
         formals.append(ArrayFormal("delays", dtype, Mode.READ, At("syn")))
     known = {f.name for f in formals}
-    wanted = ["n_pre", "slots", "delay"]
+    wanted = ["room", "slots", "delay"]
     if ring:
         wanted += ["ring_slots", "n_post"] + ([] if member.delays is not None else ["late"])
     formals += [ScalarFormal(c, DType.I64) for c in wanted if c not in known]
@@ -140,7 +141,7 @@ def lower_static(
         f"{name}: propagation into {into}",
         Kind.PROPAGATE,
         tuple(formals),
-        Propagate(Events("spikes", "spike_count", "slots", "delay", "n_pre"), found.relation, (statement,)),
+        Propagate(Events("spikes", "spike_count", "slots", "delay", "room"), found.relation, (statement,)),
         bound,
         columns,
         name,

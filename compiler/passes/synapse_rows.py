@@ -45,6 +45,7 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import DType
 from compiler.passes.build_program import ProgramBuilder
+from compiler.passes.cell_arrays import room_of
 from compiler.passes.lower_cells import Deliveries, array_name, delivered_name
 from compiler.passes.lower_static import ring_slots
 from compiler.passes.relations import Found, relation_of
@@ -293,16 +294,22 @@ def at_synapses(
     if happening is not None:
         bound |= {"spikes": happening.spikes, "spike_count": happening.count}
     signature = _signature(s, text, formals, bound, access, found.columns)
-    signature.column(size, s.instance(by).size)
-    events: Events | Every = Every(size)
-    if happening is not None:
-        signature.column("slots", happening.slots)
-        signature.column("delay", happening.delay)
-        events = Events("spikes", "spike_count", "slots", "delay", size)
+    if happening is None:
+        signature.column(size, s.instance(by).size)
+        events: Events | Every = Every(size)
+    else:
+        events = _events(s, happening, signature)
     if age is not None:
         signature.column("age", age)
     body = Propagate(events, found.relation, text.statements, by, gather)
     _row(s, stage, text, Kind.PROPAGATE, signature, body, join and age is None, due, part)
+
+
+def _events(s: Synapses, happening: Happening, signature: _Signature) -> Events:
+    signature.column("room", room_of(s.builder, happening.spikes))
+    signature.column("slots", happening.slots)
+    signature.column("delay", happening.delay)
+    return Events("spikes", "spike_count", "slots", "delay", "room")
 
 
 def _apart(s: Synapses, text: Text, found: Found) -> Text:
@@ -322,10 +329,7 @@ def at_neurons(s: Synapses, stage: str, text: Text, end: str, happening: Happeni
     """The statements run once for each neuron of `end` that something happened to: a relation of each with itself."""
     bound = {"spikes": happening.spikes, "spike_count": happening.count}
     signature = _signature(s, text, EVENT_FORMALS, bound, {end: At("syn")})
-    signature.column("n_pre", s.instance(end).size)
-    signature.column("slots", happening.slots)
-    signature.column("delay", happening.delay)
-    events = Events("spikes", "spike_count", "slots", "delay", "n_pre")
+    events = _events(s, happening, signature)
     _row(s, stage, text, Kind.PROPAGATE, signature, Propagate(events, OneToOne(), text.statements))
 
 

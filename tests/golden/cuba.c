@@ -495,7 +495,7 @@ typedef struct {
     nl_u64 col; /* nl_i32 [], read */
     nl_u64 ge; /* real [post], added to */
     double weight;
-    nl_i64 n_pre;
+    nl_i64 room;
     nl_i64 slots;
     nl_i64 delay;
 } k6_row;
@@ -522,9 +522,9 @@ static void k6_propagation_into_ge(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_
             if (events == 0) continue;
             const nl_i32 *restrict const spikes_ = nl_at(ctx, self->spikes);
             const nl_i64 *restrict const row_ = nl_at(ctx, self->row);
-            const nl_i64 n_pre = self->n_pre;
+            const nl_i64 room = self->room;
             for (; event < events && count < NL_DUE; event++) {
-                const nl_i64 pre = spikes_[slot * n_pre + event];
+                const nl_i64 pre = spikes_[slot * room + event];
                 due[count].self = self;
                 due[count++].pre = pre;
                 nl_prefetch(row_ + pre);
