@@ -36,11 +36,11 @@ from compiler.frontend.build_train import build_train
 from compiler.frontend.definitions import Definitions
 from compiler.frontend.drives import Drives
 from compiler.frontend.expand_instances import check_instances, expand_instances
+from compiler.frontend.given_spikes import check_repeated
 from compiler.frontend.language.currents import CURRENT
 from compiler.frontend.language.neurons import NEURON
 from compiler.frontend.language.synapses import SYNAPSE
 from compiler.frontend.language.training import OPTIMIZER
-from compiler.frontend.given_spikes import check_repeated
 from compiler.frontend.resolve import LibraryFinder, ParamValue, Resolved
 from compiler.frontend.resolve_values import kind_of_value
 from compiler.frontend.scope import Scope

@@ -36,8 +36,8 @@ def check_repeated(populations: Populations, projections: tuple[Projection, ...]
                 continue
             found = repeated[bad[0]]
             message = (
-                f"neuron {found.neuron} of `{bad[0]}` has {found.times} spikes in the step that ends at {found.at:g} ms, "
-                f"and the synapses of `{p.name}` cannot take more than one"
+                f"neuron {found.neuron} of `{bad[0]}` has {found.times} spikes in the step that ends at {found.at:g} "
+                f"ms, and the synapses of `{p.name}` cannot take more than one"
             )
             help = "move a spike into another step, or use a smaller `dt`; synapses that only deliver take any number"
             sink.error("E0605", message, p.span, help, (Related("the spikes are given here", found.span),))
