@@ -126,7 +126,7 @@ def _run(
     times.add("run", *outcome.seconds)
     warnings = list(folder.record["warnings"])
     with times.part("plots"):
-        plotted = draw_plots(folder.path, model)
+        plotted = draw_plots(folder.path, model, outcome.window)
     if plotted.warning:
         warnings.append(plotted.warning)
     checks = check_expectations(model, outcome.rates, outcome.counts, outcome.metrics)

@@ -1,7 +1,8 @@
 """Plots of recorded synapses: how a variable is distributed, as a matrix, over time.
 
 Assumes: synapses.h5 as record_synapses.py writes it.
-Guarantees: members of a family are drawn together, one colour each (the matrix: one block each, in order).
+Guarantees: members of a family are drawn together, one colour each (the matrix: one block each, in order); vacant
+places count for nothing.
 Does not: save figures (plots.py).
 """
 
@@ -29,6 +30,20 @@ def _label(variable: str, unit: str) -> str:
     return variable + (f" ({unit})" if unit not in ("1", "") else "")
 
 
+def values_at(group: Any, variable: str, sample: int | None = None) -> Any:
+    """(samples, synapses), or one sample, of a variable; NaN at vacant places."""
+    rows: Any = slice(None) if sample is None else sample
+    values = np.asarray(group[variable][rows], np.float64)
+    for ends in ("sources", "targets"):
+        if ends in group and group[ends].shape == group[variable].shape:
+            values = np.where(group[ends][rows] >= 0, values, np.nan)
+    return values
+
+
+def _held(values: Any) -> Any:
+    return values[~np.isnan(values)]
+
+
 def histogram(folder: Path, model: Model, plot: Plot) -> Any:
     """Bars of the last sample, outline of the first."""
     projection, variable = _asked(plot)
@@ -38,10 +53,10 @@ def histogram(folder: Path, model: Model, plot: Plot) -> Any:
     unit = "1"
     with h5py.File(folder / "synapses.h5") as file:
         members = list(file[projection].items())
-        values = [g[variable][-1] for _, g in members if g[variable].shape[0]]
+        values = [_held(values_at(g, variable, -1)) for _, g in members if g[variable].shape[0]]
         if not values:
             return None
-        first = np.concatenate([g[variable][0] for _, g in members])
+        first = np.concatenate([_held(values_at(g, variable, 0)) for _, g in members if g[variable].shape[0]])
         every = np.concatenate([*values, first])
         low, high = (float(every.min()), float(every.max())) if every.size else (0.0, 1.0)
         edges = np.linspace(low, high if high > low else low + 1.0, bins + 1)
@@ -120,12 +135,14 @@ def evolution(folder: Path, model: Model, plot: Plot) -> Any:
             unit = group[variable].attrs["unit"]
             times = group["time"][:]
             scale = 1000.0 if times[-1] > 5000 else 1.0
-            values = group[variable][:]
+            values = values_at(group, variable)
+            if not np.all(np.any(~np.isnan(values), axis=1)):
+                continue  # a time without a single synapse
             step = max(1, values.shape[1] // MOST_LINES)
             axes.plot(times / scale, values[:, ::step], color=color, linewidth=0.4, alpha=0.5)
-            low, high = np.quantile(values, (0.1, 0.9), axis=1)
+            low, high = np.nanquantile(values, (0.1, 0.9), axis=1)
             axes.fill_between(times / scale, low, high, color=color, alpha=0.15, linewidth=0)
-            axes.plot(times / scale, values.mean(axis=1), color=color, linewidth=2, label=f"{name}: mean")
+            axes.plot(times / scale, np.nanmean(values, axis=1), color=color, linewidth=2, label=f"{name}: mean")
     axes.set_title(f"{model.name}: {projection}")
     axes.set_xlabel(f"time ({'s' if scale > 1 else 'ms'})")
     axes.set_ylabel(_label(variable, unit))

@@ -18,17 +18,16 @@ from typing import Any, Final
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
 from compiler.ir.model import Model, Plot
 from compiler.runner.plot_confusion import confusion
 from compiler.runner.plot_style import COLORS, new_figure
 from compiler.runner.plot_synapses import evolution, histogram, matrix
+from compiler.runner.rates import Activity, Window, activities
 
 MISSING: Final = "no plots were made: matplotlib is not installed (pip install 'netloom[plot]')"
 MOST_DOTS: Final = 200_000  # spikes that a raster shows; of more, an even selection of neurons
 MOST_LINES: Final = 12  # neurons of a population that a trace shows
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,9 @@ def wanted_plots(model: Model) -> tuple[Plot, ...]:
     return plots
 
 
-def draw_plots(folder: Path, model: Model) -> Plotted:
-    """Draw what the model asks for into `folder/plots`."""
+def draw_plots(folder: Path, model: Model, window: Window | None = None) -> Plotted:
+    """Draw what the model asks for into `folder/plots`. `window`: the steps of a simulation whose records are there
+    (None: all of them)."""
     plots = wanted_plots(model)
     if not plots:
         return Plotted(())
@@ -73,11 +73,11 @@ def draw_plots(folder: Path, model: Model) -> Plotted:
         for number, plot in enumerate(plots):
             match plot.kind:
                 case "raster":
-                    figure = _raster(folder, model, plot)
+                    figure = raster(folder, model, plot, window)
                 case "trace":
-                    figure = _trace(folder, model, plot)
+                    figure = _trace(folder, model, plot, window)
                 case "rate":
-                    figure = _rate(folder, model, plot)
+                    figure = _rate(folder, model, plot, window)
                 case "histogram":
                     figure = histogram(folder, model, plot)
                 case "matrix":
@@ -108,67 +108,78 @@ def _names(plot: Plot) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else (str(value),)
 
 
-def _span(model: Model) -> tuple[float, float]:
-    """The recorded time in ms, and what to divide by so that numbers stay short: (end, 1 or 1000)."""
+def _span(model: Model, window: Window | None, between: Sequence[Window | None]) -> tuple[float, float, float]:
+    """The time [ms] of which something is shown, and what to divide by so that numbers stay short: (begin, end, 1 or
+    1000). `between`: the steps that each thing was recorded in (None: all)."""
     assert model.simulate is not None
-    end = model.simulate.steps * model.simulate.dt
-    return end, 1000.0 if end > 5000 else 1.0
+    first, last = (0, model.simulate.steps) if window is None else window
+    parts = [(first, last) if b is None else (max(first, b[0]), min(last, b[1])) for b in between]
+    low, high = min((p[0] for p in parts), default=first), max((p[1] for p in parts), default=last)
+    begin, end = low * model.simulate.dt, max(high, low + 1) * model.simulate.dt
+    return begin, end, 1000.0 if end > 5000 else 1.0
 
 
-def _raster(folder: Path, model: Model, plot: Plot) -> Any:
-    """Dots (time, neuron), a band per population; below it the populations' rates over time."""
+MOST_BINS: Final = 200  # of a rate over time
+
+
+def raster(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any:
+    """Dots (time, neuron), a band per population with a row per recorded neuron; below it the populations' rates over
+    time, as the summary counts them."""
     names = _names(plot)
-    sizes = {p.name: p.size for p in model.populations}
-    end, scale = _span(model)
-    unit = "s" if scale > 1 else "ms"
+    recorded = activities(model, window)
+    begin, end, scale = _span(model, None, [(recorded[n].first, recorded[n].last) for n in names])
     figure = new_figure(8, 5.5)
     dots, rates = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    bin_width = max(end / 200, 1e-9)
-    edges = np.arange(0, end + bin_width / 2, bin_width)
-    total = sum(sizes[n] for n in names)
+    total = sum(recorded[n].neurons for n in names)
     ticks: list[float] = []
     base = 0
     with h5py.File(folder / "spikes.h5") as file:
         events = sum(file[f"spikes/{n}/timestamps"].shape[0] for n in names)
         every = max(1, -(-events // MOST_DOTS))
         for number, name in enumerate(names):
-            color = COLORS[number % len(COLORS)]
+            color, found = COLORS[number % len(COLORS)], recorded[name]
             times = file[f"spikes/{name}/timestamps"][:]
-            ids = file[f"spikes/{name}/node_ids"][:].astype(np.int64)
-            shown = ids % every == 0
-            size = float(np.clip(25.0 * 300 / max(total, 1), 0.4, 12))
+            places = found.places(file[f"spikes/{name}/node_ids"][:].astype(np.int64))
+            shown = places % every == 0
             dots.scatter(
                 times[shown] / scale,
-                ids[shown] + base,
-                s=size,
+                places[shown] + base,
+                s=float(np.clip(25.0 * 300 / max(total, 1), 0.4, 12)),
                 marker="o" if total < 500 else ".",
                 linewidths=0,
                 color=color,
                 rasterized=True,
             )
-            counts, _ = np.histogram(times, edges)
-            rate = 1000 * counts / (bin_width * sizes[name])
-            mean = 1000 * len(times) / (sizes[name] * end) if end else 0.0
-            rates.stairs(rate, edges / scale, baseline=None, color=color, label=f"{name}: {mean:.3g} Hz")
-            ticks.append(base + sizes[name] / 2)
-            base += sizes[name]
+            edges, rate = found.over_time(times, MOST_BINS)
+            mean = found.rate(len(times))
+            label = name if mean is None else f"{name}: {mean:.3g} Hz"
+            if len(rate):
+                rates.stairs(rate, edges / scale, baseline=None, color=color, label=label)
+            ticks.append(base + (found.neurons - 1) / 2)
+            base += found.neurons
             if number + 1 < len(names):
                 dots.axhline(base - 0.5, color="#babdb6", linewidth=0.6)
     dots.set_ylim(-0.5, max(base - 0.5, 0.5))
-    dots.set_xlim(0, end / scale)
-    dots.set_yticks(ticks, names)
+    dots.set_xlim(begin / scale, end / scale)
+    dots.set_yticks(ticks, [_band(n, recorded[n]) for n in names])
     dots.set_ylabel("neuron")
     dots.set_title(model.name if every == 1 else f"{model.name} (one neuron in {every} is shown)")
     rates.set_ylabel("rate (Hz)")
     rates.set_ylim(bottom=0)
-    rates.set_xlabel(f"time ({unit})")
-    rates.legend(loc="upper right", ncols=min(4, len(names)), fontsize="small")
+    rates.set_xlabel(f"time ({'s' if scale > 1 else 'ms'})")
+    if rates.get_legend_handles_labels()[0]:
+        rates.legend(loc="upper right", ncols=min(4, len(names)), fontsize="small")
     return figure
 
 
-def _rate(folder: Path, model: Model, plot: Plot) -> Any:
+def _band(name: str, found: Activity) -> str:
+    """What a band of the raster is called: with how many neurons it shows, where these are not all."""
+    return name if found.members is None else f"{name}\n({found.neurons:,} of {found.size:,})"
+
+
+def _rate(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any:
     """Recorded rates over time, a line per population."""
-    end, scale = _span(model)
+    begin, end, scale = _span(model, window, ())
     figure = new_figure(8, 3)
     axes = figure.subplots()
     with h5py.File(folder / "rates.h5") as file:
@@ -176,7 +187,7 @@ def _rate(folder: Path, model: Model, plot: Plot) -> Any:
             times, rate = file[name]["time"][:] / scale, file[name]["rate"][:]
             axes.plot(times, rate, linewidth=1, color=COLORS[number % len(COLORS)], label=name, drawstyle="steps-pre")
     axes.set_title(f"{model.name}: rates")
-    axes.set_xlim(0, end / scale)
+    axes.set_xlim(begin / scale, end / scale)
     axes.set_ylim(bottom=0)
     axes.set_xlabel(f"time ({'s' if scale > 1 else 'ms'})")
     axes.set_ylabel("rate (Hz)")
@@ -184,10 +195,11 @@ def _rate(folder: Path, model: Model, plot: Plot) -> Any:
     return figure
 
 
-def _trace(folder: Path, model: Model, plot: Plot) -> Any:
+def _trace(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any:
     """A row per recorded neuron, all on one scale, population after population."""
     names, variable = _names(plot), str(dict(plot.args)["variable"])
-    end, scale = _span(model)
+    groups = {r.group: r.between for r in model.traces}
+    begin, end, scale = _span(model, window, [groups.get(n) for n in names])
     with h5py.File(folder / "traces.h5") as file:
         found = {name: file[name] for name in names}
         counts = {name: min(len(group["members"]), MOST_LINES) for name, group in found.items()}
@@ -212,7 +224,7 @@ def _trace(folder: Path, model: Model, plot: Plot) -> Any:
         last = figure.axes[-1]
         last.spines["bottom"].set_visible(True)
         last.tick_params(axis="x", length=3, labelsize="small")
-        last.set_xlim(0, end / scale)
+        last.set_xlim(begin / scale, end / scale)
         last.set_xlabel(f"time ({'s' if scale > 1 else 'ms'})")
     return figure
 

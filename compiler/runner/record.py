@@ -12,7 +12,6 @@ Does not: change what is simulated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -257,20 +256,3 @@ def cut_records(folder: Path, model: Model, step: int) -> None:
                 for name, data in group.items():
                     if name.endswith("time"):
                         data.resize(int(np.searchsorted(data[:], end)), axis=0)
-
-
-def mean_rates(model: Model, counts: Mapping[str, int], steps: int) -> dict[str, float]:
-    """Spikes per neuron and second (Hz) over `steps` recorded steps, of the neurons and the time that are recorded;
-    empty when none ran."""
-    assert model.simulate is not None
-    sizes = {p.name: p.size for p in model.populations}
-    rates: dict[str, float] = {}
-    for record in model.spikes:
-        kept = steps
-        if record.between is not None:
-            kept = max(min(steps, record.between[1]) - record.between[0], 0)
-        seconds = kept * model.simulate.dt / 1000
-        for name in record.populations:
-            if seconds > 0 and name in counts:
-                rates[name] = counts[name] / ((len(record.members) or sizes[name]) * seconds)
-    return rates

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from backends.protocol import Instance
 from compiler.ir.model import Model, shift_of
 from compiler.runner.growing import Growing, growing, open_file
+from compiler.runner.rates import rate_of
 from compiler.runner.record import ZERO
 
 
@@ -50,7 +51,7 @@ class RateWriter:
         for record in model.rates:
             name = record.population
             group = self._file.require_group(name)
-            scale = 1000.0 / (sizes[name] * record.every * self._dt)
+            scale = rate_of(1, sizes[name], record.every * self._dt)
             rates = growing(group, "rate", "float64", (), 1024, {"unit": "Hz"})
             times = growing(group, "time", "float64", (), 1024, {"unit": "ms"})
             # A run that resumes within a bin does not know the bin's beginning: it is left out.

@@ -14,7 +14,8 @@ from pathlib import Path
 from compiler.runner.checkpoint import Position, save_checkpoint
 from compiler.runner.errors import RunError
 from compiler.runner.health import Health
-from compiler.runner.record import SpikeWriter, TraceWriter, cut_records, mean_rates
+from compiler.runner.rates import mean_rates
+from compiler.runner.record import SpikeWriter, TraceWriter, cut_records
 from compiler.runner.record_rates import RateWriter
 from compiler.runner.record_synapses import SynapseWriter
 from compiler.runner.session import Outcome, Session
@@ -69,10 +70,10 @@ def run_spiking(session: Session) -> Outcome:
     path, frozen = session.folder / "checkpoints" / name, bool(model.simulate.freeze)
     save_checkpoint(path, session.instance, program, position, frozen=frozen)
     counts = dict(spikes.counts) if spikes is not None else {}
-    recorded = max(result.step - warmup, 0) - recorded_from
+    window = recorded_from, max(result.step - warmup, 0)
     cpu = result.cpu_seconds
     return Outcome(
-        mean_rates(model, counts, recorded),
+        mean_rates(model, counts, window),
         counts,
         {},
         result.interrupted,
@@ -82,6 +83,7 @@ def run_spiking(session: Session) -> Outcome:
             "simulated_ms": result.simulated_ms,
             "real_time_factor": result.simulated_ms / 1000 / max(result.wall_seconds, 1e-9),
         },
+        window,
     )
 
 

@@ -17,7 +17,8 @@ from compiler.runner.signals import Stop
 
 @dataclass
 class Outcome:
-    """What a loop leaves behind. `seconds`: CPU and wall seconds of the loop; `extra`: fields of `times`."""
+    """What a loop leaves behind. `seconds`: CPU and wall seconds of the loop; `extra`: fields of `times`;
+    `window`: the steps of a simulation whose records are in the folder (rates.py)."""
 
     rates: dict[str, float]
     counts: dict[str, int]
@@ -25,6 +26,7 @@ class Outcome:
     interrupted: int | None
     seconds: tuple[float, float]
     extra: dict[str, float]
+    window: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
