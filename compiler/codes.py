@@ -596,6 +596,12 @@ _DATA: Final = (
         "a data file is not the one that was meant",
         "The model names the SHA-256 sum of the file, and the file on the disk has another one.",
     ),
+    _code(
+        "E0706",
+        "times in a file whose unit is not one of time",
+        "Times from an HDF5 file are in the unit that the attribute `units` of their data set names, such as `ms` or"
+        " `s`; without the attribute they are in ms.",
+    ),
 )
 
 _UNSUPPORTED: Final = (

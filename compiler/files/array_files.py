@@ -124,6 +124,18 @@ def hdf5_parts(path: Path, name: str, size: int | None) -> Iterator[npt.NDArray[
             yield item[first : first + step]
 
 
+def hdf5_text(path: Path, name: str, attribute: str) -> str | None:
+    """An attribute of a data set as text; None where it has none. Raises OSError, ValueError."""
+    with _opened(path) as file:
+        item = file.get(name)
+        value = None if item is None else item.attrs.get(attribute)
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.reshape(-1)[0]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return None if value is None else str(value)
+
+
 def read_array(path: Path, name: str | None) -> npt.NDArray[Any]:
     """The array itself. Raises OSError or ValueError."""
     if path.is_dir():

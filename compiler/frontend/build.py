@@ -72,7 +72,7 @@ def build_model(
     synapses = Synapses(c, Definitions("synapses", "synapse", SYNAPSE, root, folder, library, sink, True))
     synapses.build_own()
     projections = build_projections(root, c, populations, synapses)
-    check_repeated(populations, projections, sink)
+    check_repeated(populations.repeated, projections, sink)
     drives = Drives(c, {a.name: a for a in timed})
     for made in populations.drives:
         if made.population in populations.built:

@@ -12,10 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.ast import Expr, Ref, refs
@@ -25,11 +22,12 @@ from compiler.files.array_files import HDF5
 from compiler.frontend import tree
 from compiler.frontend.build_neurons import BuiltNeuron, build_neuron
 from compiler.frontend.build_pools import count_pools
-from compiler.frontend.data_files import arrays_of, locate, pick, read_array
+from compiler.frontend.data_files import arrays_of, locate, pick
 from compiler.frontend.definitions import Definitions, place_of
 from compiler.frontend.drives import reads_time, source_of
+from compiler.frontend.given_spikes import Repeated, check_spike_times, in_ms
 from compiler.frontend.tree import Scalar, Sequence
-from compiler.frontend.values import Context, Names, Step, mapping, multiple, steps_of, whole, whole_steps
+from compiler.frontend.values import Context, Names, Step, mapping, steps_of, whole
 from compiler.frontend.values_initial import initial_value
 from compiler.frontend.wording import allowed
 from compiler.ir.model import (
@@ -47,16 +45,6 @@ from compiler.source import Span
 
 MAX_SIZE = (1 << 31) - 1
 """Neurons are numbered by 32-bit integers."""
-
-
-@dataclass(frozen=True)
-class Repeated:
-    """A neuron whose given spikes have `times` in one step, which ends at `at` [ms], and where they were given."""
-
-    neuron: int
-    times: int
-    at: float
-    span: Span
 
 
 @dataclass
@@ -139,7 +127,10 @@ def _population(name: str, block: tree.Mapping, classes: tuple[str, ...], at: Sp
     if len(c.sink.items) > before or size is None:
         return
     if neuron.source == "spike_times":
-        _check_spike_times(name, params, size, own_params or block, out)
+        params = in_ms(params, c.sink)
+        found = check_spike_times(name, params, size, out.step, c.sink)
+        if found is not None:
+            out.repeated[name] = found
     else:
         _check_times(name, own_params, neuron, params, out)
     pools = count_pools(name, block, size, neuron.definition, c)
@@ -438,55 +429,3 @@ def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dic
         if pick(found, array, at, file, c) is not None:
             out[name] = FromFile(str(path), array, 1.0, at)
     return out
-
-
-def _check_spike_times(name: str, params: Mapping[str, Value], size: int, node: tree.Mapping, out: Populations) -> None:
-    """E0603/E0703: times are whole steps, the first of the run or later, indices those of neurons."""
-    c, columns, places = out.c, {}, {}
-    for key in ("times", "indices"):
-        value = params.get(key)
-        if value is None:
-            return
-        places[key] = value.span
-        match value:
-            case FromFile(path, array):
-                try:
-                    columns[key] = np.asarray(read_array(Path(path), array), np.float64).ravel()
-                except (OSError, ValueError, TypeError) as error:
-                    c.sink.error("E0703", f"the array cannot be read: {error}", value.span)
-                    return
-            case Listed(values):
-                columns[key] = np.array(values, np.float64)
-            case Const(number):
-                columns[key] = np.array([number], np.float64)
-            case _:
-                c.sink.error("E0102", f"`{key}` must be a list or an array in a file", value.span)
-                return
-    times, indices = columns["times"], columns["indices"]
-    if len(times) != len(indices):
-        message = f"`{name}` has {len(times):,} spike times, but {len(indices):,} indices"
-        c.sink.error("E0703", message, places["indices"], "each spike has one time and one index")
-        return
-    for k, index in enumerate(indices.tolist()):
-        if not (0 <= index < size and index == int(index)):
-            message = f"spike {k} of `{name}` is of neuron {index:g}; there are {size:,}, counted from 0"
-            c.sink.error("E0603", message, places["indices"])
-            return
-    if out.step is None:
-        return
-    dt = out.step.dt
-    counts: list[int] = []
-    for k, time in enumerate(times.tolist()):
-        count = whole_steps(time, dt) if np.isfinite(time) else None
-        if count is None or count < 1 - out.step.warmup:
-            message = f"spike {k} of `{name}` is at {time:g} ms, which is not the end of a step"
-            help = f"times are whole multiples of `dt`, {dt:g} ms, from {multiple(1 - out.step.warmup, dt)} ms on"
-            related = (Related("the step is given here", out.step.span),)
-            c.sink.error("E0603", message, places["times"], help, related)
-            return
-        counts.append(count)
-    pairs, first, many = np.unique(np.array([counts, indices], np.int64), axis=1, return_index=True, return_counts=True)
-    if many.max(initial=0) > 1:
-        k = int(np.argmax(many > 1))
-        at = float(times[first[k]])
-        out.repeated[name] = Repeated(int(pairs[1, k]), int(many[k]), at, places["times"])

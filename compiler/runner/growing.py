@@ -67,6 +67,18 @@ def _access() -> Any:
     return access
 
 
+SORTING: Final = {"none": 0, "by_id": 1, "by_time": 2}
+"""How spikes are sorted, as SONATA numbers it."""
+
+
+def label_sorting(group: Any, name: str) -> None:
+    """Give a group of spikes the attribute `sorting`, the enumeration that SONATA demands; one that is there gives
+    way."""
+    if "sorting" in group.attrs:
+        del group.attrs["sorting"]
+    group.attrs.create("sorting", SORTING[name], dtype=h5py.enum_dtype(SORTING, basetype="u1"))
+
+
 def label(place: Any, name: str, text: str) -> None:
     """Give a low-level group or dataset a string attribute."""
     kind = h5t.py_create(h5py.string_dtype(), logical=True)

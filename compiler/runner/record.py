@@ -24,7 +24,7 @@ from backends.protocol import Instance
 from compiler.ir.model import Model, RecordTraces, shift_of
 from compiler.ir.program import Merged
 from compiler.runner.errors import RunError
-from compiler.runner.growing import Growing, growing, label, open_file
+from compiler.runner.growing import Growing, growing, label_sorting, open_file
 
 SONATA_MAGIC: Final = np.uint32(0x0A7A)
 HELD: Final = 1 << 18  # events that are held in memory before they are written
@@ -83,10 +83,8 @@ class SpikeWriter:
         root = self._file.require_group("spikes")
         sizes = {p.name: p.size for p in model.populations}
         for name in recorded_populations(model):
-            known = name in root
-            group = root[name] if known else root.create_group(name)
-            if not known:
-                label(group.id, "sorting", "by_time")
+            group = root.require_group(name)
+            label_sorting(group, "by_time")
             chunk = 8192 if sizes[name] >= 256 else 256
             times = growing(group, "timestamps", "float64", (), chunk, {"units": "ms"})
             record = next(r for r in model.spikes if name in r.populations)
