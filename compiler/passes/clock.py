@@ -22,6 +22,7 @@ BEFORE: Final = Binary("-", CLOCK, Num(1))
 """Steps between time 0 and the start of this one; below 0 in the warm-up."""
 STEP_END: Final = Binary("*", CLOCK, DT)
 STEP_START: Final = Binary("*", BEFORE, DT)
+STEP_MIDDLE: Final = Binary("+", STEP_START, Binary("*", Num(0.5), DT))
 
 
 def time_of(step: Expr) -> Expr:

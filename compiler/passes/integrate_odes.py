@@ -10,13 +10,15 @@ propagator: where they are added (a current) they enter as states that stand sti
 `auto` falls back to exponential Euler and `exact` is refused.
 
 Methods. exact: x' = A x + b solved by the matrix exponential (Rotter & Diesmann 1999). exponential_euler: each
-equation is linear in its own variable, the others are held (Brette et al. 2007, section 2). euler, rk2 (midpoint),
-rk4 (classical): decaying inputs are advanced exactly to each stage. In `dynamics`, `t` is the start of the step
-(plus the stage's fraction); in `update` and `when`, `t` is its end.
+equation is linear in its own variable, the others are held (Brette et al. 2007, section 2); t is the middle of the
+step (the exponential midpoint rule: second order in t). euler, rk2 (midpoint), rk4 (classical): decaying inputs are
+advanced exactly to each stage. In `dynamics`, `t` is else the start of the step (plus the stage's fraction); in
+`update` and `when`, `t` is its end.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from compiler.diagnostics import Diagnostic, ModelError
@@ -25,7 +27,7 @@ from compiler.expr.diff import linear_in
 from compiler.expr.simplify import has_random, simplify
 from compiler.ir.graph import AtEvent, Cell, DerivedScalar, PoolCell
 from compiler.ir.model import Method, Ode, Set
-from compiler.passes.clock import DT, STEP_END, STEP_START, counter
+from compiler.passes.clock import DT, STEP_END, STEP_MIDDLE, STEP_START, counter
 from compiler.passes.decisions import Decision
 from compiler.passes.linear_system import (
     ZERO,
@@ -84,8 +86,8 @@ def _lets(cell: Cell, bindings: dict[str, Expr], t: Expr, suffix: str) -> tuple[
 
 
 def _exponential_euler(cell: Cell) -> Plan | None:
-    """x += (a x + b) dt exprel(a dt) for each equation x' = a x + b with the others held."""
-    statements, _ = _lets(cell, {}, STEP_START, "")
+    """x += (a x + b) dt exprel(a dt) for each equation x' = a x + b with the others held, `t` in its middle."""
+    statements, _ = _lets(cell, {}, STEP_MIDDLE, "")
     after: dict[str, Expr] = {}
     let_map: dict[str, Expr] = {}
     for let in cell.lets:
@@ -98,8 +100,8 @@ def _exponential_euler(cell: Cell) -> Plan | None:
         affine = linear_in(rhs, (ode.state,))
         if affine is None or has_random(rhs):
             return None
-        rate = _at_time(simplify(affine[0].get(ode.state, ZERO)), STEP_START)
-        constant = _at_time(simplify(affine[1]), STEP_START)
+        rate = _at_time(simplify(affine[0].get(ode.state, ZERO)), STEP_MIDDLE)
+        constant = _at_time(simplify(affine[1]), STEP_MIDDLE)
         if is_zero(rate):
             after[ode.state] = Binary("+", Ref(ode.state), product(DT, constant))
             continue
@@ -133,12 +135,11 @@ def _runge_kutta(cell: Cell, order: int) -> Plan:
         half, half_columns = _input_decays(cell, "half")
         used = set().union(*(refs(o.rhs) for o in _inline(cell))) if cell.dynamics else set()
         derived += [c for c in half_columns if any(c.name == f"decay_half_{n}" for n in used)]
-        middle = Binary("+", STEP_START, product(Num(0.5), DT))
         end = Binary("+", STEP_START, DT)
         halfway: Expr = product(Num(0.5), DT)
-        plan: list[tuple[int, Expr, Expr, dict[str, Expr]]] = [(2, halfway, middle, half)]
+        plan: list[tuple[int, Expr, Expr, dict[str, Expr]]] = [(2, halfway, STEP_MIDDLE, half)]
         if order == 4:
-            plan += [(3, halfway, middle, half), (4, DT, end, full)]
+            plan += [(3, halfway, STEP_MIDDLE, half), (4, DT, end, full)]
         slopes = [slope]
         for number, length, t, inputs in plan:
             bindings: dict[str, Expr] = {n: e for n, e in inputs.items()}
@@ -173,6 +174,22 @@ def _refuse(cell: Cell, message: str, help: str) -> ModelError:
     return ModelError([Diagnostic("E0602", message, cell.span, help)])
 
 
+NOISE = re.compile(r"_xi(_[A-Za-z0-9_]+)?")
+"""White noise, as the frontend calls the parameters that hold it."""
+ITO = "white noise whose factor reads states (the integral is Ito's), or asked for; first order in t"
+
+
+def _of_order(cell: Cell, odes: tuple[Ode, ...]) -> str:
+    """What the exponential method does with equations that read `t`."""
+    moving = {o.state for o in odes} | {name for name, _ in decays(cell)}
+    held = sorted(set().union(*((refs(o.rhs) & moving) - {o.state} for o in odes)))
+    text = "each equation is linear in its own variable; `t` is taken in the middle of the step: second order in t"
+    if not held:
+        return text
+    names = ", ".join(f"`{cell.shown(n)}`" for n in held)
+    return f"{text}, but first order in what equations read of each other ({names}); `method: rk2` or `rk4` is higher"
+
+
 def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
     odes = _inline(cell)
     system = linear_system(cell, odes, arrays)
@@ -201,16 +218,16 @@ def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
             return plan, decided("exponential_euler", "asked for")
         case Method.EULER | Method.RK2 | Method.RK4:
             order = {Method.EULER: 1, Method.RK2: 2, Method.RK4: 4}[cell.method]
-            return _runge_kutta(cell, order), decided(cell.method.value, "asked for")
+            noisy = cell.method is Method.EULER and any(NOISE.fullmatch(cell.shown(p)) for p in cell.params)
+            return _runge_kutta(cell, order), decided(cell.method.value, ITO if noisy else "asked for")
         case Method.AUTO:
             if system is not None:
                 return exact_plan(cell, system), decided("exact", "the equations are linear with constant coefficients")
+            timed = any("t" in refs(ode.rhs) for ode in odes)
             plan = _exponential_euler(cell)
             if plan is not None:
-                return plan, decided(
-                    "exponential_euler",
-                    "each equation is linear in its own variable, but the system is not linear",
-                )
+                reason = "each equation is linear in its own variable, but the system is not linear"
+                return plan, decided("exponential_euler", _of_order(cell, odes) if timed else reason)
             return _runge_kutta(cell, 4), decided("rk4", "an equation is not linear in its own variable")
 
 

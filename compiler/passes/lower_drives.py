@@ -53,6 +53,7 @@ from compiler.passes.build_program import ProgramBuilder
 from compiler.passes.cell_arrays import array_name
 from compiler.passes.cell_columns import column_values
 from compiler.passes.clock import BEFORE, STEP_START
+from compiler.passes.decisions import Decision
 from compiler.passes.free_names import free_names
 from compiler.passes.init_values import initialise, read_file
 from compiler.passes.integrate_odes import integrate_odes
@@ -79,6 +80,8 @@ class Source:
     columns: Mapping[str, ColumnValue]
     shape: tuple[object, ...]
     """What decides the text beside the source itself."""
+    decision: Decision | None = None
+    """How its equations are integrated."""
 
 
 def lower_timed(builder: ProgramBuilder, model: Model) -> None:
@@ -164,7 +167,7 @@ def lower_source(builder: ProgramBuilder, model: Model, drive: Drive, population
     owner = Instance(path, 0, population.size, 0, params, drive.init, span=drive.span)
     spread = {name for name, value in params if not isinstance(value, Const)}
     given = tuple(p for p in cell.params if cell.shown(p) in spread)
-    done, _ = integrate_odes(cell, (*given, *locals_.values()))
+    done, decision = integrate_odes(cell, (*given, *locals_.values()))
     timed = {name: locals_[hidden(name)] for name in source.timed}
     body, formals, bound, columns, shape = _timed_reads(timed, model, real)
     for name in source.noise:
@@ -211,7 +214,7 @@ def lower_source(builder: ProgramBuilder, model: Model, drive: Drive, population
     if "key" in used:
         formals.append(ScalarFormal("key", DType.U64))
         columns["key"] = StreamKey(path)
-    return Source(start, result, then, tuple(formals), bound, columns, (given, shape))
+    return Source(start, result, then, tuple(formals), bound, columns, (given, shape), decision)
 
 
 def _target(
@@ -246,8 +249,8 @@ def with_driven(model: Model) -> Model:
     return replace(model, populations=populations)
 
 
-def lower_drives(builder: ProgramBuilder, model: Model) -> None:
-    """One row per drive, in the order of the model, before everything else of a step."""
+def lower_drives(builder: ProgramBuilder, model: Model, decisions: list[Decision]) -> None:
+    """One row per drive, in the order of the model, before everything else of a step. Adds to `decisions`."""
     populations = {p.name: p for p in model.populations}
     begun: set[tuple[str, str]] = set()
     done: set[tuple[str, str]] = set()
@@ -257,6 +260,8 @@ def lower_drives(builder: ProgramBuilder, model: Model) -> None:
         assert (drive.name, drive.population) not in done
         done.add((drive.name, drive.population))
         source = lower_source(builder, model, drive, population, path)
+        if source.decision is not None and source.decision not in decisions:
+            decisions.append(source.decision)
         first = (drive.population, drive.into) not in begun
         begun.add((drive.population, drive.into))
         array, base, base_array, base_columns = _target(builder, drive, population, first)

@@ -61,7 +61,7 @@ def lower_populations_to_program(
     builder = ProgramBuilder(model.name, precision, order, model.simulate.warmup)
     deliveries = Deliveries(fixed_point, quanta, graph.rings)
     lower_timed(builder, model)
-    lower_drives(builder, model)
+    lower_drives(builder, model, decisions)
     lower_cells(builder, graph, model.simulate.dt, units, deliveries)
     instances = {i.name: i for i in graph.instances}
     record_spikes(builder, model, instances)

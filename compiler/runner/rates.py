@@ -61,8 +61,9 @@ class Activity:
         steps = np.rint(times / self.dt).astype(np.int64)
         counts, _ = np.histogram(steps - 0.5, edges) if self.steps else (np.zeros(0, np.int64), None)
         lengths = np.diff(edges) * self.dt
-        rates = np.array([rate_of(int(n), self.neurons, float(ms)) for n, ms in zip(counts, lengths, strict=True)])
-        return edges * self.dt, rates
+        parts = zip(counts.tolist(), lengths.tolist(), strict=True)
+        rates = np.array([rate_of(n, self.neurons, ms) for n, ms in parts], np.float64)
+        return np.asarray(edges * self.dt, np.float64), rates
 
 
 def activities(model: Model, window: Window | None = None) -> dict[str, Activity]:
