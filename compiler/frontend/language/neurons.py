@@ -70,7 +70,9 @@ METHOD = Choice(
             "variable, `rk4` otherwise.",
         ),
         Option("exact", "The solution itself; for linear equations, coupled ones too."),
-        Option("exponential_euler", "Exact in a variable's own linear part, others held over the step, `t` in its middle."),
+        Option(
+            "exponential_euler", "Exact in a variable's own linear part, others held for the step, `t` in its middle."
+        ),
         Option("euler", "Forward Euler, first order."),
         Option("rk2", "The midpoint rule, second order."),
         Option("rk4", "The classical Runge-Kutta rule, fourth order."),
