@@ -11,6 +11,7 @@ from typing import Final
 
 import typer
 
+from compiler.disk import write_text
 from compiler.runner.errors import RunError
 
 SPIKING: Final = """\
@@ -106,6 +107,5 @@ def write_model(file: Path, kind: str) -> None:
         raise RunError("E0911", f"`{file}` exists", "choose another name", exit_code=2)
     name = "".join(c if c.isalnum() else "_" for c in file.stem)
     name = name if name[:1].isalpha() else f"m{name}"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(model_text(kind, name), encoding="utf-8")
+    write_text(file, model_text(kind, name), "the model")
     typer.echo(f"{file} written; run it with: netloom run {file}")

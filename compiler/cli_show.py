@@ -18,6 +18,7 @@ import typer
 
 from compiler.cli_guard import Format, colored
 from compiler.codes import explain
+from compiler.disk import bytes_text
 from compiler.ir.graph import Weight
 from compiler.ir.model import Member, Model, Projection
 from compiler.runner.errors import RunError
@@ -44,15 +45,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
         padded = (c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
         lines.append("  " + "  ".join(padded).rstrip())
     return "\n".join(lines)
-
-
-def bytes_text(count: float) -> str:
-    """1234567 -> "1.2 MB"."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError
 
 
 def seconds_text(seconds: float) -> str:

@@ -762,6 +762,13 @@ _TOOLS: Final = (
         "Beside a model, `MODEL.lock` holds the strategies that `netloom tune` has measured. It was changed by hand, "
         "or by another version. Remove it and tune again; `--no-lock` leaves it out.",
     ),
+    _code(
+        "E0930",
+        "something cannot be written",
+        "The disk is full, a quota or a limit on the size of files is reached, or the folder may not be written. The "
+        "message says what was being written, how much it needs and how much is free. A file is complete or absent: "
+        "what was there before is as it was. A run keeps what it has recorded, and its run.json says `failed`.",
+    ),
 )
 
 _WARNINGS: Final = (

@@ -12,13 +12,13 @@ Does not: measure.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from backends.protocol import Backend
 from compiler.diagnostics import Diagnostic, Severity
+from compiler.disk import write_text
 from compiler.runner.errors import RunError
 from compiler.source import Span
 from compiler.strategies.pins import Pin, Pins, find, steps_as_one
@@ -49,9 +49,7 @@ def write_lock(path: Path, model: str, backend: Backend, machine: str, entries: 
         "machine": machine,
         "netloom": VERSION,
     }
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(json.dumps(whole, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    scratch.replace(path)
+    write_text(path, json.dumps(whole, indent=2, sort_keys=True) + "\n", "the lock file")
 
 
 def _entry(e: Tuned) -> dict[str, object]:

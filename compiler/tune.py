@@ -16,7 +16,6 @@ Does not: write the lock file (compiler/lock.py); measure epilogues, which cost 
 from __future__ import annotations
 
 import hashlib
-import json
 import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +28,7 @@ import numpy.typing as npt
 
 from backends.protocol import Artifact, Backend, Instance
 from backends.stopwatch import machine, seconds
-from compiler.cache import cache_folder
+from compiler.cache import cache_folder, find_value, keep_value
 from compiler.ir.graph import Contract, Tensor, TensorGraph, Variable
 from compiler.ir.program import Merged, Order
 from compiler.ir.space import DType, Role
@@ -234,19 +233,14 @@ def _key(site: Site, artifact: Artifact, backend: Backend) -> Path:
 
 
 def _kept(path: Path) -> tuple[dict[str, float], tuple[str, ...]] | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {str(k): float(v) for k, v in found["microseconds"].items()}, tuple(map(str, found["wrong"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    found = find_value(path)
+    if found is None:
         return None
+    return {str(k): float(v) for k, v in found["microseconds"].items()}, tuple(map(str, found["wrong"]))
 
 
 def _keep(path: Path, result: Measured) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"microseconds": dict(result.microseconds), "wrong": list(result.wrong)})
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        file.write(text)
-    Path(file.name).replace(path)
+    keep_value(path, {"microseconds": dict(result.microseconds), "wrong": list(result.wrong)})
 
 
 # ------------------------------------------------------------------------------------------ choosing

@@ -1,8 +1,8 @@
 """build: C text -> shared object, through a cache.
 
 Assumes: a C11 compiler that takes gcc's options (gcc, clang, zig cc).
-Guarantees: equal text (comments aside), compiler and flags compile once; the cache is only ever added to by atomic
-renames, so that several builds may run at once. A failure names the model line that the C line stands for.
+Guarantees: equal text (comments aside), compiler and flags compile once; several builds may use the cache at once, and
+an object that is not as it was compiled is compiled again. A failure names the model line that the C line stands for.
 Does not: load what it built.
 """
 
@@ -18,7 +18,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +26,8 @@ from pathlib import Path
 from backends.cache import without_comments
 from backends.cpu.emit import Emitted
 from backends.protocol import Artifact, BackendError
-from compiler.cache import cache_folder
+from compiler.cache import cache_folder, find_files, keep_files
+from compiler.disk import scratch_folder, write_text
 from compiler.source import Span
 
 FLAGS = ("-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
@@ -117,27 +117,29 @@ def compile_text(emitted: Emitted, name: str, fixed_order: bool, portable: bool)
         digest.update(part.encode())
         digest.update(b"\0")
     key = digest.hexdigest()
-    folder = cache_folder() / "cpu" / key[:2]
-    binary = folder / f"{key}.so"
+    index = cache_folder() / "cpu" / key[:2] / f"{key}.json"
     seconds = 0.0
-    compiled = not binary.exists()
-    if compiled:
-        folder.mkdir(parents=True, exist_ok=True)
-        seconds = _compile(emitted, name, compiler, options, binary)
-    return Artifact(emitted.text, binary, key, compiled, str(compiler), options, seconds)
+    found = find_files(index)
+    compiled = found is None
+    if found is None:
+        found, seconds = _compile(emitted, name, compiler, options, index)
+    return Artifact(emitted.text, found[".so"], key, compiled, str(compiler), options, seconds)
 
 
-def _compile(emitted: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], binary: Path) -> float:
-    """Compile beside the target and rename; returns the CPU seconds of the compiler and its children."""
-    with tempfile.TemporaryDirectory(prefix="build-", dir=binary.parent) as scratch:
-        source = Path(scratch) / f"{name}.c"
-        source.write_text(emitted.text)
-        (Path(scratch) / "netloom.h").write_text(emitted.header)
-        built = Path(scratch) / "module.so"
+def _compile(
+    emitted: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], index: Path
+) -> tuple[dict[str, Path], float]:
+    """Compile into the cache; the CPU seconds are those of the compiler and its children."""
+    with scratch_folder(index, "compiled code") as scratch:
+        folder = scratch.path
+        source = folder / f"{name}.c"
+        write_text(source, emitted.text, "generated code")
+        write_text(folder / "netloom.h", emitted.header, "generated code")
+        built = folder / "module.so"
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             [*compiler.command, *options, source.name, "-o", built.name],
-            cwd=scratch,
+            cwd=folder,
             capture_output=True,
             text=True,
             check=False,
@@ -145,8 +147,8 @@ def _compile(emitted: Emitted, name: str, compiler: Compiler, options: tuple[str
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode != 0:
             raise _failure(done.stderr or done.stdout, source.name, emitted.spans, compiler)
-        os.replace(built, binary)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        placed = keep_files(index, {".so": built})
+    return placed, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _failure(said: str, source: str, spans: Mapping[int, Span], compiler: Compiler) -> BackendError:

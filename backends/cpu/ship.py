@@ -9,10 +9,9 @@ Does not: hold results or checkpoints.
 
 from __future__ import annotations
 
-import shutil
 import struct
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import IO, Final
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from backends.cpu.load import Words, launch_lists, scratch_bytes
 from backends.cpu.skeletons import render
 from backends.manifest import manifest
 from backends.protocol import Artifact
+from compiler.disk import copy_file, new_file, write_text
 from compiler.ir.program import (
     Array,
     ArrayFormal,
@@ -37,40 +37,40 @@ from compiler.ir.space import DType, Role
 from compiler.passes.plan_memory import Placement, place
 from compiler.passes.write_tables import ROLE_NUMBER, ROLE_SHIFT, write_tables
 
+CODE: Final = "generated code"
 MAGIC: Final = int.from_bytes(b"NETLOOM1", "little")
 PRINTED: Final = {DType.F32: 0, DType.F64: 1, DType.I32: 2, DType.I64: 3}
 MOST_PRINTED: Final = 16  # elements of an array that main.c prints when it has run
 
 
 def write_folder(folder: Path, program: Merged, emitted: Emitted, artifact: Artifact, seed: int) -> None:
-    """Write the whole build folder; streams are keyed by `seed`. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the whole build folder; streams are keyed by `seed`. Raises RunError (E0930)."""
     name = program.name
     placement = place(program, {})
     tables = write_tables(program, placement, seed, {})
     phases = [p.name for p in program.phases]
     runs = next((p for p in ("step", "eval", "train") if p in phases), phases[-1] if phases else "")
-    (folder / f"{name}.c").write_text(emitted.text)
-    (folder / "netloom.h").write_text(emitted.header)
+    write_text(folder / f"{name}.c", emitted.text, CODE)
+    write_text(folder / "netloom.h", emitted.header, CODE)
     main = render("main.c.j2", name=name, phases=phases, phase=runs, magic=f"{MAGIC}LL")
-    (folder / "main.c").write_text(main)
+    write_text(folder / "main.c", main, CODE)
     flags = " ".join(f for f in artifact.flags if f not in ("-fPIC", "-shared"))
-    (folder / "Makefile").write_text(render("Makefile.j2", name=name, flags=flags))
-    with (folder / f"{name}.bin").open("wb") as file:
+    write_text(folder / "Makefile", render("Makefile.j2", name=name, flags=flags), CODE)
+    with new_file(folder / f"{name}.bin", "the tables of a build") as file:
         _write_data(file, program, placement, tables)
     text = manifest(program, placement, artifact, seed, "cpu")
-    (folder / "manifest.json").write_text(text)
-    shutil.copyfile(artifact.binary, folder / f"lib{name}.so")
+    write_text(folder / "manifest.json", text, "the manifest of a build")
+    copy_file(artifact.binary, folder / f"lib{name}.so", "compiled code")
 
 
 # ----------------------------------------------------------------------------------------- data file
 
 
-def _words(file: BinaryIO, *values: int) -> None:
+def _words(file: IO[bytes], *values: int) -> None:
     file.write(struct.pack(f"<{len(values)}q", *values))
 
 
-def _text(file: BinaryIO, text: str) -> None:
+def _text(file: IO[bytes], text: str) -> None:
     data = text.encode()
     _words(file, len(data))
     file.write(data + bytes(-len(data) % 8))
@@ -80,7 +80,7 @@ def _word(array: Array, placement: Placement) -> int:
     return ROLE_NUMBER[array.role] << ROLE_SHIFT | placement.offsets[array.name]
 
 
-def _write_data(file: BinaryIO, program: Merged, placement: Placement, tables: tuple[Words, ...]) -> None:
+def _write_data(file: IO[bytes], program: Merged, placement: Placement, tables: tuple[Words, ...]) -> None:
     arrays = {a.name: a for a in program.arrays}
     _words(file, MAGIC, *(placement.arena_bytes.get(r, 0) for r in Role))
     _words(file, scratch_bytes(program, tables))
@@ -152,7 +152,7 @@ def _formals(template: Template) -> tuple[str, str] | None:
     return None
 
 
-def _write_results(file: BinaryIO, program: Merged, placement: Placement, arrays: dict[str, Array]) -> None:
+def _write_results(file: IO[bytes], program: Merged, placement: Placement, arrays: dict[str, Array]) -> None:
     events: list[tuple[Array, int, str]] = []
     used: list[Array] = []
     for template, rows in zip(program.templates, program.tables, strict=True):

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from backends.cpu.emit import emit
 from backends.cpu.load import launch_lists, scratch_bytes
 from backends.cpu.skeletons import render
+from compiler.disk import write_bytes
 from compiler.ir.program import Array, Lanes, Merged
 from compiler.ir.space import DType, Role
 from compiler.passes.plan_memory import Placement, place
@@ -65,7 +66,7 @@ def write_standalone(
 ) -> list[Path]:
     """Write the files of network `name` into `folder`; returns them. `weights` (in logical shape, row-major) go into
     <name>.bin or, with `embed`, into the C file; `given` (as stored) always into the C file. Raises BackendError,
-    OSError."""
+    RunError (E0930)."""
     placement = place(program, {})
     tables = write_tables(program, placement, 0, {})
     arrays = {a.name: a for a in program.arrays}
@@ -102,12 +103,11 @@ def write_standalone(
         "digest": int.from_bytes(digest, "little"),
     }
     text = emit(program, "standalone.c.j2", known).text
-    folder.mkdir(parents=True, exist_ok=True)
     files = {f"{name}.c": text.encode(), f"{name}.h": render("standalone.h.j2", **known).encode()}
     if not embed:
         files[f"{name}.bin"] = binary
     for file, contents_ in files.items():
-        (folder / file).write_bytes(contents_)
+        write_bytes(folder / file, contents_, "a file of the network")
     return [folder / f for f in files]
 
 

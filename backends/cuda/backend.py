@@ -7,7 +7,6 @@ Does not: decide anything about the model; import PyCUDA before something is loa
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from backends.cuda.schedule import Way
 from backends.manifest import manifest
 from backends.marked import fixed_order
 from backends.protocol import Artifact, Capabilities
+from compiler.disk import copy_file, write_text
 from compiler.ir.program import Merged
 from compiler.passes.plan_memory import place
 
@@ -49,15 +49,14 @@ class CudaBackend:
         emitted = emit(program)
         arch = options.get("arch") or default_arch(self.device)
         artifact = compile_text(emitted, program.name, fixed_order(program), arch)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{program.name}.cu").write_text(emitted.text)
+        write_text(folder / f"{program.name}.cu", emitted.text, "generated code")
         names = [f"{program.name}_{part.name}" for part in emitted.parts] or [program.name]
         for name, binary in zip(names, (artifact.binary, *artifact.beside), strict=True):
             for suffix in (".cubin", ".ptx"):
-                shutil.copyfile(binary.with_suffix(suffix), folder / f"{name}{suffix}")
+                copy_file(binary.with_suffix(suffix), folder / f"{name}{suffix}", "compiled code")
         seed = int(options.get("seed", "1"))
         text = manifest(program, place(program, {}, APART), artifact, seed, "cuda")
-        (folder / "manifest.json").write_text(text)
+        write_text(folder / "manifest.json", text, "the manifest of a build")
         return artifact
 
     def load(self, artifact: Artifact, program: Merged, seed: int) -> CudaInstance:

@@ -1,9 +1,10 @@
 """compile: CUDA text -> cubin (and PTX), through a cache. No GPU is needed.
 
 Assumes: NVRTC 12 or later, from the package `nvidia-cuda-nvrtc` or a CUDA toolkit; else `nvcc`.
-Guarantees: equal text (comments aside), compiler, flags and architecture compile once; the cache is only ever added to
-by atomic renames. The parts of a text are compiled side by side. Beside the machine code lies its PTX, which the driver
-of a later architecture can compile. A failure names the model line that the line of the text stands for.
+Guarantees: equal text (comments aside), compiler, flags and architecture compile once; several builds may use the cache
+at once, and code that is not as it was compiled is compiled again. The parts of a text are compiled side by side.
+Beside the machine code lies its PTX, which the driver of a later architecture can compile. A failure names the model
+line that the line of the text stands for.
 Does not: need or load PyCUDA; load what it compiled.
 """
 
@@ -17,7 +18,6 @@ import re
 import resource
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,7 +29,8 @@ from backends.cache import without_comments
 from backends.cuda.driver import Driver
 from backends.cuda.emit import Emitted
 from backends.protocol import Artifact, BackendError
-from compiler.cache import cache_folder
+from compiler.cache import cache_folder, find_files, keep_files
+from compiler.disk import scratch_folder, write_bytes, write_text
 from compiler.source import Span
 
 DEFAULT_ARCH: Final = "sm_80"
@@ -162,10 +163,10 @@ def compile_text(emitted: Emitted, name: str, fixed_order: bool, arch: str) -> A
         first = sorted(parts, key=_work, reverse=True)  # so that no long one is left at the end
         jobs = {x.name: threads.submit(_part, x, name, compiler, options, arch) for x in first}
     found = [jobs[x.name].result() for x in parts]
-    compiled = any(made for _, made in found)
+    compiled = any(made for *_, made in found)
     seconds = _cpu_seconds() - begin if compiled else 0.0
-    binary, *beside = (path for path, _ in found)
-    return Artifact(emitted.text, binary, binary.stem, compiled, str(compiler), options, seconds, tuple(beside))
+    binary, *beside = (path for path, *_ in found)
+    return Artifact(emitted.text, binary, found[0][1], compiled, str(compiler), options, seconds, tuple(beside))
 
 
 def _work(part: Emitted) -> float:
@@ -179,8 +180,8 @@ def _cpu_seconds() -> float:
     return sum(u.ru_utime + u.ru_stime for u in used)
 
 
-def _part(part: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], arch: str) -> tuple[Path, bool]:
-    """Where the cubin of one text is, and whether it was compiled now."""
+def _part(part: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], arch: str) -> tuple[Path, str, bool]:
+    """Where the cubin of one text is, its key, and whether it was compiled now."""
     if part.quick and compiler.library is not None and compiler.release >= _QUICKLY_FROM:
         options += (_QUICKLY,)
     digest = hashlib.sha256()
@@ -188,20 +189,17 @@ def _part(part: Emitted, name: str, compiler: Compiler, options: tuple[str, ...]
         digest.update(word.encode())
         digest.update(b"\0")
     key = digest.hexdigest()
-    folder = cache_folder() / "cuda" / key[:2]
-    binary = folder / f"{key}.cubin"
-    if binary.exists():
-        return binary, False
-    folder.mkdir(parents=True, exist_ok=True)
+    index = cache_folder() / "cuda" / key[:2] / f"{key}.json"
+    if (placed := find_files(index)) is not None:
+        return placed[".cubin"], key, False
     source = f"{name}_{part.name}.cu" if part.name else f"{name}.cu"
-    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as scratch:
+    with scratch_folder(index, "compiled code") as scratch:
         if compiler.library is not None:
-            _by_nvrtc(part, source, compiler, options, Path(scratch))
+            _by_nvrtc(part, source, compiler, options, scratch.path)
         else:
-            _by_nvcc(part, source, compiler, options, arch, Path(scratch))
-        os.replace(Path(scratch) / "module.ptx", binary.with_suffix(".ptx"))
-        os.replace(Path(scratch) / "module.cubin", binary)
-    return binary, True
+            _by_nvcc(part, source, compiler, options, arch, scratch.path)
+        placed = keep_files(index, {s: scratch.path / f"module{s}" for s in (".cubin", ".ptx")})
+    return placed[".cubin"], key, True
 
 
 def _by_nvrtc(part: Emitted, source: str, compiler: Compiler, options: tuple[str, ...], out: Path) -> None:
@@ -229,14 +227,14 @@ def _by_nvrtc(part: Emitted, source: str, compiler: Compiler, options: tuple[str
         status = library.nvrtcCompileProgram(program, len(options), given)
         if status != 0:
             raise _failure(get("ProgramLog").rstrip(b"\0").decode(errors="replace"), source, part.spans, compiler)
-        (out / "module.cubin").write_bytes(get("CUBIN"))
-        (out / "module.ptx").write_bytes(get("PTX").rstrip(b"\0"))
+        write_bytes(out / "module.cubin", get("CUBIN"), "compiled code")
+        write_bytes(out / "module.ptx", get("PTX").rstrip(b"\0"), "compiled code")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
 def _by_nvcc(part: Emitted, source: str, compiler: Compiler, options: tuple[str, ...], arch: str, out: Path) -> None:
-    (out / source).write_text(part.text)
+    write_text(out / source, part.text, "generated code")
     virtual = arch.replace("sm_", "compute_")
     rest = options[1:]
     for kind, target in (("cubin", f"--gpu-architecture={arch}"), ("ptx", f"--gpu-architecture={virtual}")):

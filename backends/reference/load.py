@@ -17,6 +17,7 @@ import numpy as np
 from backends.protocol import AnyArray, Artifact, BackendError, Capabilities
 from backends.reference.interpret import Item, bind_row, phases, run_step
 from backends.reference.row import Row
+from compiler.disk import write_text
 from compiler.ir.program import Array, Merged, Program
 from compiler.ir.text import print_ir
 
@@ -114,9 +115,8 @@ class ReferenceBackend:
 
     def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
         text = self.emit(program)
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / "program.ir"
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text, "the text of a build")
         key = sha256(text.encode()).hexdigest()
         return Artifact(text, path, key, False, f"numpy {np.__version__}", (), 0.0)
 

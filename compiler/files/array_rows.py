@@ -10,6 +10,7 @@ Does not: map files: how many pages a mapping holds is up to the operating syste
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import os
 import zipfile
@@ -21,6 +22,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from compiler.cache import is_as_kept, note_file
+from compiler.disk import new_file
 from compiler.files.array_files import HDF5, Header, array_start, hdf5_parts, headers
 from compiler.files.csv_files import table_parts
 from compiler.files.idx_files import idx_parts, idx_start, is_idx
@@ -212,20 +215,21 @@ def _converted(path: Path, name: str | None, columns: tuple[str, ...], cache: Pa
     what = (str(path.resolve()), state.st_size, state.st_mtime_ns, name, columns)
     key = hashlib.sha256(repr(what).encode()).hexdigest()[:40]
     place = cache / "arrays" / key[:2] / f"{key}.npy"
-    if place.is_file():
+    if is_as_kept(place):
         return place
     header = header_of(path, name, columns)
     dtype = np.dtype(header.dtype)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    scratch = place.with_name(f".{place.name}.{os.getpid()}")
-    try:
-        with scratch.open("wb") as stream:
-            np.lib.format.write_array_header_1_0(
-                stream, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": header.shape}
-            )
-            for part in array_parts(path, name, columns):
-                stream.write(np.ascontiguousarray(part, dtype).tobytes())
-        os.replace(scratch, place)
-    finally:
-        scratch.unlink(missing_ok=True)
+    needed = math.prod(header.shape) * dtype.itemsize
+    start = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        start, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": header.shape}
+    )
+    digest = hashlib.sha256(start.getvalue())
+    with new_file(place, f"a copy of `{path}` that can be read in any order", needed) as stream:
+        stream.write(start.getvalue())
+        for part in array_parts(path, name, columns):
+            data = np.ascontiguousarray(part, dtype).tobytes()
+            digest.update(data)
+            stream.write(data)
+    note_file(place, digest.hexdigest())
     return place

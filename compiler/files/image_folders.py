@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +20,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from compiler.cache import cache_folder
+from compiler.cache import cache_folder, find_value, keep_value
+from compiler.runner.errors import RunError
 
 IMAGES: Final = "images"
 LABELS: Final = "labels"
@@ -138,16 +137,12 @@ def _known_shape(listed: Listing) -> Shape:
         state = (listed.folder / name).stat()
         digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
     note = cache_folder() / "images" / f"{digest.hexdigest()}.json"
-    try:
-        channels, height, width = (int(n) for n in json.loads(note.read_text(encoding="utf-8")))
+    if (found := find_value(note)) is not None:
+        channels, height, width = found["shape"]
         return channels, height, width
-    except (OSError, ValueError, TypeError):
-        shape = shape_of(listed, every=True)
-    with contextlib.suppress(OSError):  # a cache that cannot be written is none
-        note.parent.mkdir(parents=True, exist_ok=True)
-        scratch = note.with_name(f".{note.name}.{os.getpid()}")
-        scratch.write_text(json.dumps(shape), encoding="utf-8")
-        os.replace(scratch, note)
+    shape = shape_of(listed, every=True)
+    with contextlib.suppress(RunError):  # a cache that cannot be written is none
+        keep_value(note, {"shape": list(shape)})
     return shape
 
 

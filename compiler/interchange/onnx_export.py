@@ -9,13 +9,13 @@ Does not: fold norms (runtimes do it themselves), or write training.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from compiler.disk import write_bytes
 from compiler.expr.activations import ACTIVATIONS, activation
 from compiler.expr.ast import Ref, substitute
 from compiler.interchange.onnx_export_layers import Writer, write_layer
@@ -67,10 +67,7 @@ def export_file(source: Path, options: Options, out: Path | None = None, outputs
     weights = trained.weights(learned((prediction.graph,)))
     proto = to_onnx(trained.model, weights, tuple(o.name for o in prediction.outputs))
     path = out or Path(f"{trained.model.name}.onnx")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_bytes(proto.SerializeToString())
-    os.replace(scratch, path)
+    write_bytes(path, proto.SerializeToString(), "the ONNX file")
     return Exported(path, len(proto.graph.node), OPSET)
 
 

@@ -11,7 +11,6 @@ Does not: guess: a graph that computes with the size of its batch is refused.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from compiler.diagnostics import ModelError
+from compiler.disk import new_file
 from compiler.interchange.onnx_graph import onnx_package
 from compiler.interchange.onnx_import_layers import import_node
 from compiler.interchange.onnx_importer import Array, Computed, Importer, Scores, Setting
@@ -60,18 +60,15 @@ def import_file(file: Path, out: Path) -> Imported:
         raise RunError("E0919", f"`{file}` is not a valid ONNX file: {reason}", exit_code=2) from None
     name = re.sub(r"\W|^(?=\d)", "_", out.stem, flags=re.ASCII).lstrip("_") or "model"
     text, arrays, batches = convert(proto, name, file.name, weights.name)
-    out.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(weights, arrays)
-    scratch = out.with_name(f".{out.stem}.{os.getpid()}.yaml")
     try:
-        scratch.write_text(text, encoding="utf-8")
-        layers = _accepted(scratch, proto)
-        os.replace(scratch, out)
+        with new_file(out, "the model") as stream:
+            stream.write(text.encode())
+            stream.flush()
+            layers = _accepted(Path(stream.name), proto)
     except BaseException:
         weights.unlink(missing_ok=True)
         raise
-    finally:
-        scratch.unlink(missing_ok=True)
     return Imported(out, weights, layers, sum(a.size for a in arrays.values()), batches)
 
 

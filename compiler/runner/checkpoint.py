@@ -11,7 +11,6 @@ The file is safetensors; its metadata says `kind` (spiking | training), `step`, 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from backends.protocol import AnyArray, Instance
+from compiler.disk import new_file
 from compiler.ir.program import Merged
 from compiler.runner.arrays import persistent_arrays, read_logical, to_physical
 from compiler.runner.errors import RunError
@@ -57,12 +57,13 @@ def save_checkpoint(
     arrays = {a.name: read_logical(instance, a) for a in persistent_arrays(program, frozen)}
     arrays |= {f"{BEST}{name}": value for name, value in (best or {}).items()}
     metadata = {"format": FORMAT} | {k: str(v) for k, v in asdict(position).items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_tensors(path, arrays, metadata)
+    write_tensors(path, arrays, metadata, "a checkpoint")
 
 
-def write_tensors(path: Path, arrays: Mapping[str, AnyArray], metadata: dict[str, str] | None = None) -> None:
-    """A safetensors file, atomically, with the permissions of any other new file."""
+def write_tensors(
+    path: Path, arrays: Mapping[str, AnyArray], metadata: dict[str, str] | None = None, what: str = "the weights"
+) -> None:
+    """A safetensors file, atomically, with the permissions of any other new file. Raises RunError (E0930)."""
     # By hand, array by array: the library makes three copies of all of them first.
     kept = {n: np.ascontiguousarray(v) for n, v in arrays.items()}
     kinds = {n: f"{_LETTERS[a.dtype.kind]}{8 * a.itemsize}" for n, a in kept.items()}
@@ -74,12 +75,10 @@ def write_tensors(path: Path, arrays: Mapping[str, AnyArray], metadata: dict[str
         header[name] = {"dtype": kinds[name], "shape": list(a.shape), "data_offsets": [at, at := at + a.nbytes]}
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    with scratch.open("wb") as file:
+    with new_file(path, what, 8 + len(text) + at) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
-            kept[name].tofile(file)
-    os.replace(scratch, path)
+            file.write(kept[name].reshape(-1).view(np.uint8).data)
 
 
 _LETTERS: Final[Mapping[str, str]] = MappingProxyType({"f": "F", "i": "I", "u": "U"})

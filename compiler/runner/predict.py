@@ -7,7 +7,6 @@ Does not: know where weights come from (trained.py), or compare with targets (ev
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from backends.protocol import AnyArray, Backend, Instance
 from backends.registry import backend as backend_of
 from compiler.cache import cache_folder
 from compiler.diagnostics import Diagnostic, did_you_mean
+from compiler.disk import new_file
 from compiler.files.array_rows import HeldRows, Rows
 from compiler.interchange.safetensors import learned, put_weights
 from compiler.ir.model import Model
@@ -148,10 +148,5 @@ def predict_file(
 
 def write_npz(path: Path, arrays: Mapping[str, AnyArray]) -> None:
     """An .npz file, written beside its place and renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.npz")
-    try:
-        np.savez(scratch, **dict(arrays))  # type: ignore[arg-type]
-        os.replace(scratch, path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    with new_file(path, "the outputs", sum(a.nbytes for a in arrays.values())) as stream:
+        np.savez(stream, **dict(arrays))  # type: ignore[arg-type]
