@@ -349,13 +349,21 @@ def init(
 @app.command()
 def clean(
     build_dir: BUILD_DIR = Path("build"),
+    runs_dir: RUNS_DIR = Path("runs"),
     cache: Annotated[bool, typer.Option("--cache", help="Empty the cache of compiled code, too.")] = False,
+    dead_runs: Annotated[
+        bool, typer.Option("--dead-runs", help="Also runs that died and could be gone on with.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only say what would be removed.")] = False,
 ) -> None:
-    """Remove build folders (runs are never touched)."""
-    with guarded():
-        from compiler.cli_doctor import remove_builds
+    """Remove build folders, and what processes that died left behind.
 
-        remove_builds(build_dir, cache)
+    Finished runs, and whatever a living process is writing, are never touched.
+    """
+    with guarded():
+        from compiler.cli_clean import remove
+
+        remove(build_dir, runs_dir, cache, dead_runs, dry_run)
 
 
 import compiler.cli_trained  # noqa: E402  (their commands come after those above in the help)

@@ -1,7 +1,7 @@
-"""`netloom doctor` and `netloom clean`: what is installed, and removing what was built.
+"""`netloom doctor`: what is installed.
 
 Assumes: nothing is installed beyond what starting takes.
-Guarantees: looking changes nothing; removing touches only folders that netloom made.
+Guarantees: looking changes nothing.
 Does not: repair.
 """
 
@@ -132,25 +132,3 @@ def _writable(folder: Path) -> bool:
     while not folder.exists():
         folder = folder.parent
     return os.access(folder, os.W_OK)
-
-
-def remove_builds(build_dir: Path, cache: bool) -> None:
-    """Remove the build folders in `build_dir`, and the cache of compiled code when asked to."""
-    from compiler.cache import cache_folder
-    from compiler.runner.build_folder import is_build_folder
-
-    removed = 0
-    for folder in sorted(build_dir.iterdir()) if build_dir.is_dir() else ():
-        if folder.is_dir() and is_build_folder(folder):
-            shutil.rmtree(folder)
-            removed += 1
-    if removed and not any(build_dir.iterdir()):
-        build_dir.rmdir()
-    typer.echo(f"{build_dir}: {removed} build folder{'' if removed == 1 else 's'} removed")
-    if cache:
-        count = 0
-        for target, suffix in (("cpu", ".so"), ("cuda", ".cubin")):
-            place = cache_folder() / target
-            count += sum(1 for _ in place.rglob(f"*{suffix}")) if place.is_dir() else 0
-            shutil.rmtree(place, ignore_errors=True)
-        typer.echo(f"{cache_folder()}: {count} compiled module{'' if count == 1 else 's'} removed")

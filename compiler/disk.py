@@ -128,7 +128,8 @@ def append_text(path: Path, text: str, what: str) -> None:
             while view:
                 view = view[file.write(view) :]
         except OSError:
-            file.truncate(before)
+            with suppress(OSError):
+                file.truncate(before)
             raise
 
 

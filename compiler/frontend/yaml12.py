@@ -9,9 +9,6 @@ Does not: know the language's keys. An alias gives the very node that it names, 
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +24,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
+from compiler.collector import no_garbage_collection
 from compiler.diagnostics import Related, Sink
 from compiler.frontend import core_schema
 from compiler.frontend.core_schema import Unreadable, Value
@@ -100,7 +98,7 @@ def load_text(file: SourceFile, sink: Sink) -> Node | None:
         return None
     if text.startswith("\ufeff"):
         sink.warning("W0001", "the file begins with a byte order mark", Span(file, 0, 1))
-    with _no_garbage_collection():
+    with no_garbage_collection():
         try:
             root = _Builder(file, sink).build()
         except yaml.YAMLError as error:
@@ -119,25 +117,6 @@ def _too_large(span: Span, sink: Sink) -> None:
     limit = MAX_BYTES // (1024 * 1024)
     help = "keep large arrays in .npy, .npz or .csv files and name them in the model"
     sink.error("E0015", f"the file is larger than {limit} MiB", span, help)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Millions of objects are made, none of them garbage; collecting would double the time.
-
-    What was made goes to the oldest generation unseen, so that the next collection does not walk
-    over it.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            if gc.get_freeze_count() == 0:
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 class _Stopped(Exception):

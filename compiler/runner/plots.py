@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from compiler.runner.rates import Activity, Window, activities
 MISSING: Final = "no plots were made: matplotlib is not installed (pip install 'netloom[plot]')"
 MOST_DOTS: Final = 200_000  # spikes that a raster shows; of more, an even selection of neurons
 MOST_LINES: Final = 12  # neurons of a population that a trace shows
+DRAWING: Final = threading.Lock()
+"""Held while one thread draws: matplotlib has one style for the process."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def draw_plots(folder: Path, model: Model, window: Window | None = None) -> Plot
         "legend.frameon": False,
         "axes.prop_cycle": cycler(color=COLORS),
     }
-    with matplotlib.rc_context(style):
+    with DRAWING, matplotlib.rc_context(style):
         for number, plot in enumerate(plots):
             match plot.kind:
                 case "raster":

@@ -1,21 +1,28 @@
-"""The run directory `runs/<name>-<stamp>/`: written under a temporary name, renamed when it is finished.
+"""The run directory `runs/<name>-<stamp>/`: written under a hidden name (disk.py), renamed when it is finished.
 
-Assumes: one process writes it.
-Guarantees: what has the final name is finished, and run.json says how ("ok", "failed", "interrupted"); a run that
-fails keeps what it recorded.
+Assumes: one thread writes it.
+Guarantees: what has the final name is finished, and run.json says how ("ok", "failed", "interrupted"), on a full disk
+too; a run that fails keeps what it recorded; two runs never share a folder.
 Does not: know what the files hold.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from compiler.disk import Scratch, scratch_folder, unwritable, write_text, writing
 from compiler.runner.errors import RunError
+
+RESERVE: Final = ".reserve"
+RESERVED: Final = 1 << 16
+"""Bytes that a run holds on disk, so that run.json can say that the disk is full."""
+TAKEN: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
 
 
 @dataclass
@@ -23,15 +30,20 @@ class RunFolder:
     """`path`: where files are written now; `finish` moves them to `final`. `record` becomes run.json."""
 
     final: Path
+    scratch: Scratch
     path: Path
     record: dict[str, Any] = field(default_factory=dict)
 
     def write_record(self) -> None:
-        """Write run.json as it stands."""
-        scratch = self.path / ".run.json"
-        text = json.dumps(self.record, indent=2, allow_nan=True, ensure_ascii=False)
-        scratch.write_text(text + "\n", encoding="utf-8")
-        os.replace(scratch, self.path / "run.json")
+        """Write run.json as it stands. Raises RunError (E0930)."""
+        text = json.dumps(self.record, indent=2, allow_nan=True, ensure_ascii=False) + "\n"
+        try:
+            write_text(self.path / "run.json", text, "the record of the run")
+        except RunError:
+            if not (self.path / RESERVE).exists():
+                raise
+            (self.path / RESERVE).unlink()
+            write_text(self.path / "run.json", text, "the record of the run")
 
     def finish(self, status: str, message: str | None = None) -> Path:
         """Write run.json with `status` and give the folder its final name, which is returned."""
@@ -40,12 +52,17 @@ class RunFolder:
             self.record["message"] = message
         self.record["finished"] = utc_now()
         self.write_record()
+        (self.path / RESERVE).unlink(missing_ok=True)
         for number in range(1, 1000):
             place = self.final if number == 1 else self.final.with_name(f"{self.final.name}-{number}")
-            if not place.exists():
-                os.rename(self.path, place)
-                self.path = self.final = place
-                return place
+            try:
+                self.scratch.rename(place)
+            except OSError as error:
+                if error.errno not in TAKEN:
+                    raise unwritable(error, place, "the run directory") from error
+                continue
+            self.path = self.final = place
+            return place
         raise RunError("E0911", f"`{self.final}` and its successors exist", exit_code=2)
 
 
@@ -55,7 +72,8 @@ def utc_now() -> str:
 
 
 def open_run_folder(name: str, runs: Path, out: Path | None) -> RunFolder:
-    """A new folder: `runs/<name>-<UTC stamp>`, or `out`, which must not exist or be empty. Raises RunError (E0911)."""
+    """A new folder: `runs/<name>-<UTC stamp>`, or `out`, which must not exist or be empty. Raises RunError (E0911,
+    E0930)."""
     if out is not None:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise RunError(
@@ -69,7 +87,11 @@ def open_run_folder(name: str, runs: Path, out: Path | None) -> RunFolder:
         final = out
     else:
         final = runs / f"{name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    final.parent.mkdir(parents=True, exist_ok=True)
-    path = final.with_name(f".{final.name}.{os.getpid()}")
-    path.mkdir()
-    return RunFolder(final, path)
+    scratch = scratch_folder(final, "the run directory")
+    try:
+        with writing(final, "the run directory", RESERVED):
+            (scratch.path / RESERVE).write_bytes(os.urandom(RESERVED))  # no file system stores these in less
+    except RunError:
+        scratch.remove()
+        raise
+    return RunFolder(final, scratch, scratch.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from compiler import cli_app
 from compiler.cli_init import model_text
+from compiler.disk import scratch_folder
 from compiler.version import VERSION
 
 TINY = """\
@@ -181,9 +183,31 @@ def test_a_folder_of_the_user_is_not_replaced(netloom, tmp_path: Path) -> None:
 
 def test_clean(netloom, tmp_path: Path) -> None:
     netloom("run", "tiny.yaml", "--target", "reference")
-    assert netloom("clean").out == "build: 1 build folder removed\n"
+    said = netloom("clean").out
+    assert re.fullmatch(r"removed build/\w+ \(build folder, .*\)\n1 thing removed, .*\n", said)
     assert not (tmp_path / "build").exists()
     assert (tmp_path / "runs").exists()
+
+
+def test_clean_removes_what_dead_runs_left(netloom, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    live = scratch_folder(runs / "live", "a run")
+    dead, useful = runs / ".dead.0123456789abcdef.part", runs / ".tiny.fedcba9876543210.part"
+    dead.mkdir()
+    (dead / "spikes.h5").write_bytes(b"x" * 1200)
+    (useful / "checkpoints").mkdir(parents=True)
+    (useful / "checkpoints" / "step-1.safetensors").touch()
+    said = netloom("clean", "--dry-run").out
+    assert f"would remove {dead.relative_to(tmp_path)} (left behind, 1.2 kB)" in said
+    assert f"kept {useful.relative_to(tmp_path)}" in said and "--resume" in said and "1 thing to remove" in said
+    assert dead.exists()
+    assert "1 thing removed, 1.2 kB" in netloom("clean").out
+    assert not dead.exists() and useful.exists()
+    assert netloom("clean", "--dead-runs").code == 0
+    assert not useful.exists()
+    assert live.path.exists()
+    live.remove()
+    assert list(runs.iterdir()) == []
 
 
 @pytest.mark.parametrize(

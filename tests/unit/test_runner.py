@@ -199,7 +199,7 @@ def test_a_build_folder_is_made_once(cuba: Model, tmp_path: Path) -> None:
 def test_a_run_folder_appears_when_it_is_finished(tmp_path: Path) -> None:
     folder = open_run_folder("m", tmp_path, None)
     (folder.path / "a.txt").write_text("x")
-    assert [p.name[0] for p in tmp_path.iterdir()] == ["."]
+    assert {p.name[0] for p in tmp_path.iterdir()} == {"."}
     final = folder.finish("failed", "because")
     assert [p for p in tmp_path.iterdir()] == [final]
     record = json.loads((final / "run.json").read_text())

@@ -1,0 +1,54 @@
+"""The Python API from threads other than the main one, and from several at once."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from compiler import build, check, run
+from compiler.diagnostics import ModelError
+from tests.unit.test_cli import TINY
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY + "plots: [{raster: {from: p}}]\n", encoding="utf-8")
+    return path
+
+
+def test_several_threads_check_build_and_run(model: Path, tmp_path: Path) -> None:
+    """One model, one build folder, one folder of runs: every thread gets its own results, and the process is as it
+    was."""
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(TINY.replace("x + step", "x + stop"), encoding="utf-8")
+    handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    frozen, limit = gc.get_freeze_count(), gc.get_threshold()
+
+    def work(number: int) -> tuple[Path, int]:
+        assert threading.current_thread() is not threading.main_thread()
+        assert check(model) == []
+        assert check(bad) != []
+        with pytest.raises(ModelError):
+            build(bad, "reference")
+        build(model, "reference")
+        size = 1 + number % 3
+        result = run(model, "reference", set={"n": size})
+        assert result.status == "ok"
+        return result.folder, result.counts["p"] - 5 * size
+
+    with ThreadPoolExecutor(4) as threads:
+        done = list(threads.map(work, range(8)))
+    assert len({folder for folder, _ in done}) == 8
+    assert all(left == 0 for _, left in done)
+    assert all((folder / "plots" / "raster.png").exists() for folder, _ in done)
+    assert sorted(p.name for p in (tmp_path / "build").iterdir()) == ["tiny"]
+    assert all(not p.name.startswith(".") for p in (tmp_path / "runs").iterdir())
+    assert gc.isenabled() and (gc.get_freeze_count(), gc.get_threshold()) == (frozen, limit)
+    assert handlers == [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
