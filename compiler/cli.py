@@ -25,9 +25,18 @@ def main() -> None:
     # Modules and the levels of a model live until the end: a collector that looks for garbage among them, again and
     # again and once more at the end, takes a tenth of the time of a build.
     gc.set_threshold(100_000, 50, 50)
-    from compiler.cli_app import run_app
+    from compiler.runner.signals import ended_by_signals
 
-    code = run_app()
+    with ended_by_signals(command=True) as ending:
+        try:
+            from compiler.cli_app import run_app
+
+            code = run_app()
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            code = 130
+        if ending.number is not None and code in (1, 130):  # 1: it came while typer was reading options
+            code = 128 + ending.number
     gc.disable()
     gc.freeze()
     sys.exit(code)

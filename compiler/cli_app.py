@@ -7,12 +7,14 @@ Does not: do anything itself: a command reads its options, calls the runner and 
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from compiler.cli_guard import EXPECTATION, Format, guarded, show
+from compiler.cli_guard import EXIT_CODES, EXPECTATION, Format, guarded, show
 from compiler.cli_options import (
     ARCH,
     BATCH,
@@ -52,7 +54,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
+@app.callback(epilog=EXIT_CODES)
 def netloom(
     version: Annotated[
         bool, typer.Option("--version", "-V", help="Show the version.", callback=_version, is_eager=True)
@@ -149,7 +151,7 @@ def build(
             report_build(result, format)
 
 
-@app.command()
+@app.command(epilog=EXIT_CODES)
 def run(
     model: MODEL,
     target: TARGET = "cpu",
@@ -375,5 +377,17 @@ def run_app() -> int:
     try:
         app(prog_name="netloom")
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        return code or _flushed()
+    return _flushed()
+
+
+def _flushed() -> int:
+    """0 when standard output takes what was printed. Python itself would say so with a traceback, and exit with 120."""
+    try:
+        with guarded():
+            sys.stdout.flush()
+    except typer.Exit as end:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return end.exit_code
     return 0

@@ -1,7 +1,6 @@
 """From exceptions to exit codes and messages: the one place where a command ends badly.
 
-Exit codes: 0 ok, 1 invalid model, 2 usage, 3 tool or target missing, 4 code generation or compiler failed, 5 run
-failed numerically, 6 expectation not met, 70 internal, 130 and 143 signals.
+Exit codes: EXIT_CODES.
 
 Assumes: commands raise ModelError, BackendError and RunError for what a user can cause.
 Guarantees: no traceback reaches a user, unless NETLOOM_DEBUG=1 asks for the one of an internal error.
@@ -10,6 +9,7 @@ Does not: import what raises them before it is raised.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -24,6 +24,11 @@ from compiler.render import render
 
 INVALID, USAGE, INTERNAL, INTERRUPTED = 1, 2, 70, 130
 EXPECTATION = 6
+EXIT_CODES = (
+    "Exit codes: 0 ok, 1 invalid model, 2 usage, 3 tool or target missing, 4 code generation or compiler failed, "
+    "5 run failed (numerically, or something could not be written), 6 expectation not met, 70 internal error, "
+    "129, 130, 143 ended by a signal (HUP, INT, TERM)."
+)
 REPORT = "please report it with the model and the command, at the project's issue tracker"
 
 
@@ -71,9 +76,9 @@ def guarded(format: Format = Format.human) -> Iterator[None]:
     except ModelError as error:
         show(error.diagnostics, format)
         raise typer.Exit(INVALID) from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("interrupted", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(128 + getattr(error, "signal_number", INTERRUPTED - 128)) from None
     except BrokenPipeError:
         sys.stderr.close()
         raise typer.Exit(141) from None
@@ -105,6 +110,9 @@ def _known(error: Exception) -> tuple[str, str, str | None, int] | None:
         return error.code, error.message, error.help, error.exit_code
     if isinstance(error, MemoryError):
         return "E0905", "out of memory", "a smaller model, or fewer recorded members", 5
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        where = f"`{error.filename}`" if error.filename is not None else "standard output"
+        return "E0930", f"{where} cannot be written: {error.strerror}", "make room, or write to another disk", 5
     if isinstance(error, OSError) and error.filename is not None:
         return "E0913", f"{error.strerror}: `{error.filename}`", None, USAGE
     return None

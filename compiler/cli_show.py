@@ -276,7 +276,7 @@ def report_run(result: RunResult, format: Format) -> None:
             typer.echo("  " + ", ".join(f"{k} {v:.4g}" for k, v in result.metrics.items()))
     if result.checks:
         _print_checks(result.checks, err=False)
-    if result.signal is not None:
+    if result.status == "interrupted":
         typer.echo(f"interrupted; go on with --resume {result.folder}", err=True)
     typer.echo(f"results: {result.folder}")
 

@@ -20,7 +20,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, Self
 
@@ -44,20 +44,21 @@ def bytes_text(count: float) -> str:
 # ------------------------------------------------------------------------------------------- failing
 
 
-def unwritable(error: OSError, path: Path, what: str, needed: int | None = None) -> RunError:
-    """The error for `path`, which holds `what` ("a checkpoint") and needs so many bytes. It keeps the errno."""
+def unwritable(error: OSError, path: Path, what: str, needed: int | None = None, help: str | None = None) -> RunError:
+    """The error for `path`, which holds `what` ("a checkpoint") and needs so many bytes."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     sizes = [] if needed is None else [f"{bytes_text(needed)} needed"]
     free = free_bytes(path)
     if free is not None:
         sizes.append(f"{bytes_text(free)} free")
     shown = f" ({', '.join(sizes)})" if sizes else ""
-    help = {
+    known = {
         errno.ENOSPC: "make room, or write to another disk",
         errno.EDQUOT: "make room within the quota, or write to another disk",
         errno.EFBIG: "raise the limit on the size of files (`ulimit -f`), or write less",
     }.get(error.errno or 0)
-    return RunError("E0930", f"{what} cannot be written to `{path}`: {reason}{shown}", help)
+    helps = [h for h in (known, help) if h is not None]
+    return RunError("E0930", f"{what} cannot be written to `{path}`: {reason}{shown}", "; ".join(helps) or None)
 
 
 def free_bytes(path: Path) -> int | None:
@@ -88,23 +89,32 @@ def writing(path: Path, what: str, needed: int | None = None) -> Iterator[None]:
 def new_file(path: Path, what: str, needed: int | None = None) -> Iterator[IO[bytes]]:
     """A stream (that can also be read) whose contents become the file `path` at the end; nothing, when it fails.
     Folders are made. Raises RunError (E0930)."""
-    with writing(path, what, needed):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fd, scratch = _exclusive(path, ".part")
-    lock = os.dup(fd)  # so that nobody takes it for left behind between its end and its name
+    scratch: Path | None = None
     try:
+        with writing(path, what, needed):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            scratch = _hidden(path, ".part")  # known before it is there, so that no signal leaves it behind
+            with writing(path, what, needed):
+                fd = _claim(scratch)
+            if fd is not None:
+                break
+            scratch = None
+        lock = os.dup(fd)  # so that nobody takes it for left behind between its end and its name
         try:
             with open(scratch, "w+b", opener=lambda *_: fd) as stream:  # so that it has a name
                 yield stream
             os.replace(scratch, path)
         finally:
-            with suppress(OSError):
-                scratch.unlink(missing_ok=True)
             os.close(lock)
     except OSError as error:
         if error.errno in UNWRITABLE or error.filename == str(scratch):
             raise unwritable(error, path, what, needed) from error
         raise
+    finally:
+        if scratch is not None:
+            with suppress(OSError):
+                scratch.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, data: bytes, what: str) -> None:
@@ -141,18 +151,28 @@ def copy_file(source: Path, path: Path, what: str) -> None:
 
 @dataclass
 class Scratch:
-    """A folder that is not finished: `path`, and the lock that says that it is alive. As a context it removes what was
-    not renamed."""
+    """A folder that is not finished: `path`, and the lock that says that it is alive (`fd` is -1 without one). What was
+    neither renamed nor `kept` is removed at the end of a `with`, and when nobody in the process that made it knows it
+    any more (a signal may come between its making and the `with`)."""
 
     path: Path
-    _lock: Path
-    _fd: int
+    fd: int = -1
+    kept: bool = False
+    owner: int = field(default_factory=os.getpid)
+
+    @property
+    def lock(self) -> Path:
+        return self.path.with_suffix(".lock")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.remove()
+
+    def __del__(self) -> None:
+        if not self.kept and self.owner == os.getpid():
+            self.remove()
 
     def rename(self, place: Path) -> None:
         """Give it its name and let go of the lock. Raises OSError when `place` exists and is not an empty folder."""
@@ -161,42 +181,48 @@ class Scratch:
 
     def remove(self) -> None:
         """Remove what is left of it."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        self._release()
+        if self.fd >= 0 or not self.kept:
+            shutil.rmtree(self.path, ignore_errors=True)
+            self._release()
 
     def _release(self) -> None:
-        if self._fd >= 0:
-            with suppress(OSError):
-                self._lock.unlink(missing_ok=True)
-            os.close(self._fd)
-            self._fd = -1
+        self.kept = True
+        with suppress(OSError):
+            self.lock.unlink(missing_ok=True)
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 def scratch_folder(place: Path, what: str) -> Scratch:
     """An empty hidden folder beside `place`, for as long as this process lives. Raises RunError (E0930)."""
     with writing(place, what):
         place.parent.mkdir(parents=True, exist_ok=True)
-        fd, lock = _exclusive(place, ".lock")
-        made = Scratch(lock.with_suffix(".part"), lock, fd)
-        try:
-            made.path.mkdir()
-        except OSError:
-            made.remove()
-            raise
-    return made
+        while True:
+            made = Scratch(_hidden(place, ".part"))
+            fd = _claim(made.lock)
+            if fd is not None:
+                made.fd = fd
+                made.path.mkdir()
+                return made
+            made.kept = True  # it is somebody else's
 
 
-def _exclusive(place: Path, suffix: str) -> tuple[int, Path]:
-    """A new file with a hidden random name beside `place`, locked."""
-    while True:
-        path = place.with_name(f".{place.name}.{os.urandom(8).hex()}{suffix}")
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        except FileExistsError:
-            continue
-        if _locked(fd) is not False and _stands(fd, path):
-            return fd, path
-        os.close(fd)  # `netloom clean` was faster
+def _hidden(place: Path, suffix: str) -> Path:
+    """A name beside `place` that nobody has."""
+    return place.with_name(f".{place.name}.{os.urandom(8).hex()}{suffix}")
+
+
+def _claim(path: Path) -> int | None:
+    """Make a file and lock it; None when there is one, or `netloom clean` was faster."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return None
+    if _locked(fd) is not False and _stands(fd, path):
+        return fd
+    os.close(fd)
+    return None
 
 
 def _locked(fd: int) -> bool | None:

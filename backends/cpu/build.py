@@ -8,6 +8,7 @@ Does not: load what it built.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.util
 import os
@@ -16,20 +17,33 @@ import re
 import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from backends.cache import without_comments
 from backends.cpu.emit import Emitted
 from backends.protocol import Artifact, BackendError
 from compiler.cache import cache_folder, find_files, keep_files
-from compiler.disk import scratch_folder, write_text
+from compiler.disk import scratch_folder, unwritable, write_text
+from compiler.runner.errors import RunError
 from compiler.source import Span
 
+_NO_ROOM: Final = MappingProxyType(
+    {
+        errno.ENOSPC: ("No space left on device", "no space left on device"),
+        errno.EDQUOT: ("Disk quota exceeded", "disk quota exceeded"),
+        errno.EFBIG: ("File too large", "file too large", "File size limit exceeded"),
+    }
+)
 FLAGS = ("-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
 
 
@@ -137,22 +151,39 @@ def _compile(
         write_text(folder / "netloom.h", emitted.header, "generated code")
         built = folder / "module.so"
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(
-            [*compiler.command, *options, source.name, "-o", built.name],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        code, said = _run([*compiler.command, *options, source.name, "-o", built.name], folder)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if done.returncode != 0:
-            raise _failure(done.stderr or done.stdout, source.name, emitted.spans, compiler)
+        if code != 0:
+            raise _failure(said, source.name, emitted.spans, compiler, folder)
         placed = keep_files(index, {".so": built})
     return placed, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _failure(said: str, source: str, spans: Mapping[int, Span], compiler: Compiler) -> BackendError:
-    """What the compiler refused, and the model line that the C line stands for, where it stands for one."""
+def _run(command: list[str], folder: Path) -> tuple[int, str]:
+    """The exit code of a compiler and what it said. It has a process group of its own, which a signal that ends this
+    build ends as a whole: `cc` is the parent of those that work."""
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+    ) as process:
+        try:
+            out, error = process.communicate()
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, error or out
+
+
+def _failure(
+    said: str, source: str, spans: Mapping[int, Span], compiler: Compiler, folder: Path
+) -> BackendError | RunError:
+    """What the compiler refused, and the model line that the C line stands for, where it stands for one; E0930 where it
+    could not write."""
+    for number, texts in _NO_ROOM.items():
+        if any(text in said for text in texts):
+            error = OSError(number, os.strerror(number))
+            help = f"compilers also write to {tempfile.gettempdir()} (TMPDIR)"
+            return unwritable(error, folder, "compiled code", help=help)
     shown = "\n".join(said.strip().split("\n")[:12])
     where = ""
     for match in re.finditer(rf"{re.escape(source)}:(\d+):\d+: (?:fatal )?error", said):

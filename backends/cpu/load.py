@@ -2,16 +2,21 @@
 
 Assumes: an Artifact of this backend and the merged program that it was emitted from.
 Guarantees: every array is a view of an arena (64-byte aligned, zeroed, then filled with the constants); sizes that
-depend on drawn connections are read back after the phases `count` and `scan`, and everything is placed again.
+depend on drawn connections are read back after the phases `count` and `scan`, and everything is placed again. While a
+call takes long, the main thread handles signals; what a signal ends waits for nothing, and whoever touches the arrays
+afterwards waits for the call.
 Does not: drain record buffers.
 """
 
 from __future__ import annotations
 
 import ctypes
+import threading
+import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +28,8 @@ from compiler.ir.space import Role
 from compiler.passes.plan_memory import Placement, place, written
 from compiler.passes.write_tables import write_tables
 
+LONG: Final = 0.05
+"""Seconds from which on a call has a thread of its own; it costs about 0.1 ms."""
 Words = npt.NDArray[np.uint64]
 
 
@@ -93,6 +100,8 @@ class CpuInstance:
         self._launches = launch_lists(program)
         self.arenas: dict[Role, npt.NDArray[np.uint8]] = {}
         self.sizes: dict[str, int] = {}
+        self._pace: dict[str, float] = {}  # seconds that a step of a phase took the last time
+        self._running: threading.Thread | None = None
         self._load(seed)
 
     def _load(self, seed: int) -> None:
@@ -142,6 +151,7 @@ class CpuInstance:
 
     def view(self, name: str) -> AnyArray:
         """The array itself, flat, in physical layout, without a copy. Raises KeyError."""
+        self._wait()
         array = self._arrays[name]
         count = array.physical_size if array.size_from is None else self.sizes[name]
         start = self.placement.offsets[name]
@@ -162,7 +172,10 @@ class CpuInstance:
     def run(self, phase: str, first_step: int, steps: int) -> int:
         if self._ctx is None:
             raise ValueError("the instance is closed")
-        done = int(self._lib.nl_run(self._ctx, self._phase[phase], first_step, steps))
+        self._wait()
+        begin = time.perf_counter()
+        done = self._call(phase, first_step, steps)
+        self._pace[phase] = (time.perf_counter() - begin) / max(done, 1)
         status = int(self._lib.nl_status(self._ctx))
         if status == 1:
             raise BackendError("E0906", "a record buffer was not drained in time", exit_code=5)
@@ -170,12 +183,36 @@ class CpuInstance:
             raise BackendError("E0905", "out of memory while connecting", exit_code=5)
         return done
 
+    def _call(self, phase: str, first_step: int, steps: int) -> int:
+        """nl_run: in a thread of its own where it may take long, since Python handles signals between the instructions
+        of the main thread only."""
+        arguments = (self._ctx, self._phase[phase], first_step, steps)
+        seconds = self._pace.get(phase, LONG) * steps
+        if seconds < LONG or threading.current_thread() is not threading.main_thread():
+            return int(self._lib.nl_run(*arguments))
+        done: list[int] = []
+        # It holds on to this instance, so that its memory stays when the main thread has left.
+        thread = threading.Thread(target=lambda: done.append(self._lib.nl_run(*arguments)), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no room for its stack
+            return int(self._lib.nl_run(*arguments))
+        self._running = thread
+        self._wait()
+        return int(done[0])
+
+    def _wait(self) -> None:
+        """Wait for the call that runs. A signal whose handler raises ends the waiting, not the call."""
+        if self._running is not None and threading.current_thread() is not self._running:
+            self._running.join()
+            self._running = None
+
     @property
     def measured(self) -> Mapping[str, str]:
         return {}
 
     def close(self) -> None:
-        if self._ctx is not None:
+        if self._ctx is not None and not (self._running is not None and self._running.is_alive()):
             self._lib.nl_destroy(self._ctx)
             self._ctx = None
 

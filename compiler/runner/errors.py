@@ -9,15 +9,16 @@ from __future__ import annotations
 
 
 class RunError(Exception):
-    """A run cannot go on. exit_code 5: it failed numerically; 2: what was asked for does not fit."""
+    """A run cannot go on. exit_code 5: it failed, numerically or because something cannot be written; 2: what was asked
+    for does not fit."""
 
     def __init__(self, code: str, message: str, help: str | None = None, exit_code: int = 5) -> None:
         super().__init__(message)
         self.code, self.message, self.help, self.exit_code = code, message, help, exit_code
 
 
-class Interrupted(Exception):
-    """A signal ended the run between two steps; what was recorded until then is on disk."""
+class Interrupted(KeyboardInterrupt):
+    """A signal (Ctrl-C, SIGTERM or SIGHUP) ends what is being done, where no results are lost."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(f"signal {signal_number}")

@@ -2,7 +2,8 @@
 
 Assumes: the parts beside this module.
 Guarantees: whatever happens after the folder is open, run.json says how the run ended; a failure keeps what was
-recorded and raises; a signal ends the run between two steps, with a checkpoint to resume from.
+recorded and raises; a signal ends the run between two steps, with a checkpoint to resume from, and anything before the
+first step at once. Plots are drawn when the run directory has its name: nothing that happens then changes how it ended.
 Does not: print (the caller shows the result and the progress).
 """
 
@@ -10,13 +11,17 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from signal import SIGINT, Signals
 from typing import Any
 
 from backends.protocol import Artifact, BackendError
 from backends.stopwatch import machine
 from compiler.diagnostics import Diagnostic, Severity
+from compiler.disk import write_text
 from compiler.interchange.safetensors import Reals, learned, put_weights
+from compiler.ir.model import Model
 from compiler.render import render
 from compiler.runner.build_folder import Built, build_into
 from compiler.runner.checkpoint import Position, latest_checkpoint, read_position, restore_checkpoint
@@ -28,8 +33,8 @@ from compiler.runner.prepare import Prepared, prepare
 from compiler.runner.progress import Progress
 from compiler.runner.results import BuildResult, RunResult
 from compiler.runner.run_folder import RunFolder, open_run_folder, utc_now
-from compiler.runner.session import Session
-from compiler.runner.signals import stop_on_signals
+from compiler.runner.session import Outcome, Session
+from compiler.runner.signals import ended_by_signals, stop_on_signals
 from compiler.runner.timing import Times
 from compiler.runner.trained import initial_weights
 from compiler.version import VERSION
@@ -59,24 +64,45 @@ def _build(prepared: Prepared, options: Options, times: Times) -> Built:
 
 
 def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
-    """Build when stale, run, and write the run directory. Raises ModelError, BackendError, RunError."""
+    """Build when stale, run, write the run directory, and draw its plots. Raises ModelError, BackendError, RunError;
+    Interrupted by a signal before the first step."""
     times = Times()
     started = utc_now()
-    prepared = prepare(path, options, times)
-    resumed = _resumed(prepared, options)
-    given = initial_weights(prepared.model, learned(prepared.lowered.tensors), options)
-    built = _build(prepared, options, times)
-    folder = open_run_folder(prepared.model.name, options.runs_dir, options.out)
-    folder.record |= _head(prepared, options, built.artifact, started)
-    folder.record["warnings"] = list(_texts(prepared.warnings))
+    with ended_by_signals():
+        prepared = prepare(path, options, times)
+        resumed = _resumed(prepared, options)
+        given = initial_weights(prepared.model, learned(prepared.lowered.tensors), options)
+        built = _build(prepared, options, times)
+        head = _head(prepared, options, built.artifact, started) | {"warnings": list(_texts(prepared.warnings))}
+        folder = open_run_folder(prepared.model.name, options.runs_dir, options.out)
+        folder.record |= head
+        result = _recorded(prepared, options, progress, times, resumed, given, built, folder)
+        return _with_plots(result, prepared.model, folder, times)
+
+
+def _recorded(
+    prepared: Prepared,
+    options: Options,
+    progress: Progress,
+    times: Times,
+    resumed: tuple[Position, Path] | None,
+    given: Mapping[str, Reals] | None,
+    built: Built,
+    folder: RunFolder,
+) -> RunResult:
+    """Run, and finish the folder, however the run ends."""
     try:
         return _run(prepared, options, progress, times, resumed, given, built, folder)
     except (RunError, BackendError) as error:
-        _fail(folder, times, f"{error.code}: {error.message}")
+        hidden, message = str(folder.path), error.message
+        _fail(folder, times, f"{error.code}: {message.replace(hidden, str(folder.final))}")
+        error.message = message.replace(hidden, str(folder.final))
         raise
-    except KeyboardInterrupt:
-        folder.record["times"] = _times(times, {})
-        folder.finish("interrupted", "interrupted before the first step")
+    except KeyboardInterrupt as error:
+        with stop_on_signals():
+            folder.record["times"] = _times(times, {})
+            name = Signals(getattr(error, "signal_number", SIGINT)).name
+            folder.finish("interrupted", f"{name} before the first step")
         raise
     except Exception as error:
         _fail(folder, times, f"internal error: {type(error).__name__}: {error}")
@@ -84,8 +110,9 @@ def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
 
 
 def _fail(folder: RunFolder, times: Times, message: str) -> None:
-    folder.record["times"] = _times(times, {})
-    folder.finish("failed", message)
+    with stop_on_signals():
+        folder.record["times"] = _times(times, {})
+        folder.finish("failed", message)
 
 
 def _run(
@@ -99,7 +126,6 @@ def _run(
     folder: RunFolder,
 ) -> RunResult:
     # Slow to import, and a build needs none of them.
-    from compiler.runner.plots import draw_plots
     from compiler.runner.run_spiking import run_spiking
     from compiler.runner.run_training import run_training
 
@@ -120,15 +146,17 @@ def _run(
         with stop_on_signals() as stop:
             session = Session(prepared, instance, folder.path, folder.record["model"]["hash"], stop, progress, resumed)
             outcome = run_spiking(session) if model.simulate is not None else run_training(session)
-        folder.record["measured"] = dict(instance.measured)
+            folder.record["measured"] = dict(instance.measured)
+            instance.close()
+            return replace(_finished(model, outcome, times, folder), signal=stop.number)
     finally:
         instance.close()
+
+
+def _finished(model: Model, outcome: Outcome, times: Times, folder: RunFolder) -> RunResult:
+    """Give the folder of a run that came to an end its name."""
     times.add("run", *outcome.seconds)
-    warnings = list(folder.record["warnings"])
-    with times.part("plots"):
-        plotted = draw_plots(folder.path, model, outcome.window)
-    if plotted.warning:
-        warnings.append(plotted.warning)
+    warnings = tuple(folder.record["warnings"])
     checks = check_expectations(model, outcome.rates, outcome.counts, outcome.metrics)
     folder.record |= {
         "times": _times(times, outcome.extra),
@@ -138,8 +166,8 @@ def _run(
             "metrics": outcome.metrics,
         },
         "expectations": [c.as_json() for c in checks],
-        "plots": list(plotted.files),
-        "warnings": warnings,
+        "recorded_steps": list(outcome.window) if outcome.window else None,
+        "plots": [],
     }
     status = "ok" if outcome.interrupted is None else "interrupted"
     message = None if outcome.interrupted is None else f"signal {outcome.interrupted}"
@@ -151,10 +179,38 @@ def _run(
         outcome.counts,
         outcome.metrics,
         checks,
-        tuple(warnings),
+        warnings,
         outcome.interrupted,
         folder.record,
     )
+
+
+def _with_plots(result: RunResult, model: Model, folder: RunFolder, times: Times) -> RunResult:
+    """Draw the plots of a finished run; that they cannot be drawn, or that a signal ends the drawing, is a warning."""
+    from compiler.runner.plots import Plotted, draw_plots, drawn
+
+    number = result.signal
+    try:
+        with times.part("plots"):
+            steps = folder.record["recorded_steps"]
+            plotted = draw_plots(folder.path, model, (steps[0], steps[1]) if steps else None)
+    except KeyboardInterrupt as error:
+        number = getattr(error, "signal_number", SIGINT)
+        plotted = Plotted(drawn(folder.path), f"{Signals(number).name} ended the drawing of the plots")
+    except RunError as error:
+        plotted = Plotted(drawn(folder.path), f"{error.code}: {error.message}")
+    except Exception as error:
+        text = f"plots could not be drawn: {type(error).__name__}: {error}"
+        plotted = Plotted(drawn(folder.path), text)
+    warnings = (*result.warnings, *([plotted.warning] if plotted.warning else ()))
+    with stop_on_signals() as stop:
+        folder.record["times"] |= times.rounded()
+        folder.record |= {"plots": list(plotted.files), "warnings": list(warnings)}
+        try:
+            folder.write_record()
+        except RunError as error:
+            warnings = (*warnings, f"{error.code}: {error.message}")
+    return replace(result, warnings=warnings, signal=number if stop.number is None else stop.number)
 
 
 def _resumed(prepared: Prepared, options: Options) -> tuple[Position, Path] | None:
@@ -221,4 +277,4 @@ def _write_model(prepared: Prepared, options: Options, folder: Path) -> None:
     from compiler.runner.expanded import expanded_yaml
 
     text = expanded_yaml(prepared.path, options.settings)
-    (folder / "model.yaml").write_text(text, encoding="utf-8")
+    write_text(folder / "model.yaml", text, "the model")

@@ -1,5 +1,9 @@
 """HDF5 datasets that grow along their first axis, made and appended to without h5py's slower convenience.
 
+On a full disk HDF5 neither closes a file nor, at the end, itself: the interpreter crashes. So nothing is handed to it
+that has no room, and what it cannot write after all (a quota, another process that fills the disk) it writes into
+memory that is thrown away.
+
 Assumes: one writer.
 Guarantees: a file of 10,000 populations takes seconds, not minutes: datasets share their creation properties, small
 ones have small chunks. Files are of HDF5 1.10's format.
@@ -8,20 +12,104 @@ Does not: read (h5py does).
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import h5py
 import numpy as np
 import numpy.typing as npt
-from h5py import h5a, h5d, h5p, h5s, h5t
+from h5py import h5a, h5d, h5f, h5i, h5p, h5s, h5t
+
+from compiler.disk import UNWRITABLE, free_bytes, unwritable
+from compiler.runner.errors import RunError
 
 FORMAT: Final = ("v110", "v110")
+MARGIN: Final = 1 << 20
+"""Bytes that stay free for what HDF5 has not written yet, and what the end of a run needs."""
+RECORDING: Final = "the recording"
 
 
 def open_file(path: Path) -> Any:
-    """The file at `path` for writing; one that is there is continued."""
-    return h5py.File(path, "a", libver=FORMAT)
+    """The file at `path` for writing; one that is there is continued. Raises RunError (E0930)."""
+    with recording(path):
+        _require(path, path.stat().st_size if path.exists() else 0, 0)
+        return h5py.File(path, "a", libver=FORMAT)
+
+
+def require(file: Any, count: int) -> None:
+    """See that `count` bytes more have room in a file (a low-level FileID). Raises RunError (E0930)."""
+    _require(Path(os.fsdecode(h5f.get_name(file))), file.get_filesize(), count)
+
+
+def _require(path: Path, size: int, count: int) -> None:
+    free = free_bytes(path)
+    error = 0
+    if free is not None and free < count + MARGIN:
+        error = errno.ENOSPC
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit != resource.RLIM_INFINITY and size + count + MARGIN > limit:
+        error = errno.EFBIG
+    if error:
+        raise unwritable(OSError(error, os.strerror(error)), path, RECORDING, count + MARGIN)
+
+
+@contextmanager
+def recording(path: Path) -> Iterator[None]:
+    """Around what writes records to `path`, a file or the folder of a run: what the disk refuses HDF5 is a RunError
+    (E0930)."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # HDF5 says it in its text, whichever of them it raises
+        found = re.search(r"errno = (\d+)", str(error))
+        number = int(found[1]) if found else getattr(error, "errno", None)
+        if number not in UNWRITABLE and not (isinstance(error, OSError) and found):
+            raise
+        raise unwritable(OSError(number, os.strerror(number or 0)), path, RECORDING) from error
+
+
+def close_file(file: Any) -> None:
+    """Close a file, in any case. What cannot be written then is lost; a file that cannot be read any more is removed.
+    Raises RunError (E0930)."""
+    if not file:
+        return
+    path = Path(file.filename)
+    try:
+        with recording(path):
+            file.flush()
+            file.close()
+    except RunError:
+        _close_into_nothing(file)
+        if not _readable(path):
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _close_into_nothing(file: Any) -> None:
+    """Close a file that the disk does not take. The limit on sizes is for memory that is no file's as well."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    if hasattr(os, "memfd_create"):
+        nothing, fd = os.memfd_create("netloom"), file.id.get_vfd_handle()
+        os.ftruncate(nothing, os.fstat(fd).st_size)
+        os.dup2(nothing, fd, inheritable=False)
+        os.close(nothing)
+    with suppress(OSError, RuntimeError):
+        file.close()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def _readable(path: Path) -> bool:
+    for swmr in (False, True):
+        with suppress(OSError, RuntimeError, KeyError), h5py.File(path, "r", swmr=swmr) as file:
+            file.visit(lambda _: None)
+            return True
+    return False
 
 
 class Growing:
@@ -36,6 +124,7 @@ class Growing:
         count, start = len(values), self.rows
         if count == 0:
             return
+        require(h5i.get_file_id(self._id), values.nbytes)
         self.rows = start + count
         self._id.set_extent((self.rows, *self._tail))
         place = self._id.get_space()

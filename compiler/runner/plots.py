@@ -20,6 +20,7 @@ from typing import Any, Final
 import h5py
 import numpy as np
 
+from compiler.disk import new_file
 from compiler.ir.model import Model, Plot
 from compiler.runner.plot_confusion import confusion
 from compiler.runner.plot_style import COLORS, new_figure
@@ -95,15 +96,20 @@ def draw_plots(folder: Path, model: Model, window: Window | None = None) -> Plot
                     raise AssertionError(f"plot kind {plot.kind} passed the frontend")
             if figure is None:
                 continue
-            (folder / "plots").mkdir(exist_ok=True)
             same = [p for p in plots[:number] if p.kind == plot.kind]
             name = plot.kind if not same else f"{plot.kind}_{len(same) + 1}"
             for suffix in ("png", "svg"):
                 file = f"plots/{name}.{suffix}"
                 metadata = {"Date": None} if suffix == "svg" else None
-                figure.savefig(folder / file, dpi=150, metadata=metadata)
+                with new_file(folder / file, "a plot") as stream:
+                    figure.savefig(stream, format=suffix, dpi=150, metadata=metadata)
                 files.append(file)
     return Plotted(tuple(files))
+
+
+def drawn(folder: Path) -> tuple[str, ...]:
+    """The plots that are in a run's folder."""
+    return tuple(sorted(str(p.relative_to(folder)) for p in (folder / "plots").glob("[!.]*")))
 
 
 def _names(plot: Plot) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from backends.protocol import Instance
 from compiler.ir.model import Model, RecordTraces, shift_of
 from compiler.ir.program import Merged
 from compiler.runner.errors import RunError
-from compiler.runner.growing import Growing, growing, label_sorting, open_file
+from compiler.runner.growing import Growing, close_file, growing, label_sorting, open_file, require
 
 SONATA_MAGIC: Final = np.uint32(0x0A7A)
 HELD: Final = 1 << 18  # events that are held in memory before they are written
@@ -117,7 +117,8 @@ class SpikeWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Put what is held in memory on disk."""
+        """Put what is held in memory on disk: all of it, or nothing."""
+        require(self._file.id, 16 * self._waiting)
         for held in self._held.values():
             if held.events:
                 pairs = np.concatenate(held.blocks)
@@ -129,8 +130,10 @@ class SpikeWriter:
         self._file.flush()
 
     def close(self) -> None:
-        self.flush()
-        self._file.close()
+        try:
+            self.flush()
+        finally:
+            close_file(self._file)
 
 
 @dataclass
@@ -217,7 +220,7 @@ class TraceWriter:
         self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        close_file(self._file)
 
 
 def cut_records(folder: Path, model: Model, step: int) -> None:

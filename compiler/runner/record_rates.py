@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from backends.protocol import Instance
 from compiler.ir.model import Model, shift_of
-from compiler.runner.growing import Growing, growing, open_file
+from compiler.runner.growing import Growing, close_file, growing, open_file
 from compiler.runner.rates import rate_of
 from compiler.runner.record import ZERO
 
@@ -84,4 +84,4 @@ class RateWriter:
         self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        close_file(self._file)

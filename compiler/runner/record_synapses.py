@@ -27,7 +27,7 @@ from compiler.ir.model import Const, Member, Model, Projection, shift_of
 from compiler.ir.program import Merged
 from compiler.ir.synapse_values import member_name, own_name, stored_by_target, synapse_unit, variable_array
 from compiler.passes.lower_connect import pair_order, pairs_of
-from compiler.runner.growing import Growing, growing, open_file
+from compiler.runner.growing import Growing, close_file, growing, open_file
 
 Order = npt.NDArray[np.int64] | None
 """Storage order of the synapses in the order that is shown; None where they are the same."""
@@ -237,4 +237,4 @@ class SynapseWriter:
         self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        close_file(self._file)

@@ -34,7 +34,8 @@ class BuildResult:
 @dataclass(frozen=True)
 class RunResult:
     """`status`: "ok" | "interrupted" (a failed run raises); `rates` in Hz by population; `counts`: spikes by
-    population; `metrics`: those of the last epoch; `checks`: the model's expectations; `signal`: what interrupted."""
+    population; `metrics`: those of the last epoch; `checks`: the model's expectations; `signal`: the signal that
+    came, which may have ended no more than the drawing of plots ("ok")."""
 
     folder: Path
     status: str

@@ -46,7 +46,10 @@ class RunFolder:
             write_text(self.path / "run.json", text, "the record of the run")
 
     def finish(self, status: str, message: str | None = None) -> Path:
-        """Write run.json with `status` and give the folder its final name, which is returned."""
+        """Write run.json with `status` and give the folder its final name, which is returned. Nothing changes how a
+        run has ended."""
+        if self.path == self.final:
+            return self.final
         self.record["status"] = status
         if message is not None:
             self.record["message"] = message
@@ -94,4 +97,5 @@ def open_run_folder(name: str, runs: Path, out: Path | None) -> RunFolder:
     except RunError:
         scratch.remove()
         raise
+    scratch.kept = True  # from now on it holds results
     return RunFolder(final, scratch, scratch.path)

@@ -8,11 +8,13 @@ Does not: build or plot.
 
 from __future__ import annotations
 
-import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
+from compiler.disk import copy_file
 from compiler.runner.checkpoint import Position, save_checkpoint
 from compiler.runner.errors import RunError
+from compiler.runner.growing import recording
 from compiler.runner.health import Health
 from compiler.runner.rates import mean_rates
 from compiler.runner.record import SpikeWriter, TraceWriter, cut_records
@@ -41,16 +43,9 @@ def run_spiking(session: Session) -> Outcome:
             )
         if not _copy_records(session, path, done):
             recorded_from = max(done - warmup, 0)
-    spikes = SpikeWriter(session.folder / "spikes.h5", model) if model.spikes else None
-    traces = None
-    if model.traces:
-        traces = TraceWriter(session.folder / "traces.h5", model, program, start=done)
-    rates = RateWriter(session.folder / "rates.h5", model, done) if model.rates else None
-    synapses: SynapseWriter | None = None
-    if model.synapses or model.histograms:
-        synapses = SynapseWriter(session.folder / "synapses.h5", model, program, session.instance, done)
     health = Health(program)
-    try:
+    with recording(session.folder), ExitStack() as opened:
+        spikes, traces, rates, synapses = _writers(session, done, opened)
         result = simulate(
             session.instance,
             model,
@@ -61,10 +56,6 @@ def run_spiking(session: Session) -> Outcome:
             session.progress,
             done,
         )
-    finally:
-        for writer in (spikes, traces, rates, synapses):
-            if writer is not None:
-                writer.close()
     position = Position("spiking", result.step, session.prepared.seed, session.hash)
     name = f"step-{result.step:010d}.safetensors"
     path, frozen = session.folder / "checkpoints" / name, bool(model.simulate.freeze)
@@ -87,6 +78,23 @@ def run_spiking(session: Session) -> Outcome:
     )
 
 
+def _writers(
+    session: Session, done: int, opened: ExitStack
+) -> tuple[SpikeWriter | None, TraceWriter | None, RateWriter | None, SynapseWriter | None]:
+    """What writes the records that the model asks for; each is closed with `opened`, whatever the others do."""
+    model, program, folder = session.prepared.model, session.prepared.lowered.merged, session.folder
+    spikes = SpikeWriter(folder / "spikes.h5", model) if model.spikes else None
+    traces = TraceWriter(folder / "traces.h5", model, program, start=done) if model.traces else None
+    rates = RateWriter(folder / "rates.h5", model, done) if model.rates else None
+    synapses: SynapseWriter | None = None
+    if model.synapses or model.histograms:
+        synapses = SynapseWriter(folder / "synapses.h5", model, program, session.instance, done)
+    for writer in (spikes, traces, rates, synapses):
+        if writer is not None:
+            opened.callback(writer.close)
+    return spikes, traces, rates, synapses
+
+
 def _copy_records(session: Session, checkpoint: Path, step: int) -> bool:
     """Begin with the records of the run that `checkpoint` belongs to; False when it belongs to none."""
     source = checkpoint.parent.parent
@@ -95,7 +103,8 @@ def _copy_records(session: Session, checkpoint: Path, step: int) -> bool:
     found = False
     for name in ("spikes.h5", "traces.h5", "rates.h5", "synapses.h5"):
         if (source / name).exists():
-            shutil.copyfile(source / name, session.folder / name)
+            copy_file(source / name, session.folder / name, "the recording")
             found = True
-    cut_records(session.folder, session.prepared.model, step)
+    with recording(session.folder):
+        cut_records(session.folder, session.prepared.model, step)
     return found

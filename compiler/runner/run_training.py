@@ -14,13 +14,14 @@ import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from backends.protocol import AnyArray, Instance
 from compiler.cache import cache_folder
+from compiler.disk import append_text, write_text
 from compiler.ir.graph import Variable, Weight
 from compiler.ir.model import Train
 from compiler.ir.program import Merged
@@ -39,6 +40,7 @@ from compiler.runner.plots import read_metrics
 from compiler.runner.session import Outcome, Session
 from compiler.runner.watch import best_epoch, plateau_factor, stops
 
+METRICS: Final = "metrics.jsonl"
 BLOCK_SECONDS = 0.1  # wall time that a block of batches is meant to take: how long a signal may have to wait
 
 
@@ -96,16 +98,16 @@ def _trained(loop: _Loop) -> Outcome:
     session.progress.start(session.prepared.model.name, train.epochs)
     saved = 0
     try:
-        with (session.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            while epoch <= train.epochs and not loop.stopped and not loop.ended:
-                batch = _epoch(loop, epoch, batch, file)
-                if batch < loop.batches:
-                    break
-                health.look(loop.instance, f"after epoch {epoch}", force=True)
-                if train.checkpoint_every and epoch % train.checkpoint_every == 0:
-                    _save(loop, epoch, 0)
-                    saved = epoch
-                epoch, batch = epoch + 1, 0
+        append_text(session.folder / METRICS, "", "the metrics")
+        while epoch <= train.epochs and not loop.stopped and not loop.ended:
+            batch = _epoch(loop, epoch, batch)
+            if batch < loop.batches:
+                break
+            health.look(loop.instance, f"after epoch {epoch}", force=True)
+            if train.checkpoint_every and epoch % train.checkpoint_every == 0:
+                _save(loop, epoch, 0)
+                saved = epoch
+            epoch, batch = epoch + 1, 0
     finally:
         session.progress.finish()
     if saved != epoch - 1 or batch:
@@ -132,7 +134,7 @@ def _open(session: Session, train: Train, feed: Feed) -> _Loop:
     return _Loop(session, train, program, session.instance, feed, samples, validation, batches)
 
 
-def _epoch(loop: _Loop, epoch: int, batch: int, file: IO[str]) -> int:
+def _epoch(loop: _Loop, epoch: int, batch: int) -> int:
     """Train the batches of an epoch from `batch` on and write its metrics; returns the batches that are done."""
     train, instance = loop.train, loop.instance
     begin = time.perf_counter()
@@ -161,11 +163,10 @@ def _epoch(loop: _Loop, epoch: int, batch: int, file: IO[str]) -> int:
     if train.plateau is not None:
         _set_factor(loop)
     row["seconds"] = round(time.perf_counter() - begin, 6)
-    file.write(json.dumps(row) + "\n")
-    file.flush()
+    append_text(loop.session.folder / METRICS, json.dumps(row) + "\n", "the metrics")
     if confusion["training"] is not None:
-        with (loop.session.folder / CONFUSION).open("a", encoding="utf-8") as matrices:
-            matrices.write(json.dumps({"epoch": epoch, **confusion}) + "\n")
+        line = json.dumps({"epoch": epoch, **confusion}) + "\n"
+        append_text(loop.session.folder / CONFUSION, line, "the confusion matrices")
     last = [k for k in row if k != "seconds"][-1]
     loop.shown = f", loss {row['loss']:.3g}" + (f", {last} {row[last]:.3g}" if last != "loss" else "")
     loop.session.progress.update(epoch, f"epoch {epoch} of {train.epochs}{loop.shown}")
@@ -272,8 +273,8 @@ def _copy_metrics(checkpoint: Path, folder: Path, epochs: int) -> list[dict[str,
     """Begin with the metrics of the run that `checkpoint` belongs to, up to `epochs`."""
     rows = [r for r in read_metrics(checkpoint.parent.parent) if r["epoch"] <= epochs]
     text = "".join(json.dumps(r) + "\n" for r in rows)
-    (folder / "metrics.jsonl").write_text(text, encoding="utf-8")
+    write_text(folder / METRICS, text, "the metrics")
     if (matrices := checkpoint.parent.parent / CONFUSION).is_file():
         lines = matrices.read_text(encoding="utf-8").splitlines(keepends=True)[: len(rows)]
-        (folder / CONFUSION).write_text("".join(lines), encoding="utf-8")
+        write_text(folder / CONFUSION, "".join(lines), "the confusion matrices")
     return rows
