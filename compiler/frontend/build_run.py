@@ -18,9 +18,21 @@ from compiler.frontend.build_populations import Populations
 from compiler.frontend.build_records import Recorded, need_spikes
 from compiler.frontend.select import select
 from compiler.frontend.tree import Node, Scalar, Sequence
-from compiler.frontend.values import Context, Step, bounded, choices, items_of, number, steps, text_of, whole
+from compiler.frontend.values import (
+    Context,
+    Step,
+    bounded,
+    choices,
+    items_of,
+    mapping,
+    number,
+    steps,
+    text_of,
+    whole,
+)
 from compiler.frontend.wording import allowed
 from compiler.ir.model import (
+    Checkpoints,
     Expectation,
     Numerics,
     Projection,
@@ -74,9 +86,28 @@ def build_simulate(
     copies_node = block.get("instances")
     copies = 1 if copies_node is None else whole(copies_node, c, "`instances`", 1, MOST_INSTANCES)
     freeze = _frozen(block.get("freeze"), projections, named, c)
+    checkpoints = _checkpoints(mapping(block.get("checkpoint")), step, c)
     if step is None or seed is None or duration is None or warmup is None or copies is None:
         return None
-    return Simulate(step.dt, duration, warmup, seed, freeze, copies, block.span)
+    return Simulate(step.dt, duration, warmup, seed, freeze, copies, checkpoints, block.span)
+
+
+def _checkpoints(block: tree.Mapping | None, step: Step | None, c: Context) -> Checkpoints | None:
+    """What `checkpoint` asks for; None without it, and after an error."""
+    if block is None:
+        return None
+    every, wall = block.get("every"), block.get("every_wall")
+    count: int | None = 0
+    if every is not None and step is None:
+        number(every, c, "`every`", TIME)
+    elif every is not None and step is not None:
+        count = steps(every, c, "`every`", step, low=1)
+    milliseconds = 0.0 if wall is None else bounded(wall, c, "`every_wall`", TIME, 0.0, None, above=True)
+    keep_node = block.get("keep")
+    keep = Checkpoints.keep if keep_node is None else whole(keep_node, c, "`keep`", 1)
+    if count is None or milliseconds is None or keep is None:
+        return None
+    return Checkpoints(count, milliseconds / 1000, keep)
 
 
 def _frozen(

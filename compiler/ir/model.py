@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from compiler.ir.model_spiking import (
     Action,
+    Checkpoints,
     Drive,
     EndDef,
     Handler,
@@ -84,6 +85,7 @@ __all__ = [
     "BESIDE",
     "Action",
     "Attr",
+    "Checkpoints",
     "Const",
     "Data",
     "Distribution",

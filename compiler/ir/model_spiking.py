@@ -459,10 +459,21 @@ class Drive:
 
 
 @dataclass(frozen=True)
+class Checkpoints:
+    """When a run writes checkpoints: at multiples of `every` steps, counted from the end of the warm-up (0: not so),
+    and when `wall` seconds of real time have passed (0: not so). The newest `keep` are kept."""
+
+    every: int = 0
+    wall: float = 0.0
+    keep: int = 2
+
+
+@dataclass(frozen=True)
 class Simulate:
     """dt in ms; duration and warmup in whole steps. `freeze`: projections whose synapses keep what they have learned
     (passes/freeze_learning.py). `instances`: independent copies of the network that run side by side; the frontend has
-    expanded them (frontend/expand_instances.py): populations `exc_0`, `exc_1`, ..."""
+    expanded them (frontend/expand_instances.py): populations `exc_0`, `exc_1`, ... `checkpoints`: None without any but
+    the one at the end."""
 
     dt: float
     steps: int
@@ -470,6 +481,7 @@ class Simulate:
     seed: int
     freeze: tuple[str, ...] = ()
     instances: int = 1
+    checkpoints: Checkpoints | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

@@ -26,8 +26,51 @@ from compiler.frontend.language.values import (
     DURATION,
     NUMBER,
     POPULATIONS,
+    POSITIVE,
     POSITIVE_TIME,
     QUANTITY,
+)
+
+CHECKPOINT = Field(
+    "checkpoint",
+    Block(
+        "checkpoint",
+        (
+            Field(
+                "every",
+                POSITIVE_TIME,
+                "Simulated time between checkpoints, a whole number of steps: they are written at its multiples, also "
+                "during the warm-up (which ends at 0).",
+                example="every: 10 s",
+            ),
+            Field(
+                "every_wall",
+                POSITIVE_TIME,
+                "Real time between checkpoints.",
+                example="every_wall: 5 min",
+            ),
+            Field(
+                "keep",
+                POSITIVE,
+                "How many checkpoints are kept, the newest ones.",
+                default=2,
+                example="keep: 2",
+            ),
+        ),
+        title="simulation_checkpoint",
+        at_least_one=("every", "every_wall"),
+        elsewhere={
+            "interval": "`every`",
+            "wall": "`every_wall`",
+            "epochs": "`every`",
+            "best": "`train: {checkpoint: {best: ...}}`",
+        },
+        example="{every: 10 s}",
+    ),
+    "Writes checkpoints while the model runs, so that a run that is killed can be gone on with, bit for bit (`netloom "
+    "run --resume`). With `every` and `every_wall` either is a reason to write one. Each takes the time of writing all "
+    "state to disk.",
+    example="checkpoint: {every: 10 s, every_wall: 5 min}",
 )
 
 SIMULATE = Block(
@@ -64,6 +107,7 @@ SIMULATE = Block(
         FREEZE,
         INSTANCES,
         WEIGHTS,
+        CHECKPOINT,
     ),
     doc="How a spiking network is simulated.",
     title="simulate",
