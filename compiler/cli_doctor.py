@@ -51,6 +51,7 @@ def examine() -> int:
     """Print what there is; the exit code is 3 when something that is needed is missing."""
     from backends.cpu.build import find_compiler
     from compiler.cache import cache_folder
+    from compiler.runner.checkpoint import unfinished, whole_checkpoints
 
     good = True
     _line("netloom", VERSION)
@@ -87,6 +88,10 @@ def examine() -> int:
     if not _writable(cache):
         good = False
         _line("", "the cache CANNOT be written: set NETLOOM_CACHE to another folder")
+    for folder in unfinished(Path("runs")):
+        last = whole_checkpoints(folder)
+        how = f"`netloom run MODEL --resume {folder}` goes on from {last[-1].stem}" if last else "without a checkpoint"
+        _line("unfinished run", f"{folder} (it runs, or was killed): {how}")
     typer.echo("\n" + ("everything that is needed is there" if good else "something that is needed is missing"))
     return 0 if good else 3
 

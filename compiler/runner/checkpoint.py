@@ -1,16 +1,20 @@
 """Checkpoints: everything that determines how a run goes on, in one file.
 
 Assumes: connections are drawn from the seed, so that they need no place in the file.
-Guarantees: written to a temporary name and renamed; arrays are stored by name in logical shape, so that another target
-may resume; a checkpoint that does not fit the program is refused with the name of the first array that differs.
-Does not: hold records (they are drained before).
+Guarantees: written to a temporary name, put on disk and renamed, so that it is whole or not there; arrays are stored by
+name in logical shape, so that another target may resume; a checkpoint that does not fit the program is refused with the
+name of the first array that differs.
+Does not: hold records (they are drained before), but for what a record has begun (a bin that is not full).
 
 The file is safetensors; its metadata says `kind` (spiking | training), `step`, `epoch`, `seed`, `model` (hash).
 """
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,6 +47,8 @@ class Position:
 
 BEST = "best/"
 """What the names of the best weights so far begin with: they go along, so that a resumed run has them."""
+BEGUN = "record/"
+"""What the names of records that are begun start with; they are no arrays of the program either."""
 
 
 def save_checkpoint(
@@ -52,10 +58,13 @@ def save_checkpoint(
     position: Position,
     best: Mapping[str, AnyArray] | None = None,
     frozen: bool = False,
+    begun: Mapping[str, AnyArray] | None = None,
 ) -> None:
-    """Write the state at `position` to `path`, atomically; `frozen`: what has been learned stands still in this run."""
+    """Write the state at `position` to `path`, atomically; `frozen`: what has been learned stands still in this run;
+    `begun`: what records have begun, by name."""
     arrays = {a.name: read_logical(instance, a) for a in persistent_arrays(program, frozen)}
     arrays |= {f"{BEST}{name}": value for name, value in (best or {}).items()}
+    arrays |= {f"{BEGUN}{name}": value for name, value in (begun or {}).items()}
     metadata = {"format": FORMAT} | {k: str(v) for k, v in asdict(position).items()}
     write_tensors(path, arrays, metadata, "a checkpoint")
 
@@ -79,6 +88,23 @@ def write_tensors(
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
             file.write(kept[name].reshape(-1).view(np.uint8).data)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the names of a folder on disk, where the system can."""
+    try:
+        place = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(place)
+    except OSError:
+        pass
+    finally:
+        os.close(place)
 
 
 _LETTERS: Final[Mapping[str, str]] = MappingProxyType({"f": "F", "i": "I", "u": "U"})
@@ -86,15 +112,61 @@ _KINDS: Final = ("U64", "I64", "F64", "F32", "U32", "I32", "F16", "U16", "I16", 
 
 
 def latest_checkpoint(place: Path) -> Path:
-    """The checkpoint to resume from: `place` itself, or the newest of a run directory. Raises RunError (E0909)."""
+    """The checkpoint to resume from: `place` itself, or the newest whole one of a run directory; where there is no
+    `place`, of the folder that a killed run of this name has left. Raises RunError (E0909)."""
     if place.is_file():
         return place
-    if not place.is_dir():
+    folder = place if place.is_dir() else _left_over(place)
+    if folder is None:
         raise RunError("E0909", f"there is no run directory or checkpoint `{place}`", exit_code=2)
-    found = sorted((place / "checkpoints").glob("*.safetensors"))
-    if not found:
-        raise RunError("E0909", f"`{place}` holds no checkpoints", exit_code=2)
-    return max(found, key=lambda p: (read_position(p).step, p.name))
+    whole = whole_checkpoints(folder)
+    if whole:
+        return whole[-1]
+    damaged = sorted((folder / "checkpoints").glob("*.safetensors"))
+    if damaged:
+        raise RunError("E0909", f"`{folder}` holds no whole checkpoint: `{damaged[-1]}` cannot be read", exit_code=2)
+    raise RunError("E0909", f"`{folder}` holds no checkpoints", _instead(folder), exit_code=2)
+
+
+def whole_checkpoints(folder: Path) -> tuple[Path, ...]:
+    """The checkpoints of a run directory that can be read, the newest last."""
+    found: list[tuple[int, str, Path]] = []
+    for path in (folder / "checkpoints").glob("*.safetensors"):
+        with contextlib.suppress(RunError):
+            found.append((read_position(path).step, path.name, path))
+    return tuple(path for _, _, path in sorted(found))
+
+
+def resumable(folder: Path) -> bool:
+    """Whether a run directory, of a killed run too, holds what `--resume` can go on from."""
+    return bool(whole_checkpoints(folder))
+
+
+def unfinished(runs: Path, name: str = "*") -> tuple[Path, ...]:
+    """The folders of runs in `runs` that are not finished, because they still run or were killed: hidden, with the name
+    that they would have got and more. The newest last."""
+    found = [f for f in runs.glob(f".{name}.*") if (f / "run.json").is_file()]
+    return tuple(sorted(found, key=lambda f: (f.stat().st_mtime, f.name)))
+
+
+def _left_over(place: Path) -> Path | None:
+    """The folder that a killed run left, which was to be called `place`: the newest one with a checkpoint."""
+    found = unfinished(place.parent, glob.escape(place.name))
+    return next((f for f in reversed(found) if resumable(f)), found[-1] if found else None)
+
+
+def _instead(folder: Path) -> str:
+    """What to do about a run that left no checkpoint."""
+    try:
+        earlier = json.loads((folder / "run.json").read_text(encoding="utf-8")).get("resumed_from")
+    except (OSError, ValueError, AttributeError):
+        earlier = None
+    if earlier:
+        return f"it went on from `{earlier}`: resume that again"
+    return (
+        "run the model anew; with `checkpoint: {every_wall: 5 min}` in `simulate` a killed run can be resumed"
+        " (`checkpoint: {every: 1}` in `train`)"
+    )
 
 
 def read_position(path: Path) -> Position:
@@ -123,7 +195,7 @@ def restore_checkpoint(path: Path, instance: Instance, program: Merged, frozen: 
     no place for some of what learning needs, and synapses that nothing ever changes are as they were drawn."""
     from safetensors.numpy import load_file
 
-    stored = {n: v for n, v in load_file(path).items() if not n.startswith(BEST)}
+    stored = {n: v for n, v in load_file(path).items() if not n.startswith((BEST, BEGUN))}
     needed = frozenset(a.name for a in persistent_arrays(program))
     for array in persistent_arrays(program, frozen):
         values = stored.pop(array.name, None)
@@ -145,9 +217,20 @@ def restore_checkpoint(path: Path, instance: Instance, program: Merged, frozen: 
 
 def best_of_checkpoint(path: Path) -> dict[str, AnyArray]:
     """The best weights so far of the run that wrote a checkpoint; {} where it kept none."""
-    from safetensors.numpy import load_file
+    return _part(path, BEST)
 
-    return {n.removeprefix(BEST): v for n, v in load_file(path).items() if n.startswith(BEST)}
+
+def begun_of_checkpoint(path: Path) -> dict[str, AnyArray]:
+    """What the records of the run that wrote a checkpoint had begun, by name."""
+    return _part(path, BEGUN)
+
+
+def _part(path: Path, prefix: str) -> dict[str, AnyArray]:
+    """The arrays of a checkpoint whose names begin so, without the prefix."""
+    from safetensors import safe_open
+
+    with safe_open(path, "np") as file:
+        return {n.removeprefix(prefix): file.get_tensor(n) for n in file.keys() if n.startswith(prefix)}  # noqa: SIM118
 
 
 def _misfit(path: Path, reason: str) -> RunError:

@@ -6,7 +6,8 @@ memory that is thrown away.
 
 Assumes: one writer.
 Guarantees: a file of 10,000 populations takes seconds, not minutes: datasets share their creation properties, small
-ones have small chunks. Files are of HDF5 1.10's format.
+ones have small chunks. Files are of HDF5 1.10's format. A published file is in order at any moment: it can be read
+(SWMR) while it is written, and after the writer has been killed, up to the last flush.
 Does not: read (h5py does).
 """
 
@@ -110,6 +111,17 @@ def _readable(path: Path) -> bool:
             file.visit(lambda _: None)
             return True
     return False
+
+
+def publish(file: Any) -> None:
+    """From now on rows are added to what is there, and nothing else."""
+    file.swmr_mode = True
+
+
+def sync(file: Any) -> None:
+    """Flush a file as far as the disk."""
+    file.flush()
+    os.fsync(file.id.get_vfd_handle())
 
 
 class Growing:

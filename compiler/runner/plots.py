@@ -239,11 +239,13 @@ def _trace(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The lines of metrics.jsonl."""
+    """The whole lines of metrics.jsonl."""
     path = folder / "metrics.jsonl"
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    # The last line of a run that was killed may be cut.
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.strip() and line.endswith("\n")]
 
 
 def _training(folder: Path) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 EVERY = 5.0  # seconds between two lines where there is no terminal
 
@@ -22,6 +22,13 @@ class Progress(Protocol):
         ...
 
     def finish(self) -> None: ...
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A progress that also shows a line of its own."""
+
+    def tell(self, text: str) -> None: ...
 
 
 class Quiet:
@@ -46,6 +53,9 @@ class Lines:
     def start(self, label: str, total: float) -> None:
         self._label, self._total = label, max(total, 1e-12)
         self._next = time.perf_counter() + EVERY
+
+    def tell(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
 
     def update(self, done: float, text: str) -> None:
         now = time.perf_counter()
@@ -79,6 +89,9 @@ class Bars:
     def start(self, label: str, total: float) -> None:
         self._bars.reset(self._task, total=total, description=label, text="")
         self._bars.start()
+
+    def tell(self, text: str) -> None:
+        self._bars.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def update(self, done: float, text: str) -> None:
         self._bars.update(self._task, completed=done, text=text)

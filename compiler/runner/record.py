@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import h5py
 import numpy as np
 import numpy.typing as npt
 
@@ -24,7 +23,7 @@ from backends.protocol import Instance
 from compiler.ir.model import Model, RecordTraces, shift_of
 from compiler.ir.program import Merged
 from compiler.runner.errors import RunError
-from compiler.runner.growing import Growing, close_file, growing, label_sorting, open_file, require
+from compiler.runner.growing import Growing, close_file, growing, label_sorting, open_file, publish, require, sync
 
 SONATA_MAGIC: Final = np.uint32(0x0A7A)
 HELD: Final = 1 << 18  # events that are held in memory before they are written
@@ -98,6 +97,7 @@ class SpikeWriter:
             ids = growing(group, "node_ids", "uint64", (), chunk, {})
             self._held[name] = _Held(times, ids, wanted, between)
             self.counts[name] = times.rows
+        publish(self._file)
 
     def drain(self, instance: Instance, keep: bool = True) -> None:
         """Take what the buffers hold and empty them; with keep=False it is dropped (the warm-up)."""
@@ -114,10 +114,10 @@ class SpikeWriter:
                 self._waiting += len(pairs)
             instance.write(f"{buffer}.used", ZERO)
         if self._waiting > HELD:
-            self.flush()
+            self._append()
 
-    def flush(self) -> None:
-        """Put what is held in memory on disk: all of it, or nothing."""
+    def _append(self) -> None:
+        """Put what is held in memory into the file: all of it, or nothing."""
         require(self._file.id, 16 * self._waiting)
         for held in self._held.values():
             if held.events:
@@ -127,11 +127,19 @@ class SpikeWriter:
                 held.blocks.clear()
                 held.events = 0
         self._waiting = 0
+
+    def flush(self) -> None:
+        """Let a reader see all that was drained."""
+        self._append()
         self._file.flush()
+
+    def sync(self) -> None:
+        self._append()
+        sync(self._file)
 
     def close(self) -> None:
         try:
-            self.flush()
+            self._append()
         finally:
             close_file(self._file)
 
@@ -189,6 +197,7 @@ class TraceWriter:
                     first = max(seen, low) + 1 - times.rows
                     groups[name] = _Times(times, data, record.every, shift, first)
         self._groups = tuple(groups.values())
+        publish(self._file)
 
     def _group(self, record: RecordTraces, path: Path) -> Any:
         name = record.group
@@ -219,41 +228,8 @@ class TraceWriter:
     def flush(self) -> None:
         self._file.flush()
 
+    def sync(self) -> None:
+        sync(self._file)
+
     def close(self) -> None:
         close_file(self._file)
-
-
-def cut_records(folder: Path, model: Model, step: int) -> None:
-    """Drop from the files in `folder` what was recorded after `step` (a copy is being resumed from there)."""
-    assert model.simulate is not None
-    end = (step - model.simulate.warmup + 0.5) * model.simulate.dt
-    if (folder / "spikes.h5").exists():
-        with h5py.File(folder / "spikes.h5", "a") as file:
-            for group in file["spikes"].values():
-                used = int(np.searchsorted(group["timestamps"][:], end))
-                for data in group.values():
-                    data.resize(used, axis=0)
-    if (folder / "traces.h5").exists():
-        with h5py.File(folder / "traces.h5", "a") as file:
-            for group in file.values():
-                used = int(np.searchsorted(group["time"][:], end))
-                for name, data in group.items():
-                    if name != "members":
-                        data.resize(used, axis=0)
-    if (folder / "rates.h5").exists():
-        with h5py.File(folder / "rates.h5", "a") as file:
-            for group in file.values():
-                used = int(np.searchsorted(group["time"][:], end))
-                for data in group.values():
-                    data.resize(used, axis=0)
-    if (folder / "synapses.h5").exists():
-        with h5py.File(folder / "synapses.h5", "a") as file:
-            for group in (member for projection in file.values() for member in projection.values()):
-                for name, data in group.items():
-                    times = f"{name}.time" if name.endswith(".histogram") else "time"
-                    if name in ("source", "target") or name.endswith("time"):
-                        continue
-                    data.resize(int(np.searchsorted(group[times][:], end)), axis=0)
-                for name, data in group.items():
-                    if name.endswith("time"):
-                        data.resize(int(np.searchsorted(data[:], end)), axis=0)

@@ -3,12 +3,14 @@
 Assumes: buffers named as compiler/passes/lower_records.py names them.
 Guarantees: /<population>/rate (Hz, the mean over the population and the bin) and /<population>/time (ms, the end of the
 bin, from the end of the warm-up); a last bin that the run does not fill is not written, nor a first one that began
-before the end of the warm-up (bins that end at an event of a phase).
+before the end of the warm-up (bins that end at an event of a phase). What is counted of a bin that is not full goes
+into checkpoints.
 Does not: change what is simulated.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import numpy.typing as npt
 
 from backends.protocol import Instance
 from compiler.ir.model import Model, shift_of
-from compiler.runner.growing import Growing, close_file, growing, open_file
+from compiler.runner.growing import Growing, close_file, growing, open_file, publish, sync
 from compiler.runner.rates import rate_of
 from compiler.runner.record import ZERO
 
@@ -39,9 +41,12 @@ class _Bins:
 
 
 class RateWriter:
-    """rates.h5 of one run; a file that is there is continued. `start`: the step before the first one."""
+    """rates.h5 of one run; a file that is there is continued. `start`: the step before the first one; `begun`: what
+    `rests` was then."""
 
-    def __init__(self, path: Path, model: Model, start: int = 0) -> None:
+    def __init__(
+        self, path: Path, model: Model, start: int = 0, begun: Mapping[str, npt.NDArray[np.float64]] | None = None
+    ) -> None:
         assert model.simulate is not None
         self._dt = model.simulate.dt
         done = max(start - model.simulate.warmup, 0)
@@ -54,11 +59,19 @@ class RateWriter:
             scale = rate_of(1, sizes[name], record.every * self._dt)
             rates = growing(group, "rate", "float64", (), 1024, {"unit": "Hz"})
             times = growing(group, "time", "float64", (), 1024, {"unit": "ms"})
-            # A run that resumes within a bin does not know the bin's beginning: it is left out.
+            # A run that resumes within a bin and does not know the bin's beginning leaves it out.
             shift = shift_of(record.every, record.at)
-            skip = -(done + shift) % record.every
+            rest = (begun or {}).get(name, np.zeros(0))
+            if len(rest) != (done + shift) % record.every:
+                rest = np.zeros(0)
+            skip = 0 if len(rest) else -(done + shift) % record.every
             first = (done + skip + shift) // record.every - rates.rows
-            self._bins.append(_Bins(name, record.every, shift, scale, rates, times, skip, first, np.zeros(0)))
+            self._bins.append(_Bins(name, record.every, shift, scale, rates, times, skip, first, rest))
+        publish(self._file)
+
+    def rests(self) -> dict[str, npt.NDArray[np.float64]]:
+        """By population, the counts of the steps of the bin that is not full yet."""
+        return {b.population: b.rest for b in self._bins}
 
     def drain(self, instance: Instance, keep: bool = True) -> None:
         """Append the bins that are full; with keep=False what the buffers hold is dropped (the warm-up)."""
@@ -82,6 +95,9 @@ class RateWriter:
 
     def flush(self) -> None:
         self._file.flush()
+
+    def sync(self) -> None:
+        sync(self._file)
 
     def close(self) -> None:
         close_file(self._file)

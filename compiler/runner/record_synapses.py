@@ -27,7 +27,7 @@ from compiler.ir.model import Const, Member, Model, Projection, shift_of
 from compiler.ir.program import Merged
 from compiler.ir.synapse_values import member_name, own_name, stored_by_target, synapse_unit, variable_array
 from compiler.passes.lower_connect import pair_order, pairs_of
-from compiler.runner.growing import Growing, close_file, growing, open_file
+from compiler.runner.growing import Growing, close_file, growing, open_file, publish, sync
 
 Order = npt.NDArray[np.int64] | None
 """Storage order of the synapses in the order that is shown; None where they are the same."""
@@ -143,6 +143,10 @@ class SynapseWriter:
                 dataset = group[f"{h.variable}.histogram"]
                 dataset.attrs["low"], dataset.attrs["high"] = h.low, h.high
                 self._sampled.append(made)
+        for s in self._sampled:
+            if s.values is None:
+                s.values = self._dataset(s, instance)
+        publish(self._file)
 
     def _groups(
         self, projection: Projection, instance: Instance, arrays: frozenset[str], sizes: dict[str, int]
@@ -222,19 +226,25 @@ class SynapseWriter:
             values = values * s.scale
         return values if s.order is None else values[s.order]
 
+    def _dataset(self, s: _Sampled, instance: Instance) -> Growing:
+        """Where the samples of a variable go."""
+        values = self._values(s, instance)
+        dtype = "float64" if values.dtype.kind != "f" else values.dtype.name
+        dtype = "int32" if s.variable in ("sources", "targets") else dtype
+        rows = max(1, (1 << 17) // max(values.nbytes, 1))
+        return growing(s.group, s.variable, dtype, (len(values),), min(rows, 256), {"unit": s.unit})
+
     def _append(self, s: _Sampled, values: npt.NDArray[Any]) -> None:
         if s.edges is not None:
             values = np.histogram(values, s.edges)[0].astype(np.int64)
-        elif s.values is None:
-            dtype = "float64" if values.dtype.kind != "f" else values.dtype.name
-            dtype = "int32" if s.variable in ("sources", "targets") else dtype
-            rows = max(1, (1 << 17) // max(values.nbytes, 1))
-            s.values = growing(s.group, s.variable, dtype, (len(values),), min(rows, 256), {"unit": s.unit})
         assert s.values is not None
         s.values.append(values[None].astype(np.float64) if values.dtype.kind == "u" else values[None])
 
     def flush(self) -> None:
         self._file.flush()
+
+    def sync(self) -> None:
+        sync(self._file)
 
     def close(self) -> None:
         close_file(self._file)

@@ -30,6 +30,7 @@ from compiler.passes.expand_updates import PLATEAU
 from compiler.passes.pipeline import Lowered
 from compiler.runner.arrays import read_logical
 from compiler.runner.checkpoint import Position, best_of_checkpoint, save_checkpoint, write_tensors
+from compiler.runner.continued import adopt_checkpoint
 from compiler.runner.data import Indices, epoch_order, split
 from compiler.runner.errors import RunError
 from compiler.runner.feed import Feed
@@ -60,6 +61,7 @@ class _Loop:
     shown: str = ""  # the results of the last epoch, for the progress
     history: list[dict[str, float]] = field(default_factory=list)  # the rows of metrics.jsonl
     best: dict[str, AnyArray] = field(default_factory=dict)  # the best weights so far, where they are kept
+    adopted: Path | None = None  # the checkpoint that the run goes on from, until there is one of its own
 
     @property
     def ended(self) -> bool:
@@ -93,6 +95,7 @@ def _trained(loop: _Loop) -> Outcome:
             )
         loop.history = _copy_metrics(path, session.folder, position.epoch)
         _follow(loop, path, position)
+        loop.adopted = adopt_checkpoint(path, session.folder)
     health = Health(loop.program)
     cpu, wall = time.process_time(), time.perf_counter()
     session.progress.start(session.prepared.model.name, train.epochs)
@@ -214,7 +217,11 @@ def _save(loop: _Loop, epoch: int, batch: int) -> None:
     step = epoch * loop.batches + batch
     position = Position("training", step, loop.session.prepared.seed, loop.session.hash, epoch, batch)
     name = f"epoch-{epoch:06d}.safetensors" if not batch else f"epoch-{epoch:06d}-{batch:06d}.safetensors"
-    save_checkpoint(loop.session.folder / "checkpoints" / name, loop.instance, loop.program, position, loop.best)
+    path = loop.session.folder / "checkpoints" / name
+    save_checkpoint(path, loop.instance, loop.program, position, loop.best)
+    if loop.adopted is not None and loop.adopted != path:
+        loop.adopted.unlink(missing_ok=True)
+    loop.adopted = None
 
 
 def save_weights(path: Path, instance: Instance, lowered: Lowered, train: Train) -> None:

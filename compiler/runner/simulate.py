@@ -2,8 +2,9 @@
 
 Assumes: an instance that stands after step `first - 1`; the model has `simulate`.
 Guarantees: the first `simulate.warmup` steps are not recorded; blocks are sized by time, which never changes a
-result; buffers are drained when one is full, at the ends of warm-up and run, and now and then, which takes about 2 % of
-a run at most, however many there are; a signal ends the loop after the step that runs, with all records on disk.
+result; buffers are drained when one is full, at the ends of warm-up and run, and now and then, when all records are
+flushed, too, which takes about 2 % of a run at most, however many there are; a signal ends the loop after the step that
+runs, with all records on disk. A checkpoint is written when all records are on disk, of a state that is finite.
 Does not: build, load or plot.
 """
 
@@ -23,7 +24,8 @@ from compiler.runner.record_synapses import SynapseWriter
 from compiler.runner.signals import Stop
 
 BLOCK_SECONDS = 0.1  # wall time that a block is meant to take: how long a signal may have to wait
-DRAIN_SHARE = 50  # time between two drains that no buffer asks for, in units of the time that the last one took
+FLUSH_SECONDS = 1.0  # time between two flushes, the least: what a run that is killed may lose
+FLUSH_SHARE = 50  # the same in units of the time that the last one took
 
 
 class Writer(Protocol):
@@ -32,6 +34,18 @@ class Writer(Protocol):
     def drain(self, instance: Instance, keep: bool = True) -> None: ...
 
     def flush(self) -> None: ...
+
+    def sync(self) -> None: ...
+
+
+class Checkpoints(Protocol):
+    """When checkpoints are due, and writing them."""
+
+    def next_step(self, done: int) -> int | None: ...
+
+    def due(self, done: int) -> bool: ...
+
+    def write(self, done: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -54,6 +68,7 @@ def simulate(
     stop: Stop,
     progress: Progress,
     done: int = 0,
+    checkpoints: Checkpoints | None = None,
 ) -> Simulated:
     """Run the steps after step `done` to the end. Raises RunError (E0908) when a state is not finite."""
     assert model.simulate is not None
@@ -62,14 +77,13 @@ def simulate(
     begin_step = done
     progress.start(model.name, (last - done) * dt)
     cpu, wall = time.process_time(), time.perf_counter()
-    block, drained, next_drain = 8, True, 0.0
+    block, drained = 8, True
+    records = _Records(instance, writers, synapses)
     if synapses is not None:
         synapses.sample(instance, done)
     try:
         while done < last and stop.number is None:
-            end = warmup if done < warmup else last
-            if synapses is not None:
-                end = min(end, synapses.next_sample(done))
+            end = _next_stop(done, warmup, last, synapses, checkpoints)
             begin = time.perf_counter()
             wanted = min(block, end - done)
             ran = instance.run("step", done + 1, wanted)
@@ -83,12 +97,16 @@ def simulate(
                 block = min(2 * block, 1 << 24)
             elif now - begin > 2 * BLOCK_SECONDS:
                 block = max(1, block // 2)
-            drained = ran < wanted or done == warmup or now >= next_drain
+            saved = checkpoints is not None and done < last and checkpoints.due(done)
+            flushed = now >= records.next_flush or saved
+            drained = ran < wanted or done == warmup or flushed
             if drained:
-                for writer in writers:
-                    writer.drain(instance, keep=done > warmup)
-                next_drain = time.perf_counter() + DRAIN_SHARE * (time.perf_counter() - now)
-            health.look(instance, f"by step {done} ({done * dt - warmup * dt:g} ms)")
+                records.drain(keep=done > warmup)
+            if flushed:
+                records.flush(now, durable=saved)
+            health.look(instance, f"by step {done} ({done * dt - warmup * dt:g} ms)", force=saved)
+            if saved and checkpoints is not None:
+                checkpoints.write(done)
             elapsed = max(time.perf_counter() - wall, 1e-9)
             factor = (done - begin_step) * dt / 1000 / elapsed
             progress.update(
@@ -98,11 +116,8 @@ def simulate(
             )
         health.look(instance, f"by step {done} ({(done - warmup) * dt:g} ms)", force=True)
     finally:
-        for writer in writers:  # after a failure, too: what led to it is worth seeing
-            writer.drain(instance, keep=done > warmup)
-            writer.flush()
-        if synapses is not None:
-            synapses.flush()
+        records.drain(keep=done > warmup)  # after a failure, too: what led to it is worth seeing
+        records.flush(time.perf_counter())
         progress.finish()
     return Simulated(
         done,
@@ -111,3 +126,38 @@ def simulate(
         (done - begin_step) * dt,
         stop.number if done < last else None,
     )
+
+
+def _next_stop(
+    done: int, warmup: int, last: int, synapses: SynapseWriter | None, checkpoints: Checkpoints | None
+) -> int:
+    """The step after `done` at whose end there is something to do, at the latest."""
+    stops = [warmup if done < warmup else last]
+    if synapses is not None:
+        stops.append(synapses.next_sample(done))
+    if checkpoints is not None and (due := checkpoints.next_step(done)) is not None:
+        stops.append(due)
+    return min(stops)
+
+
+class _Records:
+    """All writers of a run. `next_flush`: when what was drained should be put into the files again."""
+
+    def __init__(self, instance: Instance, writers: Sequence[Writer], synapses: SynapseWriter | None) -> None:
+        self._instance, self._writers = instance, writers
+        self._files: list[Writer | SynapseWriter] = [*writers, *([] if synapses is None else [synapses])]
+        self.next_flush = time.perf_counter() + FLUSH_SECONDS
+
+    def drain(self, keep: bool) -> None:
+        for writer in self._writers:
+            writer.drain(self._instance, keep=keep)
+
+    def flush(self, begin: float, durable: bool = False) -> None:
+        """Let readers see all that was drained; `begin`: when that began; `durable`: as far as the disk."""
+        for file in self._files:
+            if durable:
+                file.sync()
+            else:
+                file.flush()
+        end = time.perf_counter()
+        self.next_flush = end + max(FLUSH_SECONDS, FLUSH_SHARE * (end - begin))
