@@ -549,8 +549,8 @@ _SPIKING: Final = (
     _code(
         "E0603",
         "spike times that cannot be emitted",
-        "The times of a spike source are whole steps of `dt`, above 0 or in the warm-up, and its indices count its neurons"
-        " from 0.",
+        "The times of a spike source are whole steps of `dt`, above 0 or in the warm-up, and its indices count its "
+        "neurons from 0.",
     ),
     _code(
         "E0604",

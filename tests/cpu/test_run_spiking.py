@@ -17,6 +17,7 @@ from backends.stopwatch import processor
 from compiler import run
 from compiler.runner.errors import RunError
 from compiler.runner.execute import run_model
+from compiler.runner.growing import SORTING
 from compiler.runner.options import Options
 from compiler.runner.results import RunResult
 from tests.cpu.models_for_runs import NOISY, without, write
@@ -83,7 +84,7 @@ def test_layout_of_spikes_and_traces(here: Path) -> None:
     result = run(write(here, NOISY))
     with h5py.File(result.folder / "spikes.h5") as file:
         assert set(file["spikes"]) == {"a", "b"}
-        assert file["spikes/a"].attrs["sorting"] == "by_time"
+        assert file["spikes/a"].attrs["sorting"] == SORTING["by_time"]
         assert file["spikes/a/timestamps"].attrs["units"] == "ms"
         assert file["spikes/a/timestamps"].dtype == np.float64
         assert file["spikes/a/node_ids"].dtype == np.uint64

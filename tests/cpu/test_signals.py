@@ -131,12 +131,12 @@ def test_in_the_plots(here: Path, monkeypatch: pytest.MonkeyPatch, number: int, 
     path = write(here, text + "plots: [{raster: {from: a}}, {trace: {from: a, variable: v}}]\n")
     really, written = plots.draw_plots, plots.new_file
 
-    def draw(folder: Path, model: object) -> plots.Plotted:
+    def draw(folder: Path, model: object, window: object = None) -> plots.Plotted:
         assert json.loads((folder / "run.json").read_text())["status"] == "ok"
         assert folder.parent.name == "runs" and not folder.name.startswith(".")
         if when == "before":
             os.kill(os.getpid(), number)
-        drawn = really(folder, model)  # type: ignore[arg-type]
+        drawn = really(folder, model, window)  # type: ignore[arg-type]
         if when == "after":
             os.kill(os.getpid(), number)
         return drawn
@@ -161,7 +161,7 @@ def test_in_the_plots(here: Path, monkeypatch: pytest.MonkeyPatch, number: int, 
 
 
 def test_a_plot_that_fails_is_a_warning(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(folder: Path, model: object) -> None:
+    def broken(folder: Path, model: object, window: object = None) -> None:
         raise ZeroDivisionError("of the plots")
 
     monkeypatch.setattr(plots, "draw_plots", broken)
