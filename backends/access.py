@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from backends.cprint import Dialect, Line, Namer, Printer, Symbol, c_name
+from backends.cprint import Dialect, Line, Namer, Printer, Symbol
 from compiler.ir.program import (
     ArrayFormal,
     At,
@@ -65,7 +65,7 @@ class Kernel:
 
 
 def open_kernel(template: Template, dialect: Dialect, used: set[str]) -> Kernel:
-    """Names for a template: columns keep their names, pointers get a trailing underscore."""
+    """Names for a template: see Namer."""
     namer = Namer()
     fields = Namer()
     scope = {"step": Symbol("step", DType.I64)}
@@ -75,7 +75,7 @@ def open_kernel(template: Template, dialect: Dialect, used: set[str]) -> Kernel:
         if isinstance(f, ScalarFormal):
             scope[f.name] = Symbol(namer(f.name), f.dtype)
         else:
-            pointers[f.name] = namer.fresh(c_name(f.name) + "_")
+            pointers[f.name] = namer.beside(f.name, "p")
     return Kernel(
         template,
         Printer(dialect, used),

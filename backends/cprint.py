@@ -88,42 +88,53 @@ def indent(lines: Iterable[Line], by: int = 1) -> list[Line]:
 
 # --------------------------------------------------------------------------------------------- names
 
-_RESERVED_TEXT: Final = """
-    auto break case char const continue default do double else enum extern float for goto if inline int long
-    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    asm typeof bool true false real ctx self rows last lo hi step main NULL signbit y0 y1 yn j0 j1 jn
-    class new delete this template operator namespace using public private protected virtual friend try catch
-    throw export explicit mutable typename and or not xor bitand bitor compl constexpr nullptr decltype half
-    threadIdx blockIdx blockDim gridDim warpSize"""
-_RESERVED: Final = frozenset(_RESERVED_TEXT.split())
-
-
 def c_name(name: str) -> str:
-    """An identifier for a model name: `post.y` -> `post_y`; reserved words get a trailing underscore."""
-    text = re.sub(r"\W", "_", name)
-    if not text or text[0].isdigit():
-        text = "x" + text
-    return text + "_" if text in _RESERVED or text.startswith(("nl_", "NL_", "__")) else text
+    """An identifier for a name of the model: `v` -> `v_`, `post.y` -> `post_y_`.
+
+    It begins with a letter and ends with an underscore. No keyword, no macro or function of a header and no name of
+    ours does both, so none of them can be met, whatever a model calls its variables and whatever a header defines.
+    """
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"{text}_" if text[:1].isalpha() and text.isascii() else f"x{text}_"
 
 
 class Namer:
-    """Gives each model name one identifier that no other name has (`a.b` and `a_b` stay apart)."""
+    """The identifiers of one kernel, all of them different.
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(taken)
+    What stands in the model (also what the compiler made from it) ends with an underscore: `v_` is a value, `v_p_`
+    where the array begins. The words of the compiler itself (dims, counters, buffers) do not: `i`, `slot`, `events`.
+    """
+
+    def __init__(self) -> None:
+        self._taken = {"ctx", "self", "rows", "last", "lo", "hi", "step", "real"}  # what stands around every body
         self._given: dict[str, str] = {}
 
     def __call__(self, name: str) -> str:
+        """The identifier of a name of the model (`a.b` and `a_b` stay apart)."""
         if name not in self._given:
-            self._given[name] = self.fresh(name)
+            self._given[name] = self._free(c_name(name)[:-1], "_")
         return self._given[name]
 
-    def fresh(self, name: str) -> str:
-        """A new identifier that looks like `name`."""
-        base = text = c_name(name)
-        number = 2
+    def beside(self, name: str, word: str) -> str:
+        """A new identifier for something that belongs to a name of the model: `v`, "p" -> `v_p_`."""
+        return self._free(c_name(name) + word, "_")
+
+    def own(self, word: str) -> str:
+        """The identifier of a word of the compiler that stays the same in a kernel: a dim, an accumulator."""
+        key = f"{word}#"
+        if key not in self._given:
+            self._given[key] = self.fresh(word)
+        return self._given[key]
+
+    def fresh(self, word: str) -> str:
+        """A new identifier for a word of the compiler."""
+        assert re.fullmatch(r"[A-Za-z]\w*(?<!_)", word, re.ASCII), word
+        return self._free(word, "")
+
+    def _free(self, base: str, end: str) -> str:
+        text, number = base + end, 2
         while text in self._taken:
-            text, number = f"{base}_{number}", number + 1
+            text, number = f"{base}_{number}{end}", number + 1
         self._taken.add(text)
         return text
 

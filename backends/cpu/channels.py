@@ -129,7 +129,7 @@ def channels_last(
     slots = 0
     for f in parts.sums:
         t = k.dialect.type_name(f.dtype) if f.dtype == k.dialect.precision else C_TYPES[f.dtype]
-        sums, target, to = fresh(f"{f.name}_sums"), fresh(f"{f.name}_planes"), fresh(f"{f.name}_to")
+        sums, target, to = (k.namer.beside(f.name, word) for word in ("sums", "planes", "to"))
         start = f"ctx->scratch + {slots} * {plane} * {_SLOT}" if slots else "ctx->scratch"
         declared.append(Line(f"{t} *const {sums} = ({t} *)({start});"))
         at, ring = k.pointers[f.name], _at(f).ring
@@ -147,7 +147,7 @@ def channels_last(
     first = slots
     for n, f in enumerate(parts.kinds):
         t = k.dialect.type_name(f.dtype) if f.dtype == k.dialect.precision else C_TYPES[f.dtype]
-        held, of = fresh(f"{f.name}_lanes"), fresh(f"{f.name}_of")
+        held, of = k.namer.beside(f.name, "lanes"), k.namer.beside(f.name, "of")
         start = f"ctx->scratch + ({first} * {plane} + {n} * {kinds}) * {_SLOT}"
         declared.append(Line(f"{t} *const {held} = ({t} *)({start});"))
         value = f"{lane} < {lanes} ? {k.pointers[f.name]}[({o} + {lane}) * ({kinds}) + {q}] : 0"

@@ -177,7 +177,7 @@ class ContractNames:
         if name in dims:
             text = dims[name]
             return text if re.fullmatch(r"\w+", text) else f"({text})"
-        return self.k.scope[name].text if name in self.k.scope else name
+        return self.k.scope[name].text if name in self.k.scope else self.k.namer(name)
 
     def address(self, formal: str, **dims: str) -> str:
         bound = self._name(dims)
@@ -249,7 +249,7 @@ class ContractNames:
 
     def epilogue(self, acc: str, depth: int = 0, **dims: str) -> str:
         body = self._body(dims)
-        name = self.k.namer(self.nest.acc)
+        name = self.k.namer.own(self.nest.acc)
         first: list[Line] = []
         if acc != name:
             first = [Line(f"const {self.k.dialect.real} {name} = {acc};")]

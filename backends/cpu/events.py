@@ -62,7 +62,7 @@ def emit_scheduled(k: Kernel, e: EmitScheduled) -> list[Line]:
 def record_trace(k: Kernel, r: RecordTrace) -> list[Line]:
     """One sample of every member; the value may read several arrays at the member's index `i`."""
     names = formal_names(k)
-    scope, i = dict(k.scope), k.namer("i")
+    scope, i = dict(k.scope), k.namer.own("i")
     scope["i"] = Symbol(i, DType.I64)
     early: list[Line] = []
     if "ring_slots" in scope:

@@ -80,7 +80,7 @@ class NestPrinter:
             raise PrintError("a nest has at most one LANE dim, of literal extent", k.template.span)
         self.lane = lanes[0] if lanes else None
         self.loops: list[Dim] = [*self.par, *self.red, *lanes]
-        self.vars = {d.name: k.namer(d.name) for d in self.loops}
+        self.vars = {d.name: k.namer.own(d.name) for d in self.loops}
         self.level = {d.name: i for i, d in enumerate(self.loops)}
         self.scope: dict[str, Symbol] = dict(k.scope)
         self.scope |= {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
@@ -186,7 +186,7 @@ class NestPrinter:
                 late += [test] if test else []
                 parts.append(scaled(index, axis, self.name))
                 continue
-            local = self.k.namer.fresh(f"{f.name}_at{number}")
+            local = self.k.namer.beside(f.name, f"at{number}")
             known.append((level, f"const nl_i64 {local} = {index};", None))
             once = replace(axis, terms=(("#", 1),), const=0, div=1)
             bound = axis_inside(once, lambda n, at=local: at if n == "#" else self.name(n))  # type: ignore[misc]
@@ -197,7 +197,7 @@ class NestPrinter:
         for level in sorted({x[0] for x in known}):
             lines = [Line(text) for at, text, _ in known if at == level and text]
             tests = [test for at, _, test in known if at == level and test]
-            flag = self.k.namer.fresh(f"{f.name}_in")
+            flag = self.k.namer.beside(f.name, "in")
             lines.append(Line(f"const int {flag} = {' & '.join([before, *tests] if before else tests)};"))
             names = frozenset(re.findall(r"(\w+) =", "\n".join(x.text for x in lines)))
             self.pieces.append(Guard(level, names, tuple(lines)))
@@ -365,7 +365,7 @@ class NestPrinter:
         body = self.body(dict(self.scope))
         start = body.run(self.nest.prologue)
         t = self.acc_type(self.scope)
-        acc = self.k.namer(self.nest.acc)
+        acc = self.k.namer.own(self.nest.acc)
         kind = self.k.dialect.type_name(t)
         if self._contiguous() and is_real(t):
             middle = self._in_parts(body.scope, acc, t)
@@ -513,7 +513,7 @@ class NestPrinter:
             first = [Line(f"{scope[t].text} = {self.elements[t].place};") for t in dict.fromkeys(updated) if t in scope]
             lines += self._lane_section([*first, *body.run(n.prologue)])
         t = self.acc_type(scope)
-        acc = self.k.namer(n.acc)
+        acc = self.k.namer.own(n.acc)
         here = f"{acc}[{self.lane_var}]"
         kind = self.k.dialect.type_name(t)
         lines.append(Line(f"{kind} {acc}[{self.lane.extent}];"))
@@ -561,7 +561,7 @@ class NestPrinter:
             if start == e.place:
                 continue
             base = start[start.index("[") + 1 : -1]
-            at, fill = self.k.namer.fresh(f"{name}_lanes"), self.k.namer.fresh("fill")
+            at, fill = self.k.namer.beside(name, "lanes"), self.k.namer.fresh("fill")
             t = self.k.dialect.type_name(e.type)
             value = literal(e.fill, e.type)
             values = value if e.fill == 0 else f"[0 ... {int(self.lane.extent) - 1}] = {value}"

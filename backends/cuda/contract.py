@@ -289,7 +289,7 @@ class _Printer:
 def _epilogue(k: Kernel, nest: NestPrinter, value: str) -> list[Line]:
     """What is done with one sum."""
     body = nest.body()
-    acc = k.namer(nest.nest.acc)
+    acc = k.namer.own(nest.nest.acc)
     body.scope[nest.nest.acc] = Symbol(acc, k.dialect.precision)
     first = Line(f"const {k.dialect.real} {acc} = {value};")
     return [first, *body.run(nest.nest.epilogue), *body.stores()]

@@ -69,7 +69,7 @@ def record_trace(k: Kernel, r: RecordTrace) -> list[Function]:
     """One sample of every member; the value may read several arrays at the member's index `i`. The block that comes
     last counts the sample: all others have read the counter by then."""
     names = formal_names(k)
-    scope, i = dict(k.scope), k.namer("i")
+    scope, i = dict(k.scope), k.namer.own("i")
     scope["i"] = Symbol(i, DType.I64)
     first: list[Line] = []
     if "ring_slots" in scope:

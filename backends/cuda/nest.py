@@ -69,7 +69,7 @@ class NestPrinter:
         self.k, self.nest, self.stays = k, nest, stays
         self.par = [d for d in nest.dims if d.kind is not DimKind.RED]
         self.red = [d for d in nest.dims if d.kind is DimKind.RED]
-        self.vars = {d.name: k.namer(d.name) for d in nest.dims}
+        self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
         self.scope: dict[str, Symbol] = dict(k.scope)
         self.scope |= {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
         self.elements = {
@@ -233,7 +233,7 @@ class NestPrinter:
         """The prologue and the accumulator's declaration."""
         lines = body.run(self.nest.prologue)
         t = self._acc_type()
-        acc = self.k.namer(self.nest.acc)
+        acc = self.k.namer.own(self.nest.acc)
         return [*lines, Line(f"{self.k.dialect.type_name(t)} {acc} = {self._nothing(t)};")], t, acc
 
     def _nothing(self, t: DType) -> str:

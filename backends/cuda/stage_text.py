@@ -73,7 +73,7 @@ def _part(
     places = ["nl_sample * nl_t.outs + nl_out"] if len(par) == 1 else ["nl_sample", "nl_out"]
     lines: list[Line] = []
     if number is not None:
-        acc = k.namer(nest.acc)
+        acc = k.namer.own(nest.acc)
         body.scope[nest.acc] = Symbol(acc, dialect.precision)
         lines.append(Line(f"const {dialect.real} {acc} = nl_sum_of(nl_t, {number}, nl_e);"))
     lines += body.run((*nest.prologue, *nest.epilogue))

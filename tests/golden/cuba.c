@@ -203,11 +203,11 @@ static void nl_words(nl_u32 *out, nl_u64 key, nl_i64 first, nl_i64 last, nl_u64 
 /* ---- k0  exc.v: initial value (uniform)  (models/cuba.yaml:36:3) */
 
 typedef struct {
-    nl_u64 x; /* real [i], written */
-    nl_i64 n;
-    nl_u64 key;
-    double low;
-    double high;
+    nl_u64 x_; /* real [i], written */
+    nl_i64 n_;
+    nl_u64 key_;
+    double low_;
+    double high_;
 } k0_row;
 
 static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -215,19 +215,19 @@ static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
     (void)ctx, (void)step;
     for (const k0_row *self = (const k0_row *)rows + lo,
                 *const last = (const k0_row *)rows + hi; self < last; self++) {
-        real *restrict const x_ = nl_at(ctx, self->x);
-        const nl_i64 n = self->n;
-        const nl_u64 key = self->key;
-        const real low = (real)self->low;
-        const real high = (real)self->high;
+        real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const nl_i64 n_ = self->n_;
+        const nl_u64 key_ = self->key_;
+        const real low_ = (real)self->low_;
+        const real high_ = (real)self->high_;
         nl_u32 words[NL_CHUNK + NL_SLACK] __attribute__((aligned(64)));
-        for (nl_i64 base = 0; base < n; base += NL_CHUNK) {
-            const nl_i64 end = nl_least(base + NL_CHUNK, n);
-            nl_words(words, key, base, end, (nl_u64)step, 0u);
+        for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
+            const nl_i64 end = nl_least(base + NL_CHUNK, n_);
+            nl_words(words, key_, base, end, (nl_u64)step, 0u);
 #pragma GCC ivdep
             for (nl_i64 i = base; i < end; i++) {
-                real x = low + (high - low) * nl_uniform_of_f32(words[i - base]);
-                x_[i] = x;
+                real x_ = low_ + (high_ - low_) * nl_uniform_of_f32(words[i - base]);
+                x_p_[i] = x_;
             }
         }
     }
@@ -237,23 +237,23 @@ static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
 /* ---- k1  exc: neuron update (lif_cuba)  (models/cuba.yaml:14:3) */
 
 typedef struct {
-    nl_u64 v; /* real [i], updated */
-    nl_u64 ge; /* real [i], updated */
-    nl_u64 gi; /* real [i], updated */
-    nl_u64 refractory_left; /* nl_i32 [i], updated */
-    nl_u64 spikes; /* nl_i32 [], written */
-    nl_u64 spike_count; /* nl_i32 [], written */
-    nl_i64 slots;
-    nl_i64 n;
-    double v_thresh;
-    double v_reset;
-    double P_v_v;
-    double P_v_ge;
-    double P_v_gi;
-    double P_v_1;
-    double P_ge_ge;
-    double P_gi_gi;
-    nl_i64 refractory_steps;
+    nl_u64 v_; /* real [i], updated */
+    nl_u64 ge_; /* real [i], updated */
+    nl_u64 gi_; /* real [i], updated */
+    nl_u64 refractory_left_; /* nl_i32 [i], updated */
+    nl_u64 spikes_; /* nl_i32 [], written */
+    nl_u64 spike_count_; /* nl_i32 [], written */
+    nl_i64 slots_;
+    nl_i64 n_;
+    double v_thresh_;
+    double v_reset_;
+    double P_v_v_;
+    double P_v_ge_;
+    double P_v_gi_;
+    double P_v_1_;
+    double P_ge_ge_;
+    double P_gi_gi_;
+    nl_i64 refractory_steps_;
 } k1_row;
 
 static void k1_neuron_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -261,53 +261,53 @@ static void k1_neuron_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
     (void)ctx, (void)step;
     for (const k1_row *self = (const k1_row *)rows + lo,
                 *const last = (const k1_row *)rows + hi; self < last; self++) {
-        real *restrict const v_ = nl_at(ctx, self->v);
-        real *restrict const ge_ = nl_at(ctx, self->ge);
-        real *restrict const gi_ = nl_at(ctx, self->gi);
-        nl_i32 *restrict const refractory_left_ = nl_at(ctx, self->refractory_left);
-        nl_i32 *restrict const spikes_ = nl_at(ctx, self->spikes);
-        nl_i32 *restrict const spike_count_ = nl_at(ctx, self->spike_count);
-        const nl_i64 slots = self->slots;
-        const nl_i64 n = self->n;
-        const real v_thresh = (real)self->v_thresh;
-        const real v_reset = (real)self->v_reset;
-        const real P_v_v = (real)self->P_v_v;
-        const real P_v_ge = (real)self->P_v_ge;
-        const real P_v_gi = (real)self->P_v_gi;
-        const real P_v_1 = (real)self->P_v_1;
-        const real P_ge_ge = (real)self->P_ge_ge;
-        const real P_gi_gi = (real)self->P_gi_gi;
-        const nl_i64 refractory_steps = self->refractory_steps;
-        const nl_i64 slot = nl_slot(step, slots);
+        real *restrict const v_p_ = nl_at(ctx, self->v_);
+        real *restrict const ge_p_ = nl_at(ctx, self->ge_);
+        real *restrict const gi_p_ = nl_at(ctx, self->gi_);
+        nl_i32 *restrict const refractory_left_p_ = nl_at(ctx, self->refractory_left_);
+        nl_i32 *restrict const spikes_p_ = nl_at(ctx, self->spikes_);
+        nl_i32 *restrict const spike_count_p_ = nl_at(ctx, self->spike_count_);
+        const nl_i64 slots_ = self->slots_;
+        const nl_i64 n_ = self->n_;
+        const real v_thresh_ = (real)self->v_thresh_;
+        const real v_reset_ = (real)self->v_reset_;
+        const real P_v_v_ = (real)self->P_v_v_;
+        const real P_v_ge_ = (real)self->P_v_ge_;
+        const real P_v_gi_ = (real)self->P_v_gi_;
+        const real P_v_1_ = (real)self->P_v_1_;
+        const real P_ge_ge_ = (real)self->P_ge_ge_;
+        const real P_gi_gi_ = (real)self->P_gi_gi_;
+        const nl_i64 refractory_steps_ = self->refractory_steps_;
+        const nl_i64 slot = nl_slot(step, slots_);
         nl_u8 fired[NL_CHUNK] __attribute__((aligned(64)));
         nl_i32 events = 0;
-        for (nl_i64 base = 0; base < n; base += NL_CHUNK) {
-            const nl_i64 end = nl_least(base + NL_CHUNK, n);
+        for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
+            const nl_i64 end = nl_least(base + NL_CHUNK, n_);
 #pragma GCC ivdep
             for (nl_i64 i = base; i < end; i++) {
-                nl_i32 refractory_left = refractory_left_[i];
-                int held = refractory_left > 0;
-                real v = v_[i];
-                real ge = ge_[i];
-                real gi = gi_[i];
-                real v_next = P_v_v * v + P_v_ge * ge + P_v_gi * gi + P_v_1;
-                real ge_next = P_ge_ge * ge;
-                real gi_next = P_gi_gi * gi;
-                v = held ? v : v_next;
-                ge = ge_next;
-                gi = gi_next;
-                int spiked = !held & (v > v_thresh);
-                v = spiked ? v_reset : v;
-                refractory_left = spiked ? (nl_i32)refractory_steps : (held ? refractory_left - 1 : 0);
-                fired[i - base] = (nl_u8)(spiked);
-                v_[i] = v;
-                ge_[i] = ge;
-                gi_[i] = gi;
-                refractory_left_[i] = refractory_left;
+                nl_i32 refractory_left_ = refractory_left_p_[i];
+                int held_ = refractory_left_ > 0;
+                real v_ = v_p_[i];
+                real ge_ = ge_p_[i];
+                real gi_ = gi_p_[i];
+                real v_next_ = P_v_v_ * v_ + P_v_ge_ * ge_ + P_v_gi_ * gi_ + P_v_1_;
+                real ge_next_ = P_ge_ge_ * ge_;
+                real gi_next_ = P_gi_gi_ * gi_;
+                v_ = held_ ? v_ : v_next_;
+                ge_ = ge_next_;
+                gi_ = gi_next_;
+                int spiked_ = !held_ & (v_ > v_thresh_);
+                v_ = spiked_ ? v_reset_ : v_;
+                refractory_left_ = spiked_ ? (nl_i32)refractory_steps_ : (held_ ? refractory_left_ - 1 : 0);
+                fired[i - base] = (nl_u8)(spiked_);
+                v_p_[i] = v_;
+                ge_p_[i] = ge_;
+                gi_p_[i] = gi_;
+                refractory_left_p_[i] = refractory_left_;
             }
-            events = nl_append(spikes_ + slot * n, events, fired, base, end);
+            events = nl_append(spikes_p_ + slot * n_, events, fired, base, end);
         }
-        spike_count_[slot] = events;
+        spike_count_p_[slot] = events;
     }
 }
 
@@ -315,13 +315,13 @@ static void k1_neuron_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
 /* ---- k2  exc: record spikes  (models/cuba.yaml:65:5) */
 
 typedef struct {
-    nl_u64 list; /* nl_i32 [], read */
-    nl_u64 count; /* nl_i32 [], read */
-    nl_u64 buffer; /* nl_i32 [], updated */
-    nl_u64 used; /* nl_i64 [], updated */
-    nl_i64 slots;
-    nl_i64 capacity;
-    nl_i64 n;
+    nl_u64 list_; /* nl_i32 [], read */
+    nl_u64 count_; /* nl_i32 [], read */
+    nl_u64 buffer_; /* nl_i32 [], updated */
+    nl_u64 used_; /* nl_i64 [], updated */
+    nl_i64 slots_;
+    nl_i64 capacity_;
+    nl_i64 n_;
 } k2_row;
 
 static void k2_record_spikes(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -329,26 +329,26 @@ static void k2_record_spikes(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
     (void)ctx, (void)step;
     for (const k2_row *self = (const k2_row *)rows + lo,
                 *const last = (const k2_row *)rows + hi; self < last; self++) {
-        const nl_i32 *restrict const list_ = nl_at(ctx, self->list);
-        const nl_i32 *restrict const count_ = nl_at(ctx, self->count);
-        nl_i32 *restrict const buffer_ = nl_at(ctx, self->buffer);
-        nl_i64 *restrict const used_ = nl_at(ctx, self->used);
-        const nl_i64 slots = self->slots;
-        const nl_i64 capacity = self->capacity;
-        const nl_i64 n = self->n;
-        const nl_i64 slot = nl_slot(step, slots);
-        const nl_i64 number = count_[slot], at = used_[0];
-        if (at + number > capacity) {
+        const nl_i32 *restrict const list_p_ = nl_at(ctx, self->list_);
+        const nl_i32 *restrict const count_p_ = nl_at(ctx, self->count_);
+        nl_i32 *restrict const buffer_p_ = nl_at(ctx, self->buffer_);
+        nl_i64 *restrict const used_p_ = nl_at(ctx, self->used_);
+        const nl_i64 slots_ = self->slots_;
+        const nl_i64 capacity_ = self->capacity_;
+        const nl_i64 n_ = self->n_;
+        const nl_i64 slot = nl_slot(step, slots_);
+        const nl_i64 number = count_p_[slot], at = used_p_[0];
+        if (at + number > capacity_) {
             nl_overflow(ctx);
             continue;
         }
-        const nl_i32 *const fired = list_ + slot * n;
+        const nl_i32 *const fired = list_p_ + slot * n_;
         for (nl_i64 e = 0; e < number; e++) {
-            buffer_[2 * (at + e)] = (nl_i32)step;
-            buffer_[2 * (at + e) + 1] = fired[e];
+            buffer_p_[2 * (at + e)] = (nl_i32)step;
+            buffer_p_[2 * (at + e) + 1] = fired[e];
         }
-        used_[0] = at + number;
-        if (capacity - at - number < 2 * n) ctx->full = 1;
+        used_p_[0] = at + number;
+        if (capacity_ - at - number < 2 * n_) ctx->full = 1;
     }
 }
 
@@ -356,13 +356,13 @@ static void k2_record_spikes(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
 /* ---- k3  excitation[exc->exc]: count synapses (fixed_probability)  (models/cuba.yaml:46:3) */
 
 typedef struct {
-    nl_u64 row; /* nl_i64 [], updated */
-    nl_u64 table; /* nl_u32 [], read */
-    nl_i64 n_pre;
-    nl_i64 n_post;
-    nl_u64 key;
-    nl_i64 autapses;
-    nl_i64 same;
+    nl_u64 row_; /* nl_i64 [], updated */
+    nl_u64 table_; /* nl_u32 [], read */
+    nl_i64 n_pre_;
+    nl_i64 n_post_;
+    nl_u64 key_;
+    nl_i64 autapses_;
+    nl_i64 same_;
 } k3_row;
 
 static void k3_count_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -370,25 +370,25 @@ static void k3_count_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 h
     (void)ctx, (void)step;
     for (const k3_row *self = (const k3_row *)rows + lo,
                 *const last = (const k3_row *)rows + hi; self < last; self++) {
-        nl_i64 *restrict const row_ = nl_at(ctx, self->row);
-        const nl_u32 *restrict const table_ = nl_at(ctx, self->table);
-        const nl_i64 n_pre = self->n_pre;
-        const nl_i64 n_post = self->n_post;
-        const nl_u64 key = self->key;
-        const nl_i64 autapses = self->autapses;
-        const nl_i64 same = self->same;
+        nl_i64 *restrict const row_p_ = nl_at(ctx, self->row_);
+        const nl_u32 *restrict const table_p_ = nl_at(ctx, self->table_);
+        const nl_i64 n_pre_ = self->n_pre_;
+        const nl_i64 n_post_ = self->n_post_;
+        const nl_u64 key_ = self->key_;
+        const nl_i64 autapses_ = self->autapses_;
+        const nl_i64 same_ = self->same_;
         /* Every source passes over a geometric number of targets before each synapse (compiler/passes/lower_connect.py). */
-        const nl_u32 *const rest_below = table_, *const blocks_below = table_ + 256;
-        const int skip = same && !autapses;
-        const nl_i64 pool = n_post - skip;
-        row_[0] = 0;
-        for (nl_i64 i = 0; i < n_pre; i++) {
+        const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
+        const int skip = same_ && !autapses_;
+        const nl_i64 pool = n_post_ - skip;
+        row_p_[0] = 0;
+        for (nl_i64 i = 0; i < n_pre_; i++) {
             nl_i64 at = -1, k = 0;
             for (nl_u64 draw = 0; at < pool; draw += 16) {
                 nl_u32 first[16], second[16];
                 for (nl_u32 j = 0; j < 16; j++) {
                     nl_u32 word[4];
-                    nl__draw(key, (nl_u64)i, draw + j, 0, word);
+                    nl__draw(key_, (nl_u64)i, draw + j, 0, word);
                     first[j] = word[0];
                     second[j] = word[1];
                 }
@@ -404,7 +404,7 @@ static void k3_count_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 h
                     k++;
                 }
             }
-            row_[i + 1] = k;
+            row_p_[i + 1] = k;
         }
     }
 }
@@ -413,8 +413,8 @@ static void k3_count_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 h
 /* ---- k4  excitation[exc->exc]: scan synapses  (models/cuba.yaml:46:3) */
 
 typedef struct {
-    nl_u64 row; /* nl_i64 [], updated */
-    nl_i64 n_pre;
+    nl_u64 row_; /* nl_i64 [], updated */
+    nl_i64 n_pre_;
 } k4_row;
 
 static void k4_scan_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -422,9 +422,9 @@ static void k4_scan_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
     (void)ctx, (void)step;
     for (const k4_row *self = (const k4_row *)rows + lo,
                 *const last = (const k4_row *)rows + hi; self < last; self++) {
-        nl_i64 *restrict const row_ = nl_at(ctx, self->row);
-        const nl_i64 n_pre = self->n_pre;
-        for (nl_i64 i = 0; i < n_pre; i++) row_[i + 1] += row_[i];
+        nl_i64 *restrict const row_p_ = nl_at(ctx, self->row_);
+        const nl_i64 n_pre_ = self->n_pre_;
+        for (nl_i64 i = 0; i < n_pre_; i++) row_p_[i + 1] += row_p_[i];
     }
 }
 
@@ -432,14 +432,14 @@ static void k4_scan_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
 /* ---- k5  excitation[exc->exc]: fill synapses (fixed_probability)  (models/cuba.yaml:46:3) */
 
 typedef struct {
-    nl_u64 row; /* nl_i64 [], read */
-    nl_u64 col; /* nl_i32 [], written */
-    nl_u64 table; /* nl_u32 [], read */
-    nl_i64 n_pre;
-    nl_i64 n_post;
-    nl_u64 key;
-    nl_i64 autapses;
-    nl_i64 same;
+    nl_u64 row_; /* nl_i64 [], read */
+    nl_u64 col_; /* nl_i32 [], written */
+    nl_u64 table_; /* nl_u32 [], read */
+    nl_i64 n_pre_;
+    nl_i64 n_post_;
+    nl_u64 key_;
+    nl_i64 autapses_;
+    nl_i64 same_;
 } k5_row;
 
 static void k5_fill_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -447,25 +447,25 @@ static void k5_fill_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
     (void)ctx, (void)step;
     for (const k5_row *self = (const k5_row *)rows + lo,
                 *const last = (const k5_row *)rows + hi; self < last; self++) {
-        const nl_i64 *restrict const row_ = nl_at(ctx, self->row);
-        nl_i32 *restrict const col_ = nl_at(ctx, self->col);
-        const nl_u32 *restrict const table_ = nl_at(ctx, self->table);
-        const nl_i64 n_pre = self->n_pre;
-        const nl_i64 n_post = self->n_post;
-        const nl_u64 key = self->key;
-        const nl_i64 autapses = self->autapses;
-        const nl_i64 same = self->same;
+        const nl_i64 *restrict const row_p_ = nl_at(ctx, self->row_);
+        nl_i32 *restrict const col_p_ = nl_at(ctx, self->col_);
+        const nl_u32 *restrict const table_p_ = nl_at(ctx, self->table_);
+        const nl_i64 n_pre_ = self->n_pre_;
+        const nl_i64 n_post_ = self->n_post_;
+        const nl_u64 key_ = self->key_;
+        const nl_i64 autapses_ = self->autapses_;
+        const nl_i64 same_ = self->same_;
         /* Every source passes over a geometric number of targets before each synapse (compiler/passes/lower_connect.py). */
-        const nl_u32 *const rest_below = table_, *const blocks_below = table_ + 256;
-        const int skip = same && !autapses;
-        const nl_i64 pool = n_post - skip;
-        for (nl_i64 i = 0; i < n_pre; i++) {
-            nl_i64 at = -1, k = row_[i];
+        const nl_u32 *const rest_below = table_p_, *const blocks_below = table_p_ + 256;
+        const int skip = same_ && !autapses_;
+        const nl_i64 pool = n_post_ - skip;
+        for (nl_i64 i = 0; i < n_pre_; i++) {
+            nl_i64 at = -1, k = row_p_[i];
             for (nl_u64 draw = 0; at < pool; draw += 16) {
                 nl_u32 first[16], second[16];
                 for (nl_u32 j = 0; j < 16; j++) {
                     nl_u32 word[4];
-                    nl__draw(key, (nl_u64)i, draw + j, 0, word);
+                    nl__draw(key_, (nl_u64)i, draw + j, 0, word);
                     first[j] = word[0];
                     second[j] = word[1];
                 }
@@ -478,7 +478,7 @@ static void k5_fill_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
                     if (first[j] > blocks_below[0]) at += 256 * nl_outcome(blocks_below, first[j]); /* rarely so */
                     at += nl_outcome(rest_below, second[j]) + 1;
                     if (at >= pool) break;
-                    col_[k++] = (nl_i32)(at + (skip && at >= i));
+                    col_p_[k++] = (nl_i32)(at + (skip && at >= i));
                 }
             }
         }
@@ -489,15 +489,15 @@ static void k5_fill_synapses(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
 /* ---- k6  excitation[exc->exc]: propagation into ge  (models/cuba.yaml:46:3) */
 
 typedef struct {
-    nl_u64 spikes; /* nl_i32 [], read */
-    nl_u64 spike_count; /* nl_i32 [], read */
-    nl_u64 row; /* nl_i64 [], read */
-    nl_u64 col; /* nl_i32 [], read */
-    nl_u64 ge; /* real [post], added to */
-    double weight;
-    nl_i64 room;
-    nl_i64 slots;
-    nl_i64 delay;
+    nl_u64 spikes_; /* nl_i32 [], read */
+    nl_u64 spike_count_; /* nl_i32 [], read */
+    nl_u64 row_; /* nl_i64 [], read */
+    nl_u64 col_; /* nl_i32 [], read */
+    nl_u64 ge_; /* real [post], added to */
+    double weight_;
+    nl_i64 n_pre_;
+    nl_i64 slots_;
+    nl_i64 delay_;
 } k6_row;
 
 static void k6_propagation_into_ge(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -513,43 +513,43 @@ static void k6_propagation_into_ge(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_
         nl_i64 count = 0;
         for (; next < after; next++, event = 0) {
             const k6_row *const self = next;
-            const nl_i32 *restrict const spike_count_ = nl_at(ctx, self->spike_count);
-            const nl_i64 slots = self->slots;
-            const nl_i64 delay = self->delay;
-            if (step <= delay) continue; /* nothing had been emitted so long ago */
-            const nl_i64 slot = nl_slot(step - delay, slots);
-            const nl_i32 events = spike_count_[slot];
+            const nl_i32 *restrict const spike_count_p_ = nl_at(ctx, self->spike_count_);
+            const nl_i64 slots_ = self->slots_;
+            const nl_i64 delay_ = self->delay_;
+            if (step <= delay_) continue; /* nothing had been emitted so long ago */
+            const nl_i64 slot = nl_slot(step - delay_, slots_);
+            const nl_i32 events = spike_count_p_[slot];
             if (events == 0) continue;
-            const nl_i32 *restrict const spikes_ = nl_at(ctx, self->spikes);
-            const nl_i64 *restrict const row_ = nl_at(ctx, self->row);
-            const nl_i64 room = self->room;
+            const nl_i32 *restrict const spikes_p_ = nl_at(ctx, self->spikes_);
+            const nl_i64 *restrict const row_p_ = nl_at(ctx, self->row_);
+            const nl_i64 n_pre_ = self->n_pre_;
             for (; event < events && count < NL_DUE; event++) {
-                const nl_i64 pre = spikes_[slot * room + event];
+                const nl_i64 pre = spikes_p_[slot * n_pre_ + event];
                 due[count].self = self;
                 due[count++].pre = pre;
-                nl_prefetch(row_ + pre);
+                nl_prefetch(row_p_ + pre);
             }
             if (event < events) break;
         }
         for (nl_i64 e = 0; e < count; e++) {
             const k6_row *const self = due[e].self;
-            const nl_i64 *restrict const row_ = nl_at(ctx, self->row);
-            const nl_i32 *restrict const col_ = nl_at(ctx, self->col);
-            const nl_i64 first = row_[due[e].pre];
+            const nl_i64 *restrict const row_p_ = nl_at(ctx, self->row_);
+            const nl_i32 *restrict const col_p_ = nl_at(ctx, self->col_);
+            const nl_i64 first = row_p_[due[e].pre];
             due[e].first = first;
-            due[e].end = row_[due[e].pre + 1];
-            nl_prefetch(col_ + first);
+            due[e].end = row_p_[due[e].pre + 1];
+            nl_prefetch(col_p_ + first);
         }
         for (nl_i64 e = 0; e < count;) {
             const k6_row *const self = due[e].self;
-            const nl_i32 *restrict const col_ = nl_at(ctx, self->col);
-            real *const ge_ = nl_at(ctx, self->ge);
-            const real weight = (real)self->weight;
+            const nl_i32 *restrict const col_p_ = nl_at(ctx, self->col_);
+            real *const ge_p_ = nl_at(ctx, self->ge_);
+            const real weight_ = (real)self->weight_;
             do {
                 const nl_i64 first = due[e].first, end = due[e].end;
                 for (nl_i64 k = first; k < end; k++) {
-                    const nl_i64 post = col_[k];
-                    ge_[post] += weight;
+                    const nl_i64 post = col_p_[k];
+                    ge_p_[post] += weight_;
                 }
             } while (++e < count && due[e].self == self);
         }
@@ -560,12 +560,12 @@ static void k6_propagation_into_ge(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_
 /* ---- k7  exc.v: record trace  (models/cuba.yaml:66:5) */
 
 typedef struct {
-    nl_u64 source; /* real [i], read */
-    nl_u64 members; /* nl_i32 [], read */
-    nl_u64 buffer; /* real [], updated */
-    nl_u64 used; /* nl_i64 [], updated */
-    nl_i64 m;
-    nl_i64 capacity;
+    nl_u64 source_; /* real [i], read */
+    nl_u64 members_; /* nl_i32 [], read */
+    nl_u64 buffer_; /* real [], updated */
+    nl_u64 used_; /* nl_i64 [], updated */
+    nl_i64 m_;
+    nl_i64 capacity_;
 } k7_row;
 
 static void k7_record_trace(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -573,24 +573,24 @@ static void k7_record_trace(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k7_row *self = (const k7_row *)rows + lo,
                 *const last = (const k7_row *)rows + hi; self < last; self++) {
-        const real *restrict const source_ = nl_at(ctx, self->source);
-        const nl_i32 *restrict const members_ = nl_at(ctx, self->members);
-        real *restrict const buffer_ = nl_at(ctx, self->buffer);
-        nl_i64 *restrict const used_ = nl_at(ctx, self->used);
-        const nl_i64 m = self->m;
-        const nl_i64 capacity = self->capacity;
-        const nl_i64 sample = used_[0];
-        if (sample >= capacity) {
+        const real *restrict const source_p_ = nl_at(ctx, self->source_);
+        const nl_i32 *restrict const members_p_ = nl_at(ctx, self->members_);
+        real *restrict const buffer_p_ = nl_at(ctx, self->buffer_);
+        nl_i64 *restrict const used_p_ = nl_at(ctx, self->used_);
+        const nl_i64 m_ = self->m_;
+        const nl_i64 capacity_ = self->capacity_;
+        const nl_i64 sample = used_p_[0];
+        if (sample >= capacity_) {
             nl_overflow(ctx);
             continue;
         }
-        for (nl_i64 j = 0; j < m; j++) {
-            const nl_i64 i = members_[j];
-            const real source = source_[i];
-            buffer_[sample * m + j] = source;
+        for (nl_i64 j = 0; j < m_; j++) {
+            const nl_i64 i = members_p_[j];
+            const real source_ = source_p_[i];
+            buffer_p_[sample * m_ + j] = source_;
         }
-        used_[0] = sample + 1;
-        if (sample + 2 >= capacity) ctx->full = 1;
+        used_p_[0] = sample + 1;
+        if (sample + 2 >= capacity_) ctx->full = 1;
     }
 }
 

@@ -644,11 +644,11 @@ NL_ONCE void nl_transposed(const real *x, nl_i64 blocks, nl_i64 features, real *
 /* ---- k0  hidden_1.weight: initial value (uniform)  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
-    nl_u64 x; /* real [i], written */
-    nl_i64 n;
-    nl_u64 key;
-    double low;
-    double high;
+    nl_u64 x_; /* real [i], written */
+    nl_i64 n_;
+    nl_u64 key_;
+    double low_;
+    double high_;
 } k0_row;
 
 static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -656,19 +656,19 @@ static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
     (void)ctx, (void)step;
     for (const k0_row *self = (const k0_row *)rows + lo,
                 *const last = (const k0_row *)rows + hi; self < last; self++) {
-        real *restrict const x_ = nl_at(ctx, self->x);
-        const nl_i64 n = self->n;
-        const nl_u64 key = self->key;
-        const real low = (real)self->low;
-        const real high = (real)self->high;
+        real *restrict const x_p_ = nl_at(ctx, self->x_);
+        const nl_i64 n_ = self->n_;
+        const nl_u64 key_ = self->key_;
+        const real low_ = (real)self->low_;
+        const real high_ = (real)self->high_;
         nl_u32 words[NL_CHUNK + NL_SLACK] __attribute__((aligned(64)));
-        for (nl_i64 base = 0; base < n; base += NL_CHUNK) {
-            const nl_i64 end = nl_least(base + NL_CHUNK, n);
-            nl_words(words, key, base, end, (nl_u64)step, 0u);
+        for (nl_i64 base = 0; base < n_; base += NL_CHUNK) {
+            const nl_i64 end = nl_least(base + NL_CHUNK, n_);
+            nl_words(words, key_, base, end, (nl_u64)step, 0u);
 #pragma GCC ivdep
             for (nl_i64 i = base; i < end; i++) {
-                real x = low + (high - low) * nl_uniform_of_f32(words[i - base]);
-                x_[i] = x;
+                real x_ = low_ + (high_ - low_) * nl_uniform_of_f32(words[i - base]);
+                x_p_[i] = x_;
             }
         }
     }
@@ -678,11 +678,11 @@ static void k0_initial_value(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi
 /* ---- k1  batch.mask: rows that exist  (models/custom_optimizer.yaml:31:5) */
 
 typedef struct {
-    nl_u64 y; /* real [block][lane], written */
-    nl_u64 order; /* nl_i32 [k], read */
-    nl_i64 n_block;
-    nl_i64 batches;
-    nl_i64 padded;
+    nl_u64 y_; /* real [block][lane], written */
+    nl_u64 order_; /* nl_i32 [k], read */
+    nl_i64 n_block_;
+    nl_i64 batches_;
+    nl_i64 padded_;
 } k1_row;
 
 static void k1_rows_that_exist(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -690,19 +690,19 @@ static void k1_rows_that_exist(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 
     (void)ctx, (void)step;
     for (const k1_row *self = (const k1_row *)rows + lo,
                 *const last = (const k1_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const nl_i32 *restrict const order_ = nl_at(ctx, self->order);
-        const nl_i64 n_block = self->n_block;
-        const nl_i64 batches = self->batches;
-        const nl_i64 padded = self->padded;
-        for (nl_i64 block = 0; block < n_block; block++) {
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const nl_i32 *restrict const order_p_ = nl_at(ctx, self->order_);
+        const nl_i64 n_block_ = self->n_block_;
+        const nl_i64 batches_ = self->batches_;
+        const nl_i64 padded_ = self->padded_;
+        for (nl_i64 block = 0; block < n_block_; block++) {
 #pragma GCC ivdep
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++) {
-                nl_i64 k = nl_mod_i64(step - 1LL, batches) * padded + (block * 16LL + lane);
-                const nl_i32 order = order_[k];
-                real y = order >= 0 ? 1.0f : 0.0f;
-                y_[block * 16 + lane] = y;
+                nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + (block * 16LL + lane);
+                const nl_i32 order_ = order_p_[k_];
+                real y_ = order_ >= 0 ? 1.0f : 0.0f;
+                y_p_[block * 16 + lane] = y_;
             }
         }
     }
@@ -712,11 +712,11 @@ static void k1_rows_that_exist(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 
 /* ---- k2  batch.count: sum over d0 */
 
 typedef struct {
-    nl_u64 y; /* real [0], written */
-    nl_u64 x0; /* real [d0], read */
+    nl_u64 y_; /* real [0], written */
+    nl_u64 x0_; /* real [d0], read */
     nl_u64 y1_; /* double [0], updated */
-    nl_u64 y2; /* real [0], written */
-    nl_i64 n_d0;
+    nl_u64 y2_; /* real [0], written */
+    nl_i64 n_d0_;
 } k2_row;
 
 static void k2_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -724,40 +724,40 @@ static void k2_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
     (void)ctx, (void)step;
     for (const k2_row *self = (const k2_row *)rows + lo,
                 *const last = (const k2_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        double *restrict const y1__ = nl_at(ctx, self->y1_);
-        real *restrict const y2_ = nl_at(ctx, self->y2);
-        const nl_i64 n_d0 = self->n_d0;
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        double *restrict const y1_p_ = nl_at(ctx, self->y1_);
+        real *restrict const y2_p_ = nl_at(ctx, self->y2_);
+        const nl_i64 n_d0_ = self->n_d0_;
         real part[32];
         for (int u = 0; u < 32; u++) part[u] = 0.0f;
         {
             nl_i64 first = 0;
-            for (; first + 32 <= n_d0; first += 32) {
+            for (; first + 32 <= n_d0_; first += 32) {
 #pragma GCC unroll 1
                 for (nl_i64 u = 0; u < 32; u++) {
                     const nl_i64 d0 = first + u;
-                    const real x0 = x0_[d0];
-                    part[u] += x0;
+                    const real x0_ = x0_p_[d0];
+                    part[u] += x0_;
                 }
             }
-            for (nl_i64 u = 0; u < n_d0 - first; u++) {
+            for (nl_i64 u = 0; u < n_d0_ - first; u++) {
                 const nl_i64 d0 = first + u;
-                const real x0 = x0_[d0];
-                part[u] += x0;
+                const real x0_ = x0_p_[d0];
+                part[u] += x0_;
             }
         }
-        for (int half_ = 16; half_ > 0; half_ /= 2)
-            for (int u = 0; u < half_; u++)
-                part[u] += part[u + half_];
+        for (int half = 16; half > 0; half /= 2)
+            for (int u = 0; u < half; u++)
+                part[u] += part[u + half];
         real acc = part[0];
-        real y = acc;
-        double y1_ = y1__[0];
-        y1_ = y1_ + (double)y;
-        real y2 = 1.0f * (1.0f / y);
-        y_[0] = y;
-        y1__[0] = y1_;
-        y2_[0] = y2;
+        real y_ = acc;
+        double y1_ = y1_p_[0];
+        y1_ = y1_ + (double)y_;
+        real y2_ = 1.0f * (1.0f / y_);
+        y_p_[0] = y_;
+        y1_p_[0] = y1_;
+        y2_p_[0] = y2_;
     }
 }
 
@@ -765,15 +765,15 @@ static void k2_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 /* ---- k3  image: batch of data.flat  (models/custom_optimizer.yaml:20:5) */
 
 typedef struct {
-    nl_u64 y; /* real [block][f][lane], written */
-    nl_u64 order; /* nl_i32 [k], read */
-    nl_u64 data; /* real [example][f], read */
-    nl_i64 n_f;
-    nl_i64 n_block;
-    nl_i64 by_block;
-    nl_i64 batches;
-    nl_i64 padded;
-    double factor;
+    nl_u64 y_; /* real [block][f][lane], written */
+    nl_u64 order_; /* nl_i32 [k], read */
+    nl_u64 data_; /* real [example][f], read */
+    nl_i64 n_f_;
+    nl_i64 n_block_;
+    nl_i64 by_block_;
+    nl_i64 batches_;
+    nl_i64 padded_;
+    double factor_;
 } k3_row;
 
 static void k3_batch_of_data_flat(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -781,26 +781,26 @@ static void k3_batch_of_data_flat(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i
     (void)ctx, (void)step;
     for (const k3_row *self = (const k3_row *)rows + lo,
                 *const last = (const k3_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const nl_i32 *restrict const order_ = nl_at(ctx, self->order);
-        const real *restrict const data_ = nl_at(ctx, self->data);
-        const nl_i64 n_f = self->n_f;
-        const nl_i64 n_block = self->n_block;
-        const nl_i64 by_block = self->by_block;
-        const nl_i64 batches = self->batches;
-        const nl_i64 padded = self->padded;
-        const real factor = (real)self->factor;
-        for (nl_i64 block = 0; block < n_block; block++) {
-            for (nl_i64 f = 0; f < n_f; f++) {
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const nl_i32 *restrict const order_p_ = nl_at(ctx, self->order_);
+        const real *restrict const data_p_ = nl_at(ctx, self->data_);
+        const nl_i64 n_f_ = self->n_f_;
+        const nl_i64 n_block_ = self->n_block_;
+        const nl_i64 by_block_ = self->by_block_;
+        const nl_i64 batches_ = self->batches_;
+        const nl_i64 padded_ = self->padded_;
+        const real factor_ = (real)self->factor_;
+        for (nl_i64 block = 0; block < n_block_; block++) {
+            for (nl_i64 f = 0; f < n_f_; f++) {
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    nl_i64 k = nl_mod_i64(step - 1LL, batches) * padded + (block * 16LL + lane);
-                    const nl_i32 order = order_[k];
-                    nl_i32 example = nl_max_i32(order, 0);
-                    const real data = data_[example * n_f + f];
-                    real y = data * factor;
-                    y_[block * by_block + f * 16 + lane] = y;
+                    nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + (block * 16LL + lane);
+                    const nl_i32 order_ = order_p_[k_];
+                    nl_i32 example_ = nl_max_i32(order_, 0);
+                    const real data_ = data_p_[example_ * n_f_ + f];
+                    real y_ = data_ * factor_;
+                    y_p_[block * by_block_ + f * 16 + lane] = y_;
                 }
             }
         }
@@ -811,14 +811,14 @@ static void k3_batch_of_data_flat(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i
 /* ---- k4  label: batch of data.labels  (models/custom_optimizer.yaml:21:5) */
 
 typedef struct {
-    nl_u64 y; /* nl_i32 [block][f][lane], written */
-    nl_u64 order; /* nl_i32 [k], read */
-    nl_u64 data; /* nl_i32 [example][f], read */
-    nl_i64 n_f;
-    nl_i64 n_block;
-    nl_i64 by_block;
-    nl_i64 batches;
-    nl_i64 padded;
+    nl_u64 y_; /* nl_i32 [block][f][lane], written */
+    nl_u64 order_; /* nl_i32 [k], read */
+    nl_u64 data_; /* nl_i32 [example][f], read */
+    nl_i64 n_f_;
+    nl_i64 n_block_;
+    nl_i64 by_block_;
+    nl_i64 batches_;
+    nl_i64 padded_;
 } k4_row;
 
 static void k4_batch_of_data_labels(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -826,25 +826,25 @@ static void k4_batch_of_data_labels(nl_ctx *ctx, const void *rows, nl_i64 lo, nl
     (void)ctx, (void)step;
     for (const k4_row *self = (const k4_row *)rows + lo,
                 *const last = (const k4_row *)rows + hi; self < last; self++) {
-        nl_i32 *restrict const y_ = nl_at(ctx, self->y);
-        const nl_i32 *restrict const order_ = nl_at(ctx, self->order);
-        const nl_i32 *restrict const data_ = nl_at(ctx, self->data);
-        const nl_i64 n_f = self->n_f;
-        const nl_i64 n_block = self->n_block;
-        const nl_i64 by_block = self->by_block;
-        const nl_i64 batches = self->batches;
-        const nl_i64 padded = self->padded;
-        for (nl_i64 block = 0; block < n_block; block++) {
-            for (nl_i64 f = 0; f < n_f; f++) {
+        nl_i32 *restrict const y_p_ = nl_at(ctx, self->y_);
+        const nl_i32 *restrict const order_p_ = nl_at(ctx, self->order_);
+        const nl_i32 *restrict const data_p_ = nl_at(ctx, self->data_);
+        const nl_i64 n_f_ = self->n_f_;
+        const nl_i64 n_block_ = self->n_block_;
+        const nl_i64 by_block_ = self->by_block_;
+        const nl_i64 batches_ = self->batches_;
+        const nl_i64 padded_ = self->padded_;
+        for (nl_i64 block = 0; block < n_block_; block++) {
+            for (nl_i64 f = 0; f < n_f_; f++) {
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    nl_i64 k = nl_mod_i64(step - 1LL, batches) * padded + (block * 16LL + lane);
-                    const nl_i32 order = order_[k];
-                    nl_i32 example = nl_max_i32(order, 0);
-                    const nl_i32 data = data_[example * n_f + f];
-                    nl_i32 y = data;
-                    y_[block * by_block + f * 16 + lane] = y;
+                    nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + (block * 16LL + lane);
+                    const nl_i32 order_ = order_p_[k_];
+                    nl_i32 example_ = nl_max_i32(order_, 0);
+                    const nl_i32 data_ = data_p_[example_ * n_f_ + f];
+                    nl_i32 y_ = data_;
+                    y_p_[block * by_block_ + f * 16 + lane] = y_;
                 }
             }
         }
@@ -855,23 +855,23 @@ static void k4_batch_of_data_labels(nl_ctx *ctx, const void *rows, nl_i64 lo, nl
 /* ---- k5  hidden.activated: lanes dense  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
-    nl_u64 y; /* real [n][o][lane], written */
-    nl_u64 x0; /* real [n][k][lane], read */
-    nl_u64 x1; /* real [o][k], read */
-    nl_u64 e0; /* real [o], read */
-    nl_i64 n_n;
-    nl_i64 n_o;
-    nl_i64 n_k;
-    nl_i64 y_by_n;
-    nl_i64 x0_by_n;
-    nl_i64 x1_by_o;
-    nl_i64 s_blocks;
-    nl_i64 s_outs;
-    nl_i64 s_ins;
-    nl_i64 s_w_out;
-    nl_i64 s_w_in;
-    nl_i64 s_tile;
-    nl_i64 scratch_bytes;
+    nl_u64 y_; /* real [n][o][lane], written */
+    nl_u64 x0_; /* real [n][k][lane], read */
+    nl_u64 x1_; /* real [o][k], read */
+    nl_u64 e0_; /* real [o], read */
+    nl_i64 n_n_;
+    nl_i64 n_o_;
+    nl_i64 n_k_;
+    nl_i64 y_by_n_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_o_;
+    nl_i64 s_blocks_;
+    nl_i64 s_outs_;
+    nl_i64 s_ins_;
+    nl_i64 s_w_out_;
+    nl_i64 s_w_in_;
+    nl_i64 s_tile_;
+    nl_i64 scratch_bytes_;
 } k5_row;
 
 static void k5_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -879,32 +879,32 @@ static void k5_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
     (void)ctx, (void)step;
     for (const k5_row *self = (const k5_row *)rows + lo,
                 *const last = (const k5_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const real *restrict const x1_ = nl_at(ctx, self->x1);
-        const real *restrict const e0_ = nl_at(ctx, self->e0);
-        const nl_i64 y_by_n = self->y_by_n;
-        const nl_i64 s_blocks = self->s_blocks;
-        const nl_i64 s_outs = self->s_outs;
-        const nl_i64 s_ins = self->s_ins;
-        const nl_i64 s_w_out = self->s_w_out;
-        const nl_i64 s_w_in = self->s_w_in;
-        const nl_i64 s_tile = self->s_tile;
-        const int O = nl_tiles[s_tile].outs, U = nl_tiles[s_tile].vectors;
-        const nl_tile_fn run = nl_tiles[s_tile].run;
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
+        const real *restrict const e0_p_ = nl_at(ctx, self->e0_);
+        const nl_i64 y_by_n_ = self->y_by_n_;
+        const nl_i64 s_blocks_ = self->s_blocks_;
+        const nl_i64 s_outs_ = self->s_outs_;
+        const nl_i64 s_ins_ = self->s_ins_;
+        const nl_i64 s_w_out_ = self->s_w_out_;
+        const nl_i64 s_w_in_ = self->s_w_in_;
+        const nl_i64 s_tile_ = self->s_tile_;
+        const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
+        const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
-        for (nl_i64 k = 0; k < s_ins; k++)
-            tap[k] = (nl_tap){(nl_i32)(k * NL_LANES), (nl_i32)(k * s_w_in)};
-        for (nl_i64 first = 0; first < s_blocks; first += U) {
+        for (nl_i64 k = 0; k < s_ins_; k++)
+            tap[k] = (nl_tap){(nl_i32)(k * NL_LANES), (nl_i32)(k * s_w_in_)};
+        for (nl_i64 first = 0; first < s_blocks_; first += U) {
             const real *at_x[16];
-            const nl_i64 many = first + U < s_blocks ? U : s_blocks - first;
-            nl_bases(at_x, U, x0_, first, s_blocks, s_ins * NL_LANES);
-            for (nl_i64 o = 0; o < s_outs; o += O) {
+            const nl_i64 many = first + U < s_blocks_ ? U : s_blocks_ - first;
+            nl_bases(at_x, U, x0_p_, first, s_blocks_, s_ins_ * NL_LANES);
+            for (nl_i64 o = 0; o < s_outs_; o += O) {
                 const real *at_w[16];
-                const nl_i64 outs = o + O < s_outs ? O : s_outs - o;
-                nl_bases(at_w, O, x1_, o, s_outs, s_w_out);
+                const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
+                nl_bases(at_w, O, x1_p_, o, s_outs_, s_w_out_);
                 nl_vec acc[32];
-                run(at_x, at_w, tap, tap + s_ins, acc, U);
+                run(at_x, at_w, tap, tap + s_ins_, acc, U);
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
@@ -913,9 +913,9 @@ static void k5_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
                         for (nl_i64 lane = 0; lane < NL_LANES; lane++)
                             {
                                 const real acc = sum[lane];
-                                const real e0 = e0_[(o + j)];
-                                real y = nl_tanh_f32(acc + e0);
-                                y_[((first + u)) * y_by_n + ((o + j)) * 16 + lane] = y;
+                                const real e0_ = e0_p_[(o + j)];
+                                real y_ = nl_tanh_f32(acc + e0_);
+                                y_p_[((first + u)) * y_by_n_ + ((o + j)) * 16 + lane] = y_;
                             }
                     }
             }
@@ -927,23 +927,23 @@ static void k5_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 /* ---- k6  logits.biased: lanes dense  (models/custom_optimizer.yaml:27:7) */
 
 typedef struct {
-    nl_u64 y; /* real [n][o][lane], written */
-    nl_u64 x0; /* real [n][k][lane], read */
-    nl_u64 x1; /* real [o][k], read */
-    nl_u64 e0; /* real [o], read */
-    nl_i64 n_n;
-    nl_i64 n_o;
-    nl_i64 n_k;
-    nl_i64 y_by_n;
-    nl_i64 x0_by_n;
-    nl_i64 x1_by_o;
-    nl_i64 s_blocks;
-    nl_i64 s_outs;
-    nl_i64 s_ins;
-    nl_i64 s_w_out;
-    nl_i64 s_w_in;
-    nl_i64 s_tile;
-    nl_i64 scratch_bytes;
+    nl_u64 y_; /* real [n][o][lane], written */
+    nl_u64 x0_; /* real [n][k][lane], read */
+    nl_u64 x1_; /* real [o][k], read */
+    nl_u64 e0_; /* real [o], read */
+    nl_i64 n_n_;
+    nl_i64 n_o_;
+    nl_i64 n_k_;
+    nl_i64 y_by_n_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_o_;
+    nl_i64 s_blocks_;
+    nl_i64 s_outs_;
+    nl_i64 s_ins_;
+    nl_i64 s_w_out_;
+    nl_i64 s_w_in_;
+    nl_i64 s_tile_;
+    nl_i64 scratch_bytes_;
 } k6_row;
 
 static void k6_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -951,32 +951,32 @@ static void k6_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
     (void)ctx, (void)step;
     for (const k6_row *self = (const k6_row *)rows + lo,
                 *const last = (const k6_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const real *restrict const x1_ = nl_at(ctx, self->x1);
-        const real *restrict const e0_ = nl_at(ctx, self->e0);
-        const nl_i64 y_by_n = self->y_by_n;
-        const nl_i64 s_blocks = self->s_blocks;
-        const nl_i64 s_outs = self->s_outs;
-        const nl_i64 s_ins = self->s_ins;
-        const nl_i64 s_w_out = self->s_w_out;
-        const nl_i64 s_w_in = self->s_w_in;
-        const nl_i64 s_tile = self->s_tile;
-        const int O = nl_tiles[s_tile].outs, U = nl_tiles[s_tile].vectors;
-        const nl_tile_fn run = nl_tiles[s_tile].run;
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
+        const real *restrict const e0_p_ = nl_at(ctx, self->e0_);
+        const nl_i64 y_by_n_ = self->y_by_n_;
+        const nl_i64 s_blocks_ = self->s_blocks_;
+        const nl_i64 s_outs_ = self->s_outs_;
+        const nl_i64 s_ins_ = self->s_ins_;
+        const nl_i64 s_w_out_ = self->s_w_out_;
+        const nl_i64 s_w_in_ = self->s_w_in_;
+        const nl_i64 s_tile_ = self->s_tile_;
+        const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
+        const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
-        for (nl_i64 k = 0; k < s_ins; k++)
-            tap[k] = (nl_tap){(nl_i32)(k * NL_LANES), (nl_i32)(k * s_w_in)};
-        for (nl_i64 first = 0; first < s_blocks; first += U) {
+        for (nl_i64 k = 0; k < s_ins_; k++)
+            tap[k] = (nl_tap){(nl_i32)(k * NL_LANES), (nl_i32)(k * s_w_in_)};
+        for (nl_i64 first = 0; first < s_blocks_; first += U) {
             const real *at_x[16];
-            const nl_i64 many = first + U < s_blocks ? U : s_blocks - first;
-            nl_bases(at_x, U, x0_, first, s_blocks, s_ins * NL_LANES);
-            for (nl_i64 o = 0; o < s_outs; o += O) {
+            const nl_i64 many = first + U < s_blocks_ ? U : s_blocks_ - first;
+            nl_bases(at_x, U, x0_p_, first, s_blocks_, s_ins_ * NL_LANES);
+            for (nl_i64 o = 0; o < s_outs_; o += O) {
                 const real *at_w[16];
-                const nl_i64 outs = o + O < s_outs ? O : s_outs - o;
-                nl_bases(at_w, O, x1_, o, s_outs, s_w_out);
+                const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
+                nl_bases(at_w, O, x1_p_, o, s_outs_, s_w_out_);
                 nl_vec acc[32];
-                run(at_x, at_w, tap, tap + s_ins, acc, U);
+                run(at_x, at_w, tap, tap + s_ins_, acc, U);
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
@@ -985,9 +985,9 @@ static void k6_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
                         for (nl_i64 lane = 0; lane < NL_LANES; lane++)
                             {
                                 const real acc = sum[lane];
-                                const real e0 = e0_[(o + j)];
-                                real y = acc + e0;
-                                y_[((first + u)) * y_by_n + ((o + j)) * 16 + lane] = y;
+                                const real e0_ = e0_p_[(o + j)];
+                                real y_ = acc + e0_;
+                                y_p_[((first + u)) * y_by_n_ + ((o + j)) * 16 + lane] = y_;
                             }
                     }
             }
@@ -999,11 +999,11 @@ static void k6_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 /* ---- k7  loss.largest: maximum over d1 */
 
 typedef struct {
-    nl_u64 y; /* real [d0][lane], written */
-    nl_u64 x0; /* real [d0][d1][lane], read */
-    nl_i64 n_d0;
-    nl_i64 n_d1;
-    nl_i64 x0_by_d0;
+    nl_u64 y_; /* real [d0][lane], written */
+    nl_u64 x0_; /* real [d0][d1][lane], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d1_;
+    nl_i64 x0_by_d0_;
 } k7_row;
 
 static void k7_maximum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1011,29 +1011,29 @@ static void k7_maximum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 
     (void)ctx, (void)step;
     for (const k7_row *self = (const k7_row *)rows + lo,
                 *const last = (const k7_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const nl_i64 n_d0 = self->n_d0;
-        const nl_i64 n_d1 = self->n_d1;
-        const nl_i64 x0_by_d0 = self->x0_by_d0;
-        for (nl_i64 d0 = 0; d0 < n_d0; d0++) {
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const nl_i64 n_d0_ = self->n_d0_;
+        const nl_i64 n_d1_ = self->n_d1_;
+        const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16];
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++)
                 acc[lane] = -NL_INF_F32;
-            for (nl_i64 d1 = 0; d1 < n_d1; d1++) {
+            for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x0 = x0_[d0 * x0_by_d0 + d1 * 16 + lane];
-                    acc[lane] = nl_max_f32(acc[lane], x0);
+                    const real x0_ = x0_p_[d0 * x0_by_d0_ + d1 * 16 + lane];
+                    acc[lane] = nl_max_f32(acc[lane], x0_);
                 }
             }
 #pragma GCC ivdep
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++) {
-                real y = acc[lane];
-                y_[d0 * 16 + lane] = y;
+                real y_ = acc[lane];
+                y_p_[d0 * 16 + lane] = y_;
             }
         }
     }
@@ -1043,12 +1043,12 @@ static void k7_maximum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 
 /* ---- k8  loss.total: sum over d1 */
 
 typedef struct {
-    nl_u64 y; /* real [d0][lane], written */
-    nl_u64 x0; /* real [d0][d1][lane], read */
-    nl_u64 x1; /* real [d0][lane], read */
-    nl_i64 n_d0;
-    nl_i64 n_d1;
-    nl_i64 x0_by_d0;
+    nl_u64 y_; /* real [d0][lane], written */
+    nl_u64 x0_; /* real [d0][d1][lane], read */
+    nl_u64 x1_; /* real [d0][lane], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d1_;
+    nl_i64 x0_by_d0_;
 } k8_row;
 
 static void k8_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1056,31 +1056,31 @@ static void k8_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
     (void)ctx, (void)step;
     for (const k8_row *self = (const k8_row *)rows + lo,
                 *const last = (const k8_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const real *restrict const x1_ = nl_at(ctx, self->x1);
-        const nl_i64 n_d0 = self->n_d0;
-        const nl_i64 n_d1 = self->n_d1;
-        const nl_i64 x0_by_d0 = self->x0_by_d0;
-        for (nl_i64 d0 = 0; d0 < n_d0; d0++) {
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
+        const nl_i64 n_d0_ = self->n_d0_;
+        const nl_i64 n_d1_ = self->n_d1_;
+        const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16];
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++)
                 acc[lane] = 0.0f;
-            for (nl_i64 d1 = 0; d1 < n_d1; d1++) {
+            for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x0 = x0_[d0 * x0_by_d0 + d1 * 16 + lane];
-                    const real x1 = x1_[d0 * 16 + lane];
-                    acc[lane] += nl_exp_f32(x0 - x1);
+                    const real x0_ = x0_p_[d0 * x0_by_d0_ + d1 * 16 + lane];
+                    const real x1_ = x1_p_[d0 * 16 + lane];
+                    acc[lane] += nl_exp_f32(x0_ - x1_);
                 }
             }
 #pragma GCC ivdep
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++) {
-                real y = acc[lane];
-                y_[d0 * 16 + lane] = y;
+                real y_ = acc[lane];
+                y_p_[d0 * 16 + lane] = y_;
             }
         }
     }
@@ -1090,12 +1090,12 @@ static void k8_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 /* ---- k9  loss.picked: sum over d1 */
 
 typedef struct {
-    nl_u64 y; /* real [d0][lane], written */
-    nl_u64 x0; /* real [d0][d1][lane], read */
-    nl_u64 x1; /* nl_i32 [d0][lane], read */
-    nl_i64 n_d0;
-    nl_i64 n_d1;
-    nl_i64 x0_by_d0;
+    nl_u64 y_; /* real [d0][lane], written */
+    nl_u64 x0_; /* real [d0][d1][lane], read */
+    nl_u64 x1_; /* nl_i32 [d0][lane], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d1_;
+    nl_i64 x0_by_d0_;
 } k9_row;
 
 static void k9_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1103,31 +1103,31 @@ static void k9_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
     (void)ctx, (void)step;
     for (const k9_row *self = (const k9_row *)rows + lo,
                 *const last = (const k9_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const nl_i32 *restrict const x1_ = nl_at(ctx, self->x1);
-        const nl_i64 n_d0 = self->n_d0;
-        const nl_i64 n_d1 = self->n_d1;
-        const nl_i64 x0_by_d0 = self->x0_by_d0;
-        for (nl_i64 d0 = 0; d0 < n_d0; d0++) {
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const nl_i32 *restrict const x1_p_ = nl_at(ctx, self->x1_);
+        const nl_i64 n_d0_ = self->n_d0_;
+        const nl_i64 n_d1_ = self->n_d1_;
+        const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16];
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++)
                 acc[lane] = 0.0f;
-            for (nl_i64 d1 = 0; d1 < n_d1; d1++) {
+            for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x0 = x0_[d0 * x0_by_d0 + d1 * 16 + lane];
-                    const nl_i32 x1 = x1_[d0 * 16 + lane];
-                    acc[lane] += d1 == x1 ? x0 : 0.0f;
+                    const real x0_ = x0_p_[d0 * x0_by_d0_ + d1 * 16 + lane];
+                    const nl_i32 x1_ = x1_p_[d0 * 16 + lane];
+                    acc[lane] += d1 == x1_ ? x0_ : 0.0f;
                 }
             }
 #pragma GCC ivdep
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++) {
-                real y = acc[lane];
-                y_[d0 * 16 + lane] = y;
+                real y_ = acc[lane];
+                y_p_[d0 * 16 + lane] = y_;
             }
         }
     }
@@ -1137,14 +1137,14 @@ static void k9_sum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, 
 /* ---- k10  loss: sum over d0 */
 
 typedef struct {
-    nl_u64 y; /* real [0], written */
-    nl_u64 x0; /* real [d0], read */
-    nl_u64 x1; /* real [d0], read */
-    nl_u64 x2; /* real [d0], read */
-    nl_u64 x3; /* real [d0], read */
-    nl_u64 e0; /* real [0], read */
+    nl_u64 y_; /* real [0], written */
+    nl_u64 x0_; /* real [d0], read */
+    nl_u64 x1_; /* real [d0], read */
+    nl_u64 x2_; /* real [d0], read */
+    nl_u64 x3_; /* real [d0], read */
+    nl_u64 e0_; /* real [0], read */
     nl_u64 y1_; /* double [0], updated */
-    nl_i64 n_d0;
+    nl_i64 n_d0_;
 } k10_row;
 
 static void k10_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1152,48 +1152,48 @@ static void k10_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k10_row *self = (const k10_row *)rows + lo,
                 *const last = (const k10_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const real *restrict const x1_ = nl_at(ctx, self->x1);
-        const real *restrict const x2_ = nl_at(ctx, self->x2);
-        const real *restrict const x3_ = nl_at(ctx, self->x3);
-        const real *restrict const e0_ = nl_at(ctx, self->e0);
-        double *restrict const y1__ = nl_at(ctx, self->y1_);
-        const nl_i64 n_d0 = self->n_d0;
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
+        const real *restrict const x2_p_ = nl_at(ctx, self->x2_);
+        const real *restrict const x3_p_ = nl_at(ctx, self->x3_);
+        const real *restrict const e0_p_ = nl_at(ctx, self->e0_);
+        double *restrict const y1_p_ = nl_at(ctx, self->y1_);
+        const nl_i64 n_d0_ = self->n_d0_;
         real part[32];
         for (int u = 0; u < 32; u++) part[u] = 0.0f;
         {
             nl_i64 first = 0;
-            for (; first + 32 <= n_d0; first += 32) {
+            for (; first + 32 <= n_d0_; first += 32) {
 #pragma GCC unroll 1
                 for (nl_i64 u = 0; u < 32; u++) {
                     const nl_i64 d0 = first + u;
-                    const real x0 = x0_[d0];
-                    const real x1 = x1_[d0];
-                    const real x2 = x2_[d0];
-                    const real x3 = x3_[d0];
-                    part[u] += (nl_log_f32(x1) + x2 - x3) * x0;
+                    const real x0_ = x0_p_[d0];
+                    const real x1_ = x1_p_[d0];
+                    const real x2_ = x2_p_[d0];
+                    const real x3_ = x3_p_[d0];
+                    part[u] += (nl_log_f32(x1_) + x2_ - x3_) * x0_;
                 }
             }
-            for (nl_i64 u = 0; u < n_d0 - first; u++) {
+            for (nl_i64 u = 0; u < n_d0_ - first; u++) {
                 const nl_i64 d0 = first + u;
-                const real x0 = x0_[d0];
-                const real x1 = x1_[d0];
-                const real x2 = x2_[d0];
-                const real x3 = x3_[d0];
-                part[u] += (nl_log_f32(x1) + x2 - x3) * x0;
+                const real x0_ = x0_p_[d0];
+                const real x1_ = x1_p_[d0];
+                const real x2_ = x2_p_[d0];
+                const real x3_ = x3_p_[d0];
+                part[u] += (nl_log_f32(x1_) + x2_ - x3_) * x0_;
             }
         }
-        for (int half_ = 16; half_ > 0; half_ /= 2)
-            for (int u = 0; u < half_; u++)
-                part[u] += part[u + half_];
+        for (int half = 16; half > 0; half /= 2)
+            for (int u = 0; u < half; u++)
+                part[u] += part[u + half];
         real acc = part[0];
-        const real e0 = e0_[0];
-        real y = acc / e0;
-        double y1_ = y1__[0];
+        const real e0_ = e0_p_[0];
+        real y_ = acc / e0_;
+        double y1_ = y1_p_[0];
         y1_ = y1_ + (double)acc;
-        y_[0] = y;
-        y1__[0] = y1_;
+        y_p_[0] = y_;
+        y1_p_[0] = y1_;
     }
 }
 
@@ -1201,12 +1201,12 @@ static void k10_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 /* ---- k11  accuracy.first: minimum over d1 */
 
 typedef struct {
-    nl_u64 y; /* real [d0][lane], written */
-    nl_u64 x0; /* real [d0][d1][lane], read */
-    nl_u64 x1; /* real [d0][lane], read */
-    nl_i64 n_d0;
-    nl_i64 n_d1;
-    nl_i64 x0_by_d0;
+    nl_u64 y_; /* real [d0][lane], written */
+    nl_u64 x0_; /* real [d0][d1][lane], read */
+    nl_u64 x1_; /* real [d0][lane], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d1_;
+    nl_i64 x0_by_d0_;
 } k11_row;
 
 static void k11_minimum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1214,31 +1214,31 @@ static void k11_minimum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64
     (void)ctx, (void)step;
     for (const k11_row *self = (const k11_row *)rows + lo,
                 *const last = (const k11_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const real *restrict const x1_ = nl_at(ctx, self->x1);
-        const nl_i64 n_d0 = self->n_d0;
-        const nl_i64 n_d1 = self->n_d1;
-        const nl_i64 x0_by_d0 = self->x0_by_d0;
-        for (nl_i64 d0 = 0; d0 < n_d0; d0++) {
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
+        const nl_i64 n_d0_ = self->n_d0_;
+        const nl_i64 n_d1_ = self->n_d1_;
+        const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
             real acc[16];
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++)
                 acc[lane] = NL_INF_F32;
-            for (nl_i64 d1 = 0; d1 < n_d1; d1++) {
+            for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x0 = x0_[d0 * x0_by_d0 + d1 * 16 + lane];
-                    const real x1 = x1_[d0 * 16 + lane];
-                    acc[lane] = nl_min_f32(acc[lane], x0 == x1 ? (real)d1 : 1e+09f);
+                    const real x0_ = x0_p_[d0 * x0_by_d0_ + d1 * 16 + lane];
+                    const real x1_ = x1_p_[d0 * 16 + lane];
+                    acc[lane] = nl_min_f32(acc[lane], x0_ == x1_ ? (real)d1 : 1e+09f);
                 }
             }
 #pragma GCC ivdep
 #pragma GCC unroll 1
             for (nl_i64 lane = 0; lane < 16; lane++) {
-                real y = acc[lane];
-                y_[d0 * 16 + lane] = y;
+                real y_ = acc[lane];
+                y_p_[d0 * 16 + lane] = y_;
             }
         }
     }
@@ -1248,11 +1248,11 @@ static void k11_minimum_over_d1(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64
 /* ---- k12  metric.accuracy.after: sum over d0 */
 
 typedef struct {
-    nl_u64 y; /* double [0], updated */
-    nl_u64 x0; /* real [d0], read */
-    nl_u64 x1; /* nl_i32 [d0], read */
-    nl_u64 x2; /* real [d0], read */
-    nl_i64 n_d0;
+    nl_u64 y_; /* double [0], updated */
+    nl_u64 x0_; /* real [d0], read */
+    nl_u64 x1_; /* nl_i32 [d0], read */
+    nl_u64 x2_; /* real [d0], read */
+    nl_i64 n_d0_;
 } k12_row;
 
 static void k12_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1260,40 +1260,40 @@ static void k12_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k12_row *self = (const k12_row *)rows + lo,
                 *const last = (const k12_row *)rows + hi; self < last; self++) {
-        double *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const nl_i32 *restrict const x1_ = nl_at(ctx, self->x1);
-        const real *restrict const x2_ = nl_at(ctx, self->x2);
-        const nl_i64 n_d0 = self->n_d0;
+        double *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const nl_i32 *restrict const x1_p_ = nl_at(ctx, self->x1_);
+        const real *restrict const x2_p_ = nl_at(ctx, self->x2_);
+        const nl_i64 n_d0_ = self->n_d0_;
         real part[32];
         for (int u = 0; u < 32; u++) part[u] = 0.0f;
         {
             nl_i64 first = 0;
-            for (; first + 32 <= n_d0; first += 32) {
+            for (; first + 32 <= n_d0_; first += 32) {
 #pragma GCC unroll 1
                 for (nl_i64 u = 0; u < 32; u++) {
                     const nl_i64 d0 = first + u;
-                    const real x0 = x0_[d0];
-                    const nl_i32 x1 = x1_[d0];
-                    const real x2 = x2_[d0];
-                    part[u] += x0 == (real)x1 ? x2 : 0.0f;
+                    const real x0_ = x0_p_[d0];
+                    const nl_i32 x1_ = x1_p_[d0];
+                    const real x2_ = x2_p_[d0];
+                    part[u] += x0_ == (real)x1_ ? x2_ : 0.0f;
                 }
             }
-            for (nl_i64 u = 0; u < n_d0 - first; u++) {
+            for (nl_i64 u = 0; u < n_d0_ - first; u++) {
                 const nl_i64 d0 = first + u;
-                const real x0 = x0_[d0];
-                const nl_i32 x1 = x1_[d0];
-                const real x2 = x2_[d0];
-                part[u] += x0 == (real)x1 ? x2 : 0.0f;
+                const real x0_ = x0_p_[d0];
+                const nl_i32 x1_ = x1_p_[d0];
+                const real x2_ = x2_p_[d0];
+                part[u] += x0_ == (real)x1_ ? x2_ : 0.0f;
             }
         }
-        for (int half_ = 16; half_ > 0; half_ /= 2)
-            for (int u = 0; u < half_; u++)
-                part[u] += part[u + half_];
+        for (int half = 16; half > 0; half /= 2)
+            for (int u = 0; u < half; u++)
+                part[u] += part[u + half];
         real acc = part[0];
-        double y = y_[0];
-        y = y + (double)acc;
-        y_[0] = y;
+        double y_ = y_p_[0];
+        y_ = y_ + (double)acc;
+        y_p_[0] = y_;
     }
 }
 
@@ -1301,11 +1301,11 @@ static void k12_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 /* ---- k13  loss.total.grad: elementwise */
 
 typedef struct {
-    nl_u64 y; /* real [d0], updated */
-    nl_u64 x0; /* real [0], read */
-    nl_u64 x1; /* real [d0], read */
+    nl_u64 y_; /* real [d0], updated */
+    nl_u64 x0_; /* real [0], read */
+    nl_u64 x1_; /* real [d0], read */
     nl_u64 y1_; /* real [d0], written */
-    nl_i64 n_d0;
+    nl_i64 n_d0_;
 } k13_row;
 
 static void k13_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1313,21 +1313,21 @@ static void k13_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k13_row *self = (const k13_row *)rows + lo,
                 *const last = (const k13_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const real *restrict const x1_ = nl_at(ctx, self->x1);
-        real *restrict const y1__ = nl_at(ctx, self->y1_);
-        const nl_i64 n_d0 = self->n_d0;
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
+        real *restrict const y1_p_ = nl_at(ctx, self->y1_);
+        const nl_i64 n_d0_ = self->n_d0_;
 #pragma GCC ivdep
-        for (nl_i64 d0 = 0; d0 < n_d0; d0++) {
-            const real x0 = x0_[0];
-            const real x1 = x1_[d0];
-            real v0 = x0 * x1;
-            real y = y_[d0];
-            y = v0 * (1.0f / y);
-            real y1_ = v0 * -1.0f;
-            y_[d0] = y;
-            y1__[d0] = y1_;
+        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
+            const real x0_ = x0_p_[0];
+            const real x1_ = x1_p_[d0];
+            real v0_ = x0_ * x1_;
+            real y_ = y_p_[d0];
+            y_ = v0_ * (1.0f / y_);
+            real y1_ = v0_ * -1.0f;
+            y_p_[d0] = y_;
+            y1_p_[d0] = y1_;
         }
     }
 }
@@ -1336,16 +1336,16 @@ static void k13_elementwise(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 /* ---- k14  logits.biased.grad.sum: sum over  */
 
 typedef struct {
-    nl_u64 y; /* real [d0][d1][lane], written */
-    nl_u64 x0; /* real [d0][lane], read */
-    nl_u64 x1; /* nl_i32 [d0][lane], read */
-    nl_u64 e0; /* real [d0][lane], read */
-    nl_u64 e1; /* real [d0][d1][lane], read */
-    nl_u64 e2; /* real [d0][lane], read */
-    nl_i64 n_d0;
-    nl_i64 n_d1;
-    nl_i64 y_by_d0;
-    nl_i64 e1_by_d0;
+    nl_u64 y_; /* real [d0][d1][lane], written */
+    nl_u64 x0_; /* real [d0][lane], read */
+    nl_u64 x1_; /* nl_i32 [d0][lane], read */
+    nl_u64 e0_; /* real [d0][lane], read */
+    nl_u64 e1_; /* real [d0][d1][lane], read */
+    nl_u64 e2_; /* real [d0][lane], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d1_;
+    nl_i64 y_by_d0_;
+    nl_i64 e1_by_d0_;
 } k14_row;
 
 static void k14_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1353,18 +1353,18 @@ static void k14_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl
     (void)ctx, (void)step;
     for (const k14_row *self = (const k14_row *)rows + lo,
                 *const last = (const k14_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const nl_i32 *restrict const x1_ = nl_at(ctx, self->x1);
-        const real *restrict const e0_ = nl_at(ctx, self->e0);
-        const real *restrict const e1_ = nl_at(ctx, self->e1);
-        const real *restrict const e2_ = nl_at(ctx, self->e2);
-        const nl_i64 n_d0 = self->n_d0;
-        const nl_i64 n_d1 = self->n_d1;
-        const nl_i64 y_by_d0 = self->y_by_d0;
-        const nl_i64 e1_by_d0 = self->e1_by_d0;
-        for (nl_i64 d0 = 0; d0 < n_d0; d0++) {
-            for (nl_i64 d1 = 0; d1 < n_d1; d1++) {
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const nl_i32 *restrict const x1_p_ = nl_at(ctx, self->x1_);
+        const real *restrict const e0_p_ = nl_at(ctx, self->e0_);
+        const real *restrict const e1_p_ = nl_at(ctx, self->e1_);
+        const real *restrict const e2_p_ = nl_at(ctx, self->e2_);
+        const nl_i64 n_d0_ = self->n_d0_;
+        const nl_i64 n_d1_ = self->n_d1_;
+        const nl_i64 y_by_d0_ = self->y_by_d0_;
+        const nl_i64 e1_by_d0_ = self->e1_by_d0_;
+        for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
+            for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
                 real acc[16];
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++)
@@ -1372,18 +1372,18 @@ static void k14_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real x0 = x0_[d0 * 16 + lane];
-                    const nl_i32 x1 = x1_[d0 * 16 + lane];
-                    acc[lane] += x0 * (d1 == x1 ? 1.0f : 0.0f);
+                    const real x0_ = x0_p_[d0 * 16 + lane];
+                    const nl_i32 x1_ = x1_p_[d0 * 16 + lane];
+                    acc[lane] += x0_ * (d1 == x1_ ? 1.0f : 0.0f);
                 }
 #pragma GCC ivdep
 #pragma GCC unroll 1
                 for (nl_i64 lane = 0; lane < 16; lane++) {
-                    const real e0 = e0_[d0 * 16 + lane];
-                    const real e1 = e1_[d0 * e1_by_d0 + d1 * 16 + lane];
-                    const real e2 = e2_[d0 * 16 + lane];
-                    real y = acc[lane] + e0 * nl_exp_f32(e1 - e2);
-                    y_[d0 * y_by_d0 + d1 * 16 + lane] = y;
+                    const real e0_ = e0_p_[d0 * 16 + lane];
+                    const real e1_ = e1_p_[d0 * e1_by_d0_ + d1 * 16 + lane];
+                    const real e2_ = e2_p_[d0 * 16 + lane];
+                    real y_ = acc[lane] + e0_ * nl_exp_f32(e1_ - e2_);
+                    y_p_[d0 * y_by_d0_ + d1 * 16 + lane] = y_;
                 }
             }
         }
@@ -1394,11 +1394,11 @@ static void k14_sum_over(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl
 /* ---- k15  hidden.bias.grad: sum over d0  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
-    nl_u64 y; /* real [d1], written */
-    nl_u64 x0; /* real [d1][d0][lane], read */
-    nl_i64 n_d1;
-    nl_i64 n_d0;
-    nl_i64 x0_by_d0;
+    nl_u64 y_; /* real [d1], written */
+    nl_u64 x0_; /* real [d1][d0][lane], read */
+    nl_i64 n_d1_;
+    nl_i64 n_d0_;
+    nl_i64 x0_by_d0_;
 } k15_row;
 
 static void k15_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1406,33 +1406,33 @@ static void k15_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k15_row *self = (const k15_row *)rows + lo,
                 *const last = (const k15_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const nl_i64 n_d1 = self->n_d1;
-        const nl_i64 n_d0 = self->n_d0;
-        const nl_i64 x0_by_d0 = self->x0_by_d0;
-        for (nl_i64 d1 = 0; d1 < n_d1; d1++) {
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const nl_i64 n_d1_ = self->n_d1_;
+        const nl_i64 n_d0_ = self->n_d0_;
+        const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+        for (nl_i64 d1 = 0; d1 < n_d1_; d1++) {
             real part[16];
             for (int u = 0; u < 16; u++) part[u] = 0.0f;
-            for (nl_i64 d0 = 0; d0 < n_d0; d0++) {
+            for (nl_i64 d0 = 0; d0 < n_d0_; d0++) {
                 {
                     nl_i64 first = 0;
                     for (; first + 16 <= 16; first += 16) {
 #pragma GCC unroll 1
                         for (nl_i64 u = 0; u < 16; u++) {
                             const nl_i64 lane = first + u;
-                            const real x0 = x0_[d1 * 16 + d0 * x0_by_d0 + lane];
-                            part[u] += x0;
+                            const real x0_ = x0_p_[d1 * 16 + d0 * x0_by_d0_ + lane];
+                            part[u] += x0_;
                         }
                     }
                 }
             }
-            for (int half_ = 8; half_ > 0; half_ /= 2)
-                for (int u = 0; u < half_; u++)
-                    part[u] += part[u + half_];
+            for (int half = 8; half > 0; half /= 2)
+                for (int u = 0; u < half; u++)
+                    part[u] += part[u + half];
             real acc = part[0];
-            real y = acc;
-            y_[d1] = y;
+            real y_ = acc;
+            y_p_[d1] = y_;
         }
     }
 }
@@ -1441,24 +1441,24 @@ static void k15_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 /* ---- k16  hidden.biased.grad: lanes dense  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
-    nl_u64 y; /* real [n][k][lane], written */
-    nl_u64 x0; /* real [n][o][lane], read */
-    nl_u64 x1; /* real [k][o], read */
-    nl_u64 e0; /* real [n][k][lane], read */
-    nl_i64 n_n;
-    nl_i64 n_k;
-    nl_i64 n_o;
-    nl_i64 y_by_n;
-    nl_i64 x0_by_n;
-    nl_i64 x1_by_o;
-    nl_i64 e0_by_n;
-    nl_i64 s_blocks;
-    nl_i64 s_outs;
-    nl_i64 s_ins;
-    nl_i64 s_w_out;
-    nl_i64 s_w_in;
-    nl_i64 s_tile;
-    nl_i64 scratch_bytes;
+    nl_u64 y_; /* real [n][k][lane], written */
+    nl_u64 x0_; /* real [n][o][lane], read */
+    nl_u64 x1_; /* real [k][o], read */
+    nl_u64 e0_; /* real [n][k][lane], read */
+    nl_i64 n_n_;
+    nl_i64 n_k_;
+    nl_i64 n_o_;
+    nl_i64 y_by_n_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_o_;
+    nl_i64 e0_by_n_;
+    nl_i64 s_blocks_;
+    nl_i64 s_outs_;
+    nl_i64 s_ins_;
+    nl_i64 s_w_out_;
+    nl_i64 s_w_in_;
+    nl_i64 s_tile_;
+    nl_i64 scratch_bytes_;
 } k16_row;
 
 static void k16_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1466,33 +1466,33 @@ static void k16_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k16_row *self = (const k16_row *)rows + lo,
                 *const last = (const k16_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const real *restrict const x1_ = nl_at(ctx, self->x1);
-        const real *restrict const e0_ = nl_at(ctx, self->e0);
-        const nl_i64 y_by_n = self->y_by_n;
-        const nl_i64 e0_by_n = self->e0_by_n;
-        const nl_i64 s_blocks = self->s_blocks;
-        const nl_i64 s_outs = self->s_outs;
-        const nl_i64 s_ins = self->s_ins;
-        const nl_i64 s_w_out = self->s_w_out;
-        const nl_i64 s_w_in = self->s_w_in;
-        const nl_i64 s_tile = self->s_tile;
-        const int O = nl_tiles[s_tile].outs, U = nl_tiles[s_tile].vectors;
-        const nl_tile_fn run = nl_tiles[s_tile].run;
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
+        const real *restrict const e0_p_ = nl_at(ctx, self->e0_);
+        const nl_i64 y_by_n_ = self->y_by_n_;
+        const nl_i64 e0_by_n_ = self->e0_by_n_;
+        const nl_i64 s_blocks_ = self->s_blocks_;
+        const nl_i64 s_outs_ = self->s_outs_;
+        const nl_i64 s_ins_ = self->s_ins_;
+        const nl_i64 s_w_out_ = self->s_w_out_;
+        const nl_i64 s_w_in_ = self->s_w_in_;
+        const nl_i64 s_tile_ = self->s_tile_;
+        const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
+        const nl_tile_fn run = nl_tiles[s_tile_].run;
         nl_tap *const tap = (nl_tap *)((real *)ctx->scratch);
-        for (nl_i64 k = 0; k < s_ins; k++)
-            tap[k] = (nl_tap){(nl_i32)(k * NL_LANES), (nl_i32)(k * s_w_in)};
-        for (nl_i64 first = 0; first < s_blocks; first += U) {
+        for (nl_i64 k = 0; k < s_ins_; k++)
+            tap[k] = (nl_tap){(nl_i32)(k * NL_LANES), (nl_i32)(k * s_w_in_)};
+        for (nl_i64 first = 0; first < s_blocks_; first += U) {
             const real *at_x[16];
-            const nl_i64 many = first + U < s_blocks ? U : s_blocks - first;
-            nl_bases(at_x, U, x0_, first, s_blocks, s_ins * NL_LANES);
-            for (nl_i64 o = 0; o < s_outs; o += O) {
+            const nl_i64 many = first + U < s_blocks_ ? U : s_blocks_ - first;
+            nl_bases(at_x, U, x0_p_, first, s_blocks_, s_ins_ * NL_LANES);
+            for (nl_i64 o = 0; o < s_outs_; o += O) {
                 const real *at_w[16];
-                const nl_i64 outs = o + O < s_outs ? O : s_outs - o;
-                nl_bases(at_w, O, x1_, o, s_outs, s_w_out);
+                const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
+                nl_bases(at_w, O, x1_p_, o, s_outs_, s_w_out_);
                 nl_vec acc[32];
-                run(at_x, at_w, tap, tap + s_ins, acc, U);
+                run(at_x, at_w, tap, tap + s_ins_, acc, U);
                 for (nl_i64 u = 0; u < many; u++)
                     for (nl_i64 j = 0; j < outs; j++) {
                         const real *const sum = (const real *)&acc[j * U + u];
@@ -1501,9 +1501,9 @@ static void k16_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
                         for (nl_i64 lane = 0; lane < NL_LANES; lane++)
                             {
                                 const real acc = sum[lane];
-                                const real e0 = e0_[((first + u)) * e0_by_n + ((o + j)) * 16 + lane];
-                                real y = acc * (1.0f - e0 * e0);
-                                y_[((first + u)) * y_by_n + ((o + j)) * 16 + lane] = y;
+                                const real e0_ = e0_p_[((first + u)) * e0_by_n_ + ((o + j)) * 16 + lane];
+                                real y_ = acc * (1.0f - e0_ * e0_);
+                                y_p_[((first + u)) * y_by_n_ + ((o + j)) * 16 + lane] = y_;
                             }
                     }
             }
@@ -1515,22 +1515,22 @@ static void k16_lanes_dense(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
 /* ---- k17  hidden.weight.grad: dense weight gradient  (models/custom_optimizer.yaml:26:13) */
 
 typedef struct {
-    nl_u64 y; /* real [o][k], written */
-    nl_u64 x0; /* real [o][n][lane], read */
-    nl_u64 x1; /* real [k][n][lane], read */
-    nl_i64 n_o;
-    nl_i64 n_k;
-    nl_i64 n_n;
-    nl_i64 y_by_o;
-    nl_i64 x0_by_n;
-    nl_i64 x1_by_n;
-    nl_i64 s_blocks;
-    nl_i64 s_steps;
-    nl_i64 s_samples;
-    nl_i64 s_outs;
-    nl_i64 s_ins;
-    nl_i64 s_tile;
-    nl_i64 scratch_bytes;
+    nl_u64 y_; /* real [o][k], written */
+    nl_u64 x0_; /* real [o][n][lane], read */
+    nl_u64 x1_; /* real [k][n][lane], read */
+    nl_i64 n_o_;
+    nl_i64 n_k_;
+    nl_i64 n_n_;
+    nl_i64 y_by_o_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_n_;
+    nl_i64 s_blocks_;
+    nl_i64 s_steps_;
+    nl_i64 s_samples_;
+    nl_i64 s_outs_;
+    nl_i64 s_ins_;
+    nl_i64 s_tile_;
+    nl_i64 scratch_bytes_;
 } k17_row;
 
 static void k17_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1538,33 +1538,33 @@ static void k17_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, 
     (void)ctx, (void)step;
     for (const k17_row *self = (const k17_row *)rows + lo,
                 *const last = (const k17_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        const real *restrict const x1_ = nl_at(ctx, self->x1);
-        const nl_i64 y_by_o = self->y_by_o;
-        const nl_i64 s_blocks = self->s_blocks;
-        const nl_i64 s_steps = self->s_steps;
-        const nl_i64 s_samples = self->s_samples;
-        const nl_i64 s_outs = self->s_outs;
-        const nl_i64 s_ins = self->s_ins;
-        const nl_i64 s_tile = self->s_tile;
-        const int O = nl_tiles[s_tile].outs, U = nl_tiles[s_tile].vectors;
-        const nl_tile_fn run = nl_tiles[s_tile].run;
-        const nl_i64 vectors = (s_ins + NL_LANES - 1) / NL_LANES, pitch = vectors * NL_LANES;
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        const real *restrict const x1_p_ = nl_at(ctx, self->x1_);
+        const nl_i64 y_by_o_ = self->y_by_o_;
+        const nl_i64 s_blocks_ = self->s_blocks_;
+        const nl_i64 s_steps_ = self->s_steps_;
+        const nl_i64 s_samples_ = self->s_samples_;
+        const nl_i64 s_outs_ = self->s_outs_;
+        const nl_i64 s_ins_ = self->s_ins_;
+        const nl_i64 s_tile_ = self->s_tile_;
+        const int O = nl_tiles[s_tile_].outs, U = nl_tiles[s_tile_].vectors;
+        const nl_tile_fn run = nl_tiles[s_tile_].run;
+        const nl_i64 vectors = (s_ins_ + NL_LANES - 1) / NL_LANES, pitch = vectors * NL_LANES;
         real *const rows = ((real *)ctx->scratch); /* [n][pitch] */
-        nl_tap *const tap = (nl_tap *)(rows + s_blocks * NL_LANES * pitch);
-        nl_transposed(x1_, s_blocks, s_ins, rows, pitch);
+        nl_tap *const tap = (nl_tap *)(rows + s_blocks_ * NL_LANES * pitch);
+        nl_transposed(x1_p_, s_blocks_, s_ins_, rows, pitch);
         nl_tap *end = tap;
-        for (nl_i64 block = 0; block < s_blocks; block++) {
-            const nl_i64 left = s_samples - block / s_steps * NL_LANES;
+        for (nl_i64 block = 0; block < s_blocks_; block++) {
+            const nl_i64 left = s_samples_ - block / s_steps_ * NL_LANES;
             for (nl_i64 lane = 0; lane < NL_LANES && lane < left; lane++)
                 *end++ = (nl_tap){(nl_i32)((block * NL_LANES + lane) * pitch),
-                                  (nl_i32)(block * s_outs * NL_LANES + lane)};
+                                  (nl_i32)(block * s_outs_ * NL_LANES + lane)};
         }
-        for (nl_i64 o = 0; o < s_outs; o += O) {
+        for (nl_i64 o = 0; o < s_outs_; o += O) {
             const real *at_d[16], *at_x[16];
-            const nl_i64 outs = o + O < s_outs ? O : s_outs - o;
-            nl_bases(at_d, O, x0_, o, s_outs, NL_LANES);
+            const nl_i64 outs = o + O < s_outs_ ? O : s_outs_ - o;
+            nl_bases(at_d, O, x0_p_, o, s_outs_, NL_LANES);
             for (nl_i64 first = 0; first < vectors; first += U) {
                 const nl_i64 many = first + U < vectors ? U : vectors - first;
                 nl_bases(at_x, U, rows, first, vectors, NL_LANES);
@@ -1573,9 +1573,9 @@ static void k17_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, 
                 for (nl_i64 j = 0; j < outs; j++)
                     for (nl_i64 u = 0; u < many; u++) {
                         const nl_i64 k = (first + u) * NL_LANES;
-                        const nl_i64 width = k + NL_LANES < s_ins ? NL_LANES : s_ins - k;
+                        const nl_i64 width = k + NL_LANES < s_ins_ ? NL_LANES : s_ins_ - k;
                         const real *const sum = (const real *)&acc[j * U + u];
-                        real *const to = &y_[((o + j)) * y_by_o + k];
+                        real *const to = &y_p_[((o + j)) * y_by_o_ + k];
                         if (width == NL_LANES)
                             *(nl_vec_any *)to = acc[j * U + u];
                         else
@@ -1590,17 +1590,17 @@ static void k17_dense_weight_gradient(nl_ctx *ctx, const void *rows, nl_i64 lo, 
 /* ---- k18  hidden.weight: optimizer update  (models/custom_optimizer.yaml:8:5) */
 
 typedef struct {
-    nl_u64 param; /* real [i], updated */
-    nl_u64 gradient; /* real [i], read */
-    nl_u64 m; /* real [i], updated */
-    nl_u64 v; /* real [i], updated */
-    nl_i64 n;
-    double learning_rate;
-    double beta1;
-    double beta2;
-    double epsilon;
-    double decay;
-    double warmup;
+    nl_u64 param_; /* real [i], updated */
+    nl_u64 gradient_; /* real [i], read */
+    nl_u64 m_; /* real [i], updated */
+    nl_u64 v_; /* real [i], updated */
+    nl_i64 n_;
+    double learning_rate_;
+    double beta1_;
+    double beta2_;
+    double epsilon_;
+    double decay_;
+    double warmup_;
 } k18_row;
 
 static void k18_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1608,35 +1608,35 @@ static void k18_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i6
     (void)ctx, (void)step;
     for (const k18_row *self = (const k18_row *)rows + lo,
                 *const last = (const k18_row *)rows + hi; self < last; self++) {
-        real *restrict const param_ = nl_at(ctx, self->param);
-        const real *restrict const gradient_ = nl_at(ctx, self->gradient);
-        real *restrict const m_ = nl_at(ctx, self->m);
-        real *restrict const v_ = nl_at(ctx, self->v);
-        const nl_i64 n = self->n;
-        const real learning_rate = (real)self->learning_rate;
-        const real beta1 = (real)self->beta1;
-        const real beta2 = (real)self->beta2;
-        const real epsilon = (real)self->epsilon;
-        const real decay = (real)self->decay;
-        const real warmup = (real)self->warmup;
-        const real constant = nl_min_f32(1.0f, (real)step / warmup);
-        const real constant_2 = nl_pow_f32(beta1, (real)step);
-        const real constant_3 = nl_pow_f32(beta2, (real)step);
+        real *restrict const param_p_ = nl_at(ctx, self->param_);
+        const real *restrict const gradient_p_ = nl_at(ctx, self->gradient_);
+        real *restrict const m_p_ = nl_at(ctx, self->m_);
+        real *restrict const v_p_ = nl_at(ctx, self->v_);
+        const nl_i64 n_ = self->n_;
+        const real learning_rate_ = (real)self->learning_rate_;
+        const real beta1_ = (real)self->beta1_;
+        const real beta2_ = (real)self->beta2_;
+        const real epsilon_ = (real)self->epsilon_;
+        const real decay_ = (real)self->decay_;
+        const real warmup_ = (real)self->warmup_;
+        const real constant = nl_min_f32(1.0f, (real)step / warmup_);
+        const real constant_2 = nl_pow_f32(beta1_, (real)step);
+        const real constant_3 = nl_pow_f32(beta2_, (real)step);
 #pragma GCC ivdep
-        for (nl_i64 i = 0; i < n; i++) {
-            real rate = learning_rate * constant;
-            const real gradient = gradient_[i];
-            real m = m_[i];
-            m = beta1 * m + (1.0f - beta1) * gradient;
-            real v = v_[i];
-            v = beta2 * v + (1.0f - beta2) * (gradient * gradient);
-            real m_hat = m / (1.0f - constant_2);
-            real v_hat = v / (1.0f - constant_3);
-            real param = param_[i];
-            param = param - rate * (m_hat / (nl_sqrt_f32(v_hat) + epsilon) + decay * param);
-            param_[i] = param;
-            m_[i] = m;
-            v_[i] = v;
+        for (nl_i64 i = 0; i < n_; i++) {
+            real rate_ = learning_rate_ * constant;
+            const real gradient_ = gradient_p_[i];
+            real m_ = m_p_[i];
+            m_ = beta1_ * m_ + (1.0f - beta1_) * gradient_;
+            real v_ = v_p_[i];
+            v_ = beta2_ * v_ + (1.0f - beta2_) * (gradient_ * gradient_);
+            real m_hat_ = m_ / (1.0f - constant_2);
+            real v_hat_ = v_ / (1.0f - constant_3);
+            real param_ = param_p_[i];
+            param_ = param_ - rate_ * (m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_) + decay_ * param_);
+            param_p_[i] = param_;
+            m_p_[i] = m_;
+            v_p_[i] = v_;
         }
     }
 }
@@ -1645,10 +1645,10 @@ static void k18_optimizer_update(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i6
 /* ---- k19  batch.count: sum over d0 */
 
 typedef struct {
-    nl_u64 y; /* real [0], written */
-    nl_u64 x0; /* real [d0], read */
+    nl_u64 y_; /* real [0], written */
+    nl_u64 x0_; /* real [d0], read */
     nl_u64 y1_; /* double [0], updated */
-    nl_i64 n_d0;
+    nl_i64 n_d0_;
 } k19_row;
 
 static void k19_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi, nl_i64 step)
@@ -1656,37 +1656,37 @@ static void k19_sum_over_d0(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_i64 hi,
     (void)ctx, (void)step;
     for (const k19_row *self = (const k19_row *)rows + lo,
                 *const last = (const k19_row *)rows + hi; self < last; self++) {
-        real *restrict const y_ = nl_at(ctx, self->y);
-        const real *restrict const x0_ = nl_at(ctx, self->x0);
-        double *restrict const y1__ = nl_at(ctx, self->y1_);
-        const nl_i64 n_d0 = self->n_d0;
+        real *restrict const y_p_ = nl_at(ctx, self->y_);
+        const real *restrict const x0_p_ = nl_at(ctx, self->x0_);
+        double *restrict const y1_p_ = nl_at(ctx, self->y1_);
+        const nl_i64 n_d0_ = self->n_d0_;
         real part[32];
         for (int u = 0; u < 32; u++) part[u] = 0.0f;
         {
             nl_i64 first = 0;
-            for (; first + 32 <= n_d0; first += 32) {
+            for (; first + 32 <= n_d0_; first += 32) {
 #pragma GCC unroll 1
                 for (nl_i64 u = 0; u < 32; u++) {
                     const nl_i64 d0 = first + u;
-                    const real x0 = x0_[d0];
-                    part[u] += x0;
+                    const real x0_ = x0_p_[d0];
+                    part[u] += x0_;
                 }
             }
-            for (nl_i64 u = 0; u < n_d0 - first; u++) {
+            for (nl_i64 u = 0; u < n_d0_ - first; u++) {
                 const nl_i64 d0 = first + u;
-                const real x0 = x0_[d0];
-                part[u] += x0;
+                const real x0_ = x0_p_[d0];
+                part[u] += x0_;
             }
         }
-        for (int half_ = 16; half_ > 0; half_ /= 2)
-            for (int u = 0; u < half_; u++)
-                part[u] += part[u + half_];
+        for (int half = 16; half > 0; half /= 2)
+            for (int u = 0; u < half; u++)
+                part[u] += part[u + half];
         real acc = part[0];
-        real y = acc;
-        double y1_ = y1__[0];
-        y1_ = y1_ + (double)y;
-        y_[0] = y;
-        y1__[0] = y1_;
+        real y_ = acc;
+        double y1_ = y1_p_[0];
+        y1_ = y1_ + (double)y_;
+        y_p_[0] = y_;
+        y1_p_[0] = y1_;
     }
 }
 

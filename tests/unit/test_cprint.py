@@ -148,10 +148,15 @@ def test_what_has_no_meaning_is_refused() -> None:
 
 
 def test_names() -> None:
-    assert c_name("post.y") == "post_y"
-    assert c_name("int") == "int_" and c_name("nl_run") == "nl_run_" and c_name("3x") == "x3x"
+    assert c_name("post.y") == "post_y_"
+    assert c_name("int") == "int_" and c_name("nl_run") == "nl_run_" and c_name("3x") == "x3x_"
+    assert c_name("é*/\n") == "x_____"
     namer = Namer()
-    assert [namer("a.b"), namer("a_b"), namer("a.b")] == ["a_b", "a_b_2", "a_b"]
+    assert [namer("a.b"), namer("a_b"), namer("a.b")] == ["a_b_", "a_b_2_", "a_b_"]
+    assert [namer.own("i"), namer.fresh("i"), namer.own("i"), namer("i"), namer.fresh("self")] == [
+        *("i", "i_2", "i", "i_", "self_2"),
+    ]
+    assert [namer.beside("v", "p"), namer("v_p"), namer("v")] == ["v_p_", "v_p_2_", "v_"]
 
 
 def body(**elements: Element) -> Body:
@@ -165,9 +170,9 @@ def lines(b: Body, *statements: Assign | Add) -> list[str]:
 
 def test_a_body_loads_once_reads_the_newest_and_stores_last() -> None:
     b = body(
-        v=Element("v_[i]", F32, Mode.UPDATE),
-        w=Element("w_[i]", F32, Mode.READ),
-        out=Element("out_[i]", F32, Mode.WRITE),
+        v=Element("v_p_[i]", F32, Mode.UPDATE),
+        w=Element("w_p_[i]", F32, Mode.READ),
+        out=Element("out_p_[i]", F32, Mode.WRITE),
     )
     assert lines(
         b,
@@ -176,45 +181,45 @@ def test_a_body_loads_once_reads_the_newest_and_stores_last() -> None:
         Assign("spiked", expr("v > 1")),
         Assign("v", expr("0 if spiked else v")),
     ) == [
-        "real v = v_[i];",
-        "const real w = w_[i];",
-        "v = v + w;",
-        "real out = v * v;",
-        "int spiked = v > 1.0f;",
-        "v = spiked ? 0.0f : v;",
-        "v_[i] = v;",
-        "out_[i] = out;",
+        "real v_ = v_p_[i];",
+        "const real w_ = w_p_[i];",
+        "v_ = v_ + w_;",
+        "real out_ = v_ * v_;",
+        "int spiked_ = v_ > 1.0f;",
+        "v_ = spiked_ ? 0.0f : v_;",
+        "v_p_[i] = v_;",
+        "out_p_[i] = out_;",
     ]
 
 
 def test_guards_read_the_fill_and_leave_out_stores() -> None:
     b = body(
-        a=Element("a_[i]", F32, Mode.READ, "a_in", 2.5),
-        z=Element("z_[i]", F32, Mode.WRITE, "z_in"),
+        a=Element("a_p_[i]", F32, Mode.READ, "a_in_", 2.5),
+        z=Element("z_p_[i]", F32, Mode.WRITE, "z_in_"),
     )
     assert lines(b, Assign("z", expr("a"))) == [
-        "const real a = a_in ? a_[i] : 2.5f;",
-        "real z = a;",
-        "if (z_in) z_[i] = z;",
+        "const real a_ = a_in_ ? a_p_[i] : 2.5f;",
+        "real z_ = a_;",
+        "if (z_in_) z_p_[i] = z_;",
     ]
 
 
 def test_additions_go_to_memory_or_to_the_local() -> None:
-    b = body(g=Element("g_[post]", F32, Mode.ACCUMULATE), u=Element("u_[i]", F32, Mode.UPDATE))
+    b = body(g=Element("g_p_[post]", F32, Mode.ACCUMULATE), u=Element("u_p_[i]", F32, Mode.UPDATE))
     assert lines(b, Add("g", expr("x")), Add("u", expr("x * 2"))) == [
-        "g_[post] += x;",
-        "real u = u_[i];",
-        "u += x * 2.0f;",
-        "u_[i] = u;",
+        "g_p_[post] += x;",
+        "real u_ = u_p_[i];",
+        "u_ += x * 2.0f;",
+        "u_p_[i] = u_;",
     ]
 
 
 def test_narrow_elements_are_computed_as_integers() -> None:
-    b = body(flag=Element("flag_[i]", U8, Mode.UPDATE))
+    b = body(flag=Element("flag_p_[i]", U8, Mode.UPDATE))
     assert lines(b, Assign("flag", expr("flag == 0"))) == [
-        "nl_i32 flag = flag_[i];",
-        "flag = flag == 0;",
-        "flag_[i] = (nl_u8)flag;",
+        "nl_i32 flag_ = flag_p_[i];",
+        "flag_ = flag_ == 0;",
+        "flag_p_[i] = (nl_u8)flag_;",
     ]
 
 

@@ -212,9 +212,9 @@ def test_additions_of_many_threads() -> None:
 
 def test_rings_of_delays_are_addressed_by_step() -> None:
     text = emit(program_of("microcircuit", "reproducible")).text
-    assert "const nl_u32 now = nl_slot(step, ring_slots);" in text
-    assert "[nl_in_slot(nl_later(now, delays[u], ring_slots), n_post, post[u])]" in text
-    assert "delays[u] = delays_[k];" in text
+    assert "const nl_u32 now = nl_slot(step, ring_slots_);" in text
+    assert "[nl_in_slot(nl_later(now, delays_[u], ring_slots_), n_post_, post[u])]" in text
+    assert "delays_[u] = delays_p_[k];" in text
 
 
 def test_a_sum_has_one_function() -> None:
