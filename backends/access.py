@@ -46,7 +46,7 @@ class Kernel:
     def function(self) -> str:
         """`k3_neuron_update`: the number and what the kernel does (the part of its name after the path)."""
         what = self.template.name.rsplit(": ", 1)[-1]
-        what = re.sub(r"\W+", "_", what.split("(")[0].strip()).strip("_").lower()
+        what = re.sub(r"\W+", "_", what.split("(")[0].strip(), flags=re.ASCII).strip("_").lower()
         return f"k{self.template.index}_{what}" if what else f"k{self.template.index}"
 
     @property

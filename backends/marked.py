@@ -41,10 +41,24 @@ def unmarked(text: str, spans: Sequence[Span]) -> tuple[str, Mapping[int, Span]]
     return "\n".join(lines), found
 
 
+def comment(text: str) -> str:
+    """Any text as a piece of a block comment, in one line: names, paths and descriptions come from outside.
+
+    Only printable ASCII is left, and nothing that ends or opens a comment, goes on in the next line or is a trigraph;
+    what else there is stands as its number.
+    """
+    plain = "".join(c if c.isascii() and c.isprintable() else f"<{ord(c):X}>" for c in text[:_LONGEST])
+    return re.sub(r"\*(?=/)|/(?=\*)|/(?=/)|\?(?=\?)|\\(?=\s*$)", r"\g<0> ", plain) + ("..." if text[_LONGEST:] else "")
+
+
+_LONGEST = 400
+"""Characters of a comment."""
+
+
 def heading(template: Template) -> list[Line]:
     """The comment that names a kernel and its place in the model."""
     where = f"  ({template.span})" if template.span is not NOWHERE else ""
-    text = f"{template.name}{where}".replace("*/", "* /")
+    text = comment(f"{template.name}{where}")
     return [Line(""), Line(f"/* ---- k{template.index}  {text} */"), Line("")]
 
 

@@ -46,7 +46,7 @@ from backends.cpu.nest import IDENTITY, nest_lines
 from backends.cpu.propagate import propagate
 from backends.cpu.skeletons import environment, exists, render
 from backends.cpu.tiles import tile
-from backends.marked import fixed_order, heading, marked, unmarked
+from backends.marked import comment, fixed_order, heading, marked, unmarked
 from backends.protocol import BackendError
 from backends.snippets import known, select
 from compiler.expr.ast import Ref, refs
@@ -111,7 +111,7 @@ def emit(program: Merged, skeleton: str = "module.c.j2", more: Mapping[str, obje
     device = select(sorted((used | words) & known()))
     whole = render(
         skeleton,
-        title=f"{program.name}: {program.precision} arithmetic, {program.order} order of sums",
+        title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
         fixed_order=fixed_order(program),
         real=real,
         phases=PHASES,

@@ -10,7 +10,6 @@ Does not: train, or run several predictions at once (memory is static).
 from __future__ import annotations
 
 import hashlib
-import keyword
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from backends.cprint import c_name
 from backends.cpu.emit import emit
 from backends.cpu.load import launch_lists, scratch_bytes
 from backends.cpu.skeletons import render
@@ -33,15 +33,6 @@ Bytes = npt.NDArray[np.uint8]
 Values = Mapping[str, npt.NDArray[Any]]
 
 _TYPES = {DType.F32: "float", DType.F64: "double", DType.I32: "int"}
-_RESERVED = frozenset(
-    {
-        "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
-        "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
-        "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "ctx",
-        "real", "rows", "saved", "step", "at"
-    }
-)  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Port:
@@ -118,9 +109,9 @@ def _digest(program: Merged, placement: Placement) -> bytes:
 
 
 def _port(p: Port, array: Array, placement: Placement, taken: set[str], rows: int) -> dict[str, object]:
-    """What the skeletons ask of an input or output; its name becomes one that C allows and that is not `taken`."""
-    word = p.name
-    while word in taken or word in _RESERVED or keyword.iskeyword(word) or word.startswith(("nl_", "to_", "from_")):
+    """What the skeletons ask of an input or output; its name in C (c_name) is none of those that are `taken`."""
+    word = c_name(p.name)
+    while word in taken:
         word += "_"
     taken.add(word)
     count = int(np.prod(p.shape, dtype=np.int64))

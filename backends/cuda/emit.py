@@ -28,7 +28,7 @@ from backends.cuda.resident import APART, COUNTERS, WAVE_BLOCKS, Stayed, residen
 from backends.cuda.skeletons import render
 from backends.cuda.stage_text import shape_lines
 from backends.cuda.stages import Shapes, shapes_of
-from backends.marked import heading, marked, unmarked
+from backends.marked import comment, heading, marked, unmarked
 from backends.protocol import BackendError
 from backends.snippets import known, select
 from compiler.ir.program import (
@@ -128,7 +128,7 @@ def _text(x: _Pieces, share: Share) -> Emitted:
     words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text + shape_text))
     whole = render(
         "module.cu.j2",
-        title=f"{program.name}: {program.precision} arithmetic, {program.order} order of sums",
+        title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
         real="double" if program.precision == DType.F64 else "float",
         block=BLOCK,
         words=words,

@@ -16,6 +16,7 @@ from backends.cprint import Dialect, Line, Symbol, indent
 from backends.cuda.kernel import BLOCK, columns
 from backends.cuda.nest import NestPrinter
 from backends.cuda.stages import Part, Shape, Shapes, row_bytes
+from backends.marked import comment
 from compiler.ir.program import Merged, Template
 from compiler.ir.samples import nest_of, product_of
 
@@ -25,7 +26,7 @@ def shape_lines(program: Merged, shapes: Shapes, dialect: Dialect) -> list[Line]
     lines: list[Line] = []
     for shape, n in shapes.number.items():
         names = ", ".join(program.templates[p.template].name.split(":")[0] for p in shape)
-        lines += [Line(""), Line(f"/* {names} */")]
+        lines += [Line(""), Line(f"/* {comment(names)} */")]
         lines += [Line(f"NL_FN void nl_stage_{n}(const char *nl_rows, nl_i64 step, const nl_points &nl_t)"), Line("{")]
         lines += [*indent(_points(program, shape, shapes.stored[n], shapes.fed[n], dialect)), Line("}")]
     return lines
@@ -52,7 +53,7 @@ def _points(program: Merged, shape: Shape, stored: frozenset[int], fed: frozense
         body.append(Line(f"{dialect.real} {', '.join(names)};"))
         kept = [r for r in range(first, results) if r in stored]
         body += [Line(f"{dialect.real} *nl_at{r};") for r in kept]
-        body += [Line(f"{{ /* {template.name} */"), *indent(_part(template, part, at, number, first, kept, dialect))]
+        body += [Line(f"{{ /* {comment(template.name)} */"), *indent(_part(template, part, at, number, first, kept, dialect))]
         body.append(Line("}"))
         end += [Line(f"*nl_at{r} = nl_y{r};") for r in kept]
         at += row_bytes(template)

@@ -76,10 +76,17 @@ def _model(
         validate(resolved.root, sink, expanded=True)  # keys that come from elsewhere are there now
     if _errors(sink):
         return None
-    model = build_model(resolved, path.stem, folder, library, sink, unread)
+    model = build_model(resolved, name_of(path), folder, library, sink, unread)
     if model is not None:
         _unused(model, root.span.file.text, sink)
     return model
+
+
+def name_of(path: Path) -> str:
+    """The name of a model whose file gives none: the file's own, of letters, digits and `_.-`, at most 100. It becomes
+    the name of folders, of sources and of arguments to compilers."""
+    text = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:100]
+    return text if text[:1].isalnum() or text[:1] == "_" else f"m{text}"
 
 
 def _unused(model: Model, text: str, sink: Sink) -> None:

@@ -1,0 +1,162 @@
+"""Names, paths and descriptions come from outside: whatever they are, they change nothing of what is compiled."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.cpu.emit import emit
+from backends.cuda.compile import compile_text
+from backends.cuda.emit import emit as emit_cuda
+from backends.marked import comment
+from backends.registry import backend
+from compiler.frontend.load import load_model, name_of
+from compiler.ir.program import Merged
+from compiler.passes.pipeline import lower
+from tests.construct_runs import compare, results
+
+pytestmark = pytest.mark.usefixtures("cc")
+
+STATE = """
+    INT64_MAX NULL int class ctx self real rows lo hi last step_ unix linux i386 malloc free qsort y0 jn signbit
+    wchar_t alignas threadIdx blockDim warpSize float4 dim3 nl_run NL_FN nl_exp_f32 NL_CHUNK nl_i64 I EOF errno
+    restrict typeof main asm _ template operator static_cast co_await requires constexpr bool true_ uint8_t size_t
+    register volatile half printf stdout assert max fmaxf __syncthreads __shared__ __LINE__ v v_ v_p v_p_ i_ a__b
+    """.split()
+NAMES = [n for n in STATE if n[0].isalpha() and not keyword.iskeyword(n)]
+STEMS = ("auto", "define", "include", "INT32_MIN", "decltype", "nullptr", "export", "inline", "far", "near", "min")
+HOSTILE = (
+    "*/",
+    "*\\\n",
+    "*??/\n",
+    "a // b\\",
+    "'\"`$(touch ran)\n#error ran\n#include <ran>",
+    "\x01 0\x02",
+    "{{ 1/0 }}{% raw %}",
+    "%s%n%d {0}",
+    "\u202e\u2028\u0085é\x7f\x1b[31m\r\x0c",
+    "-o",
+    "??=error",
+)
+
+
+def names_model() -> str:
+    """Neurons, synapses and functions whose names all mean something to a compiler or a header."""
+    updates = ", ".join(f"{n} = 0.5 * {n} + {number} * exp(-x)" for number, n in enumerate(NAMES))
+    params = ", ".join(f'"{n}": {number}' for number, n in enumerate(STEMS))
+    total = " + ".join(STEMS)
+    return f"""\
+language: 1
+name: names
+functions:
+  printf(int): exp(-int) + 1
+neurons:
+  struct:
+    params: {{{params}}}
+    state: {{x: {{uniform: {{low: 0, high: 1}}}}, {", ".join(f'"{n}": 0' for n in NAMES)}}}
+    inputs: {{volatile_: {{}}, switch: {{decay: 3 ms}}}}
+    let: {{NAN: 0.01 * ({total}), INFINITY: printf(x)}}
+    update: [{updates}, EOF_ = 2 * x, x = 0.9 * x + 0.2 * random() + 0.01 * switch + 0.001 * NAN + 0 * INFINITY]
+    spike: {{when: x > 0.9, reset: [x = 0, int = INT64_MAX + 1]}}
+synapses:
+  union:
+    state: {{INT64_MAX: 0.1, unsigned: 0}}
+    on_pre: [unsigned = unsigned + 1, INT64_MAX = INT64_MAX + 0.1 * pre.threadIdx / 1000, deliver(INT64_MAX)]
+    on_post: [unsigned = unsigned * 0.5]
+populations: {{auto: {{neuron: struct, size: 20}}, "NULL": {{neuron: struct, size: 7}}}}
+projections:
+  namespace: {{from: auto, to: "NULL", connect: {{fixed_probability: {{p: 0.5}}}}, synapse: union,
+              deliver: {{into: switch}}, delay: 1 ms}}
+record: [{{spikes: {{from: all}}}}, {{trace: {{from: auto, variables: [x, INT64_MAX, "NULL"], members: all}}}}]
+simulate: {{dt: 1 ms, duration: 30 ms, seed: 3}}
+numerics: {{order: bitwise}}
+"""
+
+
+def merged(path: Path, target: str) -> Merged:
+    return lower(load_model(path), backend(target).capabilities).merged
+
+
+def test_names_of_c_are_names_of_the_user(tmp_path: Path) -> None:
+    path = tmp_path / "names.yaml"
+    path.write_text(names_model())
+    ours, theirs = (results(load_model(path), tmp_path, target) for target in ("cpu", "reference"))
+    compare("names", ours, theirs)
+
+
+def nvrtc() -> None:
+    from tests.unit.test_cuda_emit import no_compiler
+
+    if (reason := no_compiler()) is not None:
+        pytest.skip(reason)
+
+
+@pytest.mark.nvrtc
+def test_names_of_cuda_are_names_of_the_user(tmp_path: Path) -> None:
+    nvrtc()
+    path = tmp_path / "names.yaml"
+    path.write_text(names_model())
+    artifact = compile_text(emit_cuda(merged(path, "cuda")), "names", True, "sm_90")
+    assert artifact.binary.read_bytes().startswith(b"\x7fELF")
+
+
+def code_only(text: str) -> str:
+    """What a compiler sees: trigraphs replaced, lines joined, then comments taken out, in the order of the standard."""
+    text = text.replace("??/", "\\").replace("??=", "#").replace("\\\n", "")
+    return re.sub(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"", lambda m: m[0] if m[0][0] == '"' else " ", text, flags=re.S)
+
+
+@given(st.text(max_size=600) | st.text(alphabet="*/\\?\n\r =#\x01", max_size=40))
+def test_no_text_leaves_its_comment(text: str) -> None:
+    shown = comment(text)
+    assert shown.isascii() and shown.isprintable()
+    for around in ("/* {} */ x", "/* a: {}\n\n   b */ x", "/*{}*/ x"):
+        assert code_only(around.replace("{}", shown)) == "  x"
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_paths_and_descriptions(tmp_path: Path, hostile: str) -> None:
+    """The C and CUDA texts differ in comments only, and the C text builds and runs."""
+    text = f"""\
+language: 1
+description: {_quoted(hostile)}
+neurons: {{n: {{description: {_quoted(hostile)}, state: {{v: 0}}, update: [v = v + 0.1], spike: {{when: v > 1, reset: [v = 0]}}}}}}
+populations: {{a: {{neuron: n, size: 3}}}}
+simulate: {{dt: 1 ms, duration: 20 ms}}
+record: [{{spikes: {{from: a}}}}]
+"""
+    folder, plain = tmp_path / hostile.replace("/", "\u2215"), tmp_path / "plain"
+    # a folder's name ends where `/` stands: `*\` newline `/` is a way to end a comment
+    folder.mkdir()
+    plain.mkdir()
+    path, other = folder / f"system(1); {hostile.replace('/', '_')}.yaml", plain / "m.yaml"
+    path.write_text(text)
+    other.write_text(text)
+    model = load_model(path)
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", model.name)
+    for target, emitter in (("cpu", emit), ("cuda", emit_cuda)):
+        texts = [emitter(merged(p, target)).text for p in (path, other)]
+        assert texts[0].isascii() and "system(1)" in texts[0]
+        assert code_only(texts[0]) == code_only(texts[1]) and "system" not in code_only(texts[0])
+    found = results(model, tmp_path, "cpu")
+    assert len(found["a.spikes.record"]) == 6
+
+
+def _quoted(text: str) -> str:
+    from tests.property.mutations import text_of
+
+    return text_of(text)
+
+
+@pytest.mark.parametrize("stem", ["..", "-x", "a b", "*", "$(x)", "é", "x" * 200, ".hidden", "a'b"])
+def test_the_name_of_a_file_becomes_a_plain_one(stem: str) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}", name_of(Path("/tmp") / f"{stem}.yaml"))
+
+
+def test_plain_names_of_files_stay() -> None:
+    assert name_of(Path("a/2d_model-b.v2.yaml")) == "2d_model-b.v2"
