@@ -23,6 +23,7 @@ from typing import IO, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from compiler.files.broken import damage_as_value_error
 from compiler.files.csv_files import csv_headers, read_columns
 from compiler.files.idx_files import idx_header, is_idx, read_idx
 from compiler.files.image_folders import image_headers, read_images
@@ -60,6 +61,11 @@ def _header(stream: IO[bytes]) -> Header:
 def headers(path: Path) -> dict[str, Header]:
     """The arrays of a file by name, that of a .npy file under "". Raises OSError or ValueError where the file is
     broken."""
+    with damage_as_value_error():
+        return _headers(path)
+
+
+def _headers(path: Path) -> dict[str, Header]:
     if path.is_dir():
         return {name: Header(*found) for name, found in image_headers(path).items()}
     if path.suffix in HDF5:
@@ -70,19 +76,16 @@ def headers(path: Path) -> dict[str, Header]:
         return {"": Header(*idx_header(path))}
     if path.suffix == PARQUET:
         return {name: Header(*found) for name, found in parquet_headers(path).items()}
-    try:
-        if path.suffix == ".npy":
-            with path.open("rb") as stream:
-                return {"": _header(stream)}
-        with zipfile.ZipFile(path) as archive:
-            out: dict[str, Header] = {}
-            for name in archive.namelist():
-                if name.endswith(".npy"):
-                    with archive.open(name) as stream:
-                        out[name.removesuffix(".npy")] = _header(stream)
-            return out
-    except (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError) as error:
-        raise ValueError(str(error)) from None
+    if path.suffix == ".npy":
+        with path.open("rb") as stream:
+            return {"": _header(stream)}
+    with zipfile.ZipFile(path) as archive:
+        out: dict[str, Header] = {}
+        for name in archive.namelist():
+            if name.endswith(".npy"):
+                with archive.open(name) as stream:
+                    out[name.removesuffix(".npy")] = _header(stream)
+        return out
 
 
 def _of_hdf5(path: Path) -> dict[str, Header]:
@@ -138,6 +141,11 @@ def hdf5_text(path: Path, name: str, attribute: str) -> str | None:
 
 def read_array(path: Path, name: str | None) -> npt.NDArray[Any]:
     """The array itself. Raises OSError or ValueError."""
+    with damage_as_value_error():
+        return _array(path, name)
+
+
+def _array(path: Path, name: str | None) -> npt.NDArray[Any]:
     if path.is_dir():
         return read_images(path, name or "")
     if path.suffix == ".csv":
@@ -148,11 +156,8 @@ def read_array(path: Path, name: str | None) -> npt.NDArray[Any]:
         return read_parquet(path, name or "")
     if path.suffix in HDF5:
         return next(hdf5_parts(path, name or "", None))
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return np.asarray(loaded[name or ""])
-    except (KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(str(error)) from None
+    loaded = np.load(path, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        return loaded
+    with loaded:
+        return np.asarray(loaded[name or ""])

@@ -14,7 +14,6 @@ import io
 import math
 import os
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -25,6 +24,7 @@ import numpy.typing as npt
 from compiler.cache import is_as_kept, note_file
 from compiler.disk import new_file
 from compiler.files.array_files import HDF5, Header, array_start, hdf5_parts, headers
+from compiler.files.broken import damage_as_value_error
 from compiler.files.csv_files import table_parts
 from compiler.files.idx_files import idx_parts, idx_start, is_idx
 from compiler.files.image_folders import LABELS, decode, listing, read_images, shape_of
@@ -118,12 +118,10 @@ def open_rows(path: Path, name: str | None, columns: tuple[str, ...], cache: Pat
         return ImageRows(path)
     if columns and path.suffix != ".csv":
         return StackedRows([open_rows(path, c, (), cache) for c in columns])
-    try:
+    with damage_as_value_error():
         found = None if columns else _flat(path, name)
         if found is None:
             found = _flat(_converted(path, name, columns, cache), None)
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
-        raise ValueError(str(error)) from None
     assert found is not None
     return found
 
@@ -172,6 +170,11 @@ def _flat(path: Path, name: str | None) -> Rows | None:
 def array_parts(path: Path, name: str | None, columns: tuple[str, ...] = ()) -> Iterator[Array]:
     """The array, or `columns` of it side by side, in parts of a few MB (one that is stored by columns in one part).
     Raises OSError, ValueError."""
+    with damage_as_value_error():
+        yield from _parts(path, name, columns)
+
+
+def _parts(path: Path, name: str | None, columns: tuple[str, ...]) -> Iterator[Array]:
     if columns and path.suffix != ".csv":
         for group in zip(*(array_parts(path, c) for c in columns), strict=True):
             yield np.stack(group, axis=1)

@@ -180,22 +180,37 @@ def read_position(path: Path) -> Position:
         raise RunError("E0909", f"`{path}` cannot be read: {error}", exit_code=2) from None
     if metadata.get("format") != FORMAT:
         raise RunError("E0909", f"`{path}` is not a checkpoint", exit_code=2)
-    return Position(
-        metadata["kind"],
-        int(metadata["step"]),
-        int(metadata["seed"]),
-        metadata["model"],
-        int(metadata["epoch"]),
-        int(metadata["batch"]),
-    )
+    try:
+        if metadata["kind"] not in ("spiking", "training"):
+            raise ValueError
+        step, seed, epoch, batch = (int(metadata[k]) for k in ("step", "seed", "epoch", "batch"))
+        if min(step, epoch, batch) < 0 or max(step, seed, epoch, batch) >= 2**63:
+            raise ValueError
+        return Position(metadata["kind"], step, seed, metadata["model"], epoch, batch)
+    except (KeyError, ValueError):
+        message = f"`{path}` does not say where its run stood: its metadata are damaged"
+        raise RunError("E0909", message, exit_code=2) from None
+
+
+def _arrays_of(path: Path) -> dict[str, AnyArray]:
+    """The arrays of a checkpoint. Raises RunError (E0909) where they cannot be read."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        found: dict[str, AnyArray] = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise RunError("E0909", f"`{path}` cannot be read: {error}", exit_code=2) from None
+    except (KeyError, TypeError, AttributeError, ValueError) as error:  # a type that numpy lacks, as bfloat16
+        message = f"`{path}` holds numbers of a type that checkpoints do not have: {error}"
+        raise RunError("E0909", message, exit_code=2) from None
+    return found
 
 
 def restore_checkpoint(path: Path, instance: Instance, program: Merged, frozen: bool = False) -> None:
     """Put the arrays of a checkpoint into an instance. Raises RunError (E0909) when they do not fit. A `frozen` run has
     no place for some of what learning needs, and synapses that nothing ever changes are as they were drawn."""
-    from safetensors.numpy import load_file
-
-    stored = {n: v for n, v in load_file(path).items() if not n.startswith((BEST, BEGUN))}
+    stored = {n: v for n, v in _arrays_of(path).items() if not n.startswith((BEST, BEGUN))}
     needed = frozenset(a.name for a in persistent_arrays(program))
     for array in persistent_arrays(program, frozen):
         values = stored.pop(array.name, None)
@@ -227,10 +242,7 @@ def begun_of_checkpoint(path: Path) -> dict[str, AnyArray]:
 
 def _part(path: Path, prefix: str) -> dict[str, AnyArray]:
     """The arrays of a checkpoint whose names begin so, without the prefix."""
-    from safetensors import safe_open
-
-    with safe_open(path, "np") as file:
-        return {n.removeprefix(prefix): file.get_tensor(n) for n in file.keys() if n.startswith(prefix)}  # noqa: SIM118
+    return {n.removeprefix(prefix): v for n, v in _arrays_of(path).items() if n.startswith(prefix)}
 
 
 def _misfit(path: Path, reason: str) -> RunError:

@@ -1,0 +1,95 @@
+"""Checks cases of mutations.py, and says which of them ended in anything but a model or a diagnostic.
+
+`python -m tests.property.check_worker SEED FIRST LAST FOLDER [lower]`: cases FIRST .. LAST-1, in a folder of its own.
+One line of JSON for each fault; one with the number of cases at the end. A case has SECONDS of wall time, and the whole
+process BYTES of memory more than it begins with; the process ends where one does not keep to its time.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+
+from compiler.diagnostics import ModelError
+from compiler.ir.target import Capabilities
+from compiler.ir.verify_model import model_violations
+from compiler.passes.pipeline import lower
+from compiler.render import render
+from compiler.runner.options import Options
+from compiler.runner.prepare import load_checked, refuse_nothing_to_run
+from compiler.runner.timing import Times
+from tests.property.mutations import Case, case
+
+SECONDS = 5.0
+BYTES = 1 << 30
+REFERENCE = Capabilities("reference", 0, True, frozenset())
+
+
+def main() -> None:
+    seed, first, last, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+    lowered = "lower" in sys.argv[5:]
+    warnings.simplefilter("error")
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + BYTES, in_use + BYTES))
+    for number in range(first, last):
+        made = case(number, seed)
+        path = placed(made, folder)
+        print(json.dumps({"begin": number}), flush=True)
+        faulthandler.dump_traceback_later(24 * SECONDS, exit=True)
+        start = time.process_time()
+        fault = attempt(path, lowered)
+        seconds = time.process_time() - start
+        faulthandler.cancel_dump_traceback_later()
+        if fault is None and seconds > SECONDS:
+            fault = f"took {seconds:.1f} s"
+        if fault is not None:
+            print(json.dumps({"case": number, "seed": made.seed.name, "fault": fault}), flush=True)
+    print(json.dumps({"done": last - first}), flush=True)
+
+
+def placed(made: Case, folder: Path) -> Path:
+    """The file of a case, in a folder from which the files that its seed names are found."""
+    inside = folder / "_".join(made.seed.parent.parts[-2:])
+    if not inside.exists():
+        inside.mkdir(parents=True)
+        for other in made.seed.parent.iterdir():
+            (inside / other.name).symlink_to(other)
+    path = inside / "changed_model.yaml"
+    path.write_bytes(made.data)
+    return path
+
+
+def attempt(path: Path, lowered: bool) -> str | None:
+    """Check a file as the command line does: None, or what was wrong about the way in which it ended."""
+    try:
+        try:
+            model, found = load_checked(path, Options(), Times())
+            for format in ("human", "short", "json"):
+                render(found, format)
+            if violations := model_violations(model):
+                return f"an illegal model: {violations[0]}"
+            if lowered:
+                refuse_nothing_to_run(model)
+                lower(model, REFERENCE)
+        except ModelError as error:
+            if not error.diagnostics:
+                return "no diagnostic"
+            for format in ("human", "short", "json"):
+                render(error.diagnostics, format)
+    except Exception as error:
+        if type(error).__name__ in ("RunError", "BackendError"):
+            return None
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {str(error)[:300]} ({Path(where.filename).name}:{where.lineno})"
+    return None
+
+
+if __name__ == "__main__":
+    main()
