@@ -101,6 +101,15 @@ def guarded(format: Format = Format.human) -> Iterator[None]:
         raise typer.Exit(INTERNAL) from None
 
 
+def _not_mapped(error: BaseException | None) -> bool:
+    """Whether a library could not be loaded because there is no room for it."""
+    while isinstance(error, ImportError):
+        if "failed to map segment" in str(error) or "annot allocate memory" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def _known(error: Exception) -> tuple[str, str, str | None, int] | None:
     """(code, message, help, exit code) of an error that carries them."""
     from backends.protocol import BackendError
@@ -108,7 +117,7 @@ def _known(error: Exception) -> tuple[str, str, str | None, int] | None:
 
     if isinstance(error, BackendError | RunError):
         return error.code, error.message, error.help, error.exit_code
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or _not_mapped(error):
         return "E0905", "out of memory", "a smaller model, or fewer recorded members", 5
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         where = f"`{error.filename}`" if error.filename is not None else "standard output"

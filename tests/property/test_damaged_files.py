@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import typer
 
+from compiler.cli_guard import guarded
 from compiler.files.array_files import headers, read_array
 from compiler.files.array_rows import array_parts, open_rows
 from compiler.interchange.safetensors import read_weights
@@ -144,3 +148,21 @@ def test_types_that_checkpoints_do_not_have(kind: str, tmp_path: Path) -> None:
     else:
         with pytest.raises(RunError, match=kind):
             read_weights(path)
+
+
+@pytest.mark.parametrize("megabytes", [60, 200, 380])
+def test_little_address_space_is_told_at_once(megabytes: int) -> None:
+    """Libraries that are loaded with less end the process in ways of their own, or never."""
+    root = Path(__file__).parents[2]
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, 2 * (int(sys.argv.pop(1)) << 20,)); "
+    code += "from compiler.cli import main; main()"
+    command = [sys.executable, "-c", code, str(megabytes), "run", str(root / "models" / "cuba.yaml")]
+    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 5 and ran.stdout == ""
+    assert ran.stderr.startswith(f"error[E0905]: the address space is limited to {megabytes} MB")
+
+
+def test_a_library_without_room_is_out_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as caught, guarded():
+        raise ImportError("h5t.so: failed to map segment from shared object")
+    assert caught.value.exit_code == 5 and "E0905" in capsys.readouterr().err
