@@ -88,6 +88,7 @@ def indent(lines: Iterable[Line], by: int = 1) -> list[Line]:
 
 # --------------------------------------------------------------------------------------------- names
 
+
 def c_name(name: str) -> str:
     """An identifier for a name of the model: `v` -> `v_`, `post.y` -> `post_y_`.
 

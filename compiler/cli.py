@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 
-
 LEAST_SPACE = 384 << 20
 """Bytes of address space. With less, a BLAS may end the process or wait for ever when it asks for its buffers."""
 
@@ -25,10 +24,8 @@ def little_space() -> str | None:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY or limit >= LEAST_SPACE:
         return None
-    return (
-        f"error[E0905]: the address space is limited to {limit >> 20} MB; netloom needs at least {LEAST_SPACE >> 20} MB\n"
-        f"  = help: `ulimit -v` shows and sets the limit, in kB"
-    )
+    message = f"the address space is limited to {limit >> 20} MB; netloom needs at least {LEAST_SPACE >> 20} MB"
+    return f"error[E0905]: {message}\n  = help: `ulimit -v` shows and sets the limit, in kB"
 
 
 def main() -> None:

@@ -34,6 +34,7 @@ Values = Mapping[str, npt.NDArray[Any]]
 
 _TYPES = {DType.F32: "float", DType.F64: "double", DType.I32: "int"}
 
+
 @dataclass(frozen=True)
 class Port:
     """An input or output: its name, the array that holds it, and the shape of a sample."""

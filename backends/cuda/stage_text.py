@@ -53,7 +53,8 @@ def _points(program: Merged, shape: Shape, stored: frozenset[int], fed: frozense
         body.append(Line(f"{dialect.real} {', '.join(names)};"))
         kept = [r for r in range(first, results) if r in stored]
         body += [Line(f"{dialect.real} *nl_at{r};") for r in kept]
-        body += [Line(f"{{ /* {comment(template.name)} */"), *indent(_part(template, part, at, number, first, kept, dialect))]
+        body.append(Line(f"{{ /* {comment(template.name)} */"))
+        body += indent(_part(template, part, at, number, first, kept, dialect))
         body.append(Line("}"))
         end += [Line(f"*nl_at{r} = nl_y{r};") for r in kept]
         at += row_bytes(template)

@@ -109,10 +109,11 @@ class Evaluator:
         """The type in which these operands meet: int64, the precision, or float64."""
         found: np.dtype[Any] = _INT
         for x in values:
-            if isinstance(x, float):
+            if isinstance(x, np.ndarray | np.generic):  # first: a float64 of numpy is a float of Python, too
+                if x.dtype.kind == "f":
+                    found = x.dtype if found == _INT else np.promote_types(found, x.dtype)
+            elif isinstance(x, float):
                 found = self.real if found == _INT else found
-            elif isinstance(x, np.ndarray | np.generic) and x.dtype.kind == "f":
-                found = x.dtype if found == _INT else np.promote_types(found, x.dtype)
         return found
 
     def __call__(self, e: Expr) -> Value:

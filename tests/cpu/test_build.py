@@ -76,7 +76,7 @@ def test_a_refused_text_names_the_model_line(cc: list[str]) -> None:
     body = replace(kernel.body, prologue=(Assign("x", expr("decay_v * 2"), span), *kernel.body.prologue))
     program = replace(program, kernels=(replace(kernel, body=body), *program.kernels[1:]))
     emitted = emit(merge(program))
-    broken = replace(emitted, text=emitted.text.replace("decay_v * 2.0f", "decay_v ** oops"))
+    broken = replace(emitted, text=emitted.text.replace("decay_v_ * 2.0f", "decay_v_ ** oops"))
     assert broken.text != emitted.text
     with pytest.raises(BackendError, match=re.escape("model.yaml:3:15")) as caught:
         compile_text(broken, "broken", False, False)

@@ -22,13 +22,13 @@ from tests.construct_runs import compare, results
 
 pytestmark = pytest.mark.usefixtures("cc")
 
-STATE = """
+STATE_TEXT = """
     INT64_MAX NULL int class ctx self real rows lo hi last step_ unix linux i386 malloc free qsort y0 jn signbit
     wchar_t alignas threadIdx blockDim warpSize float4 dim3 nl_run NL_FN nl_exp_f32 NL_CHUNK nl_i64 I EOF errno
     restrict typeof main asm _ template operator static_cast co_await requires constexpr bool true_ uint8_t size_t
     register volatile half printf stdout assert max fmaxf __syncthreads __shared__ __LINE__ v v_ v_p v_p_ i_ a__b
-    """.split()
-NAMES = [n for n in STATE if n[0].isalpha() and not keyword.iskeyword(n)]
+    """
+NAMES = [n for n in STATE_TEXT.split() if n[0].isalpha() and not keyword.iskeyword(n)]
 STEMS = ("auto", "define", "include", "INT32_MIN", "decltype", "nullptr", "export", "inline", "far", "near", "min")
 HOSTILE = (
     "*/",
@@ -108,7 +108,8 @@ def test_names_of_cuda_are_names_of_the_user(tmp_path: Path) -> None:
 def code_only(text: str) -> str:
     """What a compiler sees: trigraphs replaced, lines joined, then comments taken out, in the order of the standard."""
     text = text.replace("??/", "\\").replace("??=", "#").replace("\\\n", "")
-    return re.sub(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"", lambda m: m[0] if m[0][0] == '"' else " ", text, flags=re.S)
+    parts = r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\""
+    return re.sub(parts, lambda m: m[0] if m[0][0] == '"' else " ", text, flags=re.DOTALL)
 
 
 @given(st.text(max_size=600) | st.text(alphabet="*/\\?\n\r =#\x01", max_size=40))
@@ -125,7 +126,8 @@ def test_paths_and_descriptions(tmp_path: Path, hostile: str) -> None:
     text = f"""\
 language: 1
 description: {_quoted(hostile)}
-neurons: {{n: {{description: {_quoted(hostile)}, state: {{v: 0}}, update: [v = v + 0.1], spike: {{when: v > 1, reset: [v = 0]}}}}}}
+neurons:
+  n: {{description: {_quoted(hostile)}, state: {{v: 0}}, update: [v = v + 0.1], spike: {{when: v > 1, reset: [v = 0]}}}}
 populations: {{a: {{neuron: n, size: 3}}}}
 simulate: {{dt: 1 ms, duration: 20 ms}}
 record: [{{spikes: {{from: a}}}}]

@@ -19,8 +19,10 @@ from scipy.stats import chi2
 
 from backends.reference import nest as nest_module
 from backends.reference import philox
+from backends.reference.evaluate import Evaluator
 from backends.reference.load import ReferenceBackend, ReferenceInstance, instantiate
 from backends.reference.row import InterpretError
+from compiler.expr.ast import Binary, Ref
 from compiler.ir.program import Program
 from compiler.ir.streams import stream_key
 from compiler.ir.text import parse_ir
@@ -657,3 +659,10 @@ def test_memory_keeps_its_size() -> None:
     copy = it.read("v")
     copy[:] = 1
     assert (it.read("v") == 0).all()
+
+
+def test_a_single_wide_element_stays_wide() -> None:
+    """The sums of an epoch are float64 in a program of float32, and a float64 of numpy is a float of Python, too."""
+    values = {"total": np.float64(6.08267927), "loss": np.float32(3.4403117)}
+    found = Evaluator(values.__getitem__, np.dtype(np.float32), 0)(Binary("+", Ref("total"), Ref("loss")))
+    assert found.dtype == np.float64 and found == values["total"] + np.float64(values["loss"])

@@ -31,11 +31,11 @@ ODD: Final[tuple[Any, ...]] = (
     *("f(1)", "a b", "((", "p{i}", "{", "x = 3", "9**9**9**9", "2.0**1024", "exp(1000)", "1 % 0", "0**-1", "log(0)"),
     *("deliver(w)", "deliver(w, post.i)", "deliver(1, 2, 3)", "pre.x", "post.v", "w = pre.x", "pre.x = 1", "x_post"),
     *("v = v + 1 mV", "dv/dt", "library/neurons/lif", "library/neurons/none", "library/synapses/stdp_pair"),
-    *("a.yaml#b", "data/none.npz", "../..", "/dev/null", "é", "\u2028", "\x00", "\x7f", "*/", "\\\n", "{{ 1 }}", "%s%n"),
+    *("a.yaml#b", "data/none.npz", "../..", "/dev/null", "é", "\u2028", "\x00", "\x7f", "*/", "\\\n", "{{ 1 }}", "%s"),
     *([], {}, [1, 2], ["exc"], {"a": 1}, {"uniform": {"low": 0, "high": 1}}, {"value": 3}, [[0, 1]], {"file": "a.npz"}),
     *({"normal": {"mean": 0, "std": 1e300}}, {"lognormal": {"mean": 1e-300, "std": 1e300}}, [[]], [None], {"": ""}),
 )
-KEYS: Final = ("x", "use", "for", "from", "p{i}", "name", "file", "repeat", "unit", "by_pair", "params", "INT64_MAX", "")
+KEYS: Final = ("x", "use", "for", "from", "p{i}", "name", "file", "repeat", "unit", "by_pair", "params", "EOF", "")
 TOKENS: Final = (
     *("+", "-", "*", "/", "//", "%", "**", "<", "<=", "==", "!=", "and", "or", "not", "if", "else", "(", ")", ",", "."),
     *("<<", ">>", "^", "&", "|", "~", "@", ":=", "->", "=", "1if", "0or", "1.", ".5", "1e9999", "007", "0x1f", "1_0"),
@@ -43,7 +43,7 @@ TOKENS: Final = (
     *("lambda", "__class__", "pre.", "post.w", "i", "j", "n", "é", "\t", "\n", "\\", "'", '"', "#", ";", "[0]", "{x}"),
 )
 PIECES: Final = (b" ", b"\n", b"\t", b": ", b"- ", b"{", b"]", b'"', b"'", b"#", b"&a ", b"*a", b"\r", b"\xff", b"\x00",
-                 b"\xef\xbb\xbf", b"!!int ", b"<<: ", b"---\n", b"...\n", b"? ", b"|\n", b">-\n", b"%YAML 1.1\n")  # fmt: skip
+                 b"\xef\xbb\xbf", b"!!int ", b"<<: ", b"---\n", b"...\n", b"? ", b"|\n", b">-\n", b"%Y")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Case:
 def seeds() -> tuple[Path, ...]:
     """The models that are changed, in the order of their names."""
     files = [p for folder in FOLDERS for p in sorted(ROOT.glob(f"{folder}/*.yaml"))]
+    files += [ROOT / "tests" / "unit" / f"build_{name}.yaml" for name in ("everything", "synapses")]
     return tuple(p for p in files if p.stat().st_size <= LARGEST)
 
 
@@ -70,6 +71,13 @@ def _plain(path: Path) -> Plain:
 
 def case(number: int, seed: str = "") -> Case:
     """Case `number` of a seed."""
+    try:
+        return _case(number, seed)
+    except RecursionError:  # nested too deeply to be written
+        return Case(number, seeds()[0], b"a: " + b"[" * 5000)
+
+
+def _case(number: int, seed: str) -> Case:
     rng = random.Random(f"{seed}:{number}")
     path = rng.choice(seeds())
     change = rng.choice((_bytes, _lines, _nodes, _nodes, _nodes, _expressions, _expressions))
@@ -85,7 +93,7 @@ def case(number: int, seed: str = "") -> Case:
             for _ in range(rng.choice((1, 1, 1, 2, 4))):
                 change(plain, rng)
             data = text_of(plain).encode("utf-8", "surrogatepass")
-    return Case(number, path, data)
+    return Case(number, path, data.replace(b"../../models/", f"{ROOT}/models/".encode()))
 
 
 # --------------------------------------------------------------------------------------------- text
@@ -217,7 +225,9 @@ def _nodes(value: Plain, rng: random.Random) -> None:
 
 def _other_number(old: Plain, rng: random.Random) -> Plain:
     """A number of another size in the place of one, with its unit."""
-    other = rng.choice(("0", "-1", "1e-9", "1e9", "1e300", "1000000000000", "0.3", "7", "1e-300", "99999999999999999999"))
+    other = rng.choice(
+        ("0", "-1", "1e-9", "1e9", "1e300", "1000000000000", "0.3", "7", "1e-300", "9999999999999999999")
+    )
     if isinstance(old, str):
         return re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", other, old, count=1)
     if isinstance(old, bool) or not isinstance(old, int | float):

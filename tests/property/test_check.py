@@ -1,7 +1,7 @@
-"""Whatever a file holds, `netloom check` says something sensible about it: a model, or diagnostics; within 5 s and 1 GB.
+"""Whatever a file holds, `netloom check` ends with a model or with diagnostics, within 5 s and 1 GB.
 
-NETLOOM_FUZZ sets the number of cases of the slow test, NETLOOM_FUZZ_SEED another seed. A case is looked at by itself with
-`python -m tests.property.check_worker SEED N N+1 FOLDER`.
+NETLOOM_FUZZ sets the number of cases of the slow test, NETLOOM_FUZZ_SEED another seed. A case is looked at by itself
+with `python -m tests.property.check_worker SEED N N+1 FOLDER`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def faults(first: int, last: int, folder: Path, *options: str) -> list[dict[str,
         end = min(first + CHUNK, last)
         command = [sys.executable, "-m", "tests.property.check_worker", SEED, str(first), str(end), str(folder)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
-        ran = subprocess.run([*command, *options], env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+        ran = subprocess.run(
+            [*command, *options], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+        )
         lines = [json.loads(line) for line in ran.stdout.splitlines()]
         found += [line for line in lines if "fault" in line]
         begun = [line["begin"] for line in lines if "begin" in line]

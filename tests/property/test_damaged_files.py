@@ -1,4 +1,4 @@
-"""Files of data, weights and checkpoints with bytes that are cut off or altered: an error of their own, nothing else."""
+"""Files of data, weights and checkpoints with bytes cut off or altered: an error of their own, nothing else."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_weights_and_checkpoints(tmp_path: Path) -> None:
 def test_metadata_of_checkpoints(metadata: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     write_tensors(path, {"x": DATA["x"]}, metadata)
-    with pytest.raises(RunError, match="a.safetensors") as caught:
+    with pytest.raises(RunError, match=r"a\.safetensors") as caught:
         read_position(path)
     assert caught.value.code == "E0909" and caught.value.exit_code == 2
 

@@ -1,0 +1,90 @@
+"""Random models: cpu gives the bits of the reference.
+
+NETLOOM_RANDOM sets the number of models of each slow test. The quick ones compile with little optimization,
+which costs half of their time, and put several spiking models into one build.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from compiler import run
+from compiler.frontend.load import load_model
+from tests.construct_runs import results
+from tests.property.random_layers import data, layer_model
+from tests.property.random_spiking import spiking_model
+
+pytestmark = pytest.mark.usefixtures("cc")
+
+MANY = int(os.environ.get("NETLOOM_RANDOM", "2000"))
+PARTS = 5
+CHUNKS = 20
+
+
+def spiking(seed: int, folder: Path, parts: int = PARTS) -> int:
+    """Compare one model on both targets; returns the number of its spikes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "model.yaml"
+    path.write_text(spiking_model(seed, parts))
+    model = load_model(path)
+    ours, theirs = (results(model, folder, target) for target in ("cpu", "reference"))
+    assert ours.keys() == theirs.keys()
+    different = [n for n in ours if not np.array_equal(ours[n], theirs[n], equal_nan=True)]
+    assert not different, f"seed {seed}: {different}"
+    return sum(len(v) for n, v in ours.items() if n.endswith(".spikes.record"))
+
+
+def layers(seed: int, folder: Path) -> float:
+    """Compare one training on both targets; returns its loss."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "model.yaml"
+    path.write_text(layer_model(seed))
+    np.savez(folder / "data.npz", **data(seed))
+    found, losses = [], []
+    for target in ("cpu", "reference"):
+        result = run(path, target, out=folder / target, build_dir=folder / "build")
+        found.append(load_file(result.folder / "weights.safetensors"))
+        losses.append(dict(result.metrics))
+    assert found[0].keys() == found[1].keys()
+    different = [n for n in found[0] if not np.array_equal(found[0][n], found[1][n], equal_nan=True)]
+    assert not different and losses[0] == losses[1], f"seed {seed}: {different} {losses}"
+    return losses[0]["loss"]
+
+
+@pytest.fixture
+def quickly_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    from backends.cpu import build
+
+    monkeypatch.setattr(build, "FLAGS", ("-O1", *(f for f in build.FLAGS if f != "-O3")))
+
+
+@pytest.mark.usefixtures("quickly_compiled")
+@pytest.mark.parametrize("seed", range(4))
+def test_spiking(seed: int, tmp_path: Path) -> None:
+    assert spiking(seed, tmp_path) > 20
+
+
+@pytest.mark.usefixtures("quickly_compiled")
+@pytest.mark.parametrize("first", range(0, 20, 4))
+def test_layers(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + 4):
+        assert np.isfinite(layers(seed, tmp_path / str(seed)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_many_spiking(chunk: int, tmp_path: Path) -> None:
+    for seed in range(100 + chunk, 100 + MANY // PARTS, CHUNKS):
+        spiking(seed, tmp_path / str(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_many_layers(chunk: int, tmp_path: Path) -> None:
+    for seed in range(100 + chunk, 100 + MANY, CHUNKS):
+        layers(seed, tmp_path / str(seed))
