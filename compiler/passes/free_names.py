@@ -4,7 +4,7 @@ Assumes: a neuron definition whose names are distinct.
 Guarantees: no name of the definition is one that level 2 gives a meaning (`n`, `i`, `step`, `spikes`, ...) or one that
 integrate_odes or lower_cells make from another (`v_next`, `decay_ge`, `P_v_ge`, ...). Nothing else changes, so in the
 usual case the emitted text has exactly the names of the model. Arrays keep the user's names in any case.
-Does not: care for reserved words of C (backends/cprint.py does).
+Does not: care for words of C (no name of a model meets one: backends/cprint.py, Namer).
 """
 
 from __future__ import annotations
