@@ -26,6 +26,7 @@ from compiler.interchange.onnx_import_layers import import_node
 from compiler.interchange.onnx_importer import Array, Computed, Importer, Scores, Setting
 from compiler.runner.checkpoint import write_tensors
 from compiler.runner.errors import RunError
+from compiler.yaml_text import quoted
 
 
 @dataclass(frozen=True)
@@ -207,9 +208,9 @@ def _called(m: Importer, name: str, wanted: str) -> str:
 
 
 def _text(m: Importer, name: str, source: str, weights: str, inputs: list[Computed], double: bool) -> str:
-    lines = [f"# imported from {source}", "language: 1", f"name: {name}"]
+    lines = [f"# imported from {_word(source)}", "language: 1", f"name: {name}"]
     lines += ["numerics: {precision: float64}"] * double
-    lines += ["", "network:", f"  weights: {weights}", "  inputs:"]
+    lines += ["", "network:", f"  weights: {_word(weights)}", "  inputs:"]
     for item in inputs:
         dtype = ", dtype: int32" if item.whole else ""
         lines.append(f"    {item.name}: {{shape: [{', '.join(map(str, item.shape))}]{dtype}}}")
@@ -221,11 +222,16 @@ def _text(m: Importer, name: str, source: str, weights: str, inputs: list[Comput
     return "\n".join(lines) + "\n"
 
 
+def _word(name: str) -> str:
+    """The name of a file, in quotes where YAML needs them."""
+    return name if re.fullmatch(r"[A-Za-z0-9_][\w./-]*", name, re.ASCII) else quoted(name)
+
+
 def _setting(value: Setting) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
     if isinstance(value, str) and re.search(r"[^\w. ]", value):
-        return f'"{value}"'
+        return quoted(value)
     return repr(value) if isinstance(value, float) else str(value)

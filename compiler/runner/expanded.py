@@ -8,7 +8,6 @@ Does not: take in the standard library, which is referred to by name.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping as Settings
 from pathlib import Path
@@ -18,6 +17,7 @@ from compiler.expr.units import canonical_name
 from compiler.frontend.resolve import LibraryFinder, ParamValue, resolve
 from compiler.frontend.tree import Entry, Mapping, Node, Scalar, Sequence, scalar, with_entry
 from compiler.frontend.yaml12 import load_file
+from compiler.yaml_text import quoted
 
 WIDTH = 100
 _FLOW_SPECIAL = re.compile(r"[,\[\]{}]|: |:$| #|^[!&*|>%@`\"'#]|^[-?:](?:\s|$)")
@@ -124,8 +124,8 @@ def _inline(node: Node) -> str:
 
 def _word(node: Scalar, flow: bool) -> str:
     """A scalar as it was written, in quotes where it had some or needs some here."""
-    if node.plain and node.text and not (flow and _FLOW_SPECIAL.search(node.text)):
+    if node.plain and node.text.isprintable() and node.text and not (flow and _FLOW_SPECIAL.search(node.text)):
         return node.text
     if node.plain and not isinstance(node.value, str):
         return node.text or "null"
-    return json.dumps(node.text, ensure_ascii=False)
+    return quoted(node.text)

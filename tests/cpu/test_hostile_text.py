@@ -6,9 +6,12 @@ import keyword
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 
 from backends.cpu.emit import emit
 from backends.cuda.compile import compile_text
@@ -16,8 +19,11 @@ from backends.cuda.emit import emit as emit_cuda
 from backends.marked import comment
 from backends.registry import backend
 from compiler.frontend.load import load_model, name_of
+from compiler.interchange.onnx_import import import_file
 from compiler.ir.program import Merged
 from compiler.passes.pipeline import lower
+from compiler.runner.expanded import expanded_yaml
+from compiler.yaml_text import quoted
 from tests.construct_runs import compare, results
 
 pytestmark = pytest.mark.usefixtures("cc")
@@ -125,9 +131,9 @@ def test_paths_and_descriptions(tmp_path: Path, hostile: str) -> None:
     """The C and CUDA texts differ in comments only, and the C text builds and runs."""
     text = f"""\
 language: 1
-description: {_quoted(hostile)}
+description: {quoted(hostile)}
 neurons:
-  n: {{description: {_quoted(hostile)}, state: {{v: 0}}, update: [v = v + 0.1], spike: {{when: v > 1, reset: [v = 0]}}}}
+  n: {{description: {quoted(hostile)}, state: {{v: 0}}, update: [v = v + 0.1], spike: {{when: v > 1, reset: [v = 0]}}}}
 populations: {{a: {{neuron: n, size: 3}}}}
 simulate: {{dt: 1 ms, duration: 20 ms}}
 record: [{{spikes: {{from: a}}}}]
@@ -149,10 +155,41 @@ record: [{{spikes: {{from: a}}}}]
     assert len(found["a.spikes.record"]) == 6
 
 
-def _quoted(text: str) -> str:
-    from tests.property.mutations import text_of
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
+def test_what_is_quoted_is_read_back(text: str) -> None:
+    assert quoted(text).isprintable()
+    assert yaml.safe_load(f"[{quoted(text)}, 1]") == [text, 1]
 
-    return text_of(text)
+
+def test_the_expanded_model_is_read_back(tmp_path: Path) -> None:
+    """A run's model.yaml, which `predict` and `--resume` read."""
+    text = "".join(HOSTILE)
+    path = tmp_path / "m.yaml"
+    shape = "network: {inputs: {x: {shape: [2]}}, layers: [dense: {units: 1}]}"
+    path.write_text(f"language: 1\ndescription: {quoted(text)}\nx-note: two\n\n  lines\n{shape}\n", encoding="utf-8")
+    again = tmp_path / "again.yaml"
+    again.write_text(expanded_yaml(path, {}), encoding="utf-8")
+    assert load_model(again).description == load_model(path).description == text.strip()
+
+
+def test_names_of_onnx_graphs(tmp_path: Path) -> None:
+    """Names of files, graphs, nodes and tensors: the model that is written holds none of them but as a word."""
+    onnx = pytest.importorskip("onnx")
+    evil = "x\n*/ }: {{ 1 }} \"' # \\"
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    weight = onnx.numpy_helper.from_array(np.ones((4, 3), np.float32), f"w{evil}")
+    nodes = [
+        helper.make_node("MatMul", [f"in{evil}", f"w{evil}"], [f"y{evil}"], name=f"node{evil}", doc_string=evil),
+        helper.make_node("Relu", [f"y{evil}"], [f"out{evil}"], name="INT64_MAX"),
+    ]
+    ends = [helper.make_tensor_value_info(f"{n}{evil}", kind, ["N", k]) for n, k in (("in", 4), ("out", 3))]
+    graph = helper.make_graph(nodes, f"graph{evil}", ends[:1], ends[1:], [weight], doc_string=evil)
+    model = helper.make_model(graph, producer_name=evil, opset_imports=[helper.make_opsetid("", 17)])
+    source, out = tmp_path / "*e'\n}: \"#.onnx", tmp_path / "*m'\"#{x}.yaml"
+    onnx.save(model, source)
+    imported = import_file(source, out)
+    assert imported.layers > 0 and load_model(out, unread=frozenset({"weights"})).network is not None
+    assert all(re.fullmatch(r"[\w.]+", n) for n in load_file(imported.weights))
 
 
 @pytest.mark.parametrize("stem", ["..", "-x", "a b", "*", "$(x)", "é", "x" * 200, ".hidden", "a'b"])

@@ -18,6 +18,7 @@ from typing import Any, Final
 from compiler.diagnostics import Sink
 from compiler.frontend.tree import Mapping, Plain, to_plain
 from compiler.frontend.yaml12 import load_file
+from compiler.yaml_text import quoted
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDERS: Final = ("models", "models/library/*", "tests/errors")
@@ -147,7 +148,7 @@ def text_of(value: Plain) -> str:
         case list():
             return "[" + ", ".join(text_of(v) for v in value) + "]"
         case str():
-            return '"' + "".join(_escaped(c) for c in value) + '"'
+            return quoted(value)
         case bool():
             return "true" if value else "false"
         case None:
@@ -156,12 +157,6 @@ def text_of(value: Plain) -> str:
             return f"1{'0' * 400}" if value.bit_length() > 1000 else repr(value)
         case _:
             return repr(value)
-
-
-def _escaped(c: str) -> str:
-    if c in '\\"':
-        return "\\" + c
-    return c if c.isprintable() else f"\\u{ord(c):04x}" if ord(c) < 0x10000 else f"\\U{ord(c):08x}"
 
 
 Place = tuple[dict[str, Plain] | list[Plain], str | int, Plain]
