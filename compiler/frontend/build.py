@@ -45,6 +45,7 @@ from compiler.frontend.resolve import LibraryFinder, ParamValue, Resolved
 from compiler.frontend.resolve_values import kind_of_value
 from compiler.frontend.scope import Scope
 from compiler.frontend.values import Context, Names, mapping, text_of
+from compiler.frontend.wording import quoted
 from compiler.ir.model import FunctionDef, Model, ModelParam, Train
 
 _OF_SPIKING = ("projections", "record", "classes", "inputs", "phases")
@@ -59,7 +60,7 @@ def build_model(
     unread: frozenset[str] = frozenset(),
 ) -> Model | None:
     """The model of a resolved file; `name` is used when the file gives none. None after an error."""
-    root = resolved.root
+    root = _check_parts(resolved.root, sink)
     c = Context(sink, _names(resolved.params), folder, unread=unread)
     functions = build_functions(root.get("functions"), c)
     simulate_block = mapping(root.get("simulate"))
@@ -102,7 +103,7 @@ def build_model(
         check_others(c, optimizers)
     plots = build_plots(root.get("plots"), populations, recorded, train_block is not None, c)
     expect = build_expectations(root.get("expect"), populations, recorded, train, train_block is not None, c)
-    _check_parts(root, sink)
+    c.unread_params.warn(sink)
     if any(d.severity is Severity.ERROR for d in sink.items):
         return None
     known: list[FunctionDef] = [f for n in functions.known if (f := functions.closed(n)) is not None]
@@ -156,18 +157,19 @@ def _param(p: ParamValue) -> ModelParam:
     return ModelParam(p.name, p.kind, p.value, canonical_name(p.dimension), p.doc.strip(), p.span)
 
 
-def _check_parts(root: tree.Mapping, sink: Sink) -> None:
-    """Blocks that need others."""
+def _check_parts(root: tree.Mapping, sink: Sink) -> tree.Mapping:
+    """Reports blocks that need others which are not there; `root` without them."""
     blocks = mapping(root.get("populations"))
     spiking = blocks is not None and bool(blocks.entries)
     if spiking and root.entry("simulate") is None:
         at = root.entry("populations")
         help = "for example `simulate: {dt: 0.1 ms, duration: 1 s}`"
         sink.error("E0103", "`populations` need a `simulate` block", at.key.span if at else root.span, help)
-    for key in ("simulate", *_OF_SPIKING):
-        entry = root.entry(key)
-        if entry is not None and not spiking and key != "classes":
-            sink.error("E0103", f"`{key}` needs `populations`", entry.key.span)
+    alone = [e for k in ("simulate", *_OF_SPIKING) if (e := root.entry(k)) and not spiking and k != "classes"]
+    if alone:
+        message = f"{quoted((e.name for e in alone), 'and')} {'needs' if len(alone) == 1 else 'need'} `populations`"
+        help = "for example `populations: {exc: {neuron: library/neurons/lif, size: 100}}`"
+        sink.error("E0103", message, alone[0].key.span, help)
     network, train = root.entry("network"), root.entry("train")
     if train is not None and network is None:
         sink.error("E0103", "`train` needs a `network`", train.key.span)
@@ -177,3 +179,6 @@ def _check_parts(root: tree.Mapping, sink: Sink) -> None:
             at_span = root.entries[0].key.span if root.entries else root.span
             help = "a file of definitions is taken over by others: `use: this_file.yaml#name`"
             sink.error("E0103", "the file has neither `populations` nor a `network`", at_span, help)
+    if alone:
+        return tree.without(root, "projections", "inputs", "record", "plots", "expect")
+    return root

@@ -33,10 +33,10 @@ from compiler.frontend.drafts import (
     entries_of,
     listed,
     not_assignable,
-    warn_unused,
+    note_unread,
 )
 from compiler.frontend.drives import Drives, hide_noise, noise_method, timed_reads, with_noise
-from compiler.frontend.scope import Scope, Wanted, check_expression, no_value_yet, read_statement
+from compiler.frontend.scope import Scope, Wanted, check_expression, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.tree import Entry, Scalar
 from compiler.frontend.values import Context, Names, mapping, steps, text_of
 from compiler.frontend.values_initial import initial_value
@@ -139,7 +139,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
     neuron = hide_noise(finished(d, neuron), noise)
     built.neuron = neuron
     if not array:
-        warn_unused(d, params, "current")
+        note_unread(d, params, "current")
         taken = neuron.lets[-1]
         names: dict[str, Expr] = {n: Ref(hidden(n)) for n in noise}
         body = substitute(taken.value, names)
@@ -152,6 +152,7 @@ def _update(d: Draft, scope: Scope) -> tuple[Set, ...]:
     for node in listed(d.node, "update"):
         statement = read_statement(node, scope, d.c.sink)
         if statement is None:
+            scope = unsure_of(node, scope)
             continue
         target, at = statement.target, statement.target_span
         if target in d.states or target in d.locals:
@@ -169,7 +170,7 @@ def _update(d: Draft, scope: Scope) -> tuple[Set, ...]:
             kind = Kind.BOOL if found is not None and found.kind is Kind.BOOL else Kind.REAL
             dimension = None if found is None else found.dimension
             d.locals[target] = (kind, dimension)
-            scope = scope.extended({target: kind}, {target: dimension}, {target: at})
+            scope = with_value(scope, target, found, at)
         if found is not None:
             out.append(Set(target, found.expr, statement.span))
     return tuple(out)

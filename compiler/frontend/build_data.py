@@ -179,6 +179,7 @@ class _Reader:
 def _declared(inputs: tree.Mapping, built: Built, c: Context) -> dict[str, Node]:
     """Where each input of the network is read from, with an error for those without."""
     out: dict[str, Node] = {}
+    misspelt = any(e.name not in built.inputs for e in inputs.entries)
     for entry in inputs.entries:
         if entry.name not in built.inputs:
             help = did_you_mean(entry.name, built.inputs) or allowed("the inputs are", built.inputs)
@@ -187,7 +188,7 @@ def _declared(inputs: tree.Mapping, built: Built, c: Context) -> dict[str, Node]
         elif isinstance(entry.value, Scalar | tree.Mapping):
             out[entry.name] = entry.value
     for name, declared in built.inputs.items():
-        if name not in inputs:
+        if name not in inputs and not misspelt:  # else it may be the one that is meant
             related = (Related("the input is declared here", declared.span),)
             message = f"`data` does not say which array the input `{name}` is read from"
             c.sink.error("E0103", message, inputs.span, f"write `inputs: {{{name}: ...}}`", related)

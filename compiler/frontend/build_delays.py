@@ -136,13 +136,22 @@ def _listed_delays(node: Node, family: Family, step: Step, count: int | None) ->
     return lambda env: whole
 
 
+def one_by_one(node: Node | None) -> bool:
+    """Whether a delay is given for each connection: a list or an array."""
+    block = mapping(node)
+    return isinstance(node, tree.Sequence) or (block is not None and block.get("file") is not None)
+
+
+def _no_delay(env: dict[str, Any]) -> None:
+    """Without a time step there are no delays in steps; its mistake was reported."""
+
+
 def delay_steps(node: Node | None, family: Family, count: int | None = None) -> Delay:
     """The delay at each member: whole steps, or delays that differ from connection to connection: a distribution of
     steps, or the steps of each of `count` given pairs."""
     step, block = family.populations.step, mapping(node)
-    listed = isinstance(node, tree.Sequence) or (block is not None and block.get("file") is not None)
-    if listed and node is not None and step is not None:
-        return _listed_delays(node, family, step, count)
+    if node is not None and one_by_one(node):
+        return _no_delay if step is None else _listed_delays(node, family, step, count)
     if block is None or block.get("value") is not None:
         return whole_delay(node, family, "`delay`")
     if len(block.entries) == 1 and step is not None:

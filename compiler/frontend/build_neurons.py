@@ -29,12 +29,12 @@ from compiler.frontend.drafts import (
     listed,
     not_a_state,
     not_assignable,
+    note_unread,
     unit_dimension,
     unit_name,
-    warn_unused,
 )
 from compiler.frontend.drives import noise_method, with_hidden, with_noise
-from compiler.frontend.scope import Checked, Scope, Wanted, no_value_yet, read_statement
+from compiler.frontend.scope import Checked, Scope, Wanted, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.tree import Scalar
 from compiler.frontend.values import Context, mapping, text_of
 from compiler.ir.controls import rewritten_handler, rewritten_pool
@@ -119,7 +119,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
         )
         definition = with_hidden(d, definition, noise)
         if source == "equations":
-            warn_unused(d, params, "neuron")
+            note_unread(d, params, "neuron")
     refractory = spike_node.get("refractory") if spike_node is not None else None
     return BuiltNeuron(
         name,
@@ -171,6 +171,7 @@ def _update(d: Draft, scope: Scope, pools: Pools) -> tuple[tuple[Set, ...], Scop
             scope = pools.built(scope)
         statement = read_statement(node, scope, d.c.sink)
         if statement is None:
+            scope = unsure_of(node, scope)
             continue
         target, at = statement.target, statement.target_span
         if target in d.states or target in d.inputs:
@@ -192,7 +193,7 @@ def _update(d: Draft, scope: Scope, pools: Pools) -> tuple[tuple[Set, ...], Scop
             kind = Kind.REAL if kind is Kind.INT else kind
             dimension = None if found is None else found.dimension
             d.locals[target] = (kind, dimension)
-            scope = scope.extended({target: kind}, {target: dimension}, {target: at})
+            scope = with_value(scope, target, found, at)
         if found is not None:
             out.append(Set(target, found.expr, statement.span))
     return tuple(out), scope

@@ -44,6 +44,8 @@ def build_plots(
         if kind == "rate":
             missing = next((n for n in names if n not in recorded.rated), None)
             if missing is not None:
+                if "rate" in recorded.refused:
+                    continue  # the mistake was reported there
                 help = f"add `- rate: {{from: {missing}, every: 10 ms}}` to `record`"
                 c.sink.error("E0213", f"the rate of `{missing}` is not recorded", source.span, help)
             else:
@@ -65,6 +67,8 @@ def _of_synapses(kind: str, block: tree.Mapping, at: Span, recorded: Recorded, c
     if not isinstance(source, Scalar) or not isinstance(variable, Scalar):
         return None
     if (source.text, variable.text) not in recorded.weighed:
+        if "synapses" in recorded.refused:
+            return None  # the mistake was reported there
         message = f"`{variable.text}` of the synapses of `{source.text}` is not recorded"
         help = f"add `- synapses: {{from: {source.text}, variables: [{variable.text}]}}` to `record`"
         c.sink.error("E0213", message, variable.span, help)

@@ -10,7 +10,7 @@ Does not: connect or record.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from compiler.frontend.data_files import arrays_of, locate, pick
 from compiler.frontend.definitions import Definitions, place_of
 from compiler.frontend.drives import reads_time, source_of
 from compiler.frontend.given_spikes import Repeated, check_spike_times, in_ms
+from compiler.frontend.synapse_drawn import words_of
 from compiler.frontend.tree import Scalar, Sequence
 from compiler.frontend.values import Context, Names, Step, mapping, steps_of, whole
 from compiler.frontend.values_initial import initial_value
@@ -192,12 +193,17 @@ def _params(
     """A value for every parameter that the neuron declares."""
     c = out.c
     values: dict[str, Value] = {}
+    before = len(c.sink.items)
     if given is not None:
         if neuron.source == "spike_times" and "file" in given:
             values = _spikes_of_file(given, neuron, c)
             given = None
         else:
-            _refuse_unknown(given, neuron.params, "parameter", neuron, c)
+            own = (*neuron.params, "file") if neuron.source == "spike_times" else neuron.params
+            _refuse_unknown(given, own, "parameter", neuron, c)
+            _refuse_names(given, neuron, c)
+        if neuron.source == "spike_times" and len(c.sink.items) > before:
+            return values
     missing: list[str] = []
     declared = neuron.definition.params if neuron.definition is not None else ()
     for decl in declared:
@@ -205,7 +211,9 @@ def _params(
         if entry is not None:
             what = f"parameter `{decl.name}` of `{name}`"
             count = size if neuron.source == "equations" else None
-            if count is not None and reads_time(entry.value, c):
+            if neuron.source == "equations" and reads_time(entry.value, c):
+                if size is None:
+                    continue  # its mistake was reported
                 made = source_of(decl.name, entry.value, what, neuron.params[decl.name], c, c.names)
                 if made is not None:
                     at_value = entry.value.span
@@ -226,7 +234,7 @@ def _params(
                 values[decl.name] = value
         else:
             values[decl.name] = decl.default
-    if missing and not (neuron.source == "spike_times" and len(values) + len(missing) > len(declared)):
+    if missing:
         names = ", ".join(f"`{m}`" for m in missing)
         plural = "s" if len(missing) > 1 else ""
         related = tuple(Related("declared here", neuron.places[m]) for m in missing[:2])
@@ -235,9 +243,19 @@ def _params(
     return values
 
 
-def _refuse_unknown(
-    given: tree.Mapping, known: Mapping[str, object], noun: str, neuron: BuiltNeuron, c: Context
-) -> None:
+def _refuse_names(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> None:
+    """E0103 where `times` or `indices` are names of arrays and no file is given."""
+    named = [e for e in given.entries if isinstance(e.value, Scalar) and isinstance(e.value.value, str)]
+    if neuron.source != "spike_times" or not named or named[0].value.span.file is not given.span.file:
+        return
+    text = named[0].value.text if isinstance(named[0].value, Scalar) else ""
+    if named[0].name in ("times", "indices") and text.isidentifier() and text not in c.names.scope.kinds:
+        message = f"`{text}` is the name of an array, but no file is given"
+        help = f"write `{{file: spikes.npz, {named[0].name}: {text}, ...}}`"
+        c.sink.error("E0103", message, named[0].value.span, help)
+
+
+def _refuse_unknown(given: tree.Mapping, known: Collection[str], noun: str, neuron: BuiltNeuron, c: Context) -> None:
     for entry in given.entries:
         if entry.name in known:
             continue
@@ -311,6 +329,7 @@ def _init(
             {**neuron.params, **neuron.states},
             neuron.places,
         )
+        c.unread_params.read(neuron.places[w] for w in words_of(given) if w in neuron.params)
         # What differs from neuron to neuron has no number here.
         names = Names(scope, _numbers(params, c))
     for decl in neuron.definition.state:

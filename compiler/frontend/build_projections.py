@@ -18,7 +18,7 @@ from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
 from compiler.frontend import tree
 from compiler.frontend.build_connect import connectivity
-from compiler.frontend.build_delays import delay_steps, longest, whole_delay
+from compiler.frontend.build_delays import delay_steps, longest, one_by_one, whole_delay
 from compiler.frontend.build_populations import Populations
 from compiler.frontend.build_synapses import BuiltSynapse, Synapses
 from compiler.frontend.connect_storage import check_values
@@ -86,15 +86,16 @@ def _projection(
     synapse = synapses.find(reference) if isinstance(reference, Scalar) else None
     if plastic and (synapse is None or synapse.definition is None):
         return None
-    user = Related(f"the projection `{name}` uses the synapse here", at)
+    user, sure = Related(f"the projection `{name}` uses the synapse here", at), True
     if synapse is not None:
-        synapse = synapses.with_dimensions(synapse, given_dimensions(block, synapse, family), user)
+        dimensions, sure = given_dimensions(block, synapse, family)
+        synapse = synapses.with_dimensions(synapse, dimensions, user) if sure else synapse
     deliver = mapping(block.get("deliver"))
     into = deliver.get("into") if deliver is not None else None
     dimension, fits = _input(into, targets, populations, c) if into is not None else (None, plastic)
     if synapse is None:
         _check_sources(block.get("from"), sources, populations, c)
-    else:
+    elif sure:
         fits = _check_synapse(synapse, synapses, block, user, sources, targets, dimension, family) and fits
     connect = mapping(block.get("connect"))
     if connect is None or len(connect.entries) != 1 or (deliver is None and not plastic):
@@ -106,7 +107,8 @@ def _projection(
     weight = _no_weight if deliver is None or plastic else _weight(deliver, dimension, family, refused, count)
     listed = None if connection is None or connection.pairs is None else count
     given = _no_settings if synapse is None else read_settings(block, synapse, family, at, listed)
-    delay = delay_steps(block.get("delay"), family, count)
+    unpaired = connection is None and one_by_one(block.get("delay"))  # the pairs that they belong to have a mistake
+    delay = delay_steps(None if unpaired else block.get("delay"), family, count)
     back_delay = whole_delay(block.get("back_delay"), family, "`back_delay`")
     occupied = _occupied(block.entry("occupied"), synapse, family)
     if not fits or sources is None or targets is None or any(p not in populations.built for p in (*sources, *targets)):
@@ -132,10 +134,12 @@ def _projection(
                 continue
             listed_at = None if pairs is None else 0
             members.append(Member(source, target, args, w, d, listed_at, late, *own, back, None, part))
-    if connection.rule == "one_to_one" and not members and sources == targets:
+    if connection.rule == "one_to_one" and not members and sources == targets and len(c.sink.items) == before:
         message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
         c.sink.error("E0604", message, rule.key.span, "leave `autapses: false` out")
     definition = None if synapse is None else synapse.definition
+    if synapse is not None and not sure and len(c.sink.items) == before:  # else a value has a mistake
+        _check_synapse(synapse, synapses, block, user, sources, targets, dimension, family)
     if definition is not None:
         check_delays(block, definition, members, family)
         check_reads(definition, text_of(into), members, user, c)

@@ -51,6 +51,8 @@ class Recorded:
     weighed: dict[tuple[str, str], Span] = field(default_factory=dict)
     """(projection, variable) of synapses that are recorded one by one."""
     kept: set[tuple[str, str, str]] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    """Kinds of which an entry has a mistake, or needs what has one: what is not recorded may be that."""
 
 
 def build_records(
@@ -66,9 +68,12 @@ def build_records(
         source = block.get("from")
         if kind in ("synapses", "histogram"):
             _of_synapses(kind, block, at, projections, declared, populations, out, c)
+            if not _synapses_made(kind, block, out):
+                out.refused.add(kind)
             continue
         names = select(source, populations, c)
         if names is None or source is None:
+            out.refused.add(kind)
             continue
         match kind:
             case "spikes":
@@ -77,7 +82,22 @@ def build_records(
                 _rates(names, block, source, at, populations, out, c)
             case "trace":
                 _traces(names, block, at, populations, out, c)
+        if not _made(kind, names, block, out):
+            out.refused.add(kind)
     return out
+
+
+def _made(kind: str, names: tuple[str, ...], block: tree.Mapping, out: Recorded) -> bool:
+    """Whether all that an entry asks for is recorded."""
+    if kind == "trace":
+        variables = items_of(block.get("variables"))
+        return all((name, text_of(item)) in out.variables for name in names for item in variables)
+    return set(names) <= (out.spiking if kind == "spikes" else out.rated)
+
+
+def _synapses_made(kind: str, block: tree.Mapping, out: Recorded) -> bool:
+    source, variables = text_of(block.get("from")), items_of(block.get("variables"))
+    return kind == "histogram" or all((source, text_of(item)) in out.weighed for item in variables)
 
 
 def _never(names: tuple[str, ...], node: Node, populations: Populations, c: Context) -> bool:
@@ -371,6 +391,8 @@ def _outside(index: int, name: str, size: int, at: Span, populations: Population
 def need_spikes(names: tuple[str, ...], node: Node, recorded: Recorded, c: Context) -> bool:
     for name in names:
         if name not in recorded.spiking:
+            if "spikes" in recorded.refused:
+                return False  # the mistake was reported there
             message = f"the spikes of `{name}` are not recorded"
             help = f"add `- spikes: {{from: {name}}}` to `record`"
             c.sink.error("E0213", message, node.span, help)
@@ -381,6 +403,8 @@ def need_spikes(names: tuple[str, ...], node: Node, recorded: Recorded, c: Conte
 def need_trace(names: tuple[str, ...], variable: Scalar, recorded: Recorded, c: Context) -> bool:
     for name in names:
         if (name, variable.text) not in recorded.variables:
+            if "trace" in recorded.refused:
+                return False  # the mistake was reported there
             message = f"`{variable.text}` of `{name}` is not recorded"
             help = f"add `- trace: {{from: {name}, variables: [{variable.text}]}}` to `record`"
             c.sink.error("E0213", message, variable.span, help)

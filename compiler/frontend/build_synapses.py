@@ -26,7 +26,7 @@ from compiler.frontend.drafts import (
     build_states,
     entries_of,
     listed,
-    warn_unused,
+    note_unread,
 )
 from compiler.frontend.scope import Scope, Wanted
 from compiler.frontend.synapse_checks import check_event, check_event_driven, check_timed, with_lets
@@ -192,19 +192,21 @@ def build_synapse(
         at,
     )
     assert definition is not None
-    check_shared(definition, d)
-    check_formed(definition, d)
-    if definition.event_driven and flag is not None:
-        check_event_driven(definition, flag.span, node, d)
-    if c.names.scope.timed:
-        check_timed(definition, d)
+    if not _wrong(c.sink, before):  # what has been refused may be what they look for
+        check_shared(definition, d)
+        check_formed(definition, d)
+        if definition.event_driven and flag is not None:
+            check_event_driven(definition, flag.span, node, d)
+        if c.names.scope.timed:
+            check_timed(definition, d)
     explain(c.sink, before, d)
-    if any(i.severity is Severity.ERROR for i in c.sink.items[before:]):
+    if _wrong(c.sink, before):
         definition = None
     else:
         definition = _finished(d, definition)
+        c.unread_params.read(_of_neurons(d))
         if ends is None and not given:
-            warn_unused(d, params, "synapse")
+            note_unread(d, params, "synapse")
     return BuiltSynapse(name, node, definition, d.params, d.states, d.places, drawn, tuple(d.deliveries), at, given)
 
 
@@ -228,6 +230,16 @@ def _events(d: SynapseDraft, scope: Scope, lets: tuple[Set, ...]) -> tuple[Synap
         if check_event(condition, end, node.span, d):
             out.append(SynapseEvent(entry.name, end, condition, actions, entry.key.span))
     return tuple(out)
+
+
+def _wrong(sink: Sink, before: int) -> bool:
+    return any(i.severity is Severity.ERROR for i in sink.items[before:])
+
+
+def _of_neurons(d: SynapseDraft) -> list[Span]:
+    """Where the variables of both neurons are declared that the synapse reads."""
+    found = ((d.ends.of(end), name) for end, _, name in (n.partition(".") for n in d.read) if end in ENDS)
+    return [neuron.places[name] for neuron, name in found if neuron is not None and name in neuron.places]
 
 
 def _finished(d: SynapseDraft, s: SynapseDef) -> SynapseDef:

@@ -41,7 +41,7 @@ def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[Timed
         if NOISE.fullmatch(name):
             c.sink.error("E0107", f"`{name}` is white noise and cannot name a timed array", at, "choose another name")
             continue
-        known[name] = TimedName(name, None, False)
+        known[name] = TimedName(name, None, False, broken=True)
         unit_node = inner.get("unit")
         dimension = None if unit_node is None else unit_dimension(unit_node, c)
         if unit_node is not None and dimension is None:

@@ -21,7 +21,7 @@ from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, UNITS, Dimension, canonical_name, parse_unit
 from compiler.frontend import tree
 from compiler.frontend.resolve_values import exact_span
-from compiler.frontend.scope import Checked, Scope, Wanted, check_expression, check_tree
+from compiler.frontend.scope import Checked, Scope, Wanted, check_expression, check_tree, with_value
 from compiler.frontend.tree import Entry, Node, Scalar
 from compiler.frontend.values import Context, mapping, text_of
 from compiler.frontend.values_initial import initial_value
@@ -173,9 +173,7 @@ def build_lets(d: Draft, scope: Scope) -> tuple[tuple[Set, ...], Scope]:
         if not d.declare(entry.key, "a named expression"):
             continue
         found = d.check(entry.value, scope, Wanted(f"`{name}`", None, None, d.no_random))
-        kind = Kind.REAL if found is None else found.kind
-        dimension = None if found is None else found.dimension
-        scope = scope.extended({name: kind}, {name: dimension}, {name: entry.key.span})
+        scope = with_value(scope, name, found, entry.key.span)
         if found is not None:
             out.append(Set(name, found.expr, entry.key.span))
     return tuple(out), scope
@@ -238,13 +236,12 @@ def assigned(d: Draft, statement: Assign, scope: Scope, wanted: Wanted, node: No
     return found
 
 
-def warn_unused(d: Draft, params: tuple[ParamDecl, ...], noun: str) -> None:
-    """Warn of parameters that no expression reads, where a user wrote them."""
+def note_unread(d: Draft, params: tuple[ParamDecl, ...], noun: str) -> None:
+    """Note parameters that no expression of the definition reads, where a user wrote them."""
+    d.c.unread_params.read(p.span for p in params if p.name in d.read)
     if any(p.span.via is not None or p.span.file.path.startswith("library/") for p in params):
         return
-    for p in params:
-        if p.name not in d.read:
-            d.c.sink.warning("W0002", f"nothing reads parameter `{p.name}` of {noun} `{d.name}`", p.span)
+    d.c.unread_params.candidates += [(f"`{p.name}` of {noun} `{d.name}`", p.span) for p in params]
 
 
 def unit_name(dimension: Dimension | None) -> str:

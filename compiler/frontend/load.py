@@ -9,13 +9,15 @@ Does not: lower, build or run.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from compiler.collector import no_garbage_collection
-from compiler.diagnostics import ModelError, Severity, Sink
+from compiler.diagnostics import Diagnostic, ModelError, Severity, Sink
 from compiler.frontend import tree
 from compiler.frontend.build import build_model
 from compiler.frontend.resolve import LibraryFinder, resolve
@@ -56,6 +58,7 @@ def load_model(
     if isinstance(root, tree.Mapping):
         with no_garbage_collection():
             model = _model(root, path, folder or path.resolve().parent, settings, sink, unread)
+    sink.items[:] = _told_once(sink.items)
     sink.check()
     if model is None:
         raise ModelError(sink.items)
@@ -87,6 +90,30 @@ def name_of(path: Path) -> str:
     the name of folders, of sources and of arguments to compilers."""
     text = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:100]
     return text if text[:1].isalnum() or text[:1] == "_" else f"m{text}"
+
+
+def _told_once(items: list[Diagnostic]) -> list[Diagnostic]:
+    """`items` with one of those that copies of one block (`for`, `repeat`) make at one place, and how many more."""
+    copies: Counter[tuple[object, ...]] = Counter()
+    out: list[tuple[Diagnostic, tuple[object, ...]]] = []
+    for d in items:
+        key = _copied_from(d)
+        copies[key] += 1
+        if not key or copies[key] == 1:
+            out.append((d, key))
+    return [d if not k or copies[k] < 2 else _with_copies(d, copies[k] - 1) for d, k in out]
+
+
+def _copied_from(d: Diagnostic) -> tuple[object, ...]:
+    """The place of a mistake in a copy; () for any other. The same words of two copies are one mistake already."""
+    origin = None if d.span is None else d.span.via
+    while origin is not None and origin.kind not in ("for", "repeat"):
+        origin = origin.parent
+    return () if d.span is None or origin is None else (d.code, d.span.file.path, d.span.start, d.span.end)
+
+
+def _with_copies(d: Diagnostic, more: int) -> Diagnostic:
+    return replace(d, message=f"{d.message} (and so in {more:,} more {'copy' if more == 1 else 'copies'})")
 
 
 def _unused(model: Model, text: str, sink: Sink) -> None:

@@ -22,7 +22,7 @@ from compiler.frontend.select import select, unknown_population
 from compiler.frontend.tree import Entry, Node, Scalar
 from compiler.frontend.values import Context, mapping, number_and_dimension
 from compiler.frontend.values_initial import from_file
-from compiler.frontend.wording import count
+from compiler.frontend.wording import count, quoted
 from compiler.source import Span
 
 _Number = tuple[float | int, Dimension | None]
@@ -98,7 +98,7 @@ class _Reader:
         exceptions = block.get("except")
         for item in exceptions.items if isinstance(exceptions, tree.Sequence) else ():
             self.exception(item)
-        if self.value.dimension is None and not self.wrong:
+        if self.value.dimension is None and not self.wrong and None not in (self.sources, self.targets):
             self.value.dimension = DIMENSIONLESS
         return self.value
 
@@ -113,6 +113,8 @@ class _Reader:
             if self.value.dimension is None:
                 self.value.dimension, self.first = dimension, node.span
             elif dimension != self.value.dimension:
+                if self.wrong:
+                    return None  # one mistake is told, not one for each value
                 self.wrong = True
                 message = (
                     f"the values of `{self.name}` have one dimension: this is {describe(dimension)}, "
@@ -167,7 +169,11 @@ class _Reader:
         if missing and not broken:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             message = f"`{self.name}` has no value for the {side} `{missing[0]}`{more}"
-            self.c.sink.error("E0103", message, span, f"add `{missing[0]}: ...` or a class that it has")
+            own_classes = [k for k, names in self.populations.classes.items() if missing[0] in names]
+            help = f"add `{missing[0]}: ...`"
+            if own_classes:
+                help += f" or one of its classes, {quoted(own_classes, 'or')}"
+            self.c.sink.error("E0103", message, span, help)
             self.wrong = True
         return out
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from compiler.diagnostics import Diagnostic, Related, Sink, did_you_mean
-from compiler.expr.ast import Call, Expr, Num, Ref, children, with_children
+from compiler.expr.ast import Call, Expr, Num, Ref, children, refs, with_children
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.inline import Definition, inline
@@ -33,6 +33,7 @@ from compiler.ir.delayed import DELAYED
 from compiler.ir.model import hidden
 from compiler.source import NOWHERE, Span
 
+_ASSIGNS: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)", re.ASCII)
 _NO_PLACES: Final[Mapping[str, Span]] = MappingProxyType({})
 
 
@@ -43,6 +44,7 @@ class TimedName:
     name: str
     dimension: Dimension | None
     per_neuron: bool
+    broken: bool = False  # it has a mistake, so that any form of reading it may be right
 
     @property
     def form(self) -> str:
@@ -52,7 +54,8 @@ class TimedName:
 @dataclass(frozen=True)
 class Scope:
     """Names that an expression may use, with their kinds and dimensions (None: unknown, after an
-    error). `places`: where they were declared; `delayed`: what may be read with a synapse's delay."""
+    error). `broken`: functions with a mistake; `unsure`: names whose kind is not known for the same reason.
+    `places`: where they were declared; `delayed`: what may be read with a synapse's delay."""
 
     kinds: Mapping[str, Kind]
     dimensions: Mapping[str, Dimension | None]
@@ -62,6 +65,7 @@ class Scope:
     places: Mapping[str, Span] = field(default_factory=dict)
     timed: Mapping[str, TimedName] = field(default_factory=dict)
     delayed: Delayable | None = None
+    unsure: frozenset[str] = frozenset()
 
     def extended(
         self,
@@ -73,9 +77,19 @@ class Scope:
         return replace(
             self,
             kinds={**self.kinds, **kinds},
+            unsure=self.unsure - kinds.keys() if self.unsure else self.unsure,
             dimensions={**self.dimensions, **dimensions},
             places={**self.places, **places},
         )
+
+
+def with_value(scope: Scope, name: str, found: Checked | None, at: Span) -> Scope:
+    """`scope` with a name that is given the value `found`; None: the value has a mistake."""
+    if found is None:
+        known = scope.extended({name: Kind.REAL}, {name: None}, {name: at})
+        return replace(known, unsure=scope.unsure | {name})
+    kind = Kind.REAL if found.kind is Kind.INT else found.kind
+    return scope.extended({name: kind}, {name: found.dimension}, {name: at})
 
 
 @dataclass(frozen=True)
@@ -138,8 +152,8 @@ def _check_names(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checke
         values = {hidden(n): t.dimension for n, t in scope.timed.items()}
         scope = scope.extended(dict.fromkeys(values, Kind.REAL), values)
     calls = _calls(tree)
-    if calls & scope.broken:
-        return None  # the mistake was reported where the function stands
+    if calls & scope.broken or (scope.unsure and refs(tree) & scope.unsure):
+        return None  # the mistake was reported where the function or the name is given its value
     kind = check_types(tree, scope.kinds, sink, {**scope.arities, **dict.fromkeys(scope.timed, 1)})
     if sink.items:
         return None
@@ -177,7 +191,7 @@ def _read_timed(e: Expr, scope: Scope, sink: Sink) -> Expr | None:
             help = "timed arrays are read in equations, in rates of Poisson inputs and in a population's `params`"
             sink.error("E0312", f"the timed array `{e.func}` cannot be read here", e.span, help)
             return None
-        if given != (("t", "i") if array.per_neuron else ("t",)):
+        if not array.broken and given != (("t", "i") if array.per_neuron else ("t",)):
             why = "it has a column for each neuron" if array.per_neuron else "it has one value for all neurons"
             help = f"write `{array.form}`: {why}, and is read at the time of the step"
             sink.error("E0312", f"the timed array `{e.func}` cannot be read like this", e.span, help)
@@ -263,6 +277,14 @@ def no_value_yet(statement: Assign, scope: Scope, sink: Sink) -> None:
     target = statement.target
     message = f"`{target}` has no value yet that `{statement.op}` could change"
     sink.error("E0302", message, statement.target_span, did_you_mean(target, scope.kinds))
+
+
+def unsure_of(node: Node, scope: Scope) -> Scope:
+    """`scope` after a statement that cannot be read: the name that it seems to assign to has a value."""
+    target = _ASSIGNS.match(node.text) if isinstance(node, Scalar) else None
+    if target is None or target[1] in scope.kinds:
+        return scope
+    return with_value(scope, target[1], None, node.span)
 
 
 def read_statement(node: Node, scope: Scope, sink: Sink) -> Assign | None:

@@ -19,7 +19,17 @@ from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
 from compiler.frontend.build_neurons import BuiltNeuron
 from compiler.frontend.drafts import Draft, assigned, not_a_state, not_assignable
-from compiler.frontend.scope import Checked, Scope, Wanted, check_tree, no_value_yet, read_action, read_statement
+from compiler.frontend.scope import (
+    Checked,
+    Scope,
+    Wanted,
+    check_tree,
+    no_value_yet,
+    read_action,
+    read_statement,
+    unsure_of,
+    with_value,
+)
 from compiler.frontend.synapse_sums import Taken, has_own_sums, take_sums
 from compiler.frontend.tree import Node
 from compiler.frontend.wording import allowed
@@ -72,6 +82,7 @@ def build_actions(
     for node in items:
         statement = read_action(node, scope, d.c.sink)
         if statement is None:
+            scope = unsure_of(node, scope)
             continue
         value = statement.call if isinstance(statement, Do) else statement.value
         assigns = isinstance(statement, Assign)
@@ -132,7 +143,7 @@ def build_actions(
             found = assigned(d, statement, taken.scope(scope), Wanted(f"`{target}`", None, None, None), node)
             kind = Kind.REAL if found is None or found.kind is Kind.INT else found.kind
             local[target] = (kind, None if found is None else found.dimension)
-            scope = scope.extended({target: kind}, {target: local[target][1]}, {target: at})
+            scope = with_value(scope, target, found, at)
         found = taken.back(found, d)
         if found is not None:
             out.append(Set(target, found.expr, statement.span))

@@ -213,6 +213,8 @@ def read_settings(
             related = (Related("the parameter is declared here", synapse.places[both[0]]),)
             family.c.sink.error("E0212", message, node.span, "give the value under `values` another name", related)
             reader.wrong = True
+    read = set[str]().union(*(words_of(node) for node in reader.init.values())) & synapse.params.keys()
+    family.c.unread_params.read(synapse.places[name] for name in read)
     known: dict[tuple[Any, ...], Settings | None] = {}
 
     def at_member(env: Mapping[str, Any]) -> Settings | None:
@@ -226,9 +228,11 @@ def read_settings(
     return at_member
 
 
-def given_dimensions(block: tree.Mapping, synapse: BuiltSynapse, family: Family) -> dict[str, Dimension]:
+def given_dimensions(block: tree.Mapping, synapse: BuiltSynapse, family: Family) -> tuple[dict[str, Dimension], bool]:
     """Dimensions that the projection's values give to parameters and states that are declared without a unit: the
-    definition is checked again with them, so that one definition serves inputs of every unit."""
+    definition is checked again with them, so that one definition serves inputs of every unit. And whether all of them
+    are known: a value with a mistake may have any."""
+    sure = True
     out: dict[str, Dimension] = {}
     scope = family.names.scope
     numbers = {**family.names.numbers, **dict.fromkeys((*family.values, *SIZES), 1.0)}
@@ -239,14 +243,16 @@ def given_dimensions(block: tree.Mapping, synapse: BuiltSynapse, family: Family)
             numbers.update(dict.fromkeys(own, 1.0))
         for entry in _entries(block, key):
             dimension = declared.get(entry.name)
+            sure = sure and entry.name in declared
             if dimension is None or not dimension.dimensionless:
                 continue
             # Values of the members are not known here: only the dimension is of interest, mistakes are found later.
             scratch = replace(family.c, sink=Sink())
             _, found = initial_value(entry.value, scratch, entry.name, None, Names(scope, numbers))
+            sure = sure and not scratch.sink.items
             if found is not None and not found.dimensionless:
                 out[entry.name] = found
-    return out
+    return out, sure
 
 
 def _entries(block: tree.Mapping, key: str) -> tuple[tree.Entry, ...]:

@@ -86,13 +86,13 @@ def _check_block(kind: Block, node: Node, place: Place) -> None:
         return
     fields = kind.by_name
     sink = place.sink
-    meant: set[str] = set()
+    unknown: list[Entry] = []
     for entry in node.entries:
         key = entry.key.text
         field = fields.get(key)
         if field is None:
             if not key.startswith("x-"):
-                meant.add(_unknown_key(kind, entry, place))
+                unknown.append(entry)
             continue
         quiet = place.quiet
         if not field.supported and not quiet:
@@ -101,12 +101,22 @@ def _check_block(kind: Block, node: Node, place: Place) -> None:
             quiet = True
         if not fits(field.kind, entry.value):
             _check(field.kind, entry.value, Place(key, None, entry.key.span, sink, quiet, place.expanded))
-    if kind.ruled:
-        _check_presence(kind, node, place, meant)
+    helped = [(e, _help_of_key(kind, e.key.text)) for e in unknown]
+    missing = _check_presence(kind, node, place, {_meant(h) for _, h in helped if h is not None}) if kind.ruled else []
+    unexplained = False
+    for entry, help in helped:
+        if help is None:  # one of them may be what is missing
+            lacking = f"; {joined(missing, 'and')} is missing" if missing and not unexplained else ""
+            unexplained = True
+            help = (allowed("the keys here are", fields) if fields else "no keys are allowed here") + lacking
+        sink.error("E0101", f"unknown key `{entry.key.text}` in {place}", entry.key.span, help)
+    if missing and not unexplained:
+        there = {e.key.text for e in node.entries}
+        sink.error("E0103", f"{place} lacks {joined(missing, 'and')}", place.at, _example_of_missing(kind, there))
 
 
-def _check_presence(kind: Block, node: Mapping, place: Place, meant: set[str]) -> None:
-    """Keys that must stand, exclude each other, or need others; misspelt ones are `meant`."""
+def _check_presence(kind: Block, node: Mapping, place: Place, meant: set[str]) -> list[str]:
+    """What is missing. Reports keys that exclude each other; misspelt ones are `meant`."""
     there = {e.key.text for e in node.entries}
     for group in kind.one_of:
         present = [k for k in group if k in there]
@@ -117,9 +127,9 @@ def _check_presence(kind: Block, node: Mapping, place: Place, meant: set[str]) -
                 next(e.key.span for e in node.entries if e.key.text == present[1]),
                 f"keep one of {quoted(group, 'and')}",
             )
-    if not place.expanded and any(k in there for k in kind.open_with):
-        return
     there |= meant
+    if not place.expanded and any(k in there for k in kind.open_with):
+        return []
     needed = [(k, o) for k, others in kind.needs if k in there for o in others if o not in there]
     covered = {o for _, o in needed}
     missing = [f"`{k}`" for k in kind.required if k not in there]
@@ -131,10 +141,7 @@ def _check_presence(kind: Block, node: Mapping, place: Place, meant: set[str]) -
     some = kind.at_least_one
     if some and not there.intersection(some):
         missing.append(f"one of {quoted(some, 'and')}")
-    missing += [f"`{o}` (for `{k}`)" for k, o in needed]
-    if missing:
-        help = _example_of_missing(kind, there)
-        place.sink.error("E0103", f"{place} lacks {joined(missing, 'and')}", place.at, help)
+    return [*missing, *(f"`{o}` (for `{k}`)" for k, o in needed)]
 
 
 def _example_of_missing(kind: Block, there: set[str]) -> str | None:
@@ -148,18 +155,14 @@ def _example_of_missing(kind: Block, there: set[str]) -> str | None:
     return None
 
 
-def _unknown_key(kind: Block, entry: Entry, place: Place) -> str:
-    """Report a key that the block has not; the known key that was probably meant, or ""."""
-    key = entry.key.text
-    known = kind.by_name
-    help = elsewhere(kind.elsewhere, key) or did_you_mean(key.replace("-", "_"), known)
-    if help is None:
-        help = allowed("the keys here are", known) if known else "no keys are allowed here"
-        meant = ""
-    else:
-        meant = _FIRST_WORD.findall(help.removeprefix("write ").removeprefix("did you mean "))[0]
-    place.sink.error("E0101", f"unknown key `{key}` in {place}", entry.key.span, help)
-    return meant
+def _help_of_key(kind: Block, key: str) -> str | None:
+    """What to write instead of a key that the block has not; None where nothing is near."""
+    return elsewhere(kind.elsewhere, key) or did_you_mean(key.replace("-", "_"), kind.by_name)
+
+
+def _meant(help: str) -> str:
+    """The key that a help with an unknown one names."""
+    return _FIRST_WORD.findall(help.removeprefix("write ").removeprefix("did you mean "))[0]
 
 
 def _check_map(kind: MapOf, node: Node, place: Place) -> None:

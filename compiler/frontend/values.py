@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from compiler.expr.units import DIMENSIONLESS, FREQUENCY, TIME, Dimension, canon
 from compiler.frontend import tree
 from compiler.frontend.scope import Scope, Wanted, check_expression
 from compiler.frontend.tree import Node, Scalar, Sequence
+from compiler.frontend.unused import Unread
 from compiler.frontend.wording import found
 from compiler.ir.model import PhaseDef
 from compiler.source import NOWHERE, Span
@@ -53,6 +54,7 @@ class Context:
     folder: Path
     phases: tuple[PhaseDef, ...] = ()
     unread: frozenset[str] = frozenset()
+    unread_params: Unread = field(default_factory=Unread)
 
 
 @lru_cache(maxsize=65536)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
 
 from compiler.expr.units import DIMENSIONLESS, Dimension
 from compiler.frontend import tree

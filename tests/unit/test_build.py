@@ -215,6 +215,48 @@ def test_unused_parameters_are_warned_of(tmp_path: Path) -> None:
     ]
 
 
+READERS = {  # what reads the parameter `id` of the neuron `n` or the synapse `s`, which do not
+    "a synapse at its target": ("", "synapses: {s: {on_pre: [deliver(post.id)]}}", "synapse: s, deliver: {into: i}"),
+    "a synapse at its source": (
+        "",
+        "synapses: {s: {state: {w: 0}, let: {k: pre.id}, on_pre: [w = k, deliver(w)]}}",
+        "synapse: s, deliver: {into: i}",
+    ),
+    "an initial value": (", init: {x: id + 1}", "", "deliver: {into: i, weight: 1}"),
+    "a drawn initial value": (", init: {x: {uniform: {low: 0, high: id}}}", "", "deliver: {into: i, weight: 1}"),
+    "a definition that uses it": (
+        "",
+        "x-note: none",
+        "deliver: {into: i, weight: 1}",
+    ),
+    "an initial value of a projection": (
+        ", params: {id: 2}, init: {x: id}",
+        "synapses: {s: {params: {id: 1}, state: {w: 0}, on_pre: [deliver(w)]}}",
+        "synapse: s, init: {w: 2 * id}, deliver: {into: i}",
+    ),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_parameters_that_something_else_reads(tmp_path: Path, reader: str) -> None:
+    more, synapses, how = READERS[reader]
+    other = ", m: {use: n, update: [x = i + id]}" if "uses it" in reader else ""
+    text = f"""\
+neurons:
+  {{n: {{params: {{id: 0}}, inputs: {{i: {{}}}}, state: {{x: 0}}, update: [x = i], spike: {{when: x > 1}}}}{other}}}
+{synapses}
+populations: {{a: {{neuron: n, size: 4{more}}}}}
+projections: {{p: {{from: a, to: a, connect: {{all_to_all: {{}}}}, {how}}}}}
+simulate: {{dt: 1 ms, duration: 10 ms}}
+"""
+    sink = Sink()
+    load_model(written(tmp_path, text), sink=sink)
+    assert sink.items == []
+    unread = text.replace("params: {id: 0}", "params: {id: 0, di: 0}")
+    load_model(written(tmp_path, unread), sink=sink)
+    assert [d.message for d in sink.items] == ["nothing reads parameter `di` of neuron `n`"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
