@@ -54,6 +54,16 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
 )
 
 
+_OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("gpu", "nvidia", "cuda:0", "cuda0"), "cuda"),
+        **dict.fromkeys(("c", "x86", "host"), "cpu"),
+        **dict.fromkeys(("numpy", "python", "ref"), "reference"),
+    }
+)
+"""What people call targets who come from elsewhere."""
+
+
 def backend(name: str, device: int = 0, check: bool = False) -> Backend:
     """The backend called `name`; `device` and `check` (wait for every kernel) are for those with devices.
 
@@ -62,7 +72,8 @@ def backend(name: str, device: int = 0, check: bool = False) -> Backend:
     target = TARGETS.get(name)
     if target is None:
         known = ", ".join(f"`{n}`" for n in TARGETS)
-        hint = did_you_mean(name, TARGETS) or f"the targets are {known}"
+        other = _OTHER_NAMES.get(name.lower())
+        hint = f"write `{other}`" if other else did_you_mean(name, TARGETS) or f"the targets are {known}"
         raise BackendError("E0907", f"there is no target `{name}`", hint, exit_code=2)
     if (missing := target.missing()) is not None:
         raise BackendError("E0907", f"the target `{name}` cannot be used: {missing}", exit_code=3)

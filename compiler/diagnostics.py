@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
+from typing import Final
 
 from compiler.source import Span
 
@@ -76,8 +77,50 @@ class Sink:
 
 
 def did_you_mean(word: str, known: Iterable[str], limit: int = 1) -> str | None:
-    """ "did you mean `x`?" for the nearest of `known`, or None when nothing is near."""
-    near = get_close_matches(word, list(known), n=limit, cutoff=0.6)
+    """ "did you mean `x`?" for the nearest of `known`, or None when nothing is near. Other capitals, `-` and missing
+    `_` are nearest (`MaxPool2d`), then names that go on where `word` ends (`stdp`), abbreviations of each part
+    (`exp_euler`), and similar spellings."""
+    names = list(dict.fromkeys(known))
+    near = (
+        [n for n in names if letters_of(n) == letters_of(word)][:limit]
+        or _that_go_on(word, names)
+        or _abbreviated(word, names)[:limit]
+        or get_close_matches(word, names, n=limit, cutoff=0.6)
+        or _in_any_case(word, names)[:limit]
+    )
     if not near:
         return None
-    return "did you mean " + " or ".join(f"`{n}`" for n in near) + "?"
+    shown = [f"`{n}`" for n in near]
+    return f"did you mean {' or '.join(p for p in (', '.join(shown[:-1]), shown[-1]) if p)}?"
+
+
+_MOST_LONGER: Final = 5
+
+
+def letters_of(word: str) -> str:
+    """`word` as far as spelling goes: no case, no `_`, `-` and blanks."""
+    return "".join(c for c in word.lower() if c not in "_- ")
+
+
+def _that_go_on(word: str, names: list[str]) -> list[str]:
+    """Names that have more parts after `word`, if they are few."""
+    longer = [n for n in names if len(word) > 2 and n.startswith(f"{word}_")]
+    return longer if len(longer) <= _MOST_LONGER else []
+
+
+def _abbreviated(word: str, names: list[str]) -> list[str]:
+    """The one name whose parts begin with those of `word`."""
+    parts = word.lower().split("_")
+    if len(word) < 3 or not all(parts):
+        return []
+    found = [n for n in names if _begins_with(n.lower().split("_"), parts)]
+    return found if len(found) == 1 else []
+
+
+def _begins_with(whole: list[str], parts: list[str]) -> bool:
+    return len(whole) == len(parts) and all(a.startswith(b) for a, b in zip(whole, parts, strict=True))
+
+
+def _in_any_case(word: str, names: list[str]) -> list[str]:
+    lower = {n.lower(): n for n in names}
+    return [lower[n] for n in get_close_matches(word.lower(), list(lower), n=1, cutoff=0.7)]

@@ -94,6 +94,8 @@ def erase(e: Expr) -> Expr:
 def _assignment_help(e: Expr, expected: Dimension, found: Dimension) -> str | None:
     if isinstance(e, Quantity):  # that is not to be divided by something: it has the wrong unit
         unit = "Hz" if expected == FREQUENCY else canonical_name(expected)
+        if expected.dimensionless:
+            return f"write `{e.value:g}`, without a unit"
         return f"for example `{e.value:g} {unit}`" if unit[0].isalpha() else f"give it in [{unit}]"
     ratio = found / expected
     inverse = expected / found

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from compiler.expr.unit_names import unit_meant
 from compiler.expr.units import UNITS, unit_word
 
 MAX_LENGTH: Final = 10_000
@@ -40,6 +41,10 @@ _TOKEN: Final = re.compile(
 )
 # a unit goes on only without spaces: `1 mV/ms` is a quantity, `20 ms / m` divides by the name m
 _UNIT_MORE: Final = re.compile(r"(\*\*-?\d{1,2}(?![\w.]))|([*/])([^\W\d]\w*)(?![\w.]|\s*\()")
+_PERCENT: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*%\s*", re.ASCII)
+_UNIT_OF_EQUATION: Final = re.compile(
+    r"\s*((?:1|[mnpuk]?(?:volt|amp|siemens|second|farad|ohm|metre|meter|[VASF])|Hz)\b.*)", re.ASCII
+)
 _UNIT_WORD: Final = re.compile(r"[^\W\d]\w*")
 
 _WORDS: Final = frozenset({"and", "or", "not", "if", "else"})
@@ -144,7 +149,7 @@ def scan(text: str, fail: Fail, *, units: bool, names: Container[str]) -> Scanne
                     fail("E0301", "an expression is missing between `(` and `)`", at, end, None)
                     return None
                 if not open_at:
-                    fail("E0301", "`)` closes nothing", at, end, None)
+                    fail("E0301", "`)` closes nothing", at, end, "leave it out, or add the `(` that it closes")
                     return None
                 open_at.pop()
             elif word == "," and not open_at:
@@ -154,15 +159,19 @@ def scan(text: str, fail: Fail, *, units: bool, names: Container[str]) -> Scanne
             previous = word if word == ")" else ""
         else:
             message, help_text = _BAD.get(word, (f"`{word}` cannot stand in an expression", None))
+            if word == ":" and (unit := _UNIT_OF_EQUATION.match(text, end)) is not None:
+                help_text = f"an equation has the dimension of its state: leave `: {unit[1].strip()}` out"
             fail("E0301", message, at, end, help_text)
             return None
         previous_at, at = at, end
     if not previous:
         last = len(text.rstrip())
-        fail("E0301", "the expression ends too early", previous_at, last, None)
+        part = _PERCENT.fullmatch(text)
+        help_text = None if part is None else f"a percentage is written as a part of 1: `{float(part[1]) / 100:g}`"
+        fail("E0301", "the expression ends too early", previous_at, last, help_text)
         return None
     if open_at:
-        fail("E0301", "`(` is never closed", open_at[-1], open_at[-1] + 1, None)
+        fail("E0301", "`(` is never closed", open_at[-1], open_at[-1] + 1, "add the `)` that closes it")
         return None
     return Scanned("".join(pieces), found, ends)
 
@@ -176,7 +185,8 @@ def _called(text: str, at: int) -> bool:
 def _plain_name(word: str, start: int, end: int, fail: Fail) -> bool:
     first = word.partition(".")[0]
     if first in _PYTHON or any(part in _PYTHON or part in _WORDS for part in word.split(".")[1:]):
-        fail("E0301", f"`{first}` cannot stand in an expression", start, end, None)
+        help = "leave the key out to have no value" if first == "None" else None
+        fail("E0301", f"`{first}` cannot stand in an expression", start, end, help)
     elif not word.isascii():
         fail("E0301", f"`{word}` is not a name", start, end, "names are of A-Z a-z 0-9 _")
     elif word[0] == "_" or "._" in word:
@@ -216,7 +226,8 @@ def _known(text: str, start: int, end: int, unit_end: int, units: bool, fail: Fa
     elif not units:
         fail("E0301", "a quantity with a unit cannot stand here", start, unit_end, None)
     elif follows == "." or unit_word(name) is None:
-        help = f"to multiply, write `{number} * {name}`"
+        unit = unit_meant(name)
+        help = f"to multiply, write `{number} * {name}`" if unit is None else f"write `{number} {unit}`"
         fail("E0403", f"`{name}` is not a known unit", at, at + len(name), help)
     else:
         return True

@@ -62,6 +62,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "minimum": "did you mean `min`?",
         "rand": "did you mean `random`?",
         "uniform": "write `low + (high - low) * random()`",
+        "gauss": "write `mean + std * normal()`",
         "randn": "did you mean `normal`?",
         "logistic": "did you mean `sigmoid`?",
         "square": "write `x ** 2`",
@@ -75,6 +76,15 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """What other languages call our functions, where the spelling alone would not lead here."""
+
+_OTHER_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("infinity", "Infinity", "Inf"), "did you mean `inf`?"),
+        **dict.fromkeys(("true", "false"), "truth values stand without quotes"),
+        **dict.fromkeys(("i", "j"), "the numbers of neurons, `i` and `j`, are known in `connect: {rule: ...}` only"),
+    }
+)
+"""Names that other languages know, where the spelling alone would not lead here."""
 
 _NO_FUNCTIONS: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -118,6 +128,9 @@ class _Checker:
             case Binary(op, a, b) if op in COMPARISONS:
                 self.comparison(e)
                 return Kind.BOOL
+            case Binary("*", a, Ref(unit)) if (help := self.product_with_unit(a, unit)) is not None:
+                self.sink.error("E0302", f"unknown name `{unit}`", e.right.span, help)
+                return None
             case Binary(op, a, b):
                 left, right = (self.number(x, f"`{op}` needs numbers") for x in (a, b))
                 if op == "/" or Kind.REAL in (left, right):
@@ -141,9 +154,20 @@ class _Checker:
         elif e.name in UNITS:
             help = f"`{e.name}` is a unit: a number stands before it, `1 {e.name}`"
         else:
-            help = did_you_mean(e.name, (*self.env, *CONSTANTS))
+            constants = CONSTANTS if len(e.name) > 2 else ()
+            alike = (n for n in self.env if len(e.name) > 1 or n.lower() == e.name.lower())
+            help = did_you_mean(e.name, (*alike, *constants)) or _OTHER_WORDS.get(e.name)
         self.sink.error("E0302", f"unknown name `{e.name}`", e.span, help)
         return None
+
+    def product_with_unit(self, number: Expr, unit: str) -> str | None:
+        """What to write instead of `20 * ms`, as other simulators have it; None for any other product."""
+        if unit in self.env or unit in CONSTANTS or unit not in UNITS:
+            return None
+        value, sign = (number.operand, "-") if isinstance(number, Unary) and number.op == "-" else (number, "")
+        if not isinstance(value, Num):
+            return f"`{unit}` is a unit: multiply by a quantity, `1 {unit}`"
+        return f"write `{sign}{value.value:g} {unit}`, without `*`"
 
     def condition(self, e: Expr, message: str) -> None:
         found = self.kind(e)

@@ -14,6 +14,7 @@ from pathlib import Path
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.units import DIMENSIONLESS
 from compiler.files.data_source import place_of
+from compiler.files.sample_help import sample_help
 from compiler.frontend import tree
 from compiler.frontend.build_network import Built, shown
 from compiler.frontend.data_files import Header, arrays_of, locate, pick
@@ -267,19 +268,21 @@ def _fits(
     """Whether an array of the file holds samples of an input."""
     related = (Related("the input is declared here", declared.span),)
     name = declared.name
+    whole = declared.dtype == "int32"
+    help = None if shape is None else sample_help(name, shape, whole, header.shape, header.kind, fixed=False)
     if header.kind not in "fiub":
-        c.sink.error("E0703", f"`{text}` holds {header.dtype}, not numbers", at, None, related)
+        c.sink.error("E0703", f"`{text}` holds {header.dtype}, not numbers", at, help, related)
         return False
-    if declared.dtype == "int32" and header.kind == "f":
+    if whole and header.kind == "f":
         message = f"`{name}` needs whole numbers, but `{text}` holds {header.dtype}"
-        c.sink.error("E0703", message, at, None, related)
+        c.sink.error("E0703", message, at, help, related)
         return False
     if not header.shape:
         c.sink.error("E0703", f"`{text}` is a single number; its first axis must count samples", at)
         return False
     if shape is not None and header.shape[1:] != shape:
         message = f"`{name}` has samples of shape {shown(shape)}, but those of `{text}` have {shown(header.shape[1:])}"
-        c.sink.error("E0703", message, at, None, related)
+        c.sink.error("E0703", message, at, help, related)
         return False
     return True
 

@@ -479,6 +479,8 @@ def _activation(r: _Reader, settings: tree.Mapping, kind: str) -> tuple[str | No
     help = f"`{_OTHER_NAMES[name]}` is the same" if name in _OTHER_NAMES else None
     if name in ("softmax", "log_softmax"):
         help = f"it works along an axis: write a layer `- {name}: {{}}` (a loss takes the scores before it)"
+    if name.lower() in ("linear", "none", "identity"):
+        help = "leave it out: a layer without one is linear"
     help = help or did_you_mean(name, (*r.functions.known, *ACTIVATIONS))
     if help is None:
         help = allowed("activations are", ACTIVATIONS) + f", or write it: `functions: {{{name}(x): ...}}`"

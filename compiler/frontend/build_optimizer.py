@@ -10,6 +10,9 @@ Does not: instantiate the optimizer on weights.
 from __future__ import annotations
 
 import keyword
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final
 
 from compiler.diagnostics import Related, did_you_mean
 from compiler.expr.ast import Binary, Call, Expr, Num, Ref, children, refs, substitute
@@ -62,7 +65,7 @@ def _optimizer(name: str, block: tree.Mapping, given: tree.Mapping | None, at: S
     numbers, schedules = _renamed(schedules, set(places) | {s.target for s in update}, c)
     for entry in _entries(given):
         if entry.name not in params:
-            help = did_you_mean(entry.name, params)
+            help = _elsewhere(name, entry.name, params) or did_you_mean(entry.name, params)
             if help is None:
                 help = allowed("it has the parameters", params) if params else "it has no parameters"
             c.sink.error("E0201", f"optimizer `{name}` has no parameter `{entry.name}`", entry.key.span, help)
@@ -74,6 +77,30 @@ def _optimizer(name: str, block: tree.Mapping, given: tree.Mapping | None, at: S
     statements = tuple(Set(s.target, substitute(s.value, flags), s.span) for s in update)
     values = tuple((p, v) for p, v in params.items() if v is not None)
     return OptimizerDef(name, (*values, *numbers.items()), tuple(state.items()), (*schedules, *statements), block.span)
+
+
+_OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {**dict.fromkeys(("lr", "eta", "step_size"), ("learning_rate",)), "eps": ("epsilon",)}
+    | {"alpha": ("smoothing", "learning_rate"), "rho": ("smoothing", "decay")}
+    | {"wd": ("decay",), "weight_decay": ("decay",)}
+)
+_OTHER_OPTIMIZERS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {("sgd", "momentum"): "momentum", ("sgd", "nesterov"): "nesterov", ("momentum", "nesterov"): "nesterov"}
+    | {("adam", "weight_decay"): "adamw", ("adam", "decay"): "adamw", ("adam", "amsgrad"): "amsgrad"}
+)
+
+
+def _elsewhere(optimizer: str, key: str, params: Collection[str]) -> str | None:
+    """What other frameworks call a parameter, or the optimizer that has it here."""
+    other = _OTHER_OPTIMIZERS.get((optimizer, key))
+    if other is not None:
+        return f"the optimizer that has it is `{other}`"
+    same = next((n for n in _OTHER_NAMES.get(key, ()) if n in params), None)
+    if same is not None:
+        return f"write `{same}`"
+    if key in ("weight_decay", "decay"):
+        return "write it beside the optimizer: `penalty: {l2: ...}`"
+    return None
 
 
 def _renamed(schedules: list[Set], taken: set[str], c: Context) -> tuple[dict[str, float], list[Set]]:

@@ -144,7 +144,8 @@ def _projection(
         check_delays(block, definition, members, family)
         check_reads(definition, text_of(into), members, user, c)
         check_rewired(definition, connection.rule, connection.storage, rule.key.span, c)
-    given_at = (deliver.get("weight") if deliver is not None else None, block.get("delay"), reference)
+    storage = settings.get("storage") if (settings := mapping(rule.value)) is not None else None
+    given_at = (deliver.get("weight") if deliver is not None else None, block.get("delay"), reference, storage)
     check_values(connection.rule, connection.storage, members, definition, given_at, c)
     if len(c.sink.items) > before:
         return None

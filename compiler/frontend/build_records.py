@@ -266,7 +266,8 @@ def _of_synapses(
     items = [block.get("variable")] if kind == "histogram" else list(items_of(block.get("variables")))
     names: list[str] = []
     for item in items:
-        if not isinstance(item, Scalar) or not _synapse_variable(item, found, c):
+        unsure = populations.step is None and text_of(item) == "delay"  # its steps are not known
+        if not isinstance(item, Scalar) or unsure or not _synapse_variable(item, found, c):
             return
         if (kind, found.name, item.text) in out.kept:
             c.sink.error("E0802", f"`{item.text}` of `{found.name}` is recorded twice", item.span)

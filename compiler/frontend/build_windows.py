@@ -7,6 +7,10 @@ Does not: say how a layer is computed.
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+from compiler.diagnostics import did_you_mean
 from compiler.frontend.build_layers import MOST, Place, Result, Shape, shown
 from compiler.frontend.tree import Sequence
 from compiler.frontend.values import text_of, whole
@@ -28,9 +32,14 @@ def _image(p: Place, shapes: list[Shape], rank: int) -> Shape | None:
         message = f"a {p.kind} layer reads {_READS[rank]}; `{p.source}` has the shape {shown(shapes[0])}"
         lacks = len(shapes[0]) == rank
         help = f"write its shape as [1, {', '.join(map(str, shapes[0]))}]" if lacks else None
+        if len(shapes[0]) == 2 + rank:
+            help = f"a shape is that of one sample, without the batch: {list(shapes[0][1:])}"
         p.fail(message, help)
         return None
     return shapes[0]
+
+
+_PADDING_WORD: Final = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
 def _padding(p: Place, default: str, image: Shape, size: Shape, stride: Shape, dilation: Shape) -> Shape | None:
@@ -51,6 +60,13 @@ def _padding(p: Place, default: str, image: Shape, size: Shape, stride: Shape, d
             edges += [total // 2, total - total // 2]
         return tuple(edges)
     assert node is not None
+    if _PADDING_WORD.fullmatch(text) and text not in p.c.names.scope.kinds:
+        help = did_you_mean(text, ("same", "valid")) or "write `same`, `valid`, or a number"
+        if text == "full":
+            full = [(n - 1) * d for n, d in zip(size, dilation, strict=True)]
+            help = f"that is `padding: {full[0] if len(set(full)) == 1 else full}` here"
+        p.c.sink.error("E0105", f"unknown padding `{text}`", node.span, help)
+        return None
     if not isinstance(node, Sequence):
         one = whole(node, p.c, "`padding`", 0, MOST)
         return None if one is None else (one,) * (2 * rank)
@@ -63,6 +79,14 @@ def _padding(p: Place, default: str, image: Shape, size: Shape, stride: Shape, d
         p.fail(f"`padding` has {len(values)} numbers; give 1, {rank} or {2 * rank}", None, "padding")
         return None
     return tuple(v for v in values for _ in range(2))
+
+
+def _channels_last(image: Shape) -> str | None:
+    """Help with an image whose channels seem to stand last."""
+    if not image[-1] < 5 < min(image[:-1]):
+        return None
+    axes = [len(image) - 1, *range(len(image) - 1)]
+    return f"channels come first: if they stand last here, put `- permute: {{axes: {axes}}}` before it"
 
 
 def _windows(
@@ -78,7 +102,7 @@ def _windows(
             p.fail(
                 f"the {'kernel' if key == 'kernel' else 'window'} is {reach} {word}, "
                 f"but `{p.source}`{padded} only {extent}",
-                "write `padding: same`" if not any(padding) else None,
+                _channels_last(image) or ("write `padding: same`" if not any(padding) else None),
                 key,
             )
             return None

@@ -85,21 +85,30 @@ def check_values(
     c: Context,
 ) -> None:
     """E0611 for values that differ from connection to connection, and for statements that find connections by their
-    targets, where nothing is stored that could serve them. `given`: the weight, the delay and the synapse in the
-    file."""
+    targets, where nothing is stored that could serve them. `given`: the weight, the delay, the synapse and the storage
+    in the file."""
     if storage not in ("bitmask", "procedural", "toeplitz"):
         return
-    weight, delay, model = given
+    weight, delay, model, written = given
+    asked = written.text if isinstance(written, Scalar) else storage
     found: tuple[str, Node | None] | None = None
     if synapse is not None:
         if any(has_sums(e) for e in values_of(all_actions(synapse))):
-            what = f"connections stored as `{storage}` are not found by their targets"
+            what = f"connections stored as `{asked}` are not found by their targets"
             message = f"{what}, but `{synapse.name}` sums over them"
             c.sink.error("E0611", message, None if model is None else model.span, "use `storage: sparse`")
             return
         values = (*values_of(all_actions(synapse)), *(x.value for x in synapse.lets))
         draws = storage != "procedural" and any(has_random(e) for e in values)
-        if synapse.state or synapse.on_post or any(e.end == "post" for e in synapse.events) or draws:
+        post = (
+            "`on_post`" if synapse.on_post else next((f"`{e.name}`" for e in synapse.events if e.end == "post"), None)
+        )
+        if not synapse.state and post is not None:
+            what = f"connections stored as `{asked}` are not found by their targets"
+            message = f"{what}, but {post} of `{synapse.name}` runs at spikes of a target"
+            c.sink.error("E0611", message, None if model is None else model.span, "use `storage: sparse`")
+            return
+        if synapse.state or post is not None or draws:
             found = f"the synapse `{synapse.name}`", model
     again = storage == "procedural" and synapse is None and rule != "fixed_outdegree"
     for m in members:
@@ -111,6 +120,6 @@ def check_values(
         if storage != "toeplitz" and any(not isinstance(v, Const) for _, v in m.params):
             found = found or ("a parameter of the synapse", model)
     if found is not None:
-        message = f"connections stored as `{storage}` have nothing of their own, but {found[0]} is one for each"
+        message = f"connections stored as `{asked}` have nothing of their own, but {found[0]} is one for each"
         help = "use `storage: sparse`, or one value for all"
         c.sink.error("E0611", message, None if found[1] is None else found[1].span, help)

@@ -15,6 +15,7 @@ from pathlib import Path
 from compiler.diagnostics import ModelError, Sink, did_you_mean
 from compiler.frontend import tree
 from compiler.frontend.language.kinds import Kind
+from compiler.frontend.other_simulators import in_library
 from compiler.frontend.resolve_use import File, LibraryFinder, Uses
 from compiler.frontend.tree import Entry, Scalar
 from compiler.frontend.validate import validate_kind
@@ -100,7 +101,9 @@ class Definitions:
                 return found
         own = [e.name for e in self.own()]
         known = [*own, *((n if self.bare_library else prefix + n) for n in names)]
-        help = did_you_mean(text, [*known, *(prefix + n for n in names)]) or did_you_mean(name, known)
+        other = in_library(collection, name)
+        help = None if other is None else f"write `{other}`"
+        help = help or did_you_mean(text, [*known, *(prefix + n for n in names)]) or did_you_mean(name, known)
         if help is None and own:
             help = allowed(f"the {collection} of this file are", own)
         if help is None:

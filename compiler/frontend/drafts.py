@@ -18,13 +18,15 @@ from compiler.expr.ast import Binary, Expr, Ref, refs
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.parse import Assign, parse_derivative
 from compiler.expr.types import Kind
+from compiler.expr.unit_names import unit_meant
 from compiler.expr.units import DIMENSIONLESS, TIME, UNITS, Dimension, canonical_name, parse_unit
 from compiler.frontend import tree
+from compiler.frontend.random_help import with_distribution
 from compiler.frontend.resolve_values import exact_span
 from compiler.frontend.scope import Checked, Scope, Wanted, check_expression, check_tree, with_value
 from compiler.frontend.tree import Entry, Node, Scalar
 from compiler.frontend.values import Context, mapping, text_of
-from compiler.frontend.values_initial import initial_value
+from compiler.frontend.values_initial import explain_draws, initial_value
 from compiler.ir.model import Const, Formula, Ode, ParamDecl, Set, StateDecl, Value
 from compiler.source import Span
 
@@ -107,7 +109,12 @@ def build_params(d: Draft) -> tuple[ParamDecl, ...]:
             node = value
         scope = d.scope(d.params)
         d.origins[name] = node.span
+        before = len(d.c.sink.items)
         found = d.check(node, scope, Wanted(f"parameter `{name}`"))
+        if found is None and isinstance(node, Scalar):
+            user = {"neuron": "population", "synapse": "projection", "current": "input"}.get(d.noun, d.noun)
+            lead = f"give it in the {user}: "
+            d.c.sink.items[before:] = [with_distribution(i, node.text, None, lead) for i in d.c.sink.items[before:]]
         if found is None:
             d.params[name] = None
             continue
@@ -141,7 +148,9 @@ def build_states(d: Draft, drawn: Drawn | None = None) -> tuple[StateDecl, ...]:
             continue
         if isinstance(entry.value, Scalar):
             scope = d.scope(d.params, d.states)  # the initial values of states before it
+            before = len(d.c.sink.items)
             found = d.check(entry.value, scope, Wanted(f"the initial value of `{name}`"))
+            explain_draws(d.c.sink, before, entry.value, None)
             dimension = None if found is None else found.dimension or DIMENSIONLESS
             value = None if found is None else constant_or_formula(found.expr, entry.value, d)
         elif drawn is not None:
@@ -160,7 +169,8 @@ def unit_dimension(node: Node, c: Context) -> Dimension | None:
     found = parse_unit(text_of(node))
     if found is None:
         text = text_of(node)
-        help = did_you_mean(text, UNITS) or "for example `mV`, `pA`, `nS` or `1/ms`"
+        meant = unit_meant(text)
+        help = f"write `{meant}`" if meant else did_you_mean(text, UNITS) or "for example `mV`, `pA`, `nS` or `1/ms`"
         c.sink.error("E0403", f"`{text}` is not a known unit", node.span, help)
         return None
     return found[0]

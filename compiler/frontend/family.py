@@ -28,6 +28,7 @@ from compiler.frontend.values import (
     number,
     out_of_bounds,
 )
+from compiler.frontend.values_initial import explain_draws
 from compiler.source import NOWHERE
 
 SIZES = {"n_from": Kind.INT, "n_to": Kind.INT}
@@ -59,7 +60,11 @@ class Family:
     ) -> Callable[[dict[str, Any]], float | None]:
         """The value of a number at each member; checked once, a mistake is reported once."""
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or not self.mentions(node):
+            before = len(self.c.sink.items)
             once = number(node, self.c, what, dimension, self.names)
+            if what in ("`weight`", "`delay`"):
+                more = ", round: nearest" if what == "`delay`" else ""
+                explain_draws(self.c.sink, before, node, dimension, more)
             return lambda env: once
         checked = check_expression(node, self.names.scope, Wanted(what, dimension), self.c.sink)
         if checked is None:

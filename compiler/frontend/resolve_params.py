@@ -38,6 +38,10 @@ def resolve_params(block: Node | None, settings: Settings[str, str], sink: Sink)
             near = did_you_mean(name, params)
             known = ", ".join(f"`{p}`" for p in params)
             help = near or (f"the model has: {known}" if params else "the model has no parameters")
+            if "." in name:
+                last = name.rpartition(".")[2]
+                example = f"params: {{{last}: {{value: ...}}}}"
+                help = f"only `params` can be set: declare `{example}`, write `{last}` where it is used, and set that"
             sink.error("E0204", f"`--set {name}`: there is no parameter `{name}`", None, help)
     return params
 

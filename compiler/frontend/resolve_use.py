@@ -17,6 +17,7 @@ from typing import Final
 from compiler.diagnostics import Related, Sink, did_you_mean
 from compiler.frontend.language import ROOT
 from compiler.frontend.language.kinds import Kind
+from compiler.frontend.other_simulators import in_library
 from compiler.frontend.resolve_merge import child_kind, merge
 from compiler.frontend.tree import (
     Entry,
@@ -178,7 +179,8 @@ class Uses:
         found = self.library.find(kind, name)
         if found is None:
             names = self.library.names(kind)
-            near = did_you_mean(name, names)
+            other = in_library(kind, name)
+            near = did_you_mean(name, names) if other is None else f"write `{other}`"
             help = near or f"`library/{kind}` has " + ", ".join(f"`{n}`" for n in names)
             message = f"`{name}` is not in `library/{kind}`"
             self.sink.error("E0203", message, target.span, help)
@@ -198,7 +200,8 @@ class Uses:
             library = self.library.names(collection) if where == "this file" else ()
             if name in library:  # a name without a path is the library's where the file has none of that name
                 return self.library.find(collection, name)
-            help = did_you_mean(name, known) or did_you_mean(name, library)
+            other = in_library(collection, name) if library else None
+            help = f"write `{other}`" if other else did_you_mean(name, known) or did_you_mean(name, library)
             if help is None and known:
                 help = "there are: " + ", ".join(f"`{n}`" for n in known[:10])
             message = f"{where} has no `{name}` in `{collection}`"

@@ -25,6 +25,7 @@ from compiler.expr.parse import Assign, Statement, parse_statement
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import Dimension
+from compiler.frontend.random_help import without_draw
 from compiler.frontend.resolve_values import exact_span, expression_of
 from compiler.frontend.synapse_delayed import Delayable
 from compiler.frontend.tree import Node, Scalar
@@ -128,7 +129,9 @@ def check_tree(tree: Expr, span: Span, scope: Scope, wanted: Wanted, sink: Sink)
     own = Sink()
     result = _check(tree, scope, wanted, own)
     for d in own.items:
-        sink.items.append(_placed(_worded(d, scope), span))
+        at = d.span
+        text = "" if at is None else at.file.text[at.start : at.end]
+        sink.items.append(_placed(without_draw(_worded(d, scope), wanted.random, text), span))
     return result
 
 

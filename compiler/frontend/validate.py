@@ -37,6 +37,7 @@ from compiler.frontend.validate_scalars import (
     compiled,
     fits,
     name_help,
+    nest_rule,
     scalar_problem,
     type_problem,
 )
@@ -162,7 +163,8 @@ def _help_of_key(kind: Block, key: str) -> str | None:
 
 def _meant(help: str) -> str:
     """The key that a help with an unknown one names."""
-    return _FIRST_WORD.findall(help.removeprefix("write ").removeprefix("did you mean "))[0]
+    word = _FIRST_WORD.search(help.removeprefix("write ").removeprefix("did you mean "))
+    return "" if word is None else word[1]
 
 
 def _check_map(kind: MapOf, node: Node, place: Place) -> None:
@@ -183,7 +185,7 @@ def _check_map(kind: MapOf, node: Node, place: Place) -> None:
         key = entry.key.text
         if pattern.search(key) is None:
             message = f"`{key}` is not a good name for {article(noun)} {noun}"
-            sink.error("E0107", message, entry.key.span, name_help(kind.key, kind.key_example))
+            sink.error("E0107", message, entry.key.span, name_help(kind.key, kind.key_example, key))
             continue
         if not fits(value, entry.value):
             _check(value, entry.value, Place(key, noun, entry.key.span, sink, quiet, place.expanded))
@@ -205,6 +207,11 @@ def _check_one_key(kind: OneKey, node: Node, place: Place) -> None:
     entry = node.entries[0]
     key = entry.key.text
     found = kind.by_name.get(key)
+    help = nest_rule(kind, node)
+    if help is not None:
+        message = f"unknown {kind.noun} `rule` of this form"
+        place.sink.error("E0105", message, start(entry.value), help)
+        return
     inner = Place(key, kind.noun, entry.key.span, place.sink, place.quiet, place.expanded)
     if found is not None:
         _check(found.kind, entry.value, _refused(found, kind, inner))
@@ -252,6 +259,9 @@ def _not_one_key(kind: OneKey, node: Mapping, place: Place) -> None:
 
 def _one_key_help(kind: OneKey, node: Mapping, keys: list[str], place: Place) -> str | None:
     """How keys that stand beside each other were probably meant."""
+    help = nest_rule(kind, node)
+    if help is not None:
+        return help
     if all(k in kind.by_name for k in keys):
         if place.noun == "item":
             return f"begin each {kind.noun} with a `-` of its own"
@@ -284,10 +294,20 @@ def _check_list(kind: ListOf, node: Node, place: Place) -> None:
         message = f"{place} must have {bound} {entries}; it has {count or 'none'}"
         place.sink.error("E0106", message, node.span, for_example(kind.example))
         return
+    if place.name == "shape" and count and _is_batch(node.items[0]) and not place.quiet:
+        message = "the first number of `shape` stands for no extent"
+        help = "a shape is that of one sample: leave the batch out"
+        place.sink.error("E0106", message, node.items[0].span, help)
+        return
     item, name, sink, quiet = kind.item, place.name, place.sink, place.quiet
     for child in node.items:
         if not fits(item, child):
             _check(item, child, Place(name, "item", start(child), sink, quiet, place.expanded))
+
+
+def _is_batch(node: Node) -> bool:
+    """Whether an extent is left open, as other frameworks write that of the batch."""
+    return isinstance(node, Scalar) and (node.value in (None, -1) or node.text in ("None", "null", "batch"))
 
 
 def _check_one_of(kind: OneOf, node: Node, place: Place) -> None:

@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from compiler.diagnostics import Sink
 from compiler.expr.units import DIMENSIONLESS, Dimension
 from compiler.frontend import tree
 from compiler.frontend.data_files import check_array
+from compiler.frontend.random_help import with_distribution
 from compiler.frontend.tree import Node, Scalar, Sequence
-from compiler.frontend.values import Context, Names, bounded, mapping, number, number_and_dimension, shown
+from compiler.frontend.values import Context, Names, bounded, mapping, number_and_dimension, shown
 from compiler.ir.model import Const, Distribution, FromFile, Listed, Value
 
 _Found = tuple[Value | None, Dimension | None]
@@ -39,19 +41,25 @@ def initial_value(
     """
     match node:
         case Scalar():
-            if dimension is None:
-                found = number_and_dimension(node, c, what, None, names)
-                if found is None:
-                    return None, None
-                return Const(found[0], node.span), found[1] or DIMENSIONLESS
-            value = number(node, c, what, dimension, names)
-            return (None if value is None else Const(value, node.span)), dimension
+            before = len(c.sink.items)
+            found = number_and_dimension(node, c, what, dimension, names)
+            if found is None:
+                explain_draws(c.sink, before, node, dimension)
+                return None, dimension
+            return Const(found[0], node.span), dimension if dimension is not None else found[1] or DIMENSIONLESS
         case Sequence(items=items):
             return _listed(items, node, c, what, dimension, names, count, each)
         case tree.Mapping():
             if node.get("file") is not None:
                 return from_file(node, c, what, count, each), dimension or DIMENSIONLESS
             return _distribution(node, c, what, dimension, names)
+
+
+def explain_draws(sink: Sink, before: int, node: Node, dimension: Dimension | None, more: str = "") -> None:
+    """Help with a random number where a distribution may stand, `uniform(-65, -50)`; `more`: what it needs too."""
+    if isinstance(node, Scalar):
+        found = sink.items[before:]
+        sink.items[before:] = [with_distribution(d, node.text, dimension, more=more) for d in found]
 
 
 def _listed(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping as Words
 
+from compiler.diagnostics import letters_of
 from compiler.frontend.language.kinds import plural
 from compiler.frontend.tree import Mapping, Node, Scalar, Sequence
 
@@ -34,7 +35,8 @@ def found(node: Node) -> str:
 
 
 def elsewhere(words: Words[str, str], key: str) -> str | None:
-    target = words.get(key)
+    """What stands in this language for the word `key` of another, whatever its capitals and `_`."""
+    target = words.get(key) or next((t for w, t in words.items() if letters_of(w) == letters_of(key)), None)
     return None if target is None else f"write {target}"
 
 

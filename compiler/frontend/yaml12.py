@@ -9,6 +9,7 @@ Does not: know the language's keys. An alias gives the very node that it names, 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,7 @@ from yaml.events import (
 )
 
 from compiler.collector import no_garbage_collection
-from compiler.diagnostics import Related, Sink
+from compiler.diagnostics import Related, Sink, did_you_mean
 from compiler.frontend import core_schema
 from compiler.frontend.core_schema import Unreadable, Value
 from compiler.frontend.tree import Entry, Mapping, Node, Scalar, Sequence
@@ -36,6 +37,8 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 100
 MAX_ALIASED_NODES: Final = 1_000_000
 
+_TUPLE: Final = re.compile(r"\([\d.,\s-]*\)", re.ASCII)
+_CLOSED: Final = re.compile(r"\([^(){}\[\]]*\)")
 _LOADER: Final = yaml.CLoader if yaml.__with_libyaml__ else yaml.Loader
 
 
@@ -46,6 +49,17 @@ def load_file(path: Path, sink: Sink, shown: str | None = None) -> Node | None:
     return None if source is None else load_text(source, sink)
 
 
+def _near(path: Path, shown: str) -> str | None:
+    """The file of the same folder that was probably meant."""
+    try:
+        beside = [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")]
+    except OSError:
+        return f"there is no folder `{shown.rpartition('/')[0]}`"
+    near = did_you_mean(path.name, beside)
+    folder = shown.rpartition("/")[0]
+    return near if near is None or not folder else near.replace("mean `", f"mean `{folder}/", 1)
+
+
 def read_source(path: Path, sink: Sink, shown: str) -> SourceFile | None:
     """The decoded text of the file at `path`, or None with an error in `sink`."""
     here = Span(SourceFile(shown, ""), 0, 0)
@@ -53,7 +67,7 @@ def read_source(path: Path, sink: Sink, shown: str) -> SourceFile | None:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        sink.error("E0002", f"there is no file `{shown}`", None)
+        sink.error("E0002", f"there is no file `{shown}`", None, _near(path, shown))
         return None
     except IsADirectoryError:
         sink.error("E0002", f"`{shown}` is a directory, not a file", None)
@@ -357,12 +371,19 @@ class _Builder:
         elif node.text == "":
             help = "a value that begins with `:` must be in quotes"
             self.sink.error("E0009", "there is no key before this `:`", node.span, help)
+        elif self._inside_of_parentheses():
+            pass  # E0028 is told where they close
         else:
             what = {bool: "a truth value", int: "a number", float: "a number"}
             kind = what.get(type(node.value), "null")
             help = f'keys are strings: write "{node.text}" in quotes, or another name'
             message = f"the key `{node.text}` is {kind}, not a string"
             self.sink.error("E0009", message, node.span, help)
+
+    def _inside_of_parentheses(self) -> bool:
+        """Whether `(1, 2)` stands in a mapping, whose later numbers look like keys."""
+        opened = self.stack[-1].open_paren if self.stack else None
+        return opened is not None and _CLOSED.match(self.file.text, opened.span.start) is not None
 
     @staticmethod
     def _plain(text: str) -> tuple[str, Value, bool]:
@@ -407,6 +428,9 @@ class _Builder:
             frame.open_paren = None
             where = "{...}" if frame.is_map else "[...]"
             help = "put the expression in quotes, or write the block form with one item per line"
+            text = self.file.text[span.start : span.end]
+            if _TUPLE.fullmatch(text) is not None:
+                help = f"write a list: `[{text[1:-1].strip()}]`"
             message = f"a comma inside of parentheses ends an item of `{where}`"
             self.sink.error("E0028", message, span, help)
 

@@ -21,6 +21,7 @@ from compiler.diagnostics import did_you_mean
 from compiler.files.array_files import Header, headers
 from compiler.files.array_rows import Rows
 from compiler.files.data_source import open_samples, read_samples, samples_header
+from compiler.files.sample_help import sample_help
 from compiler.ir.model import Data, Model, TensorInput
 from compiler.ir.model_tensors import DEFAULT_MEMORY
 from compiler.runner.errors import RunError
@@ -147,14 +148,15 @@ def checked(arrays: dict[str, Array], inputs: Sequence[TensorInput], where: str)
 
 
 def _fits(item: TensorInput, found: Header, where: str) -> None:
+    help = sample_help(item.name, item.shape, item.dtype != "real", found.shape, found.kind, fixed=True)
     if found.kind not in "fiub":
-        raise _refuse(f"the array for `{item.name}` in {where} holds {found.dtype}, not numbers")
+        raise _refuse(f"the array for `{item.name}` in {where} holds {found.dtype}, not numbers", help)
     if item.dtype != "real" and found.kind == "f":
-        raise _refuse(f"`{item.name}` needs whole numbers, but its array in {where} holds {found.dtype}")
+        raise _refuse(f"`{item.name}` needs whole numbers, but its array in {where} holds {found.dtype}", help)
     if not found.shape or found.shape[1:] != item.shape:
         has = list(found.shape)
         message = f"`{item.name}` has samples of shape {list(item.shape)}, but the array in {where} is {has}"
-        raise _refuse(message, "the first axis counts samples")
+        raise _refuse(message, help or "the first axis counts samples")
 
 
 def _one_length(lengths: Mapping[str, int], where: str) -> None:

@@ -71,8 +71,9 @@ def _of_node(text: str, path: tuple[str, ...], entry: Entry | None, node: Node) 
         key = entry.key.span
         new = text[key.start : key.end].rstrip("\"'") + "zq" + ('"' if text[key.end - 1] == '"' else "")
         yield made("unknown key", key.start, key.end, new, {path[-1] + "zq", *_declared(node)})
-        start, end = _whole(text, entry)
-        yield made("missing", start, end, "", _declared(node))
+        if path[-1] != "use":  # without it, the definition is another one
+            start, end = _whole(text, entry)
+            yield made("missing", start, end, "", _declared(node))
 
 
 def _declared(node: Node) -> set[str]:
@@ -136,6 +137,7 @@ def _own(d: Diagnostic, first: Diagnostic, mistake: Mistake) -> bool:
         return True  # lists with a value for each population
     if d.code in _UNITS and first.code in _UNITS:
         return True  # the dimension of a name is wrong wherever it is used, and where what follows from it is
-    if d.code != first.code and not {d.code, first.code} <= _NAMES:
+    missing = first.code in ("E0103", "E0108") and d.code in _NAMES
+    if d.code != first.code and not missing and not {d.code, first.code} <= _NAMES:
         return False
     return bool(set(_WORD.findall(f"{d.message} {d.help or ''}")) & mistake.names)

@@ -30,7 +30,7 @@ NOT_BY_A_MODEL = {
     "E0211": "reported by the command line",
     "W0004": "about a lock file that is older than its model (tests/unit/test_tune.py)",
 }
-_SETTING = re.compile(r"# --set (\w+)=(.*)")
+_SETTING = re.compile(r"# --set ([\w.]+)=(.*)")
 
 
 def diagnostics(path: Path) -> tuple[Diagnostic, ...]:

@@ -137,7 +137,7 @@ CASES = [
         "E0102",
         "mse",
         "`loss` must be a loss",
-        "write `mean_squared_error`",
+        "write `{mean_squared_error: {prediction: out, target: y}}`",
     ),
     (
         "populations: {exc: {size: 3}}",

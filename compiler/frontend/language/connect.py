@@ -344,5 +344,10 @@ CONNECT = OneKey(
         "convolution": "`conv2d: {kernel: ...}`",
         "toeplitz": "`conv2d: {kernel: ..., storage: toeplitz}`",
         "sonata": "`pairs: {file: edges.h5}`",
+        "fixed_probability_connector": "`fixed_probability: {p: ...}`",
+        "erdos_renyi": "`fixed_probability: {p: ...}`",
+        "pairwise_bernoulli_on_source": "`fixed_probability: {p: ...}`",
+        "fixed_number_pre": "`fixed_indegree: {number: ...}`",
+        "fixed_number_post": "`fixed_outdegree: {number: ...}`",
     },
 )

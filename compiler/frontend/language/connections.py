@@ -262,6 +262,9 @@ PROJECTION = Block(
         "backprop_delay": "`back_delay`",
         "initial": "`init`",
         "parameters": "`params`",
+        **dict.fromkeys(
+            ("on_pre", "on_post", "dynamics", "state"), "`synapse`: such keys stand in a definition under `synapses`"
+        ),
     },
     at_least_one=("deliver", "synapse"),
     needs=(("params", ("synapse",)), ("init", ("synapse",)), ("back_delay", ("synapse",)), ("occupied", ("synapse",))),

@@ -118,10 +118,12 @@ class Option:
 
 @dataclass(frozen=True)
 class Choice:
-    """One word out of several; `noun` is what is chosen ("integration method")."""
+    """One word out of several; `noun` is what is chosen ("integration method"). `elsewhere`: words of other languages,
+    and what is written here."""
 
     noun: str
     options: tuple[Option, ...]
+    elsewhere: Mapping[str, str] = dataclass_field(default_factory=dict, hash=False)
 
     @cached_property
     def by_value(self) -> Mapping[str, Option]:

@@ -99,6 +99,10 @@ _ELSEWHERE = {
     "nonlinearity": "`activation`",
     "output_shape": "`expect: {shape: [...]}`",
     "shape": "`expect: {shape: [...]}`",
+    "dropout": "a layer of its own: `- dropout: {rate: 0.5}`",
+    "batch_norm": "a layer of its own: `- batch_norm: {}`",
+    "kernel_regularizer": "`penalty: {l2: ...}` in `train`",
+    "kernel_initializer": "`init`",
 }
 
 

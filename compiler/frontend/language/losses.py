@@ -243,6 +243,16 @@ LOSS = OneKey(
         "categorical_crossentropy": "`softmax_cross_entropy`",
         "sparse_categorical_crossentropy": "`softmax_cross_entropy`",
         "nll": "`softmax_cross_entropy`",
+        "cross_entropy_loss": "`softmax_cross_entropy`",
+        "nll_loss": "`softmax_cross_entropy`",
+        "mse_loss": "`mean_squared_error`",
+        "l1_loss": "`mean_absolute_error`",
+        "smooth_l1_loss": "`huber`",
+        "huber_loss": "`huber`",
+        "bce_loss": "`binary_cross_entropy`",
+        "bce_with_logits_loss": "`binary_cross_entropy`",
+        "binary_crossentropy": "`binary_cross_entropy`",
+        "kl_div_loss": "`kl_divergence`",
     },
 )
 

@@ -122,6 +122,7 @@ SIMULATE = Block(
         "sim_time": "`duration`",
         "random_seed": "`seed`",
         "steps": "`duration`",
+        **dict.fromkeys(("t_stop", "tstop", "stop", "t_end", "runtime", "until", "t_max"), "`duration`"),
     },
     example="{dt: 0.1 ms, duration: 1 s}",
 )
@@ -236,6 +237,10 @@ NUMERICS = Block(
                     Option("float32", "32-bit floating point."),
                     Option("float64", "64-bit floating point."),
                 ),
+                {
+                    **dict.fromkeys(("double", "fp64", "f64", "64"), "`float64`"),
+                    **dict.fromkeys(("single", "float", "fp32", "f32", "32"), "`float32`"),
+                },
             ),
             "The type of expressions, state, weights and accumulators.",
             default="float32",

@@ -199,6 +199,8 @@ _DATA = Block(
     example="{file: data/digits.npz, inputs: {image: images, label: labels}}",
 )
 
+_SCHEDULE = '`optimizer: {adam: {learning_rate: "1e-3 * cosine_decay(step, steps)"}}`'
+
 TRAIN = Block(
     "training",
     (
@@ -362,6 +364,15 @@ TRAIN = Block(
         "early_stopping": "`stop`",
         "gradient_accumulation": "`accumulate`",
         "ema": "`average`",
+        "patience": "`stop: {patience: ...}`",
+        "validation_split": "`data: {split: {validation: ...}}`",
+        "validation": "`data: {split: {validation: ...}}`",
+        "shuffle": "`data: {shuffle: ...}`",
+        "device": "nothing: `--target cuda` on the command line chooses it",
+        "weight_decay": "`penalty: {l2: ...}`",
+        "grad_clip": "`clip: {norm: ...}`",
+        "callbacks": "`stop` and `checkpoint`",
+        **dict.fromkeys(("scheduler", "lr_scheduler", "lr_schedule", "learning_rate_schedule"), _SCHEDULE),
     },
     example="{data: {...}, loss: {...}, optimizer: {...}, epochs: 20}",
 )
