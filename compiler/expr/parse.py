@@ -324,8 +324,10 @@ class _Builder:
             case python.Attribute():
                 return Ref(self.dotted(node), self.place.at(*at))
             case python.BinOp(left, op, right):
-                a, b = self.build(left, depth), self.build(right, depth)
-                return Binary(_OPERATORS[type(op)], a, b, self.place.at(*at))
+                symbol = _OPERATORS.get(type(op))
+                if symbol is None:
+                    raise _Refused("this operator is not in the language", at)
+                return Binary(symbol, self.build(left, depth), self.build(right, depth), self.place.at(*at))
             case python.UnaryOp(op, operand):
                 return self.unary(op, operand, at, depth)
             case python.BoolOp(op, values):

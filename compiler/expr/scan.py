@@ -34,8 +34,9 @@ _TOKEN: Final = re.compile(
     (?P<space>\s+)
   | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
   | (?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)
+  | (?P<wrong>&&|\|\||:=|<>|<<|>>|->)
   | (?P<op>\*\*|//|<=|>=|==|!=|[-+*/%<>(),])
-  | (?P<bad>&&|\|\||:=|<>|<<|>>|->|.)
+  | (?P<bad>.)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -134,6 +135,9 @@ def scan(text: str, fail: Fail, *, units: bool, names: Container[str]) -> Scanne
             continue
         if kind == "name":
             if not _plain_name(word, at, end, fail):
+                return None
+            if at and text[at - 1] in "0123456789.":  # `1if`: Python reads it as `1 if`, with a warning
+                fail("E0301", f"a space is missing before `{word}`", previous_at, end, None)
                 return None
             pieces.append(word)
             previous = "" if word in _WORDS else word

@@ -170,7 +170,13 @@ def _complete(kind: str, args: Mapping[str, float], block: tree.Mapping, what: s
         return fail("max", f"`max` of {what} is below `min`")
     if kind == "lognormal" and args["mean"] <= 0:
         return fail("mean", f"`mean` of {what} must be above 0 in a lognormal distribution")
+    if kind == "lognormal" and args["std"] / args["mean"] > _WIDEST:
+        return fail("std", f"`std` of {what} is more than {_WIDEST:g} times the mean")
     return True
+
+
+_WIDEST: Final = 1e100
+"""Standard deviation by mean of a lognormal value; the square of a much larger one is no float64."""
 
 
 def _of_logarithm(args: Mapping[str, float]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from backends.protocol import Backend
 from backends.registry import TARGETS
 from backends.registry import backend as backend_of
-from compiler.diagnostics import Diagnostic, Sink, did_you_mean
+from compiler.diagnostics import Diagnostic, Related, Sink, did_you_mean
 from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.ir.model import Model
 from compiler.passes.pipeline import Lowered, lower
@@ -43,7 +43,9 @@ def load_checked(path: Path, options: Options, times: Times) -> tuple[Model, tup
         from compiler.frontend.load import load_model
 
         sink = Sink()
-        model = with_options(load_model(path, options.settings, sink=sink), options)
+        model = load_model(path, options.settings, sink=sink)
+        refuse_two_halves(model)
+        model = with_options(model, options)
     return model, tuple(sink.items)
 
 
@@ -67,17 +69,24 @@ def seed_of(model: Model) -> int:
     return model.train.seed if model.train is not None else 0
 
 
+def refuse_two_halves(model: Model) -> None:
+    """Populations and a network of layers cannot be run by one program, trained or not. Raises ModelError (E0802)."""
+    sink = Sink()
+    if model.populations and model.network is not None:
+        sink.error(
+            "E0802",
+            "a model with both `populations` and a `network` of layers cannot be run yet",
+            model.network.span,
+            "put the network, with its `train` block, into a file of its own",
+            (Related("the populations begin here", model.populations[0].span),),
+        )
+    sink.check()
+
+
 def refuse_nothing_to_run(model: Model) -> None:
     """A file that only defines things can be checked, not run. Raises ModelError."""
     sink = Sink()
-    if model.simulate is not None and model.train is not None:
-        sink.error(
-            "E0802",
-            "a model with both `simulate` and `train` cannot be run yet",
-            model.train.span,
-            "put the network of layers into a file of its own",
-        )
-    elif model.simulate is None and model.train is None:
+    if model.simulate is None and model.train is None:
         missing = "train" if model.network is not None else "simulate"
         use = "`netloom predict` uses a network that has its weights from a file"
         help = use if model.network is not None else None

@@ -18,6 +18,7 @@ from compiler.frontend.load import load_model
 from compiler.ir.target import Capabilities
 from compiler.passes.pipeline import lower
 from compiler.render import render
+from compiler.runner.prepare import refuse_two_halves
 
 HERE = Path(__file__).parent
 CASES = sorted(HERE.glob("*.yaml"))
@@ -40,6 +41,7 @@ def diagnostics(path: Path) -> tuple[Diagnostic, ...]:
     sink = Sink()
     try:
         model = load_model(path, settings, sink=sink, shown=path.name)
+        refuse_two_halves(model)
         lower(model, TARGET)
     except ModelError as error:
         return error.diagnostics
