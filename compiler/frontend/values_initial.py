@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Final
 
 from compiler.diagnostics import Sink
 from compiler.expr.units import DIMENSIONLESS, Dimension

@@ -495,7 +495,7 @@ typedef struct {
     nl_u64 col_; /* nl_i32 [], read */
     nl_u64 ge_; /* real [post], added to */
     double weight_;
-    nl_i64 n_pre_;
+    nl_i64 room_;
     nl_i64 slots_;
     nl_i64 delay_;
 } k6_row;
@@ -522,9 +522,9 @@ static void k6_propagation_into_ge(nl_ctx *ctx, const void *rows, nl_i64 lo, nl_
             if (events == 0) continue;
             const nl_i32 *restrict const spikes_p_ = nl_at(ctx, self->spikes_);
             const nl_i64 *restrict const row_p_ = nl_at(ctx, self->row_);
-            const nl_i64 n_pre_ = self->n_pre_;
+            const nl_i64 room_ = self->room_;
             for (; event < events && count < NL_DUE; event++) {
-                const nl_i64 pre = spikes_p_[slot * n_pre_ + event];
+                const nl_i64 pre = spikes_p_[slot * room_ + event];
                 due[count].self = self;
                 due[count++].pre = pre;
                 nl_prefetch(row_p_ + pre);
