@@ -2,7 +2,8 @@
 
 Assumes: the forward graph of lower_network.
 Guarantees: losses are means over the rows of the batch that exist; what has several elements per row is their mean.
-With a mask they are means over what counts, in all rows together; `loss.count` is then how much that is.
+With a mask they are means over what counts, in all rows together; `loss.count` is then how much that is. What does
+not count is left out by a choice, not by a product with 0, and so are its gradients: it may be infinite or NaN.
 Penalties go from array to array, so that their text does not depend on how many there are. Sums over an epoch are
 kept in wide variables `metric.loss`, `metric.<name>` and `metric.count` (the host divides and zeroes); those of a sum
 of losses with masks have a loss and a count for each term (`metric.loss.1`).
@@ -36,8 +37,11 @@ ELEMENTWISE = {
     "huber": "0.5 * (p - t) * (p - t) if abs(p - t) <= delta else delta * (abs(p - t) - 0.5 * delta)",
     # log(1 + exp(p)) - p t, for scores p
     "binary_cross_entropy": "softplus(p) - p * (t * (1 - smoothing) + 0.5 * smoothing)",
-    "weighted_binary_cross_entropy": "one * (t * (1 - smoothing) + 0.5 * smoothing) * softplus(-p)"
-    " + zero * (1 - t * (1 - smoothing) - 0.5 * smoothing) * softplus(p)",
+    # a class of weight 0 is left out
+    "weighted_binary_cross_entropy": "(one * (t * (1 - smoothing) + 0.5 * smoothing) * softplus(-p)"
+    " if one * (t * (1 - smoothing) + 0.5 * smoothing) != 0.0 else 0.0)"
+    " + (zero * (1 - t * (1 - smoothing) - 0.5 * smoothing) * softplus(p)"
+    " if zero * (1 - t * (1 - smoothing) - 0.5 * smoothing) != 0.0 else 0.0)",
     # targets -1 and 1
     "hinge": "max(0.0, 1.0 - p * t)",
     # of log-probabilities p; 0 log 0 is 0
@@ -55,13 +59,32 @@ def _body(kind: str) -> Expr:
     return substitute(tree, {"p": X0, "t": X1})
 
 
+def _chosen(g: GraphBuilder, name: str, values: Tensor, counted: Tensor) -> Tensor:
+    """The values, and 0 where `counted`, which has their first axes, is 0: with those, losses and slopes are finite."""
+    counts = Binary("!=", X1, Num(0.0))
+    return g.map(name, Cond(counts, X0, Num(0.0)), (identity(values), _first_axes(counted)))
+
+
+def _first_axes(counted: Tensor) -> Operand:
+    """The operand in a body over more axes than its own."""
+    return counted, tuple(range(len(counted.shape)))
+
+
 def _cross_entropy(
     g: GraphBuilder, loss: Loss, logits: Tensor, target: Tensor, name: str, rank: int
 ) -> tuple[Tensor, frozenset[str]]:
     """-log softmax(logits)[target] per row, shifted by the largest logit (which cancels in the gradient). With
-    smoothing s the target is 1 - s there and s / classes everywhere (Szegedy et al. 2016, section 7)."""
+    smoothing s the target is 1 - s there and s / classes everywhere (Szegedy et al. 2016, section 7). Scores of rows
+    whose class has the weight 0 are not computed with."""
     last = len(logits.shape) - 1
     row = tuple(range(last))
+    of_class: Tensor | None = None
+    if loss.class_weights:
+        classes = g.add(Constant(Tensor(f"{name}.class_weights", (logits.shape[-1],)), loss.class_weights, loss.span))
+        of_class = g.reduce(f"{name}.weight", Cond(Binary("==", Ref(f"d{last}"), X0), X1, Num(0.0)),
+                            ((target, row), (classes, (last,))), logits, row)  # fmt: skip
+        if 0.0 in loss.class_weights:
+            logits = _chosen(g, f"{name}.weighted", logits, of_class)
     largest = g.reduce(f"{name}.largest", X0, (identity(logits),), logits, row, combine="max", fill=-math.inf)
     exponent = Call("exp", (Binary("-", X0, X1),))
     total = g.reduce(f"{name}.total", exponent, (identity(logits), (largest, row)), logits, row)
@@ -76,10 +99,7 @@ def _cross_entropy(
     picked = g.reduce(f"{name}.picked", chosen, (identity(logits), (target, row)), logits, row, scalars=scalars)
     body: Expr = Binary("-", Binary("+", Call("log", (X0,)), X1), X2)
     operands: list[Operand] = [identity(total), identity(largest), identity(picked)]
-    if loss.class_weights:
-        classes = g.add(Constant(Tensor(f"{name}.class_weights", (logits.shape[-1],)), loss.class_weights, loss.span))
-        of_class = g.reduce(f"{name}.weight", Cond(Binary("==", Ref(f"d{last}"), X0), X1, Num(0.0)),
-                            ((target, row), (classes, (last,))), logits, row)  # fmt: skip
+    if of_class is not None:
         body = Binary("*", body, X3)
         operands.append(identity(of_class))
     each = g.map(f"{name}.rows" if last == rank else f"{name}.steps", body, operands)
@@ -129,8 +149,11 @@ def _cosine(g: GraphBuilder, prediction: Tensor, target: Tensor, name: str, rank
     return _mean(g, f"{name}.rows", X0, (identity(each),), each, rank)
 
 
-def _expression(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str, keep: int) -> Tensor:
-    """Mean over the elements behind the first `keep` axes of an expression; operands are broadcast as in NumPy."""
+def _expression(
+    g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str, keep: int, counted: Tensor | None
+) -> Tensor:
+    """Mean over the elements behind the first `keep` axes of an expression; operands are broadcast as in NumPy. What
+    is not `counted` is 0."""
     assert loss.function is not None
     ins = [named[n] for n in loss.inputs]
     rank = max(len(t.shape) for t in ins)
@@ -149,15 +172,23 @@ def _expression(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str
         operands.append((source, (0, *(a for a, _ in kept))))
     bindings: dict[str, Expr] = {a: Ref(f"x{i}") for i, a in enumerate(loss.function.args[: len(ins)])}
     body = substitute(loss.function.body, bindings)
+    if counted is not None:  # the expression itself may not be finite, or not have a slope, at 0
+        body = Cond(Binary("!=", Ref(f"x{len(operands)}"), Num(0.0)), body, Num(0.0))
+        operands.append(_first_axes(counted))
     over = Tensor("", tuple(shape), "real", True)
     return _mean(g, f"{name}.rows", body, operands, over, keep, loss.attrs, span=loss.span)
 
 
 def _rows(
-    g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str = "loss", rank: int = 1
+    g: GraphBuilder,
+    loss: Loss,
+    named: dict[str, Tensor],
+    name: str = "loss",
+    rank: int = 1,
+    counted: Tensor | None = None,
 ) -> tuple[Tensor, frozenset[str]]:
     """The loss of each row (with a mask: of each of its elements), and the tensors that are constants to autodiff.
-    `rank`: axes that this has."""
+    `rank`: axes that this has; `counted`: what is 0 for all that a mask leaves out."""
     if loss.kind == "sum":
         found: list[Tensor] = []
         constants: frozenset[str] = frozenset()
@@ -171,8 +202,12 @@ def _rows(
             body = Binary("+", body, Binary("*", Ref(f"x{k}"), Ref(f"w{k}")))
         return g.map("loss.rows", body, [identity(t) for t in found], scalars=scalars), constants
     if loss.kind == "expression":
-        return _expression(g, loss, named, name, rank), frozenset()
+        return _expression(g, loss, named, name, rank, counted), frozenset()
     prediction, target = named[loss.prediction], named[loss.target]
+    if counted is not None:
+        prediction = _chosen(g, f"{name}.prediction.chosen", prediction, counted)
+        if target.dtype == "real":
+            target = _chosen(g, f"{name}.target.chosen", target, counted)
     if loss.kind == "softmax_cross_entropy":
         return _cross_entropy(g, loss, prediction, target, name, rank)
     if loss.kind == "cosine":
@@ -224,7 +259,7 @@ def _term(
     if counted is not mask:
         count = g.reduce(f"{name}.count", X0, (identity(counted),), counted, ())
         over = g.map(f"{name}.over", Cond(Binary(">", X0, Num(0.0)), X0, Num(1.0)), (identity(count),))
-    rows, constants = _rows(g, loss, named, name, len(counted.shape))
+    rows, constants = _rows(g, loss, named, name, len(counted.shape), None if counted is mask else counted)
     body: Expr = Binary("*", X0, X1)
     scalars: Scalars = ()
     if weight != 1.0:

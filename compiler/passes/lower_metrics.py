@@ -56,8 +56,8 @@ def _same_side(score: Expr, target: Expr) -> Expr:
 
 
 def _mean(g: GraphBuilder, name: str, body: Expr, prediction: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-    """The sum over rows of the mean over the elements of a row."""
-    whole = Binary("*", Binary("*", body, X2), Ref("share"))
+    """The sum over rows of the mean over the elements of a row, by a choice of what counts: the rest may be NaN."""
+    whole = Cond(Binary("!=", X2, Num(0.0)), Binary("*", Binary("*", body, X2), Ref("share")), Num(0.0))
     share = (("share", 1.0 / math.prod(prediction.shape[len(mask.shape) :])),)
     operands = (identity(prediction), identity(target), _along(mask))
     return g.reduce(name, whole, operands, prediction, (), scalars=share)

@@ -66,12 +66,14 @@ class Trained:
         assert self.instance.run(phase, number, 1) == 1
 
 
-def load(text: str, folder: Path, target: str = "cpu", settings: Mapping[str, str] | None = None) -> Trained:
-    """Lower (every pass verified), build and initialise."""
+def load(
+    text: str, folder: Path, target: str = "cpu", settings: Mapping[str, str] | None = None, lowered_for: str = ""
+) -> Trained:
+    """Lower (every pass verified), build and initialise. `lowered_for`: another target, whose program `target` runs."""
     model = model_of(text, folder, settings)
     assert model.train is not None
     chosen = backend(target)
-    lowered = lower(model, chosen.capabilities, verify=True)
+    lowered = lower(model, backend(lowered_for or target).capabilities, verify=True)
     artifact = chosen.build(lowered.merged, folder / f"build-{target}", {})
     instance = chosen.load(artifact, lowered.merged, model.train.seed)
     nodes = [n for g in lowered.tensors for n in g.nodes]

@@ -58,9 +58,10 @@ _SMOOTHING = Field(
 _MASK = Field(
     "mask",
     LAYER_REFERENCE,
-    "A network input that says what counts: where it is 0, a sample, or an element of it, adds nothing to the loss and "
-    "the metrics; other numbers are weights. The mean is over what counts, in the whole batch. Its shape is that of "
-    "the losses of a sample, or their first axes: `[]` for whole samples, `[steps]` for steps of a sequence.",
+    "A network input that says what counts: where it is 0, a sample, or an element of it, adds nothing to the loss, "
+    "the metrics and the gradients, and the target may be NaN there; other numbers are weights. The mean is over what "
+    "counts, in the whole batch. Its shape is that of the losses of a sample, or their first axes: `[]` for whole "
+    "samples, `[steps]` for steps of a sequence.",
     example="mask: valid",
 )
 _IGNORE = Field(
