@@ -27,6 +27,7 @@ from compiler.runner.options import Options
 from compiler.runner.prepare import Prepared, load_checked, prepare
 from compiler.runner.results import BuildResult, RunResult
 from compiler.runner.timing import Times
+from compiler.strict_json import dumps
 
 LONG = 40  # rows of a table before the middle is left out
 
@@ -253,7 +254,7 @@ def report_build(result: BuildResult, format: Format) -> None:
 def report_run(result: RunResult, format: Format) -> None:
     """What came out of a run and where it is."""
     if format is Format.json:
-        typer.echo(json.dumps({"folder": str(result.folder), **result.record}))
+        typer.echo(dumps({"folder": str(result.folder), **result.record}))
         return
     for warning in result.warnings:
         typer.echo(f"warning: {warning}", err=True)
@@ -284,7 +285,7 @@ def report_run(result: RunResult, format: Format) -> None:
 def report_checks(result: RunResult, format: Format) -> None:
     """The expectations of a model and what came out."""
     if format is Format.json:
-        typer.echo(json.dumps({"folder": str(result.folder), "expectations": [c.as_json() for c in result.checks]}))
+        typer.echo(dumps({"folder": str(result.folder), "expectations": [c.as_json() for c in result.checks]}))
         return
     for warning in result.warnings:
         typer.echo(f"warning: {warning}", err=True)

@@ -30,6 +30,7 @@ from compiler.cli_options import (
     choice,
     options_of,
 )
+from compiler.strict_json import dumps
 
 if TYPE_CHECKING:
     from compiler.runner.options import Options
@@ -68,7 +69,7 @@ def evaluate(
             found = {"samples": result.samples, "part": result.part, "metrics": dict(result.metrics)}
             if result.confusion is not None:
                 found["confusion"] = result.confusion
-            typer.echo(json.dumps(found))
+            typer.echo(dumps(found))
             return
         what = "validation samples" if result.part == "validation" else "samples"
         typer.echo(f"{result.samples:,} {what}: " + ", ".join(f"{k} {v:.4g}" for k, v in result.metrics.items()))

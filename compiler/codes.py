@@ -719,7 +719,8 @@ _TOOLS: Final = (
         "data that do not fit the network",
         "`netloom predict` and `netloom evaluate` read an array for each input of the network: the arrays or columns "
         "that the training read, or those with the names of the inputs; of a file that holds one array this one. The "
-        "first axis counts samples, the others are the input's shape.",
+        "first axis counts samples, the others are the input's shape. Whole numbers lie within the rows of the "
+        "embedding, the places of the one_hot layer or the classes of the loss that reads them.",
     ),
     _code(
         "E0918",
@@ -761,6 +762,16 @@ _TOOLS: Final = (
         "a lock file that cannot be read",
         "Beside a model, `MODEL.lock` holds the strategies that `netloom tune` has measured. It was changed by hand, "
         "or by another version. Remove it and tune again; `--no-lock` leaves it out.",
+    ),
+    _code(
+        "E0926",
+        "a number in the samples is not finite",
+        "A training or an evaluation reads samples that hold NaN or an infinity, or a number that is too large for the "
+        "precision; rows and columns count from 0. Leave such samples out or replace the number. Where only losses "
+        "with a `mask` read an input, such as a target, what the mask leaves out may be NaN, and so may what "
+        "only formulas read that ask `isnan` of it. An `offset` of attention may be -inf.",
+        "loss: {mean_squared_error: {prediction: out, target: y}}   # y holds NaN where nothing was measured",
+        "loss: {mean_squared_error: {prediction: out, target: y, mask: measured}}",
     ),
     _code(
         "E0930",

@@ -331,7 +331,9 @@ def embedding(p: Place, shapes: list[Shape]) -> Result:
 
 def one_hot(p: Place, shapes: list[Shape]) -> Result:
     count = p.whole("count")
-    return None if not shapes or count is None else ((*shapes[0], count), {"count": count})
+    if not shapes or count is None:
+        return None
+    return (*shapes[0], count), {"count": count, "lenient": p.flag("lenient", False)}
 
 
 def learned(p: Place, shapes: list[Shape]) -> Result:

@@ -238,7 +238,7 @@ def check_labels(loss: Loss, built: Built, data: Data, arrays: dict[str, tuple[s
             has = f"`{one.prediction}` has {shape[-1]} scores, for the classes 0 to {shape[-1] - 1}"
             _within(one.target, shape[-1], "classes", has, built.places[one.prediction], data, arrays, c, one.ignore)
     for layer in built.layers:
-        if layer.kind in ("embedding", "one_hot"):
+        if layer.kind == "embedding" or (layer.kind == "one_hot" and layer.attr("lenient") is not True):
             count = layer.attr("count")
             assert isinstance(count, int)
             what = "rows" if layer.kind == "embedding" else "places"

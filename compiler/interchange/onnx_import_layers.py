@@ -468,7 +468,7 @@ def _one_hot(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
         raise refused(node, "its input holds no whole numbers")
     rank = len(x.shape) + 2
     axis = int(attrs.get("axis", -1))
-    y = m.layer("one_hot", f"{hint_of(node)}_places", [x], {"count": count}, (*x.shape, count))
+    y = m.layer("one_hot", f"{hint_of(node)}_places", [x], {"count": count, "lenient": True}, (*x.shape, count))
     at = axis_of(node, axis, rank)
     y = m.permute(f"{hint_of(node)}_turned", y, [*range(at), len(x.shape), *range(at, len(x.shape))])
     return y if (off, on) == (0.0, 1.0) else m.formula(hint_of(node), f"{off!r} + {on - off!r} * {y.name}", y.shape)

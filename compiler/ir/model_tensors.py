@@ -44,7 +44,7 @@ class Layer:
       random_flip: axis | random_crop: padding | activation |
       map: numbers of the model's params, `p_<name>` | batch_norm: momentum, epsilon |
       layer_norm: axes, epsilon, affine | group_norm, instance_norm: groups, epsilon, affine | embedding: count, size |
-      one_hot: count | learned | positions: encoding | attention: heads, size, causal, bias |
+      one_hot: count, lenient | learned | positions: encoding | attention: heads, size, causal, bias |
       dot_attention: heads, causal, scale; both: True for what they read BESIDE their inputs, after them |
       rnn, gru, lstm: units, sequence, bidirectional,
       bias; rnn: function; gru: reset ("after" or "before") |

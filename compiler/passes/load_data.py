@@ -4,7 +4,7 @@ Assumes: the frontend has checked that files, arrays and shapes exist and fit.
 Guarantees: where the samples take no more memory than the training allows, one constant per array that feeds an input,
 as `data.<array>` (examples, features). Where they need more, `window` rows of each, which the host fills: row 0 is the
 first sample (rows of a batch that do not exist read it, in both cases), the others those of some batches. Integers as
-int32, all else as reals.
+int32, all else as reals. Samples that are loaded are numbers that can be computed with (files/sample_checks.py).
 Does not: say which examples are kept for validation, shuffle (compiler/runner/data.py does) or fill windows
 (compiler/runner/feed.py does).
 """
@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from compiler.diagnostics import Diagnostic, ModelError
 from compiler.files.data_source import read_samples, samples_header
+from compiler.files.sample_checks import NOT_FINITE, BadSample, sample_checks
 from compiler.ir.model import Data, Network, Train
 from compiler.ir.space import DType
 from compiler.passes.decisions import Decision
@@ -51,7 +52,8 @@ def held_out(data: Data, examples: int) -> int:
 
 
 def load_data(network: Network, train: Train, precision: DType) -> DataSet:
-    """Reads the files and counts the examples of "train" and "eval" (validation). Raises ModelError (E0703)."""
+    """Reads the files and counts the examples of "train" and "eval" (validation). Raises ModelError (E0703,
+    E0926)."""
     kinds = {i.name: DType.I32 if i.dtype == "int32" else precision for i in network.inputs}
     data = train.data
     types = {array: kinds[name] for name, array, _ in data.arrays}
@@ -66,14 +68,32 @@ def load_data(network: Network, train: Train, precision: DType) -> DataSet:
             count = window(data.memory, row_bytes, train.batch)
             windows = {f"data.{a}": ((count, features[a]), types[a]) for a in types}
             return DataSet({}, rows, data.span, windows)
-        arrays: dict[str, npt.NDArray[np.generic]] = {}
-        for array, dtype in types.items():
-            raw = read_samples(data, array)
-            arrays[f"data.{array}"] = raw.reshape(raw.shape[0], -1).astype(dtype.numpy)
+        arrays = _checked(network, train, types)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:120]
         raise ModelError([Diagnostic("E0703", f"the data cannot be read: {reason}", data.span)]) from None
-    return DataSet(arrays, rows, data.span)
+    return DataSet({f"data.{array}": values for array, values in arrays.items()}, rows, data.span)
+
+
+def _checked(network: Network, train: Train, types: Mapping[str, DType]) -> dict[str, npt.NDArray[Any]]:
+    """All samples in the program's types. Raises ModelError for numbers that cannot be used (E0703, E0926), OSError,
+    ValueError."""
+    data = train.data
+    checks = sample_checks(network, {name: array for name, array, _ in data.arrays}, train)
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    bad: BadSample | None = None
+    real: list[str] = []
+    for array, dtype in types.items():
+        raw = read_samples(data, array)
+        bad = bad or checks.integers(array, raw, np.arange(len(raw)))
+        real += [array] * (raw.dtype.kind == "f")
+        with np.errstate(over="ignore"):  # the check tells
+            arrays[array] = raw.reshape(raw.shape[0], -1).astype(dtype.numpy)
+    bad = bad or checks.reals(arrays, real, np.arange(len(raw)))
+    if bad is not None:
+        code, help = ("E0703", None) if bad.range else ("E0926", NOT_FINITE)
+        raise ModelError([Diagnostic(code, bad.message, data.span, help)])
+    return arrays
 
 
 def window(memory: int, row_bytes: int, batch: int) -> int:

@@ -13,7 +13,7 @@ from compiler.ir.graph import Contract, Rand, Tensor
 from compiler.ir.model import Layer
 from compiler.ir.space import along
 from compiler.passes.graph_builder import Operand, identity
-from compiler.passes.layer_context import X0, X1, Context, add, ints, moved, mul, number, reshape, weight, whole
+from compiler.passes.layer_context import X0, X1, Context, add, flag, ints, moved, mul, number, reshape, weight, whole
 
 
 def concat(c: Context, layer: Layer, ins: list[Tensor]) -> Tensor:
@@ -116,13 +116,16 @@ def embedding(c: Context, layer: Layer, x: Tensor) -> Tensor:
 
 
 def one_hot(c: Context, layer: Layer, x: Tensor) -> Tensor:
-    """1 at the place that x says, 0 elsewhere. Negative numbers, which a training refuses, count from the end, as in
-    ONNX."""
+    """1 at the place that x says, 0 elsewhere. A `lenient` layer counts negative numbers from the end."""
     dims = (*((f"d{a}", e) for a, e in enumerate(x.shape)), ("v", whole(layer, "count")))
     axes = tuple(along(d) for d, _ in dims)
     out = Tensor(f"{layer.name}.y", tuple(e for _, e in dims), "real", True)
-    place = Binary("==", Ref("v"), Cond(Binary(">=", X0, Num(0)), X0, Binary("+", X0, Ref("count"))))
-    body, scalars = Cond(place, Num(1.0), Num(0.0)), (("count", float(whole(layer, "count"))),)
+    at: Expr = X0
+    scalars: tuple[tuple[str, float], ...] = ()
+    if flag(layer, "lenient"):
+        at = Cond(Binary(">=", X0, Num(0)), X0, Binary("+", X0, Ref("count")))
+        scalars = (("count", float(whole(layer, "count"))),)
+    body = Cond(Binary("==", Ref("v"), at), Num(1.0), Num(0.0))
     return c.graph.add(Contract(out, dims, axes, (x.name,), (axes[:-1],), body, scalars=scalars, span=layer.span))
 
 

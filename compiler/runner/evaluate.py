@@ -17,7 +17,7 @@ import numpy as np
 
 from backends.registry import backend as backend_of
 from compiler.cache import cache_folder
-from compiler.diagnostics import Diagnostic
+from compiler.diagnostics import Diagnostic, ModelError
 from compiler.interchange.safetensors import learned, put_weights
 from compiler.ir.model import Train
 from compiler.ir.program import Order
@@ -65,7 +65,15 @@ def evaluate_file(source: Path, options: Options, data: Path | None = None) -> E
         other = data_of(data, network.inputs, trained.model)
         headers_checked(other, network.inputs)
         train = replace(train, data=other)
-    set_ = load_data(network, train, DType.F64 if trained.model.numerics.precision == "float64" else DType.F32)
+    precision = DType.F64 if trained.model.numerics.precision == "float64" else DType.F32
+    try:
+        set_ = load_data(network, train, precision)
+    except ModelError as error:
+        if data is None:
+            raise
+        found = error.diagnostics[0]  # nothing in the model is wrong
+        code = "E0917" if found.code == "E0703" else found.code
+        raise RunError(code, found.message, found.help, exit_code=2) from None
     samples, kept = split(set_.examples, train.data.validation, train.seed)
     rows, part = (kept, "validation") if len(kept) else (samples, "all")
     return _measured(trained, train, replace(set_, rows={PHASE: len(rows)}), rows, part, options)
@@ -89,7 +97,8 @@ def _measured(
     instance = backend.load(built.artifact, merged, trained.seed)
     try:
         put_weights(instance, merged, weights)
-        with Feed(instance, merged, train, cache_folder()) as feed:
+        assert model.network is not None
+        with Feed(instance, merged, model.network, train, cache_folder()) as feed:
             feed.begin(PHASE, rows)
             done, batches = 0, -(-len(rows) // train.batch)
             while done < batches:

@@ -21,7 +21,8 @@ import numpy as np
 from backends.protocol import AnyArray, Instance
 from compiler.files.array_rows import Rows
 from compiler.files.data_source import open_samples
-from compiler.ir.model import Train
+from compiler.files.sample_checks import NOT_FINITE, BadSample, sample_checks
+from compiler.ir.model import Network, Train
 from compiler.ir.program import Array, Merged
 from compiler.ir.space import Role
 from compiler.runner.data import Indices, as_batches
@@ -41,10 +42,12 @@ def _reading() -> Iterator[None]:
 
 
 class Feed:
-    """`begin` a phase, then run as many batches as are `ready`. Closing ends the thread that reads."""
+    """`begin` a phase, then run as many batches as are `ready`. Samples that do not fit into memory are checked as they
+    are read. Closing ends the thread that reads."""
 
-    def __init__(self, instance: Instance, program: Merged, train: Train, cache: Path) -> None:
+    def __init__(self, instance: Instance, program: Merged, network: Network, train: Train, cache: Path) -> None:
         self._instance, self._batch = instance, train.batch
+        self._checks = sample_checks(network, {name: f"data.{a}" for name, a, _ in train.data.arrays}, train)
         self._arrays: Mapping[str, Array] = {a.name: a for a in program.arrays}
         arrays = {f"data.{a}": a for _, a, _ in train.data.arrays}
         first = self._arrays[next(iter(arrays))]
@@ -110,14 +113,25 @@ class Feed:
         self._next = (part, self._pool.submit(self._take, self._order[part * rows : (part + 1) * rows], 1))
 
     def _take(self, chosen: Indices, first: int) -> None:
-        """Samples into the rows from `first` on, in the program's types."""
+        """Samples into the rows from `first` on, in the program's types. Raises RunError (E0926) for a number that
+        cannot be used."""
+        bad: BadSample | None = None
+        real: list[str] = []
         for name, rows in self._rows.items():
             held = self._parts[name]
             step = max(_READ // max(held[0].nbytes, 1), 1)
             for k in range(0, len(chosen), step):
                 some = chosen[k : k + step]
-                with _reading():
-                    held[first + k : first + k + len(some)] = rows.take(some).reshape(len(some), -1)
+                with _reading(), np.errstate(over="ignore"):
+                    values = rows.take(some)
+                    held[first + k : first + k + len(some)] = values.reshape(len(some), -1)
+                bad = bad or self._checks.integers(name, values, some)
+                real += [name] * (k == 0 and values.dtype.kind == "f")
+        taken = {name: held[first : first + len(chosen)] for name, held in self._parts.items()}
+        bad = bad or self._checks.reals(taken, real, chosen)
+        if bad is not None:
+            code, help = ("E0917", None) if bad.range else ("E0926", NOT_FINITE)
+            raise RunError(code, bad.message.replace("`data.", "`"), help, exit_code=1)
 
     def _settle(self) -> None:
         """Wait for what is being read."""

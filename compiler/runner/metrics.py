@@ -4,13 +4,15 @@ Assumes: the sums of compiler/passes/lower_metrics.py, by name without `metric.`
 Guarantees: means over the samples (with a mask: over what counts); precision, recall and F1 are means over the classes
 (a class that was never found, or is not there, counts 0), R2 is 1 - residual / variance (nan where the targets do not
 vary), all are nan where nothing counts; a confusion matrix is no number and stands for itself.
-Does not: read the program.
+Does not: read the program, or write (run_training.py does).
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +40,17 @@ def metrics_of(sums: Sums) -> dict[str, float]:
         else:
             out[name] = _of_classes(name, sums[f"{name}.hits"], sums[f"{name}.found"], sums[f"{name}.there"])
     return out
+
+
+def read_metrics(folder: Path) -> list[dict[str, float]]:
+    """The whole lines of metrics.jsonl, one per epoch; what is null there is nan. [] without the file."""
+    path = folder / "metrics.jsonl"
+    if not path.exists():
+        return []
+    # The last line of a run that was killed may be cut.
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    rows = [json.loads(line) for line in lines if line.strip() and line.endswith("\n")]
+    return [{k: math.nan if v is None else v for k, v in row.items()} for row in rows]
 
 
 def confusion_of(sums: Sums) -> list[list[float]] | None:

@@ -10,7 +10,6 @@ Does not: run anything.
 from __future__ import annotations
 
 import importlib.util
-import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import numpy as np
 
 from compiler.disk import new_file
 from compiler.ir.model import Model, Plot
+from compiler.runner.metrics import read_metrics
 from compiler.runner.plot_confusion import confusion
 from compiler.runner.plot_style import COLORS, new_figure
 from compiler.runner.plot_synapses import evolution, histogram, matrix
@@ -236,16 +236,6 @@ def _trace(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any
         last.set_xlim(begin / scale, end / scale)
         last.set_xlabel(f"time ({'s' if scale > 1 else 'ms'})")
     return figure
-
-
-def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The whole lines of metrics.jsonl."""
-    path = folder / "metrics.jsonl"
-    if not path.exists():
-        return []
-    # The last line of a run that was killed may be cut.
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.strip() and line.endswith("\n")]
 
 
 def _training(folder: Path) -> Any:

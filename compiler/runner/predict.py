@@ -19,6 +19,7 @@ from compiler.cache import cache_folder
 from compiler.diagnostics import Diagnostic, did_you_mean
 from compiler.disk import new_file
 from compiler.files.array_rows import HeldRows, Rows
+from compiler.files.sample_checks import sample_checks
 from compiler.interchange.safetensors import learned, put_weights
 from compiler.ir.model import Model
 from compiler.passes.decisions import Decision
@@ -57,9 +58,13 @@ class Predictor:
         self.instance: Instance = backend.load(built.artifact, program, trained.seed)
         put_weights(self.instance, program, folded(weights, prediction.folds))
         self._arrays = {a.name: a for a in program.arrays}
+        network = trained.model.network
+        assert network is not None
+        self._checks = sample_checks(network, {i.name: i.name for i in prediction.inputs})
 
     def __call__(self, samples: Mapping[str, AnyArray | Rows]) -> dict[str, AnyArray]:
-        """The outputs for arrays by input, all of one length; what stays in its file is read batch by batch."""
+        """The outputs for arrays by input, all of one length; what stays in its file is read batch by batch. Raises
+        RunError (E0917, exit 2)."""
         p = self.prediction
         rows_of = {name: HeldRows(a) if isinstance(a, np.ndarray) else a for name, a in samples.items()}
         count = next(iter(rows_of.values())).shape[0]
@@ -75,7 +80,10 @@ class Predictor:
                 block = np.zeros(array.shape, array.dtype.numpy)
                 chosen = np.arange(first, first + rows)
                 with readable("the samples"):
-                    block[:rows] = rows_of[item.name].take(chosen).reshape(rows, -1)
+                    values = rows_of[item.name].take(chosen)
+                if (bad := self._checks.integers(item.name, values, chosen)) is not None:
+                    raise RunError("E0917", bad.message, exit_code=2)
+                block[:rows] = values.reshape(rows, -1)
                 self.instance.write(array.name, block.reshape(-1))
             self.instance.run(PHASE, 1, 1)
             for o in p.outputs:

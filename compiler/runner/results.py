@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.runner.expectations import Check
+from compiler.runner.metrics import read_metrics
 
 Floats = npt.NDArray[np.float64]
 
@@ -76,6 +77,5 @@ class RunResult:
         return np.array(json.loads(text.splitlines()[-1])[part], np.float64)
 
     def history(self) -> list[dict[str, float]]:
-        """The lines of metrics.jsonl, one per epoch."""
-        text = (self.folder / "metrics.jsonl").read_text(encoding="utf-8")
-        return [json.loads(line) for line in text.splitlines()]
+        """The lines of metrics.jsonl, one per epoch; nan where a number is not defined."""
+        return read_metrics(self.folder)

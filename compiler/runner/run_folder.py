@@ -9,7 +9,6 @@ Does not: know what the files hold.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import time
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 from compiler.disk import Scratch, scratch_folder, unwritable, write_text, writing
 from compiler.runner.errors import RunError
+from compiler.strict_json import dumps
 
 RESERVE: Final = ".reserve"
 RESERVED: Final = 1 << 16
@@ -36,7 +36,7 @@ class RunFolder:
 
     def write_record(self) -> None:
         """Write run.json as it stands. Raises RunError (E0930)."""
-        text = json.dumps(self.record, indent=2, allow_nan=True, ensure_ascii=False) + "\n"
+        text = dumps(self.record, indent=2) + "\n"
         try:
             write_text(self.path / "run.json", text, "the record of the run")
         except RunError:

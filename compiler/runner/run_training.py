@@ -9,7 +9,6 @@ Does not: build or plot.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from dataclasses import dataclass, field
@@ -35,11 +34,11 @@ from compiler.runner.data import Indices, epoch_order, split
 from compiler.runner.errors import RunError
 from compiler.runner.feed import Feed
 from compiler.runner.health import Health
-from compiler.runner.metrics import Sums, confusion_of, metrics_of
+from compiler.runner.metrics import Sums, confusion_of, metrics_of, read_metrics
 from compiler.runner.plot_confusion import CONFUSION
-from compiler.runner.plots import read_metrics
 from compiler.runner.session import Outcome, Session
 from compiler.runner.watch import best_epoch, plateau_factor, stops
+from compiler.strict_json import dumps
 
 METRICS: Final = "metrics.jsonl"
 BLOCK_SECONDS = 0.1  # wall time that a block of batches is meant to take: how long a signal may have to wait
@@ -76,8 +75,9 @@ class _Loop:
 def run_training(session: Session) -> Outcome:
     """Train to the last epoch, or to a signal."""
     train = session.prepared.model.train
-    assert train is not None
-    with Feed(session.instance, session.prepared.lowered.merged, train, cache_folder()) as feed:
+    network = session.prepared.model.network
+    assert train is not None and network is not None
+    with Feed(session.instance, session.prepared.lowered.merged, network, train, cache_folder()) as feed:
         return _trained(_open(session, train, feed))
 
 
@@ -166,9 +166,9 @@ def _epoch(loop: _Loop, epoch: int, batch: int) -> int:
     if train.plateau is not None:
         _set_factor(loop)
     row["seconds"] = round(time.perf_counter() - begin, 6)
-    append_text(loop.session.folder / METRICS, json.dumps(row) + "\n", "the metrics")
+    append_text(loop.session.folder / METRICS, dumps(row) + "\n", "the metrics")
     if confusion["training"] is not None:
-        line = json.dumps({"epoch": epoch, **confusion}) + "\n"
+        line = dumps({"epoch": epoch, **confusion}) + "\n"
         append_text(loop.session.folder / CONFUSION, line, "the confusion matrices")
     last = [k for k in row if k != "seconds"][-1]
     loop.shown = f", loss {row['loss']:.3g}" + (f", {last} {row[last]:.3g}" if last != "loss" else "")
@@ -279,7 +279,7 @@ def _follow(loop: _Loop, path: Path, position: Position) -> None:
 def _copy_metrics(checkpoint: Path, folder: Path, epochs: int) -> list[dict[str, float]]:
     """Begin with the metrics of the run that `checkpoint` belongs to, up to `epochs`."""
     rows = [r for r in read_metrics(checkpoint.parent.parent) if r["epoch"] <= epochs]
-    text = "".join(json.dumps(r) + "\n" for r in rows)
+    text = "".join(dumps(r) + "\n" for r in rows)
     write_text(folder / METRICS, text, "the metrics")
     if (matrices := checkpoint.parent.parent / CONFUSION).is_file():
         lines = matrices.read_text(encoding="utf-8").splitlines(keepends=True)[: len(rows)]

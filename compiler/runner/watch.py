@@ -1,13 +1,14 @@
 """What a training does about its own metrics: when to stop, how far the learning rate is lowered, which epoch was best.
 
 Assumes: rows of metrics.jsonl, one per epoch from the first on.
-Guarantees: functions of the rows alone, so that a resumed run decides as an unbroken one. A value that is no number is
-never better.
+Guarantees: functions of the rows alone, so that a resumed run decides as an unbroken one. A value that is not
+finite is never better.
 Does not: read or write.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from compiler.ir.model import Plateau, Stop, Watched
@@ -16,7 +17,7 @@ Rows = Sequence[Mapping[str, float]]
 
 
 def _better(value: float, best: float | None, watched: Watched, margin: float) -> bool:
-    if value != value:
+    if not math.isfinite(value):
         return False
     if best is None:
         return True

@@ -320,6 +320,14 @@ SEQUENCE_LAYERS = (
         "one_hot",
         "For each whole number, as many numbers as there are classes: 1 at its own place, 0 elsewhere.",
         Field("count", POSITIVE, "How many classes there are: 0 to count - 1.", required=True, example="count: 10"),
+        Field(
+            "lenient",
+            Flag(),
+            "Whether all whole numbers are taken, as in ONNX: negative ones count from the end (-1 is the last class), "
+            "those that are still outside have zeros only.",
+            default=False,
+            example="lenient: true",
+        ),
         elsewhere={"num_classes": "`count`", "depth": "`count`", "num_tokens": "`count`"},
         example="{inputs: kind, count: 10}",
     ),

@@ -1,0 +1,221 @@
+"""What the numbers in samples must be, and the first one that is not.
+
+Assumes: a network, and the training that says what is compared under a mask.
+Guarantees: whole numbers lie where they are due: within the rows of an embedding, the places of a one_hot layer, the
+classes of a loss, and 32 bits. Real numbers are finite, but for what is never computed with: in an input that only
+losses with a mask read, what their masks leave out. Where only formulas that ask `isnan` read an input, it may hold
+anything, and an `offset` of attention may be -inf.
+Does not: read files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.expr.ast import Call, children, refs
+from compiler.ir.model import BESIDE, FunctionDef, Loss, Network, Train
+
+Array = npt.NDArray[Any]
+
+_PART: Final = 1 << 20  # numbers that are looked at together
+_INT32: Final = (-(1 << 31), (1 << 31) - 1)
+
+NOT_FINITE: Final = "leave such samples out, or replace the number; a `mask` of the loss may leave out targets"
+"""The help for numbers that are not finite."""
+
+
+@dataclass(frozen=True)
+class _Range:
+    """Whole numbers from `low` to `high`, or `ignored`; `has`: what says so."""
+
+    low: int
+    high: int
+    has: str
+    ignored: int | None = None
+
+
+@dataclass(frozen=True)
+class _Masked:
+    """`array` of the mask; `exact`: the mask's axes are the first ones of the input, so that each of its elements says
+    what it leaves out; otherwise a sample must be left out as a whole."""
+
+    array: str
+    exact: bool
+
+
+@dataclass(frozen=True)
+class BadSample:
+    """`range`: a whole number that is not among those that are due; otherwise a number that is not finite."""
+
+    message: str
+    range: bool
+
+
+@dataclass(frozen=True)
+class SampleChecks:
+    """By array of the data: `ranges` of whole numbers; of real ones the shape of a sample, and the masks under which
+    alone it is read (none: it must be finite); `infinite`: arrays that may hold -inf."""
+
+    ranges: Mapping[str, tuple[_Range, ...]]
+    shapes: Mapping[str, tuple[int, ...]]
+    masks: Mapping[str, tuple[_Masked, ...]]
+    infinite: frozenset[str] = frozenset()
+
+    def integers(self, array: str, values: Array, rows: Array) -> BadSample | None:
+        """The first of an array's whole numbers, as they stand in the file, that is outside. `rows`: their samples."""
+        for rule in self.ranges.get(array, ()):
+            outside = (values < rule.low) | (values > rule.high)
+            if rule.ignored is not None:
+                outside &= values != rule.ignored
+            if outside.any():
+                at = np.argwhere(outside)[0]
+                message = f"`{array}` is {int(values[tuple(at)])} {_place(rows[at[0]], at[1:])}, but {rule.has}"
+                return BadSample(message, True)
+        return None
+
+    def reals(self, arrays: Mapping[str, Array], looked_at: Iterable[str], rows: Array) -> BadSample | None:
+        """The first number among `looked_at` that is not finite, where it is computed with. `arrays`: all, in the
+        program's types, (samples, features); `rows`: their samples."""
+        for array in looked_at:
+            if array not in self.shapes:
+                continue
+            values = arrays[array]
+            step = max(_PART // max(values.shape[1], 1), 1)
+            for first in range(0, len(values), step):
+                part = values[first : first + step]
+                if np.isfinite(part).all():
+                    continue
+                bad = ~np.isfinite(part)
+                if array in self.infinite:
+                    bad &= ~np.isneginf(part)
+                if self.masks[array]:
+                    bad &= self._computed(array, arrays, slice(first, first + len(part)))
+                if bad.any():
+                    row, column = (int(i) for i in np.argwhere(bad)[0])
+                    place = _place(rows[first + row], np.unravel_index(column, self.shapes[array] or (1,)))
+                    kind = "" if values.dtype.itemsize == 8 else f" (as {values.dtype})"
+                    return BadSample(f"`{array}` is {part[row, column]:g}{kind} {place}", False)
+        return None
+
+    def _computed(self, array: str, arrays: Mapping[str, Array], part: slice) -> npt.NDArray[np.bool_]:
+        """(samples, features): what of an array some mask does not leave out."""
+        values = arrays[array][part]
+        out = np.zeros(values.shape, bool)
+        for mask in self.masks[array]:
+            counts = arrays[mask.array][part] != 0
+            if mask.exact:
+                out |= np.repeat(counts, values.shape[1] // counts.shape[1], axis=1)
+            else:
+                out |= counts.any(axis=1, keepdims=True)
+        return out
+
+
+def _place(row: Any, index: Iterable[Any]) -> str:
+    """Row and column, or the place in a sample of more axes; from 0."""
+    places = [int(i) for i in index]
+    text = f"at row {int(row)}"
+    if len(places) == 1:
+        return f"{text}, column {places[0]}"
+    return f"{text}, place [{', '.join(map(str, places))}]" if places else text
+
+
+def sample_checks(network: Network, arrays: Mapping[str, str], train: Train | None = None) -> SampleChecks:
+    """What is due in the arrays that feed the inputs. `arrays`: by input; `train`: where losses read inputs, too."""
+    ranges: dict[str, list[_Range]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    masks: dict[str, tuple[_Masked, ...]] = {}
+    infinite = set()
+    terms = () if train is None else tuple(t for _, t in train.loss.terms) or (train.loss,)
+    for item in network.inputs:
+        array = arrays.get(item.name)
+        if array is None:
+            continue
+        if item.dtype != "real":
+            due = [*_of_layers(network, item.name), *_of_classes(network, terms, item.name)]
+            due.append(_Range(*_INT32, "whole numbers have 32 bits"))
+            ranges.setdefault(array, []).extend(due)
+            continue
+        uses = _uses(network, item.name)
+        if uses == {"isnan"}:  # formulas say what is to be done
+            continue
+        if uses == {"offset"}:
+            infinite.add(array)
+        under = () if uses else _masks(network, terms, item.name, item.shape, arrays)
+        known = array in shapes
+        shapes[array] = item.shape
+        masks[array] = () if known and not (masks[array] and under) else (*masks.get(array, ()), *under)
+    return SampleChecks({a: tuple(r) for a, r in ranges.items()}, shapes, masks, frozenset(infinite))
+
+
+def _of_layers(network: Network, name: str) -> list[_Range]:
+    out = []
+    for layer in network.layers:
+        if layer.kind == "embedding" or (layer.kind == "one_hot" and layer.attr("lenient") is not True):
+            if name not in layer.inputs:
+                continue
+            count = layer.attr("count")
+            assert isinstance(count, int)
+            what = "rows" if layer.kind == "embedding" else "places"
+            has = f"`{layer.name}` has {count} {what}, for the numbers 0 to {count - 1}"
+            out.append(_Range(0, count - 1, has))
+    return out
+
+
+def _of_classes(network: Network, terms: Iterable[Loss], name: str) -> list[_Range]:
+    shapes = {layer.name: layer.shape for layer in network.layers}
+    out = []
+    for loss in terms:
+        if loss.kind == "softmax_cross_entropy" and loss.target == name:
+            last = shapes[loss.prediction][-1] - 1
+            has = f"`{loss.prediction}` has {last + 1} scores, for the classes 0 to {last}"
+            out.append(_Range(0, last, has, loss.ignore))
+    return out
+
+
+def _uses(network: Network, name: str) -> set[str]:
+    """What layers read an input as: their kind, "isnan" where a formula asks this of it, or what attention reads beside
+    its inputs."""
+    out = set()
+    for layer in network.layers:
+        attrs = dict(layer.attrs)
+        beside = [key for key in BESIDE if "heads" in attrs and attrs.get(key) is True]
+        first = len(layer.inputs) - len(beside)
+        asks = () if layer.kind != "map" or layer.function is None else _asked(layer.function)
+        out |= {"isnan" if k in asks else layer.kind for k, n in enumerate(layer.inputs[:first]) if n == name}
+        out |= {key for n, key in zip(layer.inputs[first:], beside, strict=True) if n == name}
+    return out
+
+
+def _asked(function: FunctionDef) -> set[int]:
+    """Numbers of the arguments of which a formula asks whether they are NaN."""
+    names: set[str] = set()
+    stack = [function.body]
+    while stack:
+        e = stack.pop()
+        stack += children(e)
+        if isinstance(e, Call) and e.func == "isnan":
+            names |= refs(e)
+    return {k for k, name in enumerate(function.args) if name in names}
+
+
+def _masks(
+    network: Network, terms: Iterable[Loss], name: str, shape: tuple[int, ...], arrays: Mapping[str, str]
+) -> tuple[_Masked, ...]:
+    """The masks of all losses that read an input; () where one has none, or reads it as its mask."""
+    inputs = {i.name: i.shape for i in network.inputs}
+    shapes = inputs | {layer.name: layer.shape for layer in network.layers}
+    out = []
+    for loss in terms:
+        if name not in loss.reads:
+            continue
+        if not loss.mask or loss.mask == name:
+            return ()
+        read = loss.inputs if loss.kind == "expression" else (loss.prediction,)
+        exact = len(shape) == max(len(shapes[n]) for n in read) and shape[: len(inputs[loss.mask])] == inputs[loss.mask]
+        out.append(_Masked(arrays[loss.mask], exact))
+    return tuple(out)
