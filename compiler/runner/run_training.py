@@ -106,7 +106,7 @@ def _trained(loop: _Loop) -> Outcome:
             batch = _epoch(loop, epoch, batch)
             if batch < loop.batches:
                 break
-            health.look(loop.instance, f"after epoch {epoch}", force=True)
+            health.look(loop.instance, f"after epoch {epoch}")
             if train.checkpoint_every and epoch % train.checkpoint_every == 0:
                 _save(loop, epoch, 0)
                 saved = epoch
@@ -150,7 +150,7 @@ def _epoch(loop: _Loop, epoch: int, batch: int) -> int:
     row = {"epoch": epoch, **metrics_of(sums)}
     confusion = {"training": confusion_of(sums)}
     if not math.isfinite(row["loss"]):
-        Health(loop.program).look(instance, f"in epoch {epoch}", force=True)
+        Health(loop.program).look(instance, f"in epoch {epoch}")
         raise RunError("E0908", f"the loss is {row['loss']} in epoch {epoch}", "a smaller learning rate may help")
     if len(loop.validation):
         loop.feed.begin("eval", loop.validation)

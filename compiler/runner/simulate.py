@@ -3,8 +3,8 @@
 Assumes: an instance that stands after step `first - 1`; the model has `simulate`.
 Guarantees: the first `simulate.warmup` steps are not recorded; blocks are sized by time, which never changes a
 result; buffers are drained when one is full, at the ends of warm-up and run, and now and then, when all records are
-flushed, too, which takes about 2 % of a run at most, however many there are; a signal ends the loop after the step that
-runs, with all records on disk. A checkpoint is written when all records are on disk, of a state that is finite.
+flushed, too, which takes about 2 % of a run at most, however many there are; a state that is not finite ends the run
+within 1,000 steps; a signal ends the loop after the step that runs, with all records on disk. A checkpoint is written when all records are on disk, of a state that is finite.
 Does not: build, load or plot.
 """
 
@@ -18,7 +18,7 @@ from typing import Protocol
 from backends.protocol import Instance
 from compiler.ir.model import Model
 from compiler.runner.errors import RunError
-from compiler.runner.health import Health
+from compiler.runner.health import STEPS, Health
 from compiler.runner.progress import Progress
 from compiler.runner.record_synapses import SynapseWriter
 from compiler.runner.signals import Stop
@@ -77,7 +77,7 @@ def simulate(
     begin_step = done
     progress.start(model.name, (last - done) * dt)
     cpu, wall = time.process_time(), time.perf_counter()
-    block, drained = 8, True
+    block, drained, next_look = 8, True, done + STEPS
     records = _Records(instance, writers, synapses)
     if synapses is not None:
         synapses.sample(instance, done)
@@ -85,7 +85,7 @@ def simulate(
         while done < last and stop.number is None:
             end = _next_stop(done, warmup, last, synapses, checkpoints)
             begin = time.perf_counter()
-            wanted = min(block, end - done)
+            wanted = min(block, end - done, next_look - done)
             ran = instance.run("step", done + 1, wanted)
             if ran <= 0 and drained:
                 raise RunError("E0906", "the simulation does not advance", exit_code=70)
@@ -94,7 +94,7 @@ def simulate(
                 synapses.sample(instance, done)
             now = time.perf_counter()
             if ran == wanted and now - begin < BLOCK_SECONDS:
-                block = min(2 * block, 1 << 24)
+                block = min(2 * block, STEPS)
             elif now - begin > 2 * BLOCK_SECONDS:
                 block = max(1, block // 2)
             saved = checkpoints is not None and done < last and checkpoints.due(done)
@@ -104,8 +104,11 @@ def simulate(
                 records.drain(keep=done > warmup)
             if flushed:
                 records.flush(now, durable=saved)
-            health.look(instance, f"by step {done} ({done * dt - warmup * dt:g} ms)", force=saved)
+            where = f"by step {done} ({done * dt - warmup * dt:g} ms)"
+            health.look_at_step(instance, where, done == next_look)
+            next_look += STEPS if done == next_look else 0
             if saved and checkpoints is not None:
+                health.look(instance, where)
                 checkpoints.write(done)
             elapsed = max(time.perf_counter() - wall, 1e-9)
             factor = (done - begin_step) * dt / 1000 / elapsed
@@ -114,7 +117,7 @@ def simulate(
                 f"{(done - warmup) * dt / 1000:.3g} of {model.simulate.steps * dt / 1000:g} s, "
                 f"{factor:.3g} x real time",
             )
-        health.look(instance, f"by step {done} ({(done - warmup) * dt:g} ms)", force=True)
+        health.look(instance, f"by step {done} ({(done - warmup) * dt:g} ms)")
     finally:
         records.drain(keep=done > warmup)  # after a failure, too: what led to it is worth seeing
         records.flush(time.perf_counter())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -230,6 +231,25 @@ record: [{trace: {from: a, variables: [v], members: all, every: 1 ms}}]
 """
     time, values = run(write(here, text)).traces("a", "v")
     assert values.shape == (150, 4650) and time[-1] == 150
+
+
+def test_a_state_that_is_not_finite_is_found_soon(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """x goes over the largest number around step 40; the run of 50 million steps ends within 1,000 more, although
+    there is no time for another look at everything."""
+    monkeypatch.setattr("compiler.runner.health.SHARE", 1e12)
+    text = """\
+language: 1
+name: soon
+neurons: {bad: {state: {x: 1}, update: [x = 1e8 * x]}}
+populations: {p: {neuron: bad, size: 4}}
+simulate: {dt: 0.1 ms, duration: 5000 s, warmup: 1 s, seed: 0}
+numerics: {precision: float64}
+"""
+    with pytest.raises(RunError, match=r"`p\.x\[0\]` is inf by step (\d+) ") as caught:
+        run(write(here, text))
+    found = re.search(r"by step (\d+) ", caught.value.message)
+    assert found is not None
+    assert int(found[1]) <= 1040
 
 
 def test_a_state_that_is_not_finite_fails_the_run(here: Path) -> None:

@@ -55,8 +55,17 @@ class Writer:
 
 
 class Healthy:
+    """Notes the steps by which it is asked to look at the state."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
     def look(self, *_: Any, **__: Any) -> None:
         pass
+
+    def look_at_step(self, _: Any, where: str, due: bool) -> None:
+        if due:
+            self.steps.append(int(where.split()[2]))
 
 
 @pytest.fixture
@@ -66,10 +75,12 @@ def model(tmp_path: Any) -> Model:
     return load_model(path, {})
 
 
-def run(model: Model, instance: Full, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> int:
+def run(
+    model: Model, instance: Full, writer: Writer, monkeypatch: pytest.MonkeyPatch, healthy: Healthy | None = None
+) -> int:
     """The last step; no time passes that would ask for a drain."""
     monkeypatch.setattr("compiler.runner.simulate.FLUSH_SECONDS", 1e9)
-    parts = cast(Instance, instance), model, [writer], None, cast(Health, Healthy())
+    parts = cast(Instance, instance), model, [writer], None, cast(Health, healthy or Healthy())
     return simulate(*parts, Stop(), Quiet()).step
 
 
@@ -82,6 +93,17 @@ def test_drained_when_full_and_at_the_ends(model: Model, monkeypatch: pytest.Mon
     assert run(model, instance, writer, monkeypatch) == 11_000
     assert writer.kept == [False, *[True] * 4]
     assert instance.runs > len(writer.kept)
+
+
+@pytest.mark.parametrize("room", [None, 3000, 700])
+def test_the_state_is_looked_at_every_thousand_steps(
+    model: Model, monkeypatch: pytest.MonkeyPatch, room: int | None
+) -> None:
+    """Also where buffers fill in between, and however long the blocks are."""
+    monkeypatch.setattr("compiler.runner.simulate.BLOCK_SECONDS", 1e9)
+    healthy = Healthy()
+    run(model, Full(room), Writer(), monkeypatch, healthy)
+    assert healthy.steps == [*range(1000, 11_001, 1000)]
 
 
 def test_buffers_that_stay_full_end_the_run(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
