@@ -774,6 +774,13 @@ _TOOLS: Final = (
         "loss: {mean_squared_error: {prediction: out, target: y, mask: measured}}",
     ),
     _code(
+        "E0927",
+        "a file that is damaged",
+        "Checkpoints and weights that a run has written carry a digest (SHA-256), and this file does not have the "
+        "contents that it had: a disk or a transfer has changed it, or it was edited. Files of other programs have "
+        "none and are not checked.",
+    ),
+    _code(
         "E0930",
         "something cannot be written",
         "The disk is full, a quota or a limit on the size of files is reached, or the folder may not be written. The "

@@ -21,6 +21,7 @@ from compiler.ir.graph import TensorGraph, Variable, Weight
 from compiler.ir.model import FromFile
 from compiler.ir.program import Merged
 from compiler.runner.arrays import to_physical
+from compiler.runner.digest import check_digest
 from compiler.runner.errors import RunError
 
 Reals = npt.NDArray[np.floating]
@@ -31,9 +32,11 @@ _LISTED = 8  # names in a message
 
 
 def read_weights(path: Path) -> dict[str, Reals]:
-    """The arrays of a file by name. Raises RunError (E0916, exit 2) when it is none, or holds other types."""
+    """The arrays of a file by name. Raises RunError (E0916, exit 2) when it is none, or holds other types,
+    E0927 when it is a damaged one of ours."""
     from safetensors import SafetensorError, deserialize
 
+    check_digest(path)
     try:
         found: list[tuple[str, dict[str, Any]]] = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except SafetensorError as error:

@@ -27,6 +27,7 @@ from backends.protocol import AnyArray, Instance
 from compiler.disk import new_file
 from compiler.ir.program import Merged
 from compiler.runner.arrays import persistent_arrays, read_logical, to_physical
+from compiler.runner.digest import check_digest, sealed
 from compiler.runner.errors import RunError
 
 FORMAT = "netloom checkpoint 1"
@@ -72,20 +73,21 @@ def save_checkpoint(
 def write_tensors(
     path: Path, arrays: Mapping[str, AnyArray], metadata: dict[str, str] | None = None, what: str = "the weights"
 ) -> None:
-    """A safetensors file, atomically, with the permissions of any other new file. Raises RunError (E0930)."""
+    """A safetensors file with its digest, atomically, with the permissions of any other new file. Raises RunError
+    (E0930)."""
     # By hand, array by array: the library makes three copies of all of them first.
     kept = {n: np.ascontiguousarray(v) for n, v in arrays.items()}
     kinds = {n: f"{_LETTERS[a.dtype.kind]}{8 * a.itemsize}" for n, a in kept.items()}
     order = sorted(kept, key=lambda n: (_KINDS.index(kinds[n]), n))  # as the library does: every array is aligned
-    header: dict[str, object] = {} if metadata is None else {"__metadata__": dict(sorted(metadata.items()))}
+    header: dict[str, object] = {}
     at = 0
     for name in order:
         a = kept[name]
         header[name] = {"dtype": kinds[name], "shape": list(a.shape), "data_offsets": [at, at := at + a.nbytes]}
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with new_file(path, what, 8 + len(text) + at) as file:
-        file.write(len(text).to_bytes(8, "little") + text)
+    numbers = (kept[name].reshape(-1).view(np.uint8).data for name in order)
+    start = sealed(header, metadata or {}, numbers)
+    with new_file(path, what, len(start) + at) as file:
+        file.write(start)
         for name in order:
             file.write(kept[name].reshape(-1).view(np.uint8).data)
         file.flush()
@@ -113,14 +115,17 @@ _KINDS: Final = ("U64", "I64", "F64", "F32", "U32", "I32", "F16", "U16", "I16", 
 
 def latest_checkpoint(place: Path) -> Path:
     """The checkpoint to resume from: `place` itself, or the newest whole one of a run directory; where there is no
-    `place`, of the folder that a killed run of this name has left. Raises RunError (E0909)."""
+    `place`, of the folder that a killed run of this name has left. Raises RunError (E0909, E0927 where it
+    is damaged)."""
     if place.is_file():
+        check_digest(place)
         return place
     folder = place if place.is_dir() else _left_over(place)
     if folder is None:
         raise RunError("E0909", f"there is no run directory or checkpoint `{place}`", exit_code=2)
     whole = whole_checkpoints(folder)
     if whole:
+        check_digest(whole[-1])
         return whole[-1]
     damaged = sorted((folder / "checkpoints").glob("*.safetensors"))
     if damaged:
@@ -193,11 +198,12 @@ def read_position(path: Path) -> Position:
 
 
 def _arrays_of(path: Path) -> dict[str, AnyArray]:
-    """The arrays of a checkpoint. Raises RunError (E0909) where they cannot be read."""
+    """The arrays of a checkpoint. Raises RunError (E0909) where they cannot be read, E0927 where it is damaged."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     try:
+        check_digest(path)
         found: dict[str, AnyArray] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise RunError("E0909", f"`{path}` cannot be read: {error}", exit_code=2) from None
@@ -208,8 +214,9 @@ def _arrays_of(path: Path) -> dict[str, AnyArray]:
 
 
 def restore_checkpoint(path: Path, instance: Instance, program: Merged, frozen: bool = False) -> None:
-    """Put the arrays of a checkpoint into an instance. Raises RunError (E0909) when they do not fit. A `frozen` run has
-    no place for some of what learning needs, and synapses that nothing ever changes are as they were drawn."""
+    """Put the arrays of a checkpoint into an instance. Raises RunError (E0909) when they do not fit, E0927 when
+    the file is damaged. A `frozen` run has no place for some of what learning needs, and synapses that nothing ever
+    changes are as they were drawn."""
     stored = {n: v for n, v in _arrays_of(path).items() if not n.startswith((BEST, BEGUN))}
     needed = frozenset(a.name for a in persistent_arrays(program))
     for array in persistent_arrays(program, frozen):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compiler.runner.digest import check_digest
 from compiler.runner.expectations import Check
 from compiler.runner.metrics import read_metrics
 
@@ -65,10 +66,12 @@ class RunResult:
             return group["time"][:], group[variable][:]
 
     def weights(self) -> dict[str, npt.NDArray[np.floating[Any]]]:
-        """Trained values by name (`conv1.weight`), in logical shape."""
+        """Trained values by name (`conv1.weight`), in logical shape. Raises RunError (E0927)."""
         from safetensors.numpy import load_file
 
-        return load_file(self.folder / "weights.safetensors")
+        path = self.folder / "weights.safetensors"
+        check_digest(path)
+        return load_file(path)
 
     def confusion(self, part: str = "validation") -> npt.NDArray[np.float64]:
         """(classes, classes) after the last epoch, of the "validation" or the "training" samples: how many of each

@@ -4,7 +4,8 @@ Assumes: an instance that stands after step `first - 1`; the model has `simulate
 Guarantees: the first `simulate.warmup` steps are not recorded; blocks are sized by time, which never changes a
 result; buffers are drained when one is full, at the ends of warm-up and run, and now and then, when all records are
 flushed, too, which takes about 2 % of a run at most, however many there are; a state that is not finite ends the run
-within 1,000 steps; a signal ends the loop after the step that runs, with all records on disk. A checkpoint is written when all records are on disk, of a state that is finite.
+within 1,000 steps; a signal ends the loop after the step that runs, with all records on disk. A checkpoint is written
+when all records are on disk, of a state that is finite.
 Does not: build, load or plot.
 """
 
