@@ -272,7 +272,7 @@ def report_run(result: RunResult, format: Format) -> None:
         if sizes:
             typer.echo("\n".join(table(["", "", ""], sizes).split("\n")[1:]))
     else:
-        typer.echo(f"{name}: trained in {seconds_text(wall)}")
+        typer.echo(f"{name}: trained in {seconds_text(wall)}" + (f"; {result.course}" if result.course else ""))
         if result.metrics:
             typer.echo("  " + ", ".join(f"{k} {v:.4g}" for k, v in result.metrics.items()))
     if result.checks:

@@ -71,6 +71,7 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
         watching.stop,
         watching.plateau,
         watching.best,
+        watching.use_best,
         block.span,
     )
 

@@ -30,6 +30,7 @@ class Watching:
     stop: Stop | None
     plateau: Plateau | None
     best: Watched | None
+    use_best: bool
 
 
 def build_watching(
@@ -37,13 +38,23 @@ def build_watching(
 ) -> Watching:
     """What `block` (`train`) says of these keys. `batches`: of an epoch, 0 where unknown after an error."""
     checkpoint = mapping(block.get("checkpoint"))
-    best = checkpoint.get("best") if checkpoint is not None else None
+    node = checkpoint.get("best") if checkpoint is not None else None
+    best = None if node is None else _watched(node, metrics, validation, c)
+    stop = _stop(mapping(block.get("stop")), metrics, validation, c)
+    weights = block.get("weights")
+    use_best = not (isinstance(weights, Scalar) and weights.text == "last")
+    if use_best and best is None and stop is not None:
+        best = stop.watched
+    if weights is not None and use_best and node is None and block.get("stop") is None:
+        help = "write `checkpoint: {best: validation_loss}` or `stop: {...}` beside it"
+        c.sink.error("E0103", "nothing says which weights are the best", weights.span, help)
     return Watching(
         _accumulate(block, batches, c),
         _average(block, c),
-        _stop(mapping(block.get("stop")), metrics, validation, c),
+        stop,
         _plateau(mapping(block.get("plateau")), metrics, validation, optimizer, c),
-        None if best is None else _watched(best, metrics, validation, c),
+        best,
+        use_best and best is not None,
     )
 
 

@@ -251,7 +251,7 @@ class Train:
     """`clip`: ("value", v): elements of gradients are held within [-v, v]; ("norm", v): all gradients are scaled so
     that their norm together is at most v. `groups`: in order, later ones win. `accumulate`: batches per change of the
     weights. `average`: the part of the moving average of weights that remains at each step; 0: none is kept. `best`:
-    the number by which the best weights are kept."""
+    the number by which the best weights are kept; `use_best`: whether they are the weights of a finished training."""
 
     data: Data
     loss: Loss
@@ -269,4 +269,5 @@ class Train:
     stop: Stop | None = None
     plateau: Plateau | None = None
     best: Watched | None = None
+    use_best: bool = False
     span: Span = field(default=NOWHERE, compare=False, repr=False)

@@ -36,7 +36,7 @@ FORMAT = "netloom checkpoint 1"
 @dataclass(frozen=True)
 class Position:
     """Where a run stands: steps done (of the simulation, or training steps); for training also the epochs that are
-    complete and the batches done of the next one."""
+    complete, the batches done of the next one, and the epoch that the best weights so far are of (0: none are kept)."""
 
     kind: str
     step: int
@@ -44,6 +44,7 @@ class Position:
     model: str
     epoch: int = 0
     batch: int = 0
+    best: int = 0
 
 
 BEST = "best/"
@@ -191,7 +192,8 @@ def read_position(path: Path) -> Position:
         step, seed, epoch, batch = (int(metadata[k]) for k in ("step", "seed", "epoch", "batch"))
         if min(step, epoch, batch) < 0 or max(step, seed, epoch, batch) >= 2**63:
             raise ValueError
-        return Position(metadata["kind"], step, seed, metadata["model"], epoch, batch)
+        best = int(metadata.get("best", 0))
+        return Position(metadata["kind"], step, seed, metadata["model"], epoch, batch, best)
     except (KeyError, ValueError):
         message = f"`{path}` does not say where its run stood: its metadata are damaged"
         raise RunError("E0909", message, exit_code=2) from None

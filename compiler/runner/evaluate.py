@@ -2,8 +2,8 @@
 
 Assumes: a model with `train`: its loss and metrics are what is measured.
 Guarantees: the phase "eval" alone is lowered. Without a data file, the samples that the training kept for validation
-(all of them when it kept none): the same numbers as in its last line of metrics.jsonl, bit for bit. With one, all of
-its samples.
+(all of them when it kept none): the same numbers as in metrics.jsonl in the line of the epoch that the weights are of
+(the best or the last), bit for bit. With one, all of its samples.
 Does not: train.
 """
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from signal import SIGINT, Signals
 from typing import Any
@@ -164,6 +164,7 @@ def _finished(model: Model, outcome: Outcome, times: Times, folder: RunFolder) -
             "rates_hz": outcome.rates,
             "spikes": outcome.counts,
             "metrics": outcome.metrics,
+            **({} if outcome.course is None else {"training": asdict(outcome.course)}),
         },
         "expectations": [c.as_json() for c in checks],
         "recorded_steps": list(outcome.window) if outcome.window else None,
@@ -182,6 +183,7 @@ def _finished(model: Model, outcome: Outcome, times: Times, folder: RunFolder) -
         warnings,
         outcome.interrupted,
         folder.record,
+        None if outcome.course is None else outcome.course.text(),
     )
 
 

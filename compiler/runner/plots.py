@@ -20,12 +20,13 @@ import h5py
 import numpy as np
 
 from compiler.disk import new_file
-from compiler.ir.model import Model, Plot
+from compiler.ir.model import Model, Plot, Watched
 from compiler.runner.metrics import read_metrics
 from compiler.runner.plot_confusion import confusion
 from compiler.runner.plot_style import COLORS, new_figure
 from compiler.runner.plot_synapses import evolution, histogram, matrix
 from compiler.runner.rates import Activity, Window, activities
+from compiler.runner.watch import best_epoch
 
 MISSING: Final = "no plots were made: matplotlib is not installed (pip install 'netloom[plot]')"
 MOST_DOTS: Final = 200_000  # spikes that a raster shows; of more, an even selection of neurons
@@ -89,7 +90,7 @@ def draw_plots(folder: Path, model: Model, window: Window | None = None) -> Plot
                 case "evolution":
                     figure = evolution(folder, model, plot)
                 case "training":
-                    figure = _training(folder)
+                    figure = _training(folder, model.train.best if model.train is not None else None)
                 case "confusion":
                     figure = confusion(folder, model)
                 case _:
@@ -238,8 +239,9 @@ def _trace(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any
     return figure
 
 
-def _training(folder: Path) -> Any:
-    """Loss and metrics over epochs, training and validation in one axes each. None before the first epoch."""
+def _training(folder: Path, watched: Watched | None = None) -> Any:
+    """Loss and metrics over epochs, training and validation in one axes each, with the best epoch where one is looked
+    for. None before the first epoch."""
     rows = read_metrics(folder)
     if not rows:
         return None
@@ -253,6 +255,8 @@ def _training(folder: Path) -> Any:
         ):
             if key in rows[0]:
                 _curve(at, epochs, [r.get(key, np.nan) for r in rows], label, color)
+        if watched is not None and (best := best_epoch(rows, watched)):
+            at.axvline(best, label=f"best epoch {best}", color=COLORS[2], linestyle=":", linewidth=1.1)
         at.set_title(name)
         at.set_xlabel("epoch")
         at.xaxis.get_major_locator().set_params(integer=True)

@@ -37,7 +37,8 @@ class BuildResult:
 class RunResult:
     """`status`: "ok" | "interrupted" (a failed run raises); `rates` in Hz by population; `counts`: spikes by
     population; `metrics`: those of the last epoch; `checks`: the model's expectations; `signal`: the signal that
-    came, which may have ended no more than the drawing of plots ("ok")."""
+    came, which may have ended no more than the drawing of plots ("ok"); `course`: a line about the epochs of a training
+    that stopped early or looked for its best weights."""
 
     folder: Path
     status: str
@@ -48,6 +49,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
     signal: int | None = None
     record: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    course: str | None = None
 
     def spikes(self, population: str) -> tuple[Floats, npt.NDArray[np.int64]]:
         """(times in ms, neuron indices) of a recorded population, by time, then index. Raises KeyError."""
@@ -66,7 +68,8 @@ class RunResult:
             return group["time"][:], group[variable][:]
 
     def weights(self) -> dict[str, npt.NDArray[np.floating[Any]]]:
-        """Trained values by name (`conv1.weight`), in logical shape. Raises RunError (E0927)."""
+        """Trained values by name (`conv1.weight`), in logical shape, of the best or the last epoch: what
+        `train: {weights: ...}` says. Raises RunError (E0927)."""
         from safetensors.numpy import load_file
 
         path = self.folder / "weights.safetensors"

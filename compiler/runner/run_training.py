@@ -3,7 +3,8 @@
 Assumes: phases "train" and "eval" as compiler/passes/lower_tensors.py makes them: step k takes batch
 (k - 1) mod batches of `<phase>.order`; sums over an epoch stand in `metric.*`.
 Guarantees: what epoch e does depends on the weights before it and on (seed, e); metrics.jsonl has a flushed line per
-epoch; a run that is resumed, in the middle of an epoch too, ends with the bits of an unbroken one.
+epoch; a run that is resumed, in the middle of an epoch too, ends with the bits of an unbroken one; weights.safetensors
+holds the best weights where these are asked for.
 Does not: build or plot.
 """
 
@@ -36,7 +37,7 @@ from compiler.runner.feed import Feed
 from compiler.runner.health import Health
 from compiler.runner.metrics import Sums, confusion_of, metrics_of, read_metrics
 from compiler.runner.plot_confusion import CONFUSION
-from compiler.runner.session import Outcome, Session
+from compiler.runner.session import Course, Outcome, Session
 from compiler.runner.watch import best_epoch, plateau_factor, stops
 from compiler.strict_json import dumps
 
@@ -60,6 +61,7 @@ class _Loop:
     shown: str = ""  # the results of the last epoch, for the progress
     history: list[dict[str, float]] = field(default_factory=list)  # the rows of metrics.jsonl
     best: dict[str, AnyArray] = field(default_factory=dict)  # the best weights so far, where they are kept
+    best_epoch: int = 0  # the epoch that they are of
     adopted: Path | None = None  # the checkpoint that the run goes on from, until there is one of its own
 
     @property
@@ -115,7 +117,11 @@ def _trained(loop: _Loop) -> Outcome:
         session.progress.finish()
     if saved != epoch - 1 or batch:
         _save(loop, epoch - 1, batch)
-    save_weights(session.folder / "weights.safetensors", loop.instance, session.prepared.lowered, train)
+    course = _course(loop, epoch - 1)
+    if course.weights == "best":
+        write_tensors(session.folder / "weights.safetensors", loop.best, {"epoch": str(loop.best_epoch)})
+    else:
+        save_weights(session.folder / "weights.safetensors", loop.instance, session.prepared.lowered, train)
     seconds = time.process_time() - cpu
     rows = read_metrics(session.folder)
     return Outcome(
@@ -125,6 +131,24 @@ def _trained(loop: _Loop) -> Outcome:
         session.stop.number if epoch <= train.epochs and not loop.ended else None,
         (seconds, time.perf_counter() - wall),
         {"simulation_cpu_seconds": seconds, "training_cpu_seconds": seconds},
+        course=course,
+    )
+
+
+def _course(loop: _Loop, epochs: int) -> Course:
+    """What is said of a training after so many epochs. The best epoch counts if its weights are at hand."""
+    train = loop.train
+    watched = train.best or (train.stop.watched if train.stop is not None else None)
+    best = 0 if watched is None else best_epoch(loop.history, watched)
+    name = "" if watched is None else watched.name
+    return Course(
+        epochs,
+        train.epochs,
+        loop.ended,
+        best,
+        name,
+        loop.history[best - 1][name] if best else math.nan,
+        "best" if train.use_best and best and loop.best_epoch == best else "last",
     )
 
 
@@ -162,7 +186,8 @@ def _epoch(loop: _Loop, epoch: int, batch: int) -> int:
     loop.history.append(row)
     if train.best is not None and best_epoch(loop.history, train.best) == epoch:
         loop.best = learned_weights(instance, loop.session.prepared.lowered, train)
-        _write_best(loop, epoch)
+        loop.best_epoch = epoch
+        _write_best(loop)
     if train.plateau is not None:
         _set_factor(loop)
     row["seconds"] = round(time.perf_counter() - begin, 6)
@@ -215,7 +240,7 @@ def take_sums(instance: Instance, program: Merged) -> Sums:
 def _save(loop: _Loop, epoch: int, batch: int) -> None:
     """A checkpoint after `epoch` whole epochs and `batch` batches."""
     step = epoch * loop.batches + batch
-    position = Position("training", step, loop.session.prepared.seed, loop.session.hash, epoch, batch)
+    position = Position("training", step, loop.session.prepared.seed, loop.session.hash, epoch, batch, loop.best_epoch)
     name = f"epoch-{epoch:06d}.safetensors" if not batch else f"epoch-{epoch:06d}-{batch:06d}.safetensors"
     path = loop.session.folder / "checkpoints" / name
     save_checkpoint(path, loop.instance, loop.program, position, loop.best)
@@ -244,8 +269,8 @@ def learned_weights(instance: Instance, lowered: Lowered, train: Train) -> dict[
     return {n: read_logical(instance, arrays[averages.get(n, n)]) for n in sorted(names)}
 
 
-def _write_best(loop: _Loop, epoch: int) -> None:
-    write_tensors(loop.session.folder / "best.safetensors", loop.best, {"epoch": str(epoch)})
+def _write_best(loop: _Loop) -> None:
+    write_tensors(loop.session.folder / "best.safetensors", loop.best, {"epoch": str(loop.best_epoch)})
 
 
 def _set_factor(loop: _Loop) -> None:
@@ -269,9 +294,12 @@ def _follow(loop: _Loop, path: Path, position: Position) -> None:
         message = f"`{path}` stands after epoch {position.epoch}, where `stop` ended the training"
         raise RunError("E0909", message, "give `stop` more `patience`, or leave it out", exit_code=2)
     if train.best is not None and position.epoch:
-        loop.best = best_of_checkpoint(path)
+        best = best_epoch(loop.history, train.best)
+        if position.best in (0, best):  # the checkpoint may be of a run that watched another metric
+            loop.best = best_of_checkpoint(path)
         if loop.best:
-            _write_best(loop, best_epoch(loop.history, train.best))
+            loop.best_epoch = best
+            _write_best(loop)
     if train.plateau is not None:
         _set_factor(loop)
 

@@ -15,10 +15,34 @@ from compiler.runner.progress import Progress
 from compiler.runner.signals import Stop
 
 
+@dataclass(frozen=True)
+class Course:
+    """How a training went. `epoch`: the last one, of `epochs`; `stopped`: by `stop`; `best`: the best epoch (0: none
+    was found), by `metric`, which was `value` in it; `weights`: "best" or "last", those in weights.safetensors."""
+
+    epoch: int
+    epochs: int
+    stopped: bool
+    best: int
+    metric: str
+    value: float
+    weights: str
+
+    def text(self) -> str | None:
+        """In a line for people; None where nothing is to be said."""
+        best = f"best epoch {self.best} ({self.metric} {self.value:.4g})" if self.best else ""
+        if self.best not in (0, self.epoch) and self.weights == "last":
+            best += ", but the weights are those of the last"
+        if not self.stopped:
+            return best or None
+        return f"stopped at epoch {self.epoch} of {self.epochs}" + (f"; {best}" if best else "")
+
+
 @dataclass
 class Outcome:
     """What a loop leaves behind. `seconds`: CPU and wall seconds of the loop; `extra`: fields of `times`;
-    `window`: the steps of a simulation whose records are in the folder (rates.py)."""
+    `window`: the steps of a simulation whose records are in the folder (rates.py); `course`: what a
+    training says of its epochs."""
 
     rates: dict[str, float]
     counts: dict[str, int]
@@ -27,6 +51,7 @@ class Outcome:
     seconds: tuple[float, float]
     extra: dict[str, float]
     window: tuple[int, int] | None = None
+    course: Course | None = None
 
 
 @dataclass(frozen=True)

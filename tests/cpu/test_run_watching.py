@@ -4,6 +4,7 @@ runs against what the metrics say and against larger batches, and resumed bit fo
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 import signal
 from collections.abc import Callable
@@ -13,12 +14,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from compiler import run
+from compiler import evaluate, predict, run
 from compiler.ir.model import Plateau, Stop, Watched
 from compiler.passes.pipeline import lower
 from compiler.runner.errors import RunError
 from compiler.runner.execute import run_model
 from compiler.runner.options import Options
+from compiler.runner.plots import _training as training_figure
 from compiler.runner.watch import best_epoch, plateau_factor, stops
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_spiking import Signalling
@@ -183,6 +185,69 @@ def test_the_best_weights(variant: Variant) -> None:
         same_training(result, resumed)
         again = load_file(resumed.folder / "best.safetensors")
         assert all(np.array_equal(v, best[n]) for n, v in again.items())
+
+
+def test_the_best_weights_are_the_weights(variant: Variant, here: Path) -> None:
+    """Stopped after the best epoch: weights, evaluate and predict are of it, also after a resume from any moment; what
+    the run says fits its metrics."""
+    stop = "stop: {metric: validation_loss, patience: 2}"
+    path = variant(stop, rate="learning_rate: rate if epoch < 3 else 0.5")
+    result = run(path, epochs=30)
+    losses = [r["validation_loss"] for r in rows(result)]
+    best = int(np.argmin(losses)) + 1
+    assert best < len(losses) < 30
+    assert result.course == (
+        f"stopped at epoch {len(losses)} of 30; best epoch {best} (validation_loss {losses[best - 1]:.4g})"
+    )
+    assert result.record["summary"]["training"] == {
+        "epoch": len(losses), "epochs": 30, "stopped": True, "best": best, "metric": "validation_loss",
+        "value": losses[best - 1], "weights": "best",
+    }  # fmt: skip
+    assert evaluate(result.folder)["loss"] == losses[best - 1]
+    for name, value in load_file(result.folder / "best.safetensors").items():
+        assert value.tobytes() == result.weights()[name].tobytes()
+    images = np.load(here / "digits.npz")["flat"][:9]
+    logits = predict(result.folder, images)["logits"]
+    other = predict(path, images, weights=result.folder / "checkpoints" / f"epoch-{len(losses):06d}.safetensors")
+    assert logits.tobytes() != other["logits"].tobytes()
+    last = run(variant(stop, "weights: last", rate="learning_rate: rate if epoch < 3 else 0.5"), epochs=30)
+    assert last.course == f"{result.course}, but the weights are those of the last"
+    assert evaluate(last.folder)["loss"] == losses[-1] != losses[best - 1]
+    assert predict(last.folder, images)["logits"].tobytes() == other["logits"].tobytes()
+    for update in (2, 5):
+        stopped = run_model(path, Options(epochs=30), Signalling(update, signal.SIGINT))
+        assert stopped.status == "interrupted"
+        resumed = run(path, epochs=30, resume=stopped.folder)
+        same_training(result, resumed)
+        assert resumed.course == result.course
+        assert (resumed.folder / "best.safetensors").read_bytes() == (result.folder / "best.safetensors").read_bytes()
+
+
+def test_resumed_by_another_metric(variant: Variant) -> None:
+    """The best weights of the checkpoint are of another epoch than the one that was best by the metric of now: they are
+    not taken for it."""
+    done = run(variant(checkpoint="  checkpoint: {best: validation_loss, every: 2}"), epochs=4)
+    assert done.record["summary"]["training"]["best"] > 1
+    lines = (done.folder / "metrics.jsonl").read_text().splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), "validation_accuracy": 1.0})
+    (done.folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    other = variant(checkpoint="  checkpoint: {best: validation_accuracy}")
+    again = run(other, epochs=5, resume=done.folder)
+    training = again.record["summary"]["training"]
+    assert (training["best"], training["weights"]) == (1, "last")
+    assert again.course == "best epoch 1 (validation_accuracy 1), but the weights are those of the last"
+    assert not (again.folder / "best.safetensors").exists()
+
+
+def test_the_plot_marks_the_best_epoch(variant: Variant) -> None:
+    pytest.importorskip("matplotlib")
+    result = run(variant(checkpoint="  checkpoint: {best: validation_loss}"), epochs=3)
+    best = result.record["summary"]["training"]["best"]
+    figure = training_figure(result.folder, Watched("validation_loss", False))
+    for axes in figure.axes:
+        (line,) = [x for x in axes.lines if x.get_label() == f"best epoch {best}"]
+        assert list(line.get_xdata()) == [best, best]
+    assert not [x for axes in training_figure(result.folder).axes for x in axes.lines if "best" in str(x.get_label())]
 
 
 def test_a_rate_on_a_plateau(variant: Variant) -> None:

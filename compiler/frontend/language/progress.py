@@ -8,7 +8,7 @@ Does not: know which metrics a training has (frontend/build_watch.py does).
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import Block, Field, Reference, Value
+from compiler.frontend.language.kinds import Block, Choice, Field, Option, Reference, Value
 from compiler.frontend.language.values import POSITIVE
 
 _WATCHED = Reference("metric", "validation_loss")
@@ -30,8 +30,24 @@ _METRIC = Field(
 BEST = Field(
     "best",
     _WATCHED,
-    "Keeps the weights of the epoch in which this metric was best, in `best.safetensors`; of equal epochs the first.",
+    "Keeps the weights of the epoch in which this metric was best, in `best.safetensors`; of equal epochs the first. "
+    "`weights.safetensors` holds them, too, unless `weights: last` says otherwise.",
     example="best: validation_accuracy",
+)
+WEIGHTS = Field(
+    "weights",
+    Choice(
+        "weights",
+        (
+            Option(
+                "best", "Those of the epoch in which the metric of `checkpoint: {best: ...}`, or of `stop`, was best."
+            ),
+            Option("last", "Those after the last epoch."),
+        ),
+    ),
+    "Which weights `weights.safetensors` holds, and so `evaluate`, `predict` and `export` use: `best` is the default "
+    "with `stop` or `checkpoint: {best: ...}`, `last` without. Checkpoints hold the last ones, to go on from.",
+    example="weights: last",
 )
 ACCUMULATE = Field(
     "accumulate",
@@ -65,10 +81,14 @@ STOP = Field(
             _MARGIN,
         ),
         title="stop",
-        elsewhere={"monitor": "`metric`", "min_delta": "`margin`", "restore_best_weights": "`checkpoint: {best: ...}`"},
+        elsewhere={
+            "monitor": "`metric`",
+            "min_delta": "`margin`",
+            "restore_best_weights": "`weights: best` beside `stop`",
+        },
         example="{metric: validation_loss, patience: 5}",
     ),
-    "Ends the training before its last epoch when a metric gets no better.",
+    "Ends the training before its last epoch when a metric gets no better. The best weights are kept: see `weights`.",
     example="stop: {metric: validation_loss, patience: 5}",
 )
 PLATEAU = Field(

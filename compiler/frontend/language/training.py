@@ -24,7 +24,7 @@ from compiler.frontend.language.kinds import (
     Value,
 )
 from compiler.frontend.language.losses import LOSS, METRIC, PENALTY
-from compiler.frontend.language.progress import ACCUMULATE, AVERAGE, BEST, PLATEAU, STOP
+from compiler.frontend.language.progress import ACCUMULATE, AVERAGE, BEST, PLATEAU, STOP, WEIGHTS
 from compiler.frontend.language.values import (
     COUNT,
     DESCRIPTION,
@@ -320,6 +320,7 @@ TRAIN = Block(
         ),
         STOP,
         PLATEAU,
+        WEIGHTS,
         Field(
             "seed",
             COUNT,
