@@ -142,6 +142,9 @@ def import_model(
             )
             for name, axis in written.batches.items():
                 typer.echo(f"the batch is the first axis of `{name}` here; in {file.name} it is the axis {axis}")
+            for name, (before, after) in written.joined.items():
+                one = " x ".join(str(n) for n in (before, "batch", after) if n != 1)
+                typer.echo(f"`{name}` has the batch as an axis of its own here; {file.name} has {one} as one axis")
 
 
 @app.command()
@@ -154,6 +157,7 @@ def export(
     ] = None,
     weights: WEIGHTS = None,
     set: SET = None,
+    precision: PRECISION = None,
     quiet: QUIET = False,
 ) -> None:
     """Write a trained network for other programs."""
@@ -161,9 +165,9 @@ def export(
         from compiler.interchange.onnx_export import export_file
 
         choice(to, ("onnx",), "--format")
-        written = export_file(run, options_of(set=set, weights=weights), out, _names(layers))
+        written = export_file(run, options_of(set=set, precision=precision, weights=weights), out, _names(layers))
         if not quiet:
-            typer.echo(f"{written.file}: {written.nodes} nodes, opset {written.opset}")
+            typer.echo(f"{written.file}: {written.nodes} nodes, opset {written.opset}, {written.precision}")
 
 
 def _names(layers: str | None) -> tuple[str, ...]:

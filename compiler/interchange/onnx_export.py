@@ -55,6 +55,7 @@ class Exported:
     file: Path
     nodes: int
     opset: int
+    precision: str
 
 
 def export_file(source: Path, options: Options, out: Path | None = None, outputs: tuple[str, ...] = ()) -> Exported:
@@ -68,7 +69,7 @@ def export_file(source: Path, options: Options, out: Path | None = None, outputs
     proto = to_onnx(trained.model, weights, tuple(o.name for o in prediction.outputs))
     path = out or Path(f"{trained.model.name}.onnx")
     write_bytes(path, proto.SerializeToString(), "the ONNX file")
-    return Exported(path, len(proto.graph.node), OPSET)
+    return Exported(path, len(proto.graph.node), OPSET, trained.model.numerics.precision)
 
 
 def to_onnx(model: Model, weights: dict[str, Reals], outputs: tuple[str, ...]) -> Any:

@@ -16,8 +16,29 @@ from typing import Any
 
 import numpy as np
 
-from compiler.interchange.onnx_import_inputs import Attrs, constant, data, held, hint_of, taken
-from compiler.interchange.onnx_importer import Array, Attended, Computed, Importer, Scores, Setting, refused
+from compiler.interchange.onnx_import_batch import extents, relaid, reshape_target
+from compiler.interchange.onnx_import_inputs import (
+    Attrs,
+    constant,
+    data,
+    held,
+    hint_of,
+    joined,
+    ranked,
+    repeated,
+    taken,
+)
+from compiler.interchange.onnx_importer import (
+    Array,
+    Attended,
+    Computed,
+    Importer,
+    LayerText,
+    Repeated,
+    Scores,
+    Setting,
+    refused,
+)
 from compiler.passes.lower_sequences import HIDDEN
 
 _REALS = (1, 10, 11, 16)  # onnx.TensorProto: FLOAT, FLOAT16, DOUBLE, BFLOAT16
@@ -39,6 +60,7 @@ class _Projected:
 
 def import_attention(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     """The operator `Attention`. Raises RunError (E0918)."""
+    ins = [(repeated(m, node, v) if i < 3 else v.source) if isinstance(v, Repeated) else v for i, v in enumerate(ins)]
     q, k, v = (data(node, ins, i) for i in range(3))
     extra = [i for i in range(4, 7) if i < len(ins) and ins[i] is not None]
     if extra or attrs.get("softcap", 0.0):
@@ -55,13 +77,14 @@ def import_attention(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Co
     scale = float(attrs.get("scale", 1.0 / math.sqrt(d)))
     causal = bool(attrs.get("is_causal", 0))
     beside = {}
-    mask = _known_mask(m, node, ins, attrs, (heads, q.shape[0], k.shape[0]))
+    whole = Computed("", (heads, q.shape[0], k.shape[0]))
+    mask = _known_mask(m, node, ins, attrs, whole)
     if isinstance(mask, bool):
         causal = causal or mask
     elif mask is not None:
         if len(mask.shape) != 3:
             raise refused(node, "its mask has no batch")
-        beside["mask" if mask.truth else "offset"] = _beside(m, node, mask, (heads, q.shape[0], k.shape[0]))
+        beside["mask" if mask.truth else "offset"] = _beside(m, node, mask, whole)
     y = _attended(m, node, Attended(q, k, v, heads, scale, causal, beside))
     if split:
         shape = (q.shape[0], heads, y.shape[1] // heads)
@@ -69,10 +92,10 @@ def import_attention(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Co
     return y
 
 
-def _known_mask(m: Importer, node: Any, ins: list[Any], attrs: Attrs, whole: tuple[int, ...]) -> Computed | bool | None:
+def _known_mask(m: Importer, node: Any, ins: list[Any], attrs: Attrs, like: Computed) -> Computed | bool | None:
     """The mask of the operator. Of a constant one, or of a window of steps: whether it is causal (False: it hides
     nothing), or what holds it."""
-    mask = ins[3] if len(ins) > 3 else None
+    mask, whole = ins[3] if len(ins) > 3 else None, like.shape
     left, right = (int(attrs.get(f"{side}_window_size", -1)) for side in ("left", "right"))
     if (left, right) == (-1, -1) and (mask is None or isinstance(mask, Computed)):
         return mask
@@ -84,7 +107,7 @@ def _known_mask(m: Importer, node: Any, ins: list[Any], attrs: Attrs, whole: tup
     causal = _causal(added, *whole[1:])
     if causal is not None:
         return causal
-    return held(m, node, _seen(added), Computed("", whole))
+    return held(m, node, _seen(added), like)
 
 
 def _seen(added: Array) -> Array:
@@ -93,15 +116,15 @@ def _seen(added: Array) -> Array:
     return ~hidden if not np.any(added[~hidden]) else np.maximum(added, HIDDEN)
 
 
-def _beside(m: Importer, node: Any, x: Computed, whole: tuple[int, ...]) -> Computed:
+def _beside(m: Importer, node: Any, x: Computed, whole: Computed) -> Computed:
     """`x` with the shape that a layer's mask or offset has, of scores of the shape `whole`. Raises RunError (E0918)."""
-    if x.batch or x.whole:
-        raise refused(node, "its mask holds whole numbers, or has its batch at another axis than the first")
-    shape = (1,) * (len(whole) - len(x.shape)) + x.shape
-    rest = shape[next((a for a, e in enumerate(shape) if e != 1), len(shape) - 1) :]
-    if len(shape) != len(whole) or rest != whole[len(whole) - len(rest) :]:
+    x = ranked(m, x, whole.rank)
+    if x.whole or (x.batch, x.before, x.after) != (whole.batch, whole.before, whole.after):
+        raise refused(node, "its mask holds whole numbers, or has its batch at another axis than the scores")
+    rest = x.shape[next((a for a, e in enumerate(x.shape) if e != 1), len(x.shape) - 1) :]
+    if len(rest) > 3 or rest != whole.shape[len(whole.shape) - len(rest) :]:
         raise refused(node, f"its mask has the shape {list(x.shape)}")
-    return m.reshape(f"{x.name}_rows", x, rest)
+    return m.reshape(f"{x.name}_rows", x, rest).at(Computed("", ()))
 
 
 def _added(mask: Array) -> Array:
@@ -115,23 +138,57 @@ def _added(mask: Array) -> Array:
 def product_of(m: Importer, node: Any, ins: list[Any]) -> Scores:
     """The product of two tensors of samples, as the beginning of attention. Raises RunError (E0918)."""
     like = next(i for i in ins if isinstance(i, Computed))
-    q, k = (data(node, [held(m, node, i, like) if isinstance(i, np.ndarray) else i]) for i in ins)
-    if len(q.shape) not in (2, 3) or len(q.shape) != len(k.shape) or q.shape[:-2] != k.shape[:-2]:
+    q, k = (data(node, [held(m, node, i, like) if isinstance(i, np.ndarray) else i], moved=True) for i in ins)
+    return scores_of(m, node, q, k)
+
+
+def scores_of(m: Importer, node: Any, q: Computed, k: Computed) -> Scores:
+    """Queries (..., steps, d) times keys (..., d, others), where `...` has the batch. Raises RunError (E0918)."""
+    rank = max(q.rank, k.rank)
+    q, k = ranked(m, q, rank), ranked(m, k, rank)
+    same = (q.batch, q.before, q.after, q.shape[:-2]) == (k.batch, k.before, k.after, k.shape[:-2])
+    if not same or q.lead > rank - 3 or q.shape[-1] != k.shape[-2]:
         raise refused(node, "it multiplies two computed tensors")
-    return Scores(q, k)
+    whole = Computed("", (*q.shape[:-1], k.shape[-1])).at(q)
+    (q, one), (k, two) = _unscaled(m, q), _unscaled(m, k)
+    return Scores(_of_heads(m, q), _of_heads(m, k), whole, one * two)
 
 
-def import_scores(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | Scores:
-    """What is done to scores until the values come in. Raises RunError (E0918)."""
+def _unscaled(m: Importer, x: Computed) -> tuple[Computed, float]:
+    """What `x` is a multiple of by a number, and that number."""
+    source, factor = m.factors.get(x.name, (x, 1.0))
+    return (source.at(x), factor) if source.shape == x.shape else (x, 1.0)
+
+
+def _of_heads(m: Importer, x: Computed) -> Computed:
+    """`x` as a sample alone of (heads, steps, d), or (steps, d)."""
+    lead = x.shape[:-2]
+    shape = x.shape if len(lead) < 2 else (math.prod(lead), *x.shape[-2:])
+    return m.reshape(f"{x.name}_heads", x, shape).at(Computed("", ()))
+
+
+def import_scores(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | Scores | None:
+    """What is done to scores until the values come in. None if something else is done to shares, which are none that a
+    layer keeps to itself then. Raises RunError (E0918)."""
     op, at = node.op_type, next(k for k, v in enumerate(ins) if isinstance(v, Scores))
     scores: Scores = ins[at]
+    ins = [v.source if isinstance(v, Repeated) and op != "MatMul" else v for v in ins]
     other = ins[1 - at] if len(ins) == 2 else None
     if op in ("Identity", "Dropout") or (op == "Cast" and attrs["to"] in _REALS):
         if any(m.uses.get(o) for o in node.output[1:]) or (len(ins) > 2 and np.any(ins[2])):
             raise refused(node, "it is in training mode, or its second output is read")
         return scores
-    if op == "MatMul" and scores.normal and at == 0 and isinstance(other, Computed):
-        return _with_values(m, node, scores, data(node, ins, 1))
+    if op == "IsNaN" and scores.normal and not scores.undefined:
+        return replace(scores, undefined=True)
+    if scores.undefined:
+        return _defined(node, scores, ins)
+    if op == "Reshape" and at == 0:
+        moved = _moved_batch(m, node, scores, ins, attrs)
+        if moved is not None:
+            return moved
+    if op == "MatMul" and scores.normal and at == 0 and isinstance(other, Computed | Repeated):
+        other = repeated(m, node, other) if isinstance(other, Repeated) else other
+        return with_values(m, node, scores, data(node, [other], moved=True))
     if op == "Mul" and scores.normal and _again(m, scores, other):
         return scores
     if not scores.normal:
@@ -141,11 +198,13 @@ def import_scores(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compu
             return replace(scores, scale=scores.scale * one)
         if op == "Div" and one and at == 0 and plain:
             return replace(scores, scale=scores.scale / one)
-        whole = (*scores.q.shape[:-1], scores.k.shape[-1])
+        if op == "Add" and isinstance(other, Computed) and plain and (mask := m.mask_of(other)) is not None:
+            return replace(scores, mask=_beside(m, node, mask, scores.whole))
         if op == "Add" and isinstance(other, Computed) and plain and not other.truth:
-            return replace(scores, offset=_beside(m, node, other, whole))
+            return replace(scores, offset=_beside(m, node, other, scores.whole))
         if op == "Where" and at > 0 and isinstance(ins[0], Computed) and ins[0].truth and scores.mask is None:
-            return _hidden(m, node, scores, _beside(m, node, ins[0], whole), constant(node, ins, 3 - at), at == 1)
+            seen = _beside(m, node, ins[0], scores.whole)
+            return _hidden(m, node, scores, seen, constant(node, ins, 3 - at), at == 1)
         if op == "Add" and isinstance(other, np.ndarray):
             return _moved(m, node, scores, other)
         if op == "Where" and at > 0 and isinstance(ins[0], np.ndarray):
@@ -153,29 +212,48 @@ def import_scores(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compu
             if np.any(low >= _HIDES):
                 raise refused(node, "it puts numbers in the place of scores")
             return _moved(m, node, scores, np.where(ins[0] if at == 1 else ~ins[0], 0.0, low))
-        if op == "Softmax" and int(attrs.get("axis", -1)) in (-1, len(scores.q.shape)) and m.opset >= 13:
+        if op == "Softmax" and int(attrs.get("axis", -1)) in (-1, scores.whole.rank - 1) and m.opset >= 13:
             return replace(scores, normal=True)
+    if scores.normal:
+        return None
     raise refused(node, "it computes with a product of two computed tensors that is no attention")
+
+
+def _defined(node: Any, scores: Scores, ins: list[Any]) -> Scores:
+    """Shares with zeros where they are no numbers, which is what layers give. Raises RunError (E0918)."""
+    plain = replace(scores, undefined=False)
+    if node.op_type != "Where" or ins[0] != scores or ins[2] != plain or np.any(constant(node, ins, 1)):
+        raise refused(node, "it asks where attention gives no numbers")
+    return plain
+
+
+def _moved_batch(m: Importer, node: Any, scores: Scores, ins: list[Any], attrs: Attrs) -> Scores | None:
+    """Scores whose heads and batch are joined or parted. None if anything else is moved."""
+    found = relaid(m, scores.whole, reshape_target(node, ins, attrs, extents(m, scores.whole)))
+    if found is None or found[0] != scores.whole.shape:
+        return None
+    return replace(scores, whole=scores.whole.at(found[1]))
 
 
 def _again(m: Importer, scores: Scores, other: Any) -> bool:
     """Whether shares are multiplied by what hides scores already, as export does for steps that see nothing."""
-    if scores.mask is None or not isinstance(other, Computed | np.ndarray):
+    mask = scores.mask
+    if mask is None or not isinstance(other, Computed | np.ndarray):
         return False
     if isinstance(other, Computed):
-        same = math.prod(other.shape) == math.prod(scores.mask.shape)
-        return same and m.reshape(f"{other.name}_rows", other, scores.mask.shape).name == scores.mask.name
+        same = math.prod(other.shape) == math.prod(mask.shape)
+        return same and m.reshape(f"{other.name}_rows", other, mask.shape).name == mask.name
     late = np.triu(np.ones((scores.q.shape[-2], scores.k.shape[-1]), bool), 1)
     return scores.causal and other.shape[-2:] == late.shape and bool(np.all(other == ~late))
 
 
 def _hidden(m: Importer, node: Any, scores: Scores, seen: Computed, low: Array, kept: bool) -> Scores:
     """Scores that are `low` where `seen` is not what is `kept`. Infinitely low ones are those of a mask, which gives
-    zeros to a step that sees nothing; others are added."""
+    zeros to a step that sees nothing; others are added: such a step sees everything alike then."""
     if low.size != 1 or np.any(low >= _HIDES):
         raise refused(node, "it puts numbers in the place of scores")
     hint, value = hint_of(node), float(low.reshape(-1)[0])
-    if value <= HIDDEN:
+    if value in (-math.inf, float(np.float32(HIDDEN)), HIDDEN):  # the last ones are those of `netloom export`
         mask = seen if kept else m.formula(f"{hint}_seen", f"1.0 - {seen.name}", seen.shape)
         return replace(scores, mask=mask)
     if scores.offset is not None:
@@ -187,15 +265,15 @@ def _hidden(m: Importer, node: Any, scores: Scores, seen: Computed, low: Array, 
 
 def _moved(m: Importer, node: Any, scores: Scores, array: Array) -> Scores:
     """Scores to which a constant is added."""
-    whole = (*scores.q.shape[:-1], scores.k.shape[-1])
-    causal = _causal(array, *whole[-2:])
+    whole = scores.whole
+    causal = _causal(array, *whole.shape[-2:])
     if causal is not None:
         return replace(scores, causal=causal or scores.causal)
     if scores.offset is not None or scores.mask is not None:
         raise refused(node, "it adds to scores twice")
     if np.any(np.all(array < _HIDES, -1)):
         raise refused(node, "a step sees nothing")
-    constant_of = held(m, node, np.maximum(array, HIDDEN), Computed("", whole))
+    constant_of = held(m, node, np.maximum(array, HIDDEN), whole)
     return replace(scores, offset=_beside(m, node, constant_of, whole))
 
 
@@ -213,19 +291,35 @@ def _causal(mask: Array, steps: int, others: int) -> bool | None:
     return None
 
 
-def _with_values(m: Importer, node: Any, scores: Scores, v: Computed) -> Computed:
-    q, k = scores.q, scores.k
-    if len(q.shape) != len(v.shape) or v.shape[:-2] != q.shape[:-2] or v.shape[-2] != k.shape[-1]:
+def with_values(m: Importer, node: Any, scores: Scores, v: Computed) -> Computed:
+    """Shares times values (..., others, d). Raises RunError (E0918)."""
+    q, k, whole, hint = scores.q, scores.k, scores.whole, hint_of(node)
+    same = (v.batch, v.before, v.after, v.shape[:-2]) == (whole.batch, whole.before, whole.after, whole.shape[:-2])
+    if not same or v.shape[-2] != k.shape[-1]:
         raise refused(node, "its values have other steps or heads than its keys")
+    shape, v = (*whole.shape[:-1], v.shape[-1]), _of_heads(m, v)
     heads = q.shape[0] if len(q.shape) == 3 else 1
     beside = {n: x for n, x in (("offset", scores.offset), ("mask", scores.mask)) if x is not None}
     if len(q.shape) == 2:
-        k = m.permute(f"{hint_of(node)}_keys", k, [1, 0])
-        return _attended(m, node, Attended(q, k, v, 1, scores.scale, scores.causal, beside))
-    flat_q, flat_k, flat_v = (_flat(m, node, x, a) for x, a in ((q, [1, 0, 2]), (k, [2, 0, 1]), (v, [1, 0, 2])))
-    y = _attended(m, node, Attended(flat_q, flat_k, flat_v, heads, scores.scale, scores.causal, beside))
-    y = m.reshape(f"{hint_of(node)}_heads", y, (q.shape[1], heads, v.shape[2]))
-    return m.permute(hint_of(node), y, [1, 0, 2])
+        k = m.permute(f"{hint}_keys", k, [1, 0])
+    else:
+        q, k, v = (_flat(m, node, x, a) for x, a in ((q, [1, 0, 2]), (k, [2, 0, 1]), (v, [1, 0, 2])))
+    y = _attended(m, node, Attended(q, k, v, heads, scores.scale, scores.causal, beside))
+    y = m.reshape(f"{hint}_heads", y, (q.shape[0], heads, shape[-1]))
+    return m.reshape(hint, m.permute(hint, y, [1, 0, 2]), shape).at(whole)
+
+
+def probabilities(m: Importer, node: Any, scores: Scores) -> Computed:
+    """Shares as a tensor: the attention to values of which each is one step's own. Raises RunError (E0918)."""
+    if not scores.normal:
+        raise refused(node, "it computes with a product of two computed tensors that is no attention")
+    if scores not in m.shown:
+        others = scores.k.shape[-1]
+        values = held(m, node, np.eye(others).reshape((1,) * (scores.whole.rank - 2) + (others, others)), scores.whole)
+        for axis in range(len(scores.whole.shape) - 2):
+            values = joined(m, f"{hint_of(node)}_each", [values] * scores.whole.shape[axis], axis)
+        m.shown[scores] = with_values(m, node, scores, values)
+    return m.shown[scores]
 
 
 def _attended(m: Importer, node: Any, a: Attended) -> Computed:
@@ -255,10 +349,12 @@ def _flat(m: Importer, node: Any, x: Computed, axes: list[int]) -> Computed:
 # ------------------------------------------------------------------------------------------- the layer
 
 
-def projected(m: Importer, hint: str, x: Computed, out: Array) -> Computed | None:
+def projected(m: Importer, hint: str, x: Computed, out: Array, bias: Array | None) -> Computed | None:
     """x times `out` when `x` is attention without a last projection: that is its projection then."""
     known = m.attended.get(x.name)
-    return _layer(m, hint, replace(known, out=out)) if known is not None and known.out is None else None
+    if known is None or known.out is not None or len(x.shape) != 2:
+        return None
+    return _layer(m, hint, replace(known, out=out, bias=bias))
 
 
 def biased(m: Importer, hint: str, x: Computed, bias: Array) -> Computed | None:
@@ -307,9 +403,42 @@ _PARTS = ("query", "key", "value")
 
 
 def _source(m: Importer, x: Computed) -> _Projected:
-    """What `x` is a product of, if it is that, and else itself."""
-    layer, read = m.made(x.name), m.sources.get(x.name)
-    if layer is None or layer.kind != "dense" or read is None or len(read.shape) != 2:
-        return _Projected(x, np.eye(x.shape[1]), None)
-    parts = m.parts(x.name)
-    return _Projected(read, parts["weight"], parts.get("bias"))
+    """What `x`, (steps, features), is a product of: itself, or columns of a `dense` that layers after it move."""
+    way, at = [], x
+    while (layer := m.made(at.name)) is not None and layer.kind in ("reshape", "permute", "slice"):
+        way.append(layer)
+        at = m.sources[at.name]
+    layer, read = m.made(at.name), m.sources.get(at.name)
+    plain = _Projected(x, np.eye(x.shape[1]), None)
+    if (
+        layer is None
+        or layer.kind != "dense"
+        or read is None
+        or len(read.shape) != 2
+        or len(read.shape) != len(at.shape)
+    ):
+        return plain
+    places = np.arange(math.prod(at.shape)).reshape(at.shape)
+    for step in reversed(way):
+        places = _moved_places(places, step)
+    if places.shape != x.shape or len(places) != at.shape[0]:
+        return plain
+    columns = places[0]
+    if np.any(places != columns + at.shape[1] * np.arange(at.shape[0])[:, None]) or np.any(columns >= at.shape[1]):
+        return plain
+    parts = m.parts(at.name)
+    bias = parts.get("bias")
+    return _Projected(read, parts["weight"][columns], None if bias is None else bias[columns])
+
+
+def _moved_places(places: Array, layer: LayerText) -> Array:
+    """What a layer that only moves elements does to an array."""
+    of = layer.settings
+    if layer.kind == "slice":
+        axis, start, stop = (of[key] for key in ("axis", "from", "to"))
+        assert isinstance(axis, int) and isinstance(start, int) and isinstance(stop, int)
+        return places.take(range(start, stop), axis)
+    numbers = of["shape" if layer.kind == "reshape" else "axes"]
+    assert isinstance(numbers, list)
+    listed = [int(n) for n in numbers]
+    return places.reshape(listed) if layer.kind == "reshape" else places.transpose(listed)

@@ -7,13 +7,15 @@ Does not: know operators.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from compiler.interchange.onnx_importer import Array, Computed, Importer, refused
+from compiler.interchange.onnx_importer import Array, Computed, Importer, Repeated, Sized, refused
+from compiler.passes.lower_sequences import HIDDEN
 
 Attrs = Mapping[str, Any]
 Shape = tuple[int, ...]
@@ -21,14 +23,16 @@ MOST_PARTS = 64
 """Elements of an axis that may be taken one by one."""
 
 
-def data(node: Any, ins: Sequence[Any], k: int = 0, moved: bool = False, truth: bool = False) -> Computed:
-    """Input k, which must be computed and real. `moved`: its batch may be another axis than the first; `truth`: it may
-    hold truth values."""
+def data(node: Any, ins: Sequence[Any], k: int = 0, moved: bool = False, kinds: bool = False) -> Computed:
+    """Input k, which must be computed and real. `moved`: its batch may be another axis than the first, or joined with
+    others; `kinds`: it may hold whole numbers or truth values, too."""
     value = ins[k] if k < len(ins) else None
     if not isinstance(value, Computed):
         raise refused(node, f"its input {k} is a constant")
-    if value.whole or (value.truth and not truth):
+    if not kinds and (value.whole or value.counted or value.truth):
         raise refused(node, f"its input {k} holds {'truth values' if value.truth else 'whole numbers'}")
+    if value.own and not moved:
+        raise refused(node, f"its input {k} has the batch and {math.prod(value.own)} others as one axis")
     if value.batch and not moved:
         raise refused(node, f"its input {k} has the batch as its axis {value.batch}")
     return value
@@ -41,6 +45,8 @@ def constant(node: Any, ins: Sequence[Any], k: int, default: Array | None = None
         if default is None:
             raise refused(node, f"its input {k} is missing")
         return default
+    if isinstance(value, Sized):
+        raise refused(node, "it computes with the size of the batch")
     if not isinstance(value, np.ndarray | np.generic):
         raise refused(node, f"its input {k} is computed, not a constant")
     return np.asarray(value)
@@ -48,22 +54,37 @@ def constant(node: Any, ins: Sequence[Any], k: int, default: Array | None = None
 
 def held(m: Importer, node: Any, array: Array, x: Computed) -> Computed:
     """A constant array that stands beside `x`, the same for every sample. Raises RunError (E0918)."""
-    shape = (1,) * (len(x.shape) + 1 - array.ndim) + array.shape
-    if len(shape) != len(x.shape) + 1 or shape[x.batch] != 1 or 0 in shape:
+    shape = (1,) * (x.rank - array.ndim) + array.shape
+    if len(shape) != x.rank or 0 in shape:
+        raise refused(node, f"a constant ({list(array.shape)}) does not go together with what is computed")
+    joined = _for_one(m, array.reshape(shape), x)
+    if joined is None:
         raise refused(node, f"a constant ({list(array.shape)}) differs from sample to sample")
-    own = (*shape[: x.batch], *shape[x.batch + 1 :])
-    values = {"weight": array.astype(np.float64).reshape(own)}
-    truth = array.dtype == bool
-    made = m.layer("learned", f"{hint_of(node)}_constant", [], {"shape": list(own)}, own, values)
-    return replace(made, batch=x.batch, truth=truth)
+    values = joined.astype(np.float64)
+    values = np.where(np.isneginf(values), HIDDEN, values)
+    made = m.layer("learned", f"{hint_of(node)}_constant", [], {"shape": list(joined.shape)}, joined.shape,
+                   {"weight": values})  # fmt: skip
+    return replace(made.at(x), truth=array.dtype == bool)
 
 
-def axis_of(node: Any, axis: int, rank: int, batch: int = 0) -> int:
-    """An axis of the whole tensor (`rank` axes with the batch) as one of a sample."""
-    axis = axis + rank if axis < 0 else axis
-    if axis == batch:
+def _for_one(m: Importer, array: Array, x: Computed) -> Array | None:
+    """The part of an array of the rank of the graph's tensor that is for one sample; None if samples differ in it."""
+    ahead, extent, behind = array.shape[: x.lead], array.shape[x.lead], array.shape[x.lead + 1 :]
+    if extent == 1:
+        return array.reshape(*ahead, *(1 for _ in x.own), *behind)
+    if m.batch is None or extent != m.batch * math.prod(x.own):
+        return None
+    first, last = x.own[: x.before], x.own[x.before :]
+    each = np.moveaxis(array.reshape(*ahead, *first, m.batch, *last, *behind), x.batch, 0)
+    return each[0] if np.all(each == each[0]) else None
+
+
+def axis_of(node: Any, axis: int, x: Computed) -> int:
+    """An axis of the graph's tensor as one of a sample of `x`."""
+    axis = axis + x.rank if axis < 0 else axis
+    if axis == x.lead:
         raise refused(node, "it works along the batch")
-    return axis - (axis > batch)
+    return axis if axis < x.lead else axis + x.before + x.after - 1
 
 
 def hint_of(node: Any) -> str:
@@ -76,8 +97,7 @@ def cut(m: Importer, hint: str, x: Computed, axis: int, start: int, stop: int) -
     if (start, stop) == (0, x.shape[axis]):
         return x
     shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
-    made = m.layer("slice", hint, [x], {"axis": axis, "from": start, "to": stop}, shape)
-    return replace(made, batch=x.batch)
+    return m.layer("slice", hint, [m.real(x)], {"axis": axis, "from": start, "to": stop}, shape).like(x).at(x)
 
 
 def taken(m: Importer, node: Any, x: Computed, axis: int, places: Sequence[int]) -> Computed:
@@ -103,4 +123,22 @@ def joined(m: Importer, hint: str, parts: list[Computed], axis: int) -> Computed
         return parts[0]
     first = parts[0].shape
     shape = (*first[:axis], sum(p.shape[axis] for p in parts), *first[axis + 1 :])
-    return replace(m.layer("concat", hint, parts, {"axis": axis}, shape), batch=parts[0].batch)
+    made = m.layer("concat", hint, [m.real(p) for p in parts], {"axis": axis}, shape)
+    return made.like(parts[0]).at(parts[0])
+
+
+def repeated(m: Importer, node: Any, value: Repeated) -> Computed:
+    """What is repeated, as a layer. Raises RunError (E0918)."""
+    x = value.source
+    for axis, (extent, wanted) in enumerate(zip(x.shape, value.shape, strict=True)):
+        if extent != wanted:
+            if wanted > MOST_PARTS:
+                raise refused(node, f"it needs {wanted} copies of what is repeated before")
+            x = joined(m, f"{hint_of(node)}_copies", [x] * wanted, axis)
+    return x
+
+
+def ranked(m: Importer, x: Computed, rank: int) -> Computed:
+    """`x` with axes of extent 1 put in front of the graph's tensor, as broadcasting does."""
+    more = rank - x.rank
+    return m.reshape(f"{x.name}_ranked", x, (1,) * more + x.shape).among(x, more + x.lead) if more > 0 else x

@@ -16,24 +16,40 @@ from typing import Any
 import numpy as np
 
 from compiler.interchange.onnx_graph import onnx_package
-from compiler.interchange.onnx_import_attention import import_attention, import_scores, product_of, projected
+from compiler.interchange.onnx_import_attention import (
+    import_attention,
+    import_scores,
+    probabilities,
+    product_of,
+)
+from compiler.interchange.onnx_import_batch import shape_of
+from compiler.interchange.onnx_import_einsum import import_einsum, product
 from compiler.interchange.onnx_import_inputs import (
-    MOST_PARTS,
     Attrs,
     Shape,
     axis_of,
     constant,
     cut,
     data,
-    held,
     hint_of,
-    joined,
-    taken,
+    repeated,
 )
 from compiler.interchange.onnx_import_maps import ELEMENTWISE, import_elementwise, short
 from compiler.interchange.onnx_import_recurrent import import_recurrent
 from compiler.interchange.onnx_import_reductions import REDUCTIONS, import_reduction, pooled, rms_norm, unit_norm
-from compiler.interchange.onnx_importer import Array, Computed, Importer, Scores, Setting, refused
+from compiler.interchange.onnx_import_shapes import (
+    fold,
+    import_concat,
+    import_expand,
+    import_flatten,
+    import_gather,
+    import_reshape,
+    import_slice,
+    import_squeeze,
+    import_tile,
+    import_transpose,
+)
+from compiler.interchange.onnx_importer import Array, Computed, Importer, Repeated, Scores, Setting, Sized, refused
 
 
 def import_node(m: Importer, node: Any) -> None:
@@ -44,21 +60,26 @@ def import_node(m: Importer, node: Any) -> None:
     attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     attrs = {k: v.decode() if isinstance(v, bytes) else v for k, v in attrs.items()}
     ins = [m.values[n] if n else None for n in node.input]
-    if node.op_type == "Shape" and isinstance(ins[0], Computed):
-        whole = np.insert(np.array(ins[0].shape, np.int64), ins[0].batch, -1)  # the batch, as in Reshape
-        m.values[node.output[0]] = whole[attrs.get("start", 0) : attrs.get("end")]
+    if node.op_type == "Shape" and isinstance(ins[0], Computed | Repeated):
+        x = ins[0] if isinstance(ins[0], Computed) else Computed("", ins[0].shape).at(ins[0].source)
+        m.values[node.output[0]] = shape_of(m, x, attrs.get("start", 0), attrs.get("end"))
         return
-    if any(isinstance(i, Scores) for i in ins):
-        m.values[node.output[0]] = import_scores(m, node, ins, attrs)
-        return
-    if not any(isinstance(i, Computed) for i in ins):
-        _fold(m, node, [i for i in ins if i is None or isinstance(i, np.ndarray)])
+    if node.op_type != "Einsum" and any(isinstance(i, Scores) for i in ins):
+        found = import_scores(m, node, ins, attrs)
+        if found is not None:
+            m.values[node.output[0]] = found
+            return
+        ins = [probabilities(m, node, i) if isinstance(i, Scores) else i for i in ins]
+    if all(i is None or isinstance(i, np.ndarray | Sized) for i in ins):
+        fold(m, node, [i for i in ins if i is None or isinstance(i, np.ndarray | Sized)])
         return
     if node.op_type in ELEMENTWISE:
         if len([o for o in node.output if o]) > 1:
             raise refused(node, "its second output")
         m.values[node.output[0]] = import_elementwise(m, node, ins, attrs)
         return
+    if node.op_type not in _AS_REPEATED:
+        ins = [repeated(m, node, i) if isinstance(i, Repeated) else i for i in ins]
     convert = _OPERATORS.get(node.op_type)
     if convert is None:
         raise refused(node, "no layer of the language does the same")
@@ -70,65 +91,32 @@ def import_node(m: Importer, node: Any) -> None:
     m.values.update(zip(node.output, results, strict=False))
 
 
-def _fold(m: Importer, node: Any, ins: list[Array | None]) -> None:
-    """A node that depends on constants alone is computed by ONNX's reference implementation."""
-    from onnx.reference import ReferenceEvaluator
-
-    onnx = onnx_package()
-    helper = onnx.helper
-    given = {n: np.asarray(v) for n, v in zip(node.input, ins, strict=True) if n and v is not None}
-    if node.op_type in ("ConstantOfShape", "Expand"):  # one number or array for all samples: broadcast along the batch
-        shape = node.input[-1]
-        given[shape] = np.where(given[shape] == -1, 1, given[shape])
-    infos = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in given.items()
-    ]
-    outs = [helper.make_empty_tensor_value_info(o) for o in node.output if o]
-    graph = helper.make_graph([node], "constant", infos, outs)
-    try:
-        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", m.opset)])
-        found = ReferenceEvaluator(proto).run(None, given)
-    except Exception:  # the reference implementation raises whatever numpy does
-        raise refused(node, "it depends on constants alone and could not be computed") from None
-    m.values.update(zip((o for o in node.output if o), (np.asarray(v) for v in found), strict=True))
-
-
 # ------------------------------------------------------------------------------------------- products
 
 
 def _gemm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins)
-    if attrs.get("transA", 0) or len(x.shape) != 1:
+    x = data(node, ins, moved=True)
+    if attrs.get("transA", 0) or x.rank != 2 or x.lead != 0:
         raise refused(node, "its first input is not (batch, features)")
     w = constant(node, ins, 1) * attrs.get("alpha", 1.0)
     w = w if attrs.get("transB", 0) else w.T
-    weights: dict[str, Array] = {"weight": w}
+    bias = None
     if len(ins) > 2 and ins[2] is not None:
-        c = constant(node, ins, 2) * attrs.get("beta", 1.0)
-        if c.ndim > 1 and c.shape[0] != 1:
+        bias = constant(node, ins, 2) * attrs.get("beta", 1.0)
+        if bias.ndim > 1 and bias.shape[0] != 1:
             raise refused(node, "what it adds differs from sample to sample")
-        weights["bias"] = np.broadcast_to(c.reshape(-1), (w.shape[0],))
-    settings: dict[str, Setting] = {"units": w.shape[0], "bias": "bias" in weights}
-    return m.layer("dense", hint_of(node), [x], settings, (w.shape[0],), weights)
+        bias = np.broadcast_to(bias.reshape(-1), (w.shape[0],))
+    return product(m, hint_of(node), x, w, bias)
 
 
 def _matmul(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | Scores:
     if isinstance(ins[1], Computed):
         return product_of(m, node, ins)
-    x = data(node, ins)
+    x = data(node, ins, moved=True)
     w = constant(node, ins, 1)
-    if w.ndim != 2 or not x.shape:
-        raise refused(node, "its second input is not a matrix")
-    lead, units = x.shape[:-1], w.shape[1]
-    attended = projected(m, hint_of(node), x, w.T)
-    if attended is not None:
-        return attended
-    source = x
-    if len(x.shape) > 2:
-        source = m.reshape(f"{hint_of(node)}_rows", x, (math.prod(lead), x.shape[-1]))
-    shape = (*source.shape[:-1], units)
-    y = m.layer("dense", hint_of(node), [source], {"units": units, "bias": False}, shape, {"weight": w.T})
-    return m.reshape(f"{hint_of(node)}_back", y, (*lead, units))
+    if w.ndim != 2 or not x.shape or x.lead == x.rank - 1:
+        raise refused(node, "its second input is not a matrix, or it works along the batch")
+    return product(m, hint_of(node), x, w.T, None)
 
 
 def _pads(node: Any, attrs: Attrs, extents: Shape, reach: Shape, stride: Shape) -> list[int]:
@@ -269,13 +257,15 @@ def _batch_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compute
 
 
 def _layer_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins)
-    axis = axis_of(node, int(attrs.get("axis", -1)), len(x.shape) + 1)
+    x = data(node, ins, moved=True)
+    axis = axis_of(node, int(attrs.get("axis", -1)), x)
+    if axis < x.batch + x.after:
+        raise refused(node, "it works along the batch")
     inner = x.shape[axis:]
     weights = {"weight": np.broadcast_to(constant(node, ins, 1), inner)}
     weights["bias"] = np.broadcast_to(constant(node, ins, 2, np.zeros(inner)), inner)
     settings: dict[str, Setting] = {"axes": len(inner), "epsilon": short(attrs.get("epsilon", 1e-5))}
-    return m.layer("layer_norm", hint_of(node), [x], settings, x.shape, weights)
+    return m.layer("layer_norm", hint_of(node), [x], settings, x.shape, weights).at(x)
 
 
 def _group_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
@@ -294,11 +284,11 @@ def _group_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compute
 def _softmax(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     x = data(node, ins, moved=True)
     default = -1 if m.opset >= 13 else 1
-    axis = axis_of(node, int(attrs.get("axis", default)), len(x.shape) + 1, x.batch)
+    axis = axis_of(node, int(attrs.get("axis", default)), x)
     if m.opset < 13 and axis != len(x.shape) - 1:
         raise refused(node, "before opset 13 it joins all axes from its own on")
     kind = "softmax" if node.op_type == "Softmax" else "log_softmax"
-    return replace(m.layer(kind, hint_of(node), [x], {"axis": axis}, x.shape), batch=x.batch)
+    return m.layer(kind, hint_of(node), [x], {"axis": axis}, x.shape).at(x)
 
 
 # ------------------------------------------------------------------------------------------- movement
@@ -310,101 +300,28 @@ def _same(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Any:
     return ins[0]
 
 
-def _cast(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+def _cast(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Any:
+    if isinstance(ins[0], Repeated):
+        return replace(ins[0], source=_cast(m, node, [ins[0].source], attrs))
     onnx, x = onnx_package().TensorProto, ins[0]
     assert isinstance(x, Computed)
     to, hint = attrs["to"], hint_of(node)
+    integer = x.whole or x.counted
     if to in (onnx.FLOAT, onnx.DOUBLE, onnx.FLOAT16, onnx.BFLOAT16):
-        made = m.formula(hint, f"float({x.name})", x.shape) if x.whole else replace(x, truth=False)
+        made = replace(m.real(x), counted=False, truth=False)
     elif to == onnx.BOOL:
-        made = x if x.truth else m.formula(hint, f"1.0 if {x.name} != 0 else 0.0", x.shape, True)
-    elif to in (onnx.INT32, onnx.INT64) and x.whole:
-        made = x
+        source = m.real(x)
+        made = x if x.truth else m.formula(hint, f"1.0 if {source.name} != 0.0 else 0.0", x.shape, True)
+    elif to in (onnx.INT32, onnx.INT64) and (integer or x.truth):
+        made = x if integer else replace(x, truth=False, counted=True)
     else:
         raise refused(node, "it turns real numbers into others")
-    return replace(made, batch=x.batch)
-
-
-def _reshape(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True, truth=True)
-    given = [int(v) for v in (constant(node, ins, 1) if len(ins) > 1 else np.array(attrs["shape"])).reshape(-1)]
-    if attrs.get("allowzero", 0) and 0 in given:
-        raise refused(node, "an axis has no elements")
-    whole = (*x.shape[: x.batch], None, *x.shape[x.batch :])
-    resolved = [whole[k] if v == 0 and k < len(whole) else v for k, v in enumerate(given)]
-    before, rest = resolved[: x.batch], resolved[x.batch :]
-    first, after = (rest[0], rest[1:]) if rest else (1, [])
-    total = math.prod(x.shape[x.batch :])
-    if first is None or first in m.batches:
-        known = math.prod(v for v in after if v is not None and v != -1)
-        after = [total // max(known, 1) if v == -1 else v for v in after]
-    elif first != -1:
-        raise refused(node, "its batch is no axis of its own any more")
-    shape = tuple(int(v) for v in after if v is not None)
-    kept = tuple(before) == x.shape[: x.batch]
-    if not kept or len(shape) != len(after) or math.prod(shape) != total or any(v < 1 for v in shape):
-        raise refused(node, "it moves elements between the batch and other axes")
-    return m.reshape(hint_of(node), x, (*x.shape[: x.batch], *shape))
-
-
-def _flatten(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins)
-    axis = int(attrs.get("axis", 1))
-    axis = axis + len(x.shape) + 1 if axis < 0 else axis
-    if axis != 1:
-        raise refused(node, "it joins the batch with other axes")
-    return m.reshape(hint_of(node), x, (math.prod(x.shape),))
-
-
-def _transpose(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True, truth=True)
-    perm = list(attrs.get("perm", range(len(x.shape), -1, -1)))
-    axes = [p - (p > x.batch) for p in perm if p != x.batch]
-    return replace(m.permute(hint_of(node), x, axes), batch=perm.index(x.batch))
-
-
-def _squeeze(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True, truth=True)
-    given = ins[1] if len(ins) > 1 and ins[1] is not None else attrs.get("axes")
-    adds = node.op_type == "Unsqueeze"
-    if given is None or isinstance(given, Computed):
-        raise refused(node, "its axes are not given" if given is None else "its axes are computed")
-    numbers = [int(v) for v in np.asarray(given).reshape(-1)]
-    rank = len(x.shape) + 1 + (len(numbers) if adds else 0)
-    axes = sorted(a + rank if a < 0 else a for a in numbers)
-    whole = [*x.shape[: x.batch], -1, *x.shape[x.batch :]]
-    for a in axes if adds else axes[::-1]:
-        if adds:
-            whole.insert(a, 1)
-        elif whole.pop(a) != 1:
-            raise refused(node, "it works along the batch")
-    batch = whole.index(-1)
-    return replace(m.reshape(hint_of(node), x, tuple(whole[:batch] + whole[batch + 1 :])), batch=batch)
-
-
-def _concat(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    like = next(i for i in ins if isinstance(i, Computed))
-    ins = [held(m, node, i, like) if isinstance(i, np.ndarray) else i for i in ins]
-    parts = [data(node, ins, k, moved=True) for k in range(len(ins))]
-    if len({p.batch for p in parts}) > 1:
-        raise refused(node, "its inputs have their batches at different axes")
-    axis = axis_of(node, int(attrs["axis"]), len(parts[0].shape) + 1, parts[0].batch)
-    return joined(m, hint_of(node), parts, axis)
-
-
-def _tile(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True)
-    repeats = [int(v) for v in constant(node, ins, 1)]
-    if repeats[x.batch] != 1 or min(repeats) < 1 or max(repeats) > MOST_PARTS:
-        raise refused(node, "it repeats the batch, leaves nothing, or makes very many copies")
-    for axis, times in enumerate([*repeats[: x.batch], *repeats[x.batch + 1 :]]):
-        x = joined(m, hint_of(node), [x] * times, axis)
-    return x
+    return made.at(x)
 
 
 def _split(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> list[Computed]:
-    x = data(node, ins, moved=True)
-    axis = axis_of(node, int(attrs.get("axis", 0)), len(x.shape) + 1, x.batch)
+    x = data(node, ins, moved=True, kinds=True)
+    axis = axis_of(node, int(attrs.get("axis", 0)), x)
     extent, count = x.shape[axis], len(node.output)
     given = constant(node, ins, 1) if len(ins) > 1 and ins[1] is not None else attrs.get("split")
     each = -(-extent // count)
@@ -419,57 +336,15 @@ def _split(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> list[Compute
     return parts
 
 
-def _slice(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True)
-    rank = len(x.shape) + 1
-    if m.opset < 10:
-        starts, ends, axes = attrs["starts"], attrs["ends"], attrs.get("axes", range(len(attrs["starts"])))
-        steps: Any = [1] * len(starts)
-    else:
-        starts, ends = constant(node, ins, 1), constant(node, ins, 2)
-        axes = constant(node, ins, 3, np.arange(len(starts)))
-        steps = constant(node, ins, 4, np.ones(len(starts), np.int64))
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        axis, start, end = int(axis), int(start), int(end)
-        axis = axis + rank if axis < 0 else axis
-        if axis == x.batch:
-            if start == 0 and step == 1 and end >= max(m.batches, default=2**31 - 1):
-                continue
-            raise refused(node, "it cuts the batch")
-        axis = axis_of(node, axis, rank, x.batch)
-        places = range(x.shape[axis])[start : end : int(step)]
-        if not places:
-            raise refused(node, "nothing is left")
-        x = taken(m, node, x, axis, places)
-    return x
-
-
-def _gather(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    axis = int(attrs.get("axis", 0))
-    if isinstance(ins[1], Computed) and not isinstance(ins[0], Computed):
-        table = np.asarray(ins[0])
-        if axis != 0 or table.ndim != 2 or not ins[1].whole:
-            raise refused(node, "it is no look-up of rows of a matrix")
-        settings: dict[str, Setting] = {"count": table.shape[0], "size": table.shape[1]}
-        shape = (*ins[1].shape, table.shape[1])
-        return m.layer("embedding", hint_of(node), [ins[1]], settings, shape, {"weight": table})
-    x, index = data(node, ins, moved=True), constant(node, ins, 1)
-    whole = axis + len(x.shape) + 1 if axis < 0 else axis
-    axis = axis_of(node, axis, len(x.shape) + 1, x.batch)
-    y = taken(m, node, x, axis, [int(v) % x.shape[axis] for v in index.reshape(-1)])
-    y = m.reshape(hint_of(node), y, (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
-    return replace(y, batch=x.batch + (index.ndim - 1 if whole < x.batch else 0))
-
-
 def _one_hot(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     x, count = ins[0], int(constant(node, ins, 1).reshape(-1)[0])
     off, on = (float(v) for v in constant(node, ins, 2))
     if not isinstance(x, Computed) or not x.whole:
         raise refused(node, "its input holds no whole numbers")
-    rank = len(x.shape) + 2
-    axis = int(attrs.get("axis", -1))
+    if x.lead:
+        raise refused(node, "its input has the batch as another axis than the first")
     y = m.layer("one_hot", f"{hint_of(node)}_places", [x], {"count": count, "lenient": True}, (*x.shape, count))
-    at = axis_of(node, axis, rank)
+    at = axis_of(node, int(attrs.get("axis", -1)), y)
     y = m.permute(f"{hint_of(node)}_turned", y, [*range(at), len(x.shape), *range(at, len(x.shape))])
     return y if (off, on) == (0.0, 1.0) else m.formula(hint_of(node), f"{off!r} + {on - off!r} * {y.name}", y.shape)
 
@@ -561,18 +436,22 @@ _OPERATORS: Mapping[str, Callable[[Importer, Any, list[Any], Attrs], Any]] = Map
         "LogSoftmax": _softmax,
         **dict.fromkeys(("Identity", "Dropout"), _same),
         "Cast": _cast,
-        "Reshape": _reshape,
-        "Flatten": _flatten,
-        "Transpose": _transpose,
-        **dict.fromkeys(("Squeeze", "Unsqueeze"), _squeeze),
-        "Concat": _concat,
-        "Tile": _tile,
+        "Reshape": import_reshape,
+        "Flatten": import_flatten,
+        "Transpose": import_transpose,
+        **dict.fromkeys(("Squeeze", "Unsqueeze"), import_squeeze),
+        "Concat": import_concat,
+        "Tile": import_tile,
+        "Expand": import_expand,
+        "Einsum": import_einsum,
         "Split": _split,
-        "Slice": _slice,
-        "Gather": _gather,
+        "Slice": import_slice,
+        "Gather": import_gather,
         "OneHot": _one_hot,
         **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _blocks),
         "Pad": _pad,
         **dict.fromkeys(("Resize", "Upsample"), _resize),
     }
 )
+_AS_REPEATED = frozenset(("Attention", "Cast", "Dropout", "Expand", "Identity", "Reshape"))
+"""Operators that keep what is repeated as it is."""

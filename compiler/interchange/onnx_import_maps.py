@@ -19,8 +19,9 @@ import numpy as np
 
 from compiler.frontend.build_layers import broadcast
 from compiler.interchange.onnx_import_attention import biased
-from compiler.interchange.onnx_import_inputs import held
-from compiler.interchange.onnx_importer import Array, Computed, Importer, refused
+from compiler.interchange.onnx_import_inputs import held, ranked
+from compiler.interchange.onnx_importer import Array, Computed, Importer, Repeated, Sized, refused
+from compiler.passes.lower_sequences import HIDDEN
 
 _NAMED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -63,23 +64,86 @@ _COMPARED: Final[Mapping[str, str]] = MappingProxyType(
 _LOGIC: Final[Mapping[str, str]] = MappingProxyType(
     {"And": "{0} * {1}", "Or": "max({0}, {1})", "Xor": "abs({0} - {1})", "Not": "1.0 - {0}"}
 )
+_OF_INTEGERS: Final = frozenset(("Abs", "Add", "Max", "Min", "Mul", "Neg", "Sign", "Sub", "Sum", "Where"))
+"""What gives the same for integers as for real numbers that are whole."""
 ELEMENTWISE: Final = frozenset(
     {*_NAMED, *_UNARY, *_WITH_NUMBERS, *_BINARY, *_MANY, *_COMPARED, *_LOGIC, "Where", "Gelu", "Clip", "PRelu"}
 )
 
 
-def import_elementwise(m: Importer, node: Any, ins: list[Any], attrs: Mapping[str, Any]) -> Computed:
+def import_elementwise(m: Importer, node: Any, ins: list[Any], attrs: Mapping[str, Any]) -> Computed | Repeated:
     """The layer of an elementwise operator. Raises RunError (E0918)."""
+    ins, full = _aligned(m, node, ins)
     computed = [v for v in ins if isinstance(v, Computed)]
-    if any(v.whole for v in computed):
+    logic, choice, compares = node.op_type in _LOGIC, node.op_type == "Where", node.op_type in _COMPARED
+    counted = any(v.whole or v.counted for v in computed)
+    if counted and not compares and node.op_type not in _OF_INTEGERS:
         raise refused(node, "it computes with whole numbers")
-    logic, choice = node.op_type in _LOGIC, node.op_type == "Where"
+    ins = [m.real(v) if isinstance(v, Computed) else v for v in ins]
     if any(isinstance(v, Computed) and v.truth != (logic or (choice and k == 0)) for k, v in enumerate(ins)):
         raise refused(node, "it mixes truth values and numbers")
-    if len({v.batch for v in computed}) > 1:
+    made = replace(_made(m, node, ins, attrs), counted=counted and not compares, truth=logic or compares)
+    made = made.at(computed[0])
+    _note_mask(m, node, ins, made)
+    return made if full is None or full == made.shape else Repeated(made, full)
+
+
+def _note_mask(m: Importer, node: Any, ins: list[Any], made: Computed) -> None:
+    """Remembers what is seen, where `made` is 0 there and infinitely low elsewhere."""
+    if node.op_type == "Where" and isinstance(ins[0], Computed):
+        numbers = tuple(float(v.reshape(-1)[0]) if isinstance(v, np.ndarray) and v.size == 1 else 1.0 for v in ins[1:])
+        if numbers == (0.0, -np.inf):
+            m.masks[made.name] = ins[0]
+        elif numbers == (-np.inf, 0.0):
+            m.masks[made.name] = m.formula(f"{made.name}_seen", f"1.0 - {ins[0].name}", ins[0].shape, True).at(ins[0])
+    elif node.op_type == "Add" and made.name not in {v.name for v in ins if isinstance(v, Computed)}:
+        parts = [_seen_by(m, node, v, made) for v in ins]
+        if parts[0] is not None and parts[1] is not None:
+            text = f"{parts[0].name} * {parts[1].name}"
+            m.masks[made.name] = m.formula(f"{made.name}_seen", text, made.shape, True).at(made)
+
+
+def _seen_by(m: Importer, node: Any, value: Any, like: Computed) -> Computed | None:
+    if isinstance(value, Computed):
+        return m.mask_of(value)
+    hidden = np.isneginf(value)
+    return held(m, node, ~hidden, like) if hidden.any() and not np.any(value[~hidden]) else None
+
+
+def _aligned(m: Importer, node: Any, ins: list[Any]) -> tuple[list[Any], tuple[int, ...] | None]:
+    """The inputs with as many axes and the batch at the same, without what repeats some; the shape that a sample has
+    with it, if some is repeated. Raises RunError (E0918)."""
+    if any(isinstance(v, Sized) for v in ins):
+        raise refused(node, "it computes with the size of the batch")
+    sources = [v.source if isinstance(v, Repeated) else v for v in ins]
+    computed = [v for v in sources if isinstance(v, Computed)]
+    rank = max(*(v.rank for v in computed), *(v.ndim for v in sources if isinstance(v, np.ndarray)), 0)
+    full: list[tuple[int, ...]] = []
+    for k, v in enumerate(ins):
+        if isinstance(v, Computed | Repeated):
+            more = rank - sources[k].rank
+            sources[k] = ranked(m, sources[k], rank)
+            full.append((1,) * more + v.shape)
+    computed = [v for v in sources if isinstance(v, Computed)]
+    if len({v.lead for v in computed}) > 1:
         raise refused(node, "its inputs have their batches at different axes")
-    made = _made(m, node, ins, attrs)
-    return replace(made, batch=computed[0].batch, truth=logic or node.op_type in _COMPARED)
+    if len({(v.before, v.after, v.own) for v in computed}) > 1:
+        raise refused(node, "its inputs have different axes joined with the batch")
+    return sources, broadcast(full) if any(isinstance(v, Repeated) for v in ins) else None
+
+
+def _beside(m: Importer, node: Any, array: Array, computed: list[Computed]) -> Computed | Array:
+    """A constant among computed tensors: one number, also where all are equal and make nothing larger, or a layer that
+    holds it. Raises RunError (E0918)."""
+    if array.size == 1:
+        return array
+    x, shape = computed[0], broadcast([c.shape for c in computed])
+    if shape is not None and array.ndim <= x.rank and np.all(array == array.flat[0]):
+        extents = (1,) * (x.rank - array.ndim) + array.shape
+        own = (*extents[: x.lead], *(1 for _ in x.own), *extents[x.lead + 1 :])
+        if all(e in (1, s) for e, s in zip(own, shape, strict=True)) and extents[x.lead] in (1, m.batch):
+            return array.reshape(-1)[:1]
+    return held(m, node, array, x)
 
 
 def _made(m: Importer, node: Any, ins: list[Any], attrs: Mapping[str, Any]) -> Computed:
@@ -105,6 +169,8 @@ def _made(m: Importer, node: Any, ins: list[Any], attrs: Mapping[str, Any]) -> C
 
 def _number(value: Any) -> str:
     """A number in a formula, with the digits of its own precision."""
+    if np.isneginf(value):
+        return f"({HIDDEN!r})"
     text = str(np.float32(value)) if not isinstance(value, np.float64) else repr(float(value))
     text = text if "." in text or "e" in text else f"{text}.0"
     return f"({text})" if text.startswith("-") else text
@@ -128,18 +194,16 @@ def _several(m: Importer, node: Any, ins: list[Any]) -> Computed:
     computed = [i for i in ins if isinstance(i, Computed)]
     arrays = [np.asarray(i) for i in ins if not isinstance(i, Computed)]
     large = [a for a in arrays if a.size != 1]
-    rank = len(computed[0].shape)
-    if large or any(a.ndim > rank + 1 for a in arrays):
+    if large:
         if len(computed) == 1 and len(large) == 1 and len(ins) == 2:
             found = _with_array(m, node, ins, computed[0], large[0])
             if found is not None:
                 return found
-        like = max(computed, key=lambda x: len(x.shape))
-        ins = [i if isinstance(i, Computed) or np.size(i) == 1 else held(m, node, np.asarray(i), like) for i in ins]
+        ins = [
+            i if isinstance(i, Computed) or np.size(i) == 1 else held(m, node, np.asarray(i), computed[0]) for i in ins
+        ]
         computed = [i for i in ins if isinstance(i, Computed)]
         arrays = [np.asarray(i) for i in ins if not isinstance(i, Computed)]
-    if any(len(c.shape) != rank for c in computed):
-        raise refused(node, "its inputs have different numbers of axes")
     shape = broadcast([c.shape for c in computed])
     if shape is None:
         raise refused(node, "its inputs have shapes that do not go together")
@@ -158,7 +222,10 @@ def _several(m: Importer, node: Any, ins: list[Any]) -> Computed:
     if op in _LOGIC:
         return m.formula(hint, _LOGIC[op].format(*texts), shape)
     if op in _BINARY:
-        return m.formula(hint, _BINARY[op].format(*texts), shape)
+        made = m.formula(hint, _BINARY[op].format(*texts), shape)
+        if op == "Mul" and len(computed) == 1 and arrays[0].size == 1:
+            m.factors[made.name] = (computed[0], float(arrays[0].reshape(-1)[0]))
+        return made
     if len(texts) == 1:
         return computed[0]
     if op in ("Max", "Min"):
@@ -171,12 +238,12 @@ def _with_array(m: Importer, node: Any, ins: list[Any], x: Computed, array: Arra
     """One computed tensor and one constant array, as a layer that trains the array; None where there is none."""
     op, hint = node.op_type, str(node.output[0])
     after = isinstance(ins[0], Computed)
-    if x.batch:
-        return None
     if op == "Add":
         taken = bias_of(m, x, array) or biased(m, hint, x, array)
         if taken is not None:
             return taken
+    if x.batch:
+        return None
     if op == "PRelu" and after:
         below = scaled(m, node, m.formula(f"{hint}_below", f"min({x.name}, 0.0)", x.shape), array)
         return m.formula(hint, f"max({x.name}, 0.0) + {below.name}", x.shape)
@@ -245,10 +312,10 @@ def bias_of(m: Importer, x: Computed, array: Array) -> Computed | None:
     if any(x.name in other.reads for other in m.layers):
         return None
     if layer.kind == "dense":
-        units = x.shape[-1]
-        fits = array.shape[-1:] == (units,) and array.size == units and array.ndim <= len(x.shape) + 1
+        units, last = x.shape[-1], x.lead < x.rank - 1
+        fits = last and array.shape[-1:] == (units,) and array.size == units and array.ndim <= x.rank
     else:
-        fits = layer.kind.startswith("conv") and _of_channels(array, x) is not None
+        fits = not x.batch and layer.kind.startswith("conv") and _of_channels(array, x) is not None
     if not fits:
         return None
     del layer.settings["bias"]

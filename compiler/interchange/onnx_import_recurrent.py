@@ -24,7 +24,7 @@ def import_recurrent(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> li
     """All states, (steps, directions, units) of a sample, and the last ones. Raises RunError (E0918)."""
     kind, first = node.op_type.lower(), int(attrs.get("layout", 0))
     x = data(node, ins, moved=True)
-    if len(x.shape) != 2 or x.batch == first:
+    if len(x.shape) != 2 or x.own or x.batch == first:
         raise refused(node, "its input is not (steps, batch, features), or with the layout 1 (batch, steps, features)")
     functions, direction = _checked(m, node, ins, attrs, x.shape[0])
     units, steps = int(attrs["hidden_size"]), x.shape[0]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -37,7 +36,7 @@ def import_reduction(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Co
     given = ins[1] if len(ins) > 1 and ins[1] is not None else attrs.get("axes")
     if given is None or isinstance(given, Computed):
         raise refused(node, "it reduces the batch, too")
-    axes = sorted({axis_of(node, int(a), len(x.shape) + 1, x.batch) for a in np.asarray(given).reshape(-1)})
+    axes = sorted({axis_of(node, int(a), x) for a in np.asarray(given).reshape(-1)})
     if not axes:
         raise refused(node, "it reduces no axis")
     keep = bool(attrs.get("keepdims", 1))
@@ -51,11 +50,11 @@ def import_reduction(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Co
         made = made if keep else m.reshape(f"{hint}_kept", made, _kept(x, axes, False))
     else:
         if op in _BEFORE:
-            x = replace(m.formula(f"{hint}_each", _BEFORE[op].format(x=x.name), x.shape), batch=x.batch)
+            x = m.formula(f"{hint}_each", _BEFORE[op].format(x=x.name), x.shape).at(x)
         made = _reduced(m, hint, x, axes, op in ("ReduceMax", "ReduceMin"), keep)
         if op in _AFTER:
             made = m.formula(hint, _AFTER[op].format(x=made.name, n=_count(x, axes)), made.shape)
-    return replace(made, batch=x.batch if keep else x.batch - sum(a < x.batch for a in axes))
+    return made.among(x, x.lead if keep else x.lead - sum(a < x.lead for a in axes))
 
 
 def _count(x: Computed, axes: list[int]) -> str:
@@ -89,7 +88,7 @@ def pooled(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
 def rms_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     """x / sqrt(mean of x ** 2 over the last axes + epsilon), scaled (Zhang & Sennrich 2019)."""
     x, hint = data(node, ins), hint_of(node)
-    first = axis_of(node, int(attrs.get("axis", -1)), len(x.shape) + 1)
+    first = axis_of(node, int(attrs.get("axis", -1)), x)
     square = m.formula(f"{hint}_square", f"{x.name} * {x.name}", x.shape)
     mean = _reduced(m, f"{hint}_mean", square, list(range(first, len(x.shape))), False, True)
     epsilon = short(attrs.get("epsilon", 1e-5))
@@ -100,7 +99,7 @@ def rms_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
 def unit_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     """LpNormalization: x over its norm along an axis; 0 where that is 0."""
     x, hint, p = data(node, ins), hint_of(node), int(attrs.get("p", 2))
-    axis = axis_of(node, int(attrs.get("axis", -1)), len(x.shape) + 1)
+    axis = axis_of(node, int(attrs.get("axis", -1)), x)
     each = m.formula(f"{hint}_each", f"{x.name} * {x.name}" if p == 2 else f"abs({x.name})", x.shape)
     mean = _reduced(m, f"{hint}_mean", each, [axis], False, True)
     total = f"{mean.name} * {_count(x, [axis])}"

@@ -9,6 +9,7 @@ Where the batch is not the first axis of the graph, as import says, it becomes t
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from compiler import predict
-from compiler.interchange.onnx_import import import_file
+from compiler.interchange.onnx_import import Imported, import_file
 from compiler.runner.errors import RunError
 
 OPERATORS = (
@@ -90,22 +91,53 @@ def _attempt(case: Any, folder: Path, computed: int) -> tuple[str, str]:
         path.unlink(missing_ok=True)
     file.write_bytes(model.SerializeToString())
     try:
-        batches = import_file(file, out).batches
+        done = import_file(file, out)
     except RunError as error:
         assert error.code in ("E0918", "E0919"), error
         return "refused", error.message
     reals = {n: v.astype(np.float32) if v.dtype.kind == "V" else v for n, v in values.items()}  # bfloat16
-    first = [np.moveaxis(v, batches.get(n, 0), 0) for n, v in reals.items()]
+    first = [batch_first(done, n, v) for n, v in reals.items()]
     feeds = dict(zip(_names(out), first, strict=True))
     got = list(predict(out, feeds, target="reference", build_dir=folder / "build").values())
     for a, whole, item in zip(got, expected[: len(model.graph.output)], model.graph.output, strict=True):
-        b = np.moveaxis(whole, batches.get(item.name, 0), 0)
+        b = batch_first(done, item.name, whole)
         # Arithmetic in 32 bits: 1e-5, or what the case itself allows; bfloat16 has 8 bits.
         least = 1e-2 if b.dtype.kind == "V" else 1e-5
         close = np.allclose(a, np.asarray(b, np.float64), rtol=max(case.rtol, least), atol=max(case.atol, least))
         if a.shape != b.shape or not close:
             return "failed", f"other numbers, or the shape {a.shape} instead of {b.shape}"
     return "passed", ""
+
+
+def batch_first(done: Imported, name: str, values: np.ndarray) -> np.ndarray:
+    """An input or output of the graph as the imported model has it: (batch, ...)."""
+    axis, shape = done.batches.get(name, 0), list(values.shape)
+    if name in done.joined:
+        before, after = done.joined[name]
+        parts = [n for n in (before, -1, after) if n != 1]
+        values = values.reshape(*shape[:axis], *parts, *shape[axis + 1 :])
+        axis += parts.index(-1)
+    return np.moveaxis(values, axis, 0)
+
+
+def difference(file: Path, inputs: Sequence[np.ndarray], folder: Path, expected: Sequence[np.ndarray]) -> float:
+    """Import a graph and compare all of its outputs for some inputs: the largest difference, relative to the largest
+    output. Truth values are fed as numbers."""
+    import onnx
+
+    graph = onnx.load(file).graph
+    done = import_file(file, folder / "m.yaml")
+    feeds = {}
+    for mine, item, values in zip(_names(done.model), graph.input, inputs, strict=True):
+        first = batch_first(done, item.name, values)
+        feeds[mine] = first.astype(np.float32) if first.dtype == bool else first
+    found = predict(done.model, feeds, target="reference", build_dir=folder / "build").values()
+    worst = 0.0
+    for a, item, values in zip(found, graph.output, expected, strict=True):
+        b = batch_first(done, item.name, values)
+        assert a.shape == b.shape, item.name
+        worst = max(worst, float(np.abs(a - b).max() / max(1.0, np.abs(b).max())))
+    return worst
 
 
 def _names(model: Path) -> list[str]:

@@ -149,6 +149,22 @@ def test_double_precision(tmp_path: Path) -> None:
     np.testing.assert_allclose(next(iter(found.values())), expected[0], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("own", ["float32", "float64"])
+def test_chosen_precision(tmp_path: Path, own: str, precision: str) -> None:
+    """Of weights, constants, inputs and outputs, whatever the model's own is."""
+    path = write_network(tmp_path, STEPS, NETWORKS["attention"][1], f"numerics: {{precision: {own}}}")
+    proto = onnx.load(export_file(path, Options(precision=precision), tmp_path / "n.onnx").file)
+    kind = onnx.TensorProto.DOUBLE if precision == "float64" else onnx.TensorProto.FLOAT
+    assert {i.type.tensor_type.elem_type for i in (*proto.graph.input, *proto.graph.output)} == {kind}
+    assert {i.data_type for i in proto.graph.initializer} <= {kind, onnx.TensorProto.INT64}
+    feeds = {n: v.astype(precision) for n, v in samples(path, 2).items()}
+    found = predict(path, feeds, target="reference", precision=precision, build_dir=tmp_path / "build")
+    bound = 1e-12 if precision == "float64" else 1e-5
+    for a, b in zip(found.values(), _reference(proto, feeds), strict=True):
+        np.testing.assert_allclose(a, b, rtol=bound, atol=bound)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("cc")
 @pytest.mark.parametrize("model", ["lenet5", "resnet20", "transformer", "lstm", "autoencoder"])

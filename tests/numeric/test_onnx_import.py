@@ -218,7 +218,6 @@ def test_constants(tmp_path: Path) -> None:
             (1, 3, 4, 4),
             "LRN (node `it`) cannot be imported: no layer of the language does the same",
         ),
-        ("Flatten", {"axis": 2}, ("n", 3, 2), "it joins the batch with other axes"),
         ("Softmax", {"axis": 0}, ("n", 3), "it works along the batch"),
         ("Relu", {}, ("n", "m"), "an axis other than the batch has no fixed extent"),
         ("Relu", {}, (), "it has no batch axis"),

@@ -63,9 +63,22 @@ def test_standalone(net: Path) -> None:
 
 def test_export_and_import(net: Path) -> None:
     code, out, _ = call("export", "net.yaml", "--format", "onnx")
-    assert code == 0 and out.startswith("net.onnx: ")
+    assert code == 0 and out.startswith("net.onnx: ") and out.endswith(", float32\n")
+    code, out, _ = call("export", "net.yaml", "--precision", "float64", "--out", "double.onnx")
+    assert code == 0 and out.endswith(", float64\n")
+    assert call("export", "net.yaml", "--precision", "float16")[0] == 2
     code, out, _ = call("import", "net.onnx", "--out", "other.yaml")
     assert code == 0 and out.startswith("other.yaml and other.safetensors: ")
     assert call("import", "net.onnx", "--out", "other.yaml")[0] == 2
     assert call("export", "net.yaml", "--format", "nnef")[0] == 2
     assert call("import", "no.onnx", "--out", "third.yaml")[0] == 2
+
+
+def test_import_tells_where_the_batch_was(net: Path, root: Path) -> None:
+    pytest.importorskip("onnx")
+    file = root / "tests" / "numeric" / "exported" / "decoder.onnx"
+    code, out, _ = call("import", str(file), "--out", "decoder.yaml")
+    assert code == 0
+    assert "has the batch as an axis of its own here; decoder.onnx has batch x 5 as one axis" in out
+    code, out, _ = call("import", str(file.with_stem("across_batch")), "--out", "across.yaml")
+    assert code == 0 and "axis" not in out
