@@ -32,6 +32,11 @@ _TREE_IS_GOOD: Final = frozenset({"E0008"})
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
+def data_folder(path: Path) -> Path:
+    """The folder that the paths in a model file count from, absolute: where the file itself lies, not a link to it."""
+    return path.resolve().parent
+
+
 def load_model(
     path: Path,
     settings: Mapping[str, str] = _NO_SETTINGS,
@@ -57,7 +62,7 @@ def load_model(
     model: Model | None = None
     if isinstance(root, tree.Mapping):
         with no_garbage_collection():
-            model = _model(root, path, folder or path.resolve().parent, settings, sink, unread)
+            model = _model(root, path, folder or data_folder(path), settings, sink, unread)
     sink.items[:] = _told_once(sink.items)
     sink.check()
     if model is None:

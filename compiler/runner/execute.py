@@ -9,6 +9,7 @@ Does not: print (the caller shows the result and the progress).
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -20,6 +21,7 @@ from backends.protocol import Artifact, BackendError
 from backends.stopwatch import machine
 from compiler.diagnostics import Diagnostic, Severity
 from compiler.disk import write_text
+from compiler.frontend.load import data_folder
 from compiler.interchange.safetensors import Reals, learned, put_weights
 from compiler.ir.model import Model
 from compiler.render import render
@@ -76,6 +78,7 @@ def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
         head = _head(prepared, options, built.artifact, started) | {"warnings": list(_texts(prepared.warnings))}
         folder = open_run_folder(prepared.model.name, options.runs_dir, options.out)
         folder.record |= head
+        folder.record["model"]["from_run"] = _way(folder.final, data_folder(prepared.path))
         result = _recorded(prepared, options, progress, times, resumed, given, built, folder)
         return _with_plots(result, prepared.model, folder, times)
 
@@ -249,7 +252,11 @@ def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str
         "netloom": VERSION,
         "started": started,
         "name": model.name,
-        "model": {"file": str(prepared.path), "hash": model_hash(model)},
+        "model": {
+            "file": str(prepared.path),
+            "folder": str(data_folder(prepared.path)),
+            "hash": model_hash(model),
+        },
         "settings": dict(options.settings),
         "params": {p.name: p.value for p in model.params},
         "numerics": {"precision": model.numerics.precision, "order": model.numerics.order},
@@ -263,6 +270,14 @@ def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str
         "python": platform.python_version(),
         "system": platform.platform(),
     }
+
+
+def _way(run: Path, folder: Path) -> str | None:
+    """The path from a run directory to a folder, which stays right when both are moved; None between drives."""
+    try:
+        return os.path.relpath(folder, run.resolve())
+    except ValueError:
+        return None
 
 
 def _times(times: Times, extra: Mapping[str, float]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Assumes: a file that has been checked.
 Guarantees: loading the text gives the same model; paths of data files still count from the folder of the original file,
-which the first line names.
+which the first line names, and run.json for `netloom evaluate`.
 Does not: take in the standard library, which is referred to by name.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from compiler.diagnostics import Sink
 from compiler.expr.units import canonical_name
+from compiler.frontend.load import data_folder
 from compiler.frontend.resolve import LibraryFinder, ParamValue, resolve
 from compiler.frontend.tree import Entry, Mapping, Node, Scalar, Sequence, scalar, with_entry
 from compiler.frontend.yaml12 import load_file
@@ -29,10 +30,11 @@ def expanded_yaml(path: Path, settings: Settings[str, str]) -> str:
     root = load_file(path, sink)
     sink.check()
     assert isinstance(root, Mapping)
-    resolved = resolve(root, settings, sink, path.parent, LibraryFinder())
+    folder = data_folder(path)
+    resolved = resolve(root, settings, sink, folder, LibraryFinder())
     sink.check()
     tree = _with_settings(resolved.root, resolved.params)
-    lines = [f"# {path.name}, expanded; paths count from {path.parent.absolute()}"]
+    lines = [f"# {path.name}, expanded; paths count from {folder}"]
     _mapping(tree, "", lines)
     return "\n".join(lines) + "\n"
 

@@ -2,20 +2,22 @@
 
 Assumes: run directories as run_folder.py leaves them; model files.
 Guarantees: of a run directory the model as it ran (precision and order too), its paths counting from the folder of the
-original file, and weights.safetensors; of a model file the weights that `--weights` or `network: {weights: ...}` names.
-Weights are compared with the network before anything is built.
+original file, wherever the caller is: as run.json gives it, or if the files are not there (any more), where it lies
+beside the run directory now; and weights.safetensors; of a model file the weights that `--weights` or
+`network: {weights: ...}` names. Weights are compared with the network before anything is built.
 Does not: lower or run.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from compiler.diagnostics import Diagnostic, Sink
+from compiler.diagnostics import Diagnostic, ModelError, Severity, Sink
 from compiler.frontend.load import load_model
 from compiler.interchange.safetensors import Reals, Shapes, fitting
 from compiler.ir.model import FromFile, Model
@@ -24,6 +26,7 @@ from compiler.runner.options import Options
 from compiler.runner.prepare import seed_of, with_options
 
 WEIGHTS = "weights.safetensors"
+_NOT_THERE = frozenset({"E0701"})
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,8 @@ def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
             precision=options.precision or numerics["precision"],
             order=options.order or numerics["order"],
         )
-        folder = Path(record["model"]["file"]).absolute().parent
         file = source / "model.yaml"
-        model = load_model(file, options.settings, sink=sink, folder=folder, unread=unread | {"weights"})
+        model = _of_run(source, record["model"], options, sink, unread | {"weights"})
     else:
         file = source
         model = load_model(file, options.settings, sink=sink, unread=unread)
@@ -69,6 +71,39 @@ def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
         raise RunError("E0912", f"`{source}` has no network of layers", exit_code=2)
     weights, place = _weights(source, model, options)
     return Trained(model, file, weights, place, tuple(sink.items))
+
+
+def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sink, unread: frozenset[str]) -> Model:
+    """The model of a run directory, its paths counting from the first of `data_folders` that has its files.
+    Raises ModelError: of the first folder, with what to do where files are not there."""
+    folders = data_folders(source, record)
+    failures: list[ModelError] = []
+    for folder in folders:
+        found = Sink()
+        try:
+            model = load_model(source / "model.yaml", options.settings, sink=found, folder=folder, unread=unread)
+        except ModelError as error:
+            failures.append(error)
+            if any(d.code not in _NOT_THERE for d in error.diagnostics if d.severity is Severity.ERROR):
+                break
+        else:
+            sink.items += found.items
+            return model
+    looked = " and ".join(f"`{f}`" for f in folders)
+    help = f"the paths of this run count from {looked}; `--data FILE` measures other samples"
+    first = failures[0].diagnostics
+    raise ModelError(replace(d, help=help) if d.code in _NOT_THERE else d for d in first)
+
+
+def data_folders(source: Path, record: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Where the files may lie that the model of a run directory names: in the folder of the model file as it was, or
+    as it lies now when it was moved together with the run."""
+    noted, way = record.get("folder"), record.get("from_run")
+    first = Path(noted) if isinstance(noted, str) else Path(record["file"]).absolute().parent
+    if not isinstance(way, str):
+        return (first,)
+    moved = Path(os.path.normpath(source.resolve() / way))
+    return (first,) if moved == first else (first, moved)
 
 
 def _record(folder: Path) -> Mapping[str, Any]:

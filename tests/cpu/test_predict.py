@@ -56,6 +56,49 @@ def test_evaluate_gives_the_numbers_of_the_last_epoch(trained: RunResult, here: 
     assert other["loss"] == pytest.approx(loss.mean(), rel=1e-5)
 
 
+def test_a_run_is_used_from_any_folder(here: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its model was given by a relative path. Then the run is moved, then all of its project, then the data go."""
+    project, other = here / "project", here / "other"
+    other.mkdir()
+    (project / "data").mkdir(parents=True)
+    shutil.copy(root / "models" / "data" / "digits.npz", project / "data")
+    write(project, DIGITS.replace("digits.npz", "data/digits.npz"))
+    result = run("project/model.yaml", out="project/runs/one", epochs=1)
+    images = np.load(project / "data" / "digits.npz")["flat"][:3]
+    measured, outputs = evaluate(result.folder), predict(result.folder, images)["logits"]
+
+    def same(folder: Path | str) -> None:
+        assert evaluate(folder) == measured
+        np.testing.assert_array_equal(predict(folder, images)["logits"], outputs)
+
+    monkeypatch.chdir(other)
+    same("../project/runs/one")
+    shutil.copytree(project / "runs" / "one", other / "moved")
+    same("moved")
+    (here / "deep" / "er").mkdir(parents=True)
+    shutil.move(project, here / "deep" / "er" / "renamed")
+    same("../deep/er/renamed/runs/one")
+    with pytest.raises(ModelError) as caught:
+        evaluate("moved")  # far from the data now
+    (found,) = caught.value.diagnostics
+    assert found.code == "E0701" and "the file `data/digits.npz` does not exist" in found.message
+    assert found.help is not None
+    assert f"the paths of this run count from `{project}`" in found.help and "`--data FILE`" in found.help
+    np.testing.assert_array_equal(predict("moved", images)["logits"], outputs)
+    assert evaluate("moved", "../deep/er/renamed/data/digits.npz")["accuracy"] > 0.2
+
+
+def test_a_linked_model_finds_its_data(here: Path, root: Path) -> None:
+    """Paths count from where the file lies, in a run and afterwards."""
+    (here / "real").mkdir()
+    shutil.copy(root / "models" / "data" / "digits.npz", here / "real")
+    write(here / "real", DIGITS)
+    (here / "linked.yaml").symlink_to(here / "real" / "model.yaml")
+    result = run("linked.yaml", epochs=1)
+    assert (result.folder / "model.yaml").read_text().splitlines()[0].endswith(f"paths count from {here / 'real'}")
+    assert evaluate(result.folder)["loss"] == result.history()[-1]["validation_loss"]
+
+
 def test_predict_is_the_network_in_numpy(trained: RunResult, here: Path) -> None:
     w = {n: v.astype(np.float64) for n, v in trained.weights().items()}
     data = np.load(here / "digits.npz")
