@@ -1,6 +1,6 @@
-"""Where the files that travel with the compiler lie: the standard library and the schemas.
+"""Where the files that travel with the compiler lie: the standard library, the schemas and the data of `netloom init`.
 
-Assumes: a checkout (`models/library`, `schemas` beside `compiler`) or an installed wheel
+Assumes: a checkout (`models/library`, `schemas`, `models/data/digits.npz` beside `compiler`) or an installed wheel
 (`compiler/data/...`).
 Guarantees: the same answer from any working directory.
 Does not: read them.
@@ -13,15 +13,20 @@ from pathlib import Path
 
 def library_path() -> Path:
     """The folder with `neurons/`, `synapses/` and `optimizers/` of the standard library."""
-    return _folder("library", Path("models") / "library")
+    return _place("library", Path("models") / "library")
 
 
 def schema_path() -> Path:
     """The folder of the JSON Schemas."""
-    return _folder("schemas", Path("schemas"))
+    return _place("schemas", Path("schemas"))
 
 
-def _folder(packaged: str, in_checkout: Path) -> Path:
+def digits_path() -> Path:
+    """The handwritten digits that `netloom init --kind network` puts beside its model (models/data/README.md)."""
+    return _place("digits.npz", Path("models") / "data" / "digits.npz")
+
+
+def _place(packaged: str, in_checkout: Path) -> Path:
     package = Path(__file__).resolve().parent
     installed = package / "data" / packaged
-    return installed if installed.is_dir() else package.parent / in_checkout
+    return installed if installed.exists() else package.parent / in_checkout

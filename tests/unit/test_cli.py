@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
+import jsonschema
+import numpy as np
 import pytest
+import yaml
 
 from compiler import cli_app
 from compiler.cli_init import model_text
@@ -362,12 +366,65 @@ def test_init_never_writes_over_a_file(netloom, tmp_path: Path) -> None:
     assert netloom("init", "new.yaml", "--kind", "hybrid").code == 2
 
 
-def test_starter_models_run(netloom, tmp_path: Path, root: Path) -> None:
-    assert netloom("init", "my-first.yaml").code == 0
+def test_starter_models_run(netloom, tmp_path: Path) -> None:
+    """Both as they are, with nothing else beside them."""
+    assert netloom("init", "my-first").code == 0
     assert (tmp_path / "my-first.yaml").read_text() == model_text("spiking", "my_first")
     words = ("--target", "reference", "--set", "n=20")
     assert netloom("test", "my-first.yaml", *words).code == 0
-    assert netloom("init", "net.yaml", "--kind", "network").code == 0
-    shutil.copy(root / "models" / "data" / "digits.npz", tmp_path)
-    done = netloom("check", "net.yaml")
+    assert netloom("init", "new/net.yaml", "--kind", "network").code == 0
+    done = netloom("test", "new/net.yaml", "--quiet")
     assert done.code == 0, done.out
+    for name in ("null", "9", "é", "true"):
+        assert netloom("init", f"{name}.yaml").code == 0
+        assert netloom("check", f"{name}.yaml").code == 0
+
+
+def test_the_spiking_starter_does_what_it_says(cc, netloom, tmp_path: Path) -> None:
+    """Noise drives the neurons to fire irregularly, and they inhibit each other."""
+    from compiler import run
+
+    assert netloom("init", "m.yaml").code == 0
+    of = {name: run("m.yaml", set=values, duration="2 s") for name, values in (
+        ("as it is", {}), ("no noise", {"noise": "0 Hz"}), ("no inhibition", {"strength": "0 mV"})
+    )}  # fmt: skip
+    rates = {name: result.rates["cells"] for name, result in of.items()}
+    assert rates["no noise"] == 0
+    assert 2 < rates["as it is"] < 0.75 * rates["no inhibition"]
+    times, neurons = of["as it is"].spikes("cells")
+    intervals = [np.diff(times[neurons == n]) for n in range(200)]
+    variation = [i.std() / i.mean() for i in intervals if len(i) >= 5]
+    assert len(variation) > 50 and 0.6 < np.mean(variation) < 1.2
+
+
+def test_starter_models_name_the_schema(netloom, tmp_path: Path) -> None:
+    """The first line is the one that editors read; what it names is there and takes the model."""
+    for kind in ("spiking", "network"):
+        assert netloom("init", f"{kind}.yaml", "--kind", kind).code == 0
+        text = (tmp_path / f"{kind}.yaml").read_text()
+        found = re.match(r"# yaml-language-server: \$schema=(file:\S+)\n", text)
+        assert found is not None
+        schema = Path(url2pathname(urlparse(found[1]).path))
+        jsonschema.Draft7Validator(json.loads(schema.read_text())).validate(yaml.safe_load(text))
+
+
+def test_init_writes_a_yaml_file(netloom, tmp_path: Path) -> None:
+    done = netloom("init", "model.txt")
+    assert done.code == 2 and "`model.txt` does not end in .yaml" in done.err
+    assert "write `netloom init model.txt.yaml`" in done.err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["tiny.yaml"]
+    assert netloom("init", "plain").code == 0 and netloom("init", "other.yml").code == 0
+    assert (tmp_path / "plain.yaml").is_file() and (tmp_path / "other.yml").is_file()
+
+
+def test_init_leaves_what_is_there(netloom, tmp_path: Path) -> None:
+    assert netloom("init", "a.yaml").out.startswith("a.yaml written (beside it .gitignore); run it with")
+    assert (tmp_path / ".gitignore").read_text() == "build/\nruns/\n"
+    (tmp_path / ".gitignore").write_text("mine\n")
+    assert netloom("init", "b.yaml", "--kind", "network").code == 0
+    assert netloom("init", "c.yaml", "--kind", "network").out.startswith("c.yaml written; run")
+    assert (tmp_path / ".gitignore").read_text() == "mine\n"
+    (tmp_path / "digits.npz").write_bytes(b"mine")
+    done = netloom("init", "d.yaml", "--kind", "network")
+    assert done.code == 2 and "`digits.npz` exists and holds other data" in done.err
+    assert (tmp_path / "digits.npz").read_bytes() == b"mine" and not (tmp_path / "d.yaml").exists()

@@ -15,6 +15,8 @@ import venv
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 import pytest
 
@@ -102,6 +104,7 @@ def test_wheel_holds_what_the_packages_read(wheel: Path, root: Path) -> None:
         files = [p for p in (root / source).rglob("*") if p.is_file()]
         assert files, source
         wanted |= {f"compiler/data/{target}/{p.relative_to(root / source)}" for p in files}
+    wanted.add("compiler/data/digits.npz")
     assert not wanted - names
     assert not {n for n in names if n.startswith(("tests/", "benchmarks/"))}
 
@@ -133,3 +136,17 @@ def test_library_model_runs(installed: Installed, tmp_path: Path) -> None:
     )
     # 20 trains of 200 Hz for 0.1 s: 400 spikes expected, standard deviation 20.
     assert 300 < int(installed.command("python", "-c", counted, cwd=tmp_path)) < 500
+
+
+def test_starter_models_run(installed: Installed, root: Path, tmp_path: Path) -> None:
+    """Both, with data and a schema that came with the wheel; the run is used from another folder."""
+    for kind in ("spiking", "network"):
+        installed.command("netloom", "init", f"{kind}/model", "--kind", kind, cwd=tmp_path)
+        first = (tmp_path / kind / "model.yaml").read_text().splitlines()[0]
+        schema = Path(url2pathname(urlparse(first.partition("$schema=")[2]).path))
+        assert schema.is_relative_to(installed.home) and schema.is_file()
+        assert (tmp_path / kind / ".gitignore").read_text() == "build/\nruns/\n"
+        installed.command("netloom", "test", "model.yaml", "--quiet", cwd=tmp_path / kind)
+    folder = run_folder(tmp_path / "network")
+    out = installed.command("netloom", "evaluate", str(folder), "--format", "json", cwd=tmp_path / "spiking")
+    assert json.loads(out)["metrics"]["accuracy"] > 0.9
