@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from compiler.diagnostics import CodedError
 from compiler.ir.program import Merged
 from compiler.ir.target import Capabilities
 
@@ -23,12 +24,11 @@ __all__ = ["AnyArray", "Artifact", "Backend", "BackendError", "Capabilities", "I
 AnyArray = npt.NDArray[np.generic]
 
 
-class BackendError(Exception):
+class BackendError(CodedError):
     """A tool is missing (exit 3) or code generation or the compiler failed (exit 4) or the device failed (5)."""
 
     def __init__(self, code: str, message: str, help: str | None = None, exit_code: int = 4) -> None:
-        super().__init__(message)
-        self.code, self.message, self.help, self.exit_code = code, message, help, exit_code
+        super().__init__(code, message, help, exit_code)
 
 
 @dataclass(frozen=True)

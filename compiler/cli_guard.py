@@ -19,8 +19,8 @@ from enum import StrEnum
 
 import typer
 
-from compiler.diagnostics import Diagnostic, ModelError
-from compiler.render import render
+from compiler.diagnostics import CodedError, Diagnostic, ModelError
+from compiler.render import complaint, render
 
 INVALID, USAGE, INTERNAL, INTERRUPTED = 1, 2, 70, 130
 EXPECTATION = 6
@@ -55,13 +55,7 @@ def show(diagnostics: Iterable[Diagnostic], format: Format = Format.human, out: 
 
 def complain(code: str, message: str, help: str | None, format: Format = Format.human) -> None:
     """Print an error that has no place in a file. Its message may have several lines (a compiler's output)."""
-    first, _, rest = message.partition("\n")
-    text = render([Diagnostic(code, first, None, help)], format.value, colored(sys.stderr))
-    if format is Format.human:
-        text = text.rpartition("\n\n")[0] + "\n"  # a single error needs no summary
-    sys.stderr.write(text)
-    if rest and format is Format.human:
-        print("\n".join(f"  | {line}" for line in rest.split("\n")), file=sys.stderr)
+    sys.stderr.write(complaint(code, message, help, format.value, colored(sys.stderr)))
 
 
 @contextmanager
@@ -112,10 +106,7 @@ def _not_mapped(error: BaseException | None) -> bool:
 
 def _known(error: Exception) -> tuple[str, str, str | None, int] | None:
     """(code, message, help, exit code) of an error that carries them."""
-    from backends.protocol import BackendError
-    from compiler.runner.errors import RunError
-
-    if isinstance(error, BackendError | RunError):
+    if isinstance(error, CodedError):
         return error.code, error.message, error.help, error.exit_code
     if isinstance(error, MemoryError) or _not_mapped(error):
         return "E0905", "out of memory", "a smaller model, or fewer recorded members", 5

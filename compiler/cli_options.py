@@ -96,13 +96,13 @@ def options_of(
     seed: int | None = None,
     **more: object,
 ) -> Options:
-    from compiler.runner.options import Options
+    from compiler.runner.options import ORDERS, PRECISIONS, Options
 
     return Options(
         target,
         settings(set),
-        choice(precision, ("float32", "float64"), "--precision"),
-        choice(order, ("fast", "reproducible", "bitwise"), "--order"),
+        choice(precision, PRECISIONS, "--precision"),
+        choice(order, ORDERS, "--order"),
         seed,
         **more,  # type: ignore[arg-type]
     )

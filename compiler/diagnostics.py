@@ -33,7 +33,8 @@ class Related:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding. `code` is stable ("E0123"); the catalogue in compiler/codes.py tells more about each."""
+    """One finding. `code` is stable ("E0123"); the catalogue in compiler/codes.py tells more about each. `file`, `line`
+    and `column` say where it begins (None: nowhere in a file); `str` is what the command line prints of it."""
 
     code: str
     message: str
@@ -42,13 +43,53 @@ class Diagnostic:
     related: tuple[Related, ...] = ()
     severity: Severity = Severity.ERROR
 
+    @property
+    def file(self) -> str | None:
+        """The path of the file, as it was given."""
+        return None if self.span is None else self.span.file.path
+
+    @property
+    def line(self) -> int | None:
+        """From 1."""
+        return None if self.span is None else self.span.line
+
+    @property
+    def column(self) -> int | None:
+        """In characters, from 1."""
+        return None if self.span is None else self.span.column
+
+    def __str__(self) -> str:
+        from compiler.render import block
+
+        return block(self)
+
 
 class ModelError(Exception):
-    """Raised when a stage cannot go on; carries every diagnostic collected so far."""
+    """Raised when a stage cannot go on; carries every diagnostic collected so far. `str` is what the command line
+    prints."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
-        super().__init__("; ".join(d.message for d in self.diagnostics))
+        super().__init__(self.diagnostics)
+
+    def __str__(self) -> str:
+        from compiler.render import render
+
+        return render(self.diagnostics, "human").rstrip("\n")
+
+
+class CodedError(Exception):
+    """What goes wrong elsewhere than at a place of a model file. `exit_code`: of the command line; `str` is what that
+    prints."""
+
+    def __init__(self, code: str, message: str, help: str | None, exit_code: int) -> None:
+        super().__init__(code, message, help, exit_code)
+        self.code, self.message, self.help, self.exit_code = code, message, help, exit_code
+
+    def __str__(self) -> str:
+        from compiler.render import complaint
+
+        return complaint(self.code, self.message, self.help).rstrip("\n")
 
 
 @dataclass

@@ -65,6 +65,22 @@ def render(diagnostics: Iterable[Diagnostic], format: Format, color: bool = Fals
     return "\n\n".join(blocks) + "\n"
 
 
+def block(d: Diagnostic, color: bool = False) -> str:
+    """One diagnostic, with its source line and help, without a line feed at the end."""
+    return _human(d, _Paint(color))
+
+
+def complaint(code: str, message: str, help: str | None, format: Format = "human", color: bool = False) -> str:
+    """An error that has no place in a file, ending in a line feed. Its message may have several lines (a compiler's
+    output), which `human` shows below it."""
+    first, _, rest = message.partition("\n")
+    found = Diagnostic(code, first, None, help)
+    if format != "human":
+        return render([found], format, color)
+    lines = [block(found, color), *(f"  | {line}" for line in rest.split("\n") if rest)]
+    return "\n".join(lines) + "\n"
+
+
 def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Sorted by file and position; of several that say the same of the same place, only the first.
 

@@ -57,9 +57,10 @@ class Origin:
 
 # A large model has a million spans. Frozen by `Final`, which the type checker enforces:
 # `frozen=True` would do so at run time and make each of them four times slower to create.
-@dataclass(slots=True, unsafe_hash=True)
+@dataclass(slots=True, unsafe_hash=True, repr=False)
 class Span:
-    """Characters [start, end) of a file, and the expansions (`via`, innermost first) that led there."""
+    """Characters [start, end) of a file, and the expansions (`via`, innermost first) that led there. `line` and
+    `column` (of the first character, in characters) count from 1."""
 
     file: Final[SourceFile]
     start: Final[int]
@@ -77,6 +78,10 @@ class Span:
     def __str__(self) -> str:
         line, column = self.file.position(self.start)
         return f"{self.file.path}:{line}:{column}"
+
+    def __repr__(self) -> str:
+        last = self.file.position(self.end)
+        return f"<Span {self} to {last[0]}:{last[1]}>"
 
 
 NOWHERE = Span(SourceFile("<generated>", ""), 0, 0)

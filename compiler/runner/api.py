@@ -6,7 +6,9 @@
 
 Assumes: paths as strings or Paths.
 Guarantees: a mistake in the model raises ModelError (check returns it as diagnostics); a missing tool or a failed
-compiler raises BackendError; a run that fails raises RunError. Nothing is printed unless quiet=False.
+compiler raises BackendError; a run that fails raises RunError, and so does an argument of another type than is written
+here (E0912). `str` of an error is the text that the command line prints; a diagnostic has `code`, `message`, `help`,
+`file`, `line` and `column` (from 1). Nothing is printed unless quiet=False.
 Does not: change the working directory or global state.
 """
 
@@ -18,7 +20,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.diagnostics import Diagnostic, ModelError
-from compiler.runner.options import Options
+from compiler.runner.arguments import (
+    choice_or_none,
+    duration_of,
+    flag,
+    names_of,
+    path_of,
+    path_or_none,
+    settings_of,
+    target_of,
+    text_or_none,
+    whole_or_none,
+)
+from compiler.runner.options import ORDERS, PRECISIONS, Options
 from compiler.runner.results import BuildResult, RunResult
 
 if TYPE_CHECKING:
@@ -26,13 +40,7 @@ if TYPE_CHECKING:
     from compiler.runner.samples import Samples
 
 Settings = Mapping[str, str | int | float | bool]
-
-
-def _texts(settings: Settings | None) -> dict[str, str]:
-    """Settings as `--set` takes them."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()
-    }
+_ARCH = "the name of an architecture, such as 'sm_90'"
 
 
 def check(path: str | PathLike[str], set: Settings | None = None) -> list[Diagnostic]:
@@ -41,7 +49,7 @@ def check(path: str | PathLike[str], set: Settings | None = None) -> list[Diagno
     from compiler.runner.timing import Times
 
     try:
-        _, warnings = load_checked(Path(path), Options(settings=_texts(set)), Times())
+        _, warnings = load_checked(path_of("path", path), Options(settings=settings_of(set)), Times())
     except ModelError as error:
         return list(error.diagnostics)
     return list(warnings)
@@ -65,18 +73,18 @@ def build(
     from compiler.runner.execute import build_model
 
     options = Options(
-        target,
-        _texts(set),
-        precision,
-        order,
-        portable=portable,
-        verify=verify,
-        build_dir=Path(build_dir),
-        device=device,
-        arch=arch,
-        lock=lock,
+        target_of(target),
+        settings_of(set),
+        choice_or_none("precision", precision, PRECISIONS),
+        choice_or_none("order", order, ORDERS),
+        portable=flag("portable", portable),
+        verify=flag("verify", verify),
+        build_dir=path_of("build_dir", build_dir),
+        device=whole_or_none("device", device, 0),
+        arch=text_or_none("arch", arch, _ARCH),
+        lock=flag("lock", lock),
     )
-    return build_model(Path(path), options)[0]
+    return build_model(path_of("path", path), options)[0]
 
 
 def run(
@@ -111,26 +119,26 @@ def run(
     from compiler.runner.progress import progress
 
     options = Options(
-        target,
-        _texts(set),
-        precision,
-        order,
-        seed,
-        duration,
-        epochs,
-        portable,
-        verify,
-        Path(build_dir),
-        Path(runs_dir),
-        None if out is None else Path(out),
-        None if resume is None else Path(resume),
-        device,
-        arch,
-        None if weights is None else Path(weights),
-        lock,
-        (freeze,) if isinstance(freeze, str) else tuple(freeze),
+        target_of(target),
+        settings_of(set),
+        choice_or_none("precision", precision, PRECISIONS),
+        choice_or_none("order", order, ORDERS),
+        whole_or_none("seed", seed),
+        duration_of(duration),
+        whole_or_none("epochs", epochs, 1),
+        flag("portable", portable),
+        flag("verify", verify),
+        path_of("build_dir", build_dir),
+        path_of("runs_dir", runs_dir),
+        path_or_none("out", out),
+        path_or_none("resume", resume),
+        whole_or_none("device", device, 0),
+        text_or_none("arch", arch, _ARCH),
+        path_or_none("weights", weights),
+        flag("lock", lock),
+        names_of("freeze", freeze),
     )
-    return run_model(Path(path), options, progress(quiet))
+    return run_model(path_of("path", path), options, progress(flag("quiet", quiet)))
 
 
 def _using(
@@ -138,13 +146,13 @@ def _using(
     precision: str | None, order: str | None, portable: bool,
 ) -> Options:  # fmt: skip
     return Options(
-        target,
-        _texts(set),
-        precision,
-        order,
-        portable=portable,
-        build_dir=Path(build_dir),
-        weights=None if weights is None else Path(weights),
+        target_of(target),
+        settings_of(set),
+        choice_or_none("precision", precision, PRECISIONS),
+        choice_or_none("order", order, ORDERS),
+        portable=flag("portable", portable),
+        build_dir=path_of("build_dir", build_dir),
+        weights=path_or_none("weights", weights),
     )
 
 
@@ -165,7 +173,7 @@ def evaluate(
     from compiler.runner.evaluate import evaluate_file
 
     options = _using(target, set, weights, build_dir, precision, order, portable)
-    return dict(evaluate_file(Path(source), options, None if data is None else Path(data)).metrics)
+    return dict(evaluate_file(path_of("source", source), options, path_or_none("data", data)).metrics)
 
 
 def predict(
@@ -174,7 +182,7 @@ def predict(
     target: str = "cpu",
     set: Settings | None = None,
     *,
-    layers: Sequence[str] = (),
+    layers: str | Sequence[str] = (),
     weights: str | PathLike[str] | None = None,
     batch: int | None = None,
     precision: str | None = None,
@@ -188,4 +196,5 @@ def predict(
 
     options = _using(target, set, weights, build_dir, precision, order, portable)
     samples = Path(data) if isinstance(data, str | PathLike) else data
-    return dict(predict_file(Path(source), samples, options, None, tuple(layers), batch).outputs)
+    named, size = names_of("layers", layers), whole_or_none("batch", batch, 1)
+    return dict(predict_file(path_of("source", source), samples, options, None, named, size).outputs)

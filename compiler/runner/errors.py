@@ -7,14 +7,15 @@ Does not: print.
 
 from __future__ import annotations
 
+from compiler.diagnostics import CodedError
 
-class RunError(Exception):
+
+class RunError(CodedError):
     """A run cannot go on. exit_code 5: it failed, numerically or because something cannot be written; 2: what was asked
     for does not fit."""
 
     def __init__(self, code: str, message: str, help: str | None = None, exit_code: int = 5) -> None:
-        super().__init__(message)
-        self.code, self.message, self.help, self.exit_code = code, message, help, exit_code
+        super().__init__(code, message, help, exit_code)
 
 
 class Interrupted(KeyboardInterrupt):

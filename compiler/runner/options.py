@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+
+PRECISIONS: Final = ("float32", "float64")
+ORDERS: Final = ("fast", "reproducible", "bitwise")
 
 
 @dataclass(frozen=True)

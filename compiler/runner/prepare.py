@@ -152,7 +152,7 @@ def _steps(duration: str, dt: float) -> int:
     """A duration such as "2 s" in whole steps. Raises RunError (E0912)."""
     time = _milliseconds(duration)
     if time is None or time < 0:
-        raise RunError("E0912", f"`{duration}` is not a duration", "write it as `--duration '2 s'`", 2)
+        raise RunError("E0912", f"the duration is a time such as '200 ms', not '{duration}'", exit_code=2)
     steps = round(time / dt)
     if abs(steps * dt - time) > 1e-9 * max(time, dt):
         raise RunError(
