@@ -22,7 +22,7 @@ from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend import tree
 from compiler.frontend.definitions import Definitions
 from compiler.frontend.schedules import TIMES, is_schedule, read_schedule
-from compiler.frontend.scope import Scope, Wanted, check_tree, no_value_yet, read_statement
+from compiler.frontend.scope import Scope, Wanted, check_tree, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.tree import Entry, Scalar, Sequence
 from compiler.frontend.values import Context, mapping, number
 from compiler.frontend.wording import allowed
@@ -203,6 +203,7 @@ def _update(
     for node in nodes.items if isinstance(nodes, Sequence) else ():
         statement = read_statement(node, scope, c.sink)
         if statement is None:
+            scope = unsure_of(node, scope)
             continue
         target, at = statement.target, statement.target_span
         fixed = target in ("gradient", *TIMES) or target in params
@@ -239,7 +240,7 @@ def _update(
         if target not in names:
             kind = Kind.REAL if found is None or found.kind is not Kind.BOOL else Kind.BOOL
             locals_.setdefault(target, kind)
-            scope = scope.extended({target: kind}, {target: DIMENSIONLESS})
+            scope = with_value(scope, target, found, at)
         if found is not None:
             whole = found.expr if argument is None else Call("norm", (found.expr,))
             out.append(Set(target, whole, statement.span))

@@ -17,7 +17,7 @@ from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend import tree
 from compiler.frontend.drafts import TIMES, Draft, assigned
-from compiler.frontend.scope import Scope, Wanted, no_value_yet, read_statement
+from compiler.frontend.scope import Scope, Wanted, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.tree import Node
 from compiler.frontend.values import Context, Step, mapping, number, shown, steps
 from compiler.frontend.wording import allowed
@@ -135,6 +135,7 @@ def build_actions(
     for node in items:
         statement = read_statement(node, scope, d.c.sink)
         if statement is None:
+            scope = unsure_of(node, scope)
             continue
         target, at = statement.target, statement.target_span
         if target in targets:
@@ -160,7 +161,7 @@ def build_actions(
             dimension = None if found is None else found.dimension
             found_locals[target] = (kind, dimension)
             names[target] = prefix + target
-            scope = scope.extended({target: kind}, {target: dimension}, {target: at})
+            scope = with_value(scope, target, found, at)
         if found is not None:
             value = substitute(found.expr, _bindings(names, refs(found.expr)))
             out.append(Set(names.get(target, target), value, statement.span))

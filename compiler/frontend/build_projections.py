@@ -117,6 +117,7 @@ def _projection(
         return None
     pairs = connection.pairs
     members: list[Member] = []
+    lost = False
     for source in sources:
         for target in targets:
             env = family.environment(source, target)
@@ -129,12 +130,13 @@ def _projection(
             if args is not None and w is not None:
                 w = connection.weight(w, source, target, family)
             if args is None or w is None or d is None or own is None or back is None or part is None:
+                lost = True  # to a mistake, or to the step's
                 continue
             if dict(args).get("p", 1) == 0 or dict(args).get("number", 1) == 0:
                 continue
             listed_at = None if pairs is None else 0
             members.append(Member(source, target, args, w, d, listed_at, late, *own, back, None, part))
-    if connection.rule == "one_to_one" and not members and sources == targets and len(c.sink.items) == before:
+    if connection.rule == "one_to_one" and not members and sources == targets and not lost:
         message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
         c.sink.error("E0604", message, rule.key.span, "leave `autapses: false` out")
     definition = None if synapse is None else synapse.definition
