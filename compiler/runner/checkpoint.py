@@ -212,6 +212,10 @@ def _arrays_of(path: Path) -> dict[str, AnyArray]:
     except (KeyError, TypeError, AttributeError, ValueError) as error:  # a type that numpy lacks, as bfloat16
         message = f"`{path}` holds numbers of a type that checkpoints do not have: {error}"
         raise RunError("E0909", message, exit_code=2) from None
+    other = next((n for n, v in found.items() if v.dtype.isbuiltin != 1), None)
+    if other is not None:  # numpy has bfloat16 where some package has brought it
+        message = f"`{path}` holds numbers of a type that checkpoints do not have: `{other}` is {found[other].dtype}"
+        raise RunError("E0909", message, exit_code=2)
     return found
 
 

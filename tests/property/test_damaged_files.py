@@ -134,8 +134,11 @@ def test_metadata_of_checkpoints(metadata: dict[str, str], tmp_path: Path) -> No
     assert caught.value.code == "E0909" and caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("kind", ["BF16", "F8_E4M3", "BOOL"])
-def test_types_that_checkpoints_do_not_have(kind: str, tmp_path: Path) -> None:
+def test_types_that_checkpoints_do_not_have(kind: str, known: bool, tmp_path: Path) -> None:
+    if known:
+        pytest.importorskip("ml_dtypes")  # with which numpy has bfloat16; onnx imports it
     size = 2 if kind == "BF16" else 1
     header = json.dumps({"w": {"dtype": kind, "shape": [4], "data_offsets": [0, 4 * size]}}).encode()
     path = tmp_path / "a.safetensors"
