@@ -149,6 +149,27 @@ def copy_file(source: Path, path: Path, what: str) -> None:
         shutil.copyfileobj(read, stream, 1 << 20)
 
 
+def link_file(source: Path, path: Path, what: str) -> None:
+    """The same file under another name, for files that are never changed; a copy where a file system has no links.
+    Raises RunError (E0930)."""
+    with writing(path, what):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, path)
+    except OSError:
+        copy_file(source, path, what)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names of a folder on disk, where the system can."""
+    with suppress(OSError):
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)
+
+
 @dataclass
 class Scratch:
     """A folder that is not finished: `path`, and the lock that says that it is alive (`fd` is -1 without one). What was

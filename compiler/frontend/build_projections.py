@@ -121,7 +121,9 @@ def _projection(
     for source in sources:
         for target in targets:
             env = family.environment(source, target)
+            told = len(c.sink.items)
             args = connection.arguments(source, target, env)
+            left_out = args is None and len(c.sink.items) == told
             w, own = weight(env), given(env)
             d, back, part = delay(env), back_delay(env), occupied(env)
             late: Distribution | Listed | None = None
@@ -130,7 +132,7 @@ def _projection(
             if args is not None and w is not None:
                 w = connection.weight(w, source, target, family)
             if args is None or w is None or d is None or own is None or back is None or part is None:
-                lost = True  # to a mistake, or to the step's
+                lost = lost or not left_out  # to a mistake, or to the step's
                 continue
             if dict(args).get("p", 1) == 0 or dict(args).get("number", 1) == 0:
                 continue

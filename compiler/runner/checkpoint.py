@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 
 from backends.protocol import AnyArray, Instance
-from compiler.disk import new_file
+from compiler.disk import new_file, sync_folder
 from compiler.ir.program import Merged
 from compiler.runner.arrays import persistent_arrays, read_logical, to_physical
 from compiler.runner.digest import check_digest, sealed
@@ -93,21 +93,7 @@ def write_tensors(
             file.write(kept[name].reshape(-1).view(np.uint8).data)
         file.flush()
         os.fsync(file.fileno())
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Put the names of a folder on disk, where the system can."""
-    try:
-        place = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(place)
-    except OSError:
-        pass
-    finally:
-        os.close(place)
+    sync_folder(path.parent)
 
 
 _LETTERS: Final[Mapping[str, str]] = MappingProxyType({"f": "F", "i": "I", "u": "U"})

@@ -9,14 +9,13 @@ Does not: find the checkpoint (checkpoint.py).
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
 import h5py
 
-from compiler.disk import copy_file
+from compiler.disk import copy_file, link_file
 from compiler.ir.model import Model
 from compiler.runner.errors import RunError
 from compiler.runner.growing import RECORDING
@@ -52,11 +51,7 @@ def copy_records(source: Path, folder: Path, model: Model, step: int) -> bool:
 def adopt_checkpoint(path: Path, folder: Path) -> Path:
     """Put the checkpoint that a run goes on from into its own folder, so that this can be resumed at once."""
     place = folder / "checkpoints" / path.name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(path, place)  # checkpoints are never changed, only removed
-    except OSError:
-        copy_file(path, place, "a checkpoint")
+    link_file(path, place, "a checkpoint")
     return place
 
 

@@ -12,12 +12,13 @@ WRITING = {
     "touch", "symlink", "link", "getpid",
 }  # fmt: skip
 OURS = {
-    "compiler/disk.py": {"open", "mkdir", "replace", "rename", "getpid"},
+    "compiler/disk.py": {"open", "mkdir", "replace", "rename", "getpid", "link"},
     "compiler/cli_app.py": {"open"},  # /dev/null
     "compiler/runner/run_folder.py": {"write_bytes", "rename"},  # inside of `writing`; of a Scratch
     "compiler/runner/build_folder.py": {"rename"},
-    "compiler/runner/growing.py": {"File"},  # inside of `recording`, as cut_records is
-    "compiler/runner/record.py": {"File"},
+    "compiler/runner/growing.py": {"File"},  # inside of `recording`
+    "compiler/runner/continued.py": {"File"},  # of copies that are cut
+    "compiler/runner/superblock.py": {"open"},  # likewise
     "compiler/runner/predict.py": {"savez"},  # into a stream of new_file, as the plots
     "compiler/runner/plots.py": {"savefig"},
     "compiler/runner/signals.py": {"getpid"},
