@@ -17,7 +17,7 @@ import errno
 import os
 import re
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -34,13 +34,20 @@ FORMAT: Final = ("v110", "v110")
 MARGIN: Final = 1 << 20
 """Bytes that stay free for what HDF5 has not written yet, and what the end of a run needs."""
 RECORDING: Final = "the recording"
+METADATA: Final = 1 << 20
+"""Bytes of HDF5's cache of metadata: closing a file takes the square of what it holds of published datasets."""
 
 
 def open_file(path: Path) -> Any:
     """The file at `path` for writing; one that is there is continued. Raises RunError (E0930)."""
     with recording(path):
         _require(path, path.stat().st_size if path.exists() else 0, 0)
-        return h5py.File(path, "a", libver=FORMAT)
+        file = h5py.File(path, "a", libver=FORMAT)
+    config = file.id.get_mdc_config()
+    config.set_initial_size = True
+    config.initial_size = config.min_size = config.max_size = METADATA
+    file.id.set_mdc_config(config)
+    return file
 
 
 def require(file: Any, count: int) -> None:
@@ -74,24 +81,27 @@ def recording(path: Path) -> Iterator[None]:
         raise unwritable(OSError(number, os.strerror(number or 0)), path, RECORDING) from error
 
 
-def close_file(file: Any) -> None:
-    """Close a file, in any case. What cannot be written then is lost; a file that cannot be read any more is removed.
-    Raises RunError (E0930)."""
+def close_file(file: Any, datasets: Sequence[Growing] = ()) -> None:
+    """Close a file and its datasets, in any case. What cannot be written then is lost; a file that cannot be read any
+    more is removed. Raises RunError (E0930)."""
     if not file:
         return
     path = Path(file.filename)
     try:
         with recording(path):
+            flush(datasets)
+            for data in datasets:
+                data.close()
             file.flush()
             file.close()
     except RunError:
-        _close_into_nothing(file)
+        _close_into_nothing(file, datasets)
         if not _readable(path):
             path.unlink(missing_ok=True)
         raise
 
 
-def _close_into_nothing(file: Any) -> None:
+def _close_into_nothing(file: Any, datasets: Sequence[Growing]) -> None:
     """Close a file that the disk does not take. The limit on sizes is for memory that is no file's as well."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
@@ -100,6 +110,8 @@ def _close_into_nothing(file: Any) -> None:
         os.ftruncate(nothing, os.fstat(fd).st_size)
         os.dup2(nothing, fd, inheritable=False)
         os.close(nothing)
+    for data in datasets:
+        data.close()
     with suppress(OSError, RuntimeError):
         file.close()
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -118,9 +130,15 @@ def publish(file: Any) -> None:
     file.swmr_mode = True
 
 
-def sync(file: Any) -> None:
-    """Flush a file as far as the disk."""
-    file.flush()
+def flush(datasets: Iterable[Growing]) -> None:
+    """Let a reader see all rows. (Flushing a whole file that is published takes the square of its datasets.)"""
+    for data in datasets:
+        data.flush()
+
+
+def sync(file: Any, datasets: Iterable[Growing]) -> None:
+    """Flush as far as the disk."""
+    flush(datasets)
     os.fsync(file.id.get_vfd_handle())
 
 
@@ -130,6 +148,17 @@ class Growing:
     def __init__(self, dataset: Any, tail: tuple[int, ...]) -> None:
         self._id, self._tail = dataset, tail
         self.rows: int = dataset.shape[0]
+        self._flushed = self.rows
+
+    def flush(self) -> None:
+        """Let a reader see all rows."""
+        if self._flushed != self.rows:
+            self._id.flush()
+            self._flushed = self.rows
+
+    def close(self) -> None:
+        """Let go of the dataset."""
+        self._id = None
 
     def append(self, values: npt.NDArray[Any]) -> None:
         """Append rows of the dataset's type."""

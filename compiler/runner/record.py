@@ -23,7 +23,17 @@ from backends.protocol import Instance
 from compiler.ir.model import Model, RecordTraces, shift_of
 from compiler.ir.program import Merged
 from compiler.runner.errors import RunError
-from compiler.runner.growing import Growing, close_file, growing, label_sorting, open_file, publish, require, sync
+from compiler.runner.growing import (
+    Growing,
+    close_file,
+    flush,
+    growing,
+    label_sorting,
+    open_file,
+    publish,
+    require,
+    sync,
+)
 
 SONATA_MAGIC: Final = np.uint32(0x0A7A)
 HELD: Final = 1 << 18  # events that are held in memory before they are written
@@ -131,17 +141,20 @@ class SpikeWriter:
     def flush(self) -> None:
         """Let a reader see all that was drained."""
         self._append()
-        self._file.flush()
+        flush(self._datasets())
 
     def sync(self) -> None:
         self._append()
-        sync(self._file)
+        sync(self._file, self._datasets())
 
     def close(self) -> None:
         try:
             self._append()
         finally:
-            close_file(self._file)
+            close_file(self._file, self._datasets())
+
+    def _datasets(self) -> list[Growing]:
+        return [data for held in self._held.values() for data in (held.times, held.ids)]
 
 
 @dataclass
@@ -226,10 +239,13 @@ class TraceWriter:
             g.times.append((numbers * g.every - g.shift) * self._dt)
 
     def flush(self) -> None:
-        self._file.flush()
+        flush(self._datasets())
 
     def sync(self) -> None:
-        sync(self._file)
+        sync(self._file, self._datasets())
 
     def close(self) -> None:
-        close_file(self._file)
+        close_file(self._file, self._datasets())
+
+    def _datasets(self) -> list[Growing]:
+        return [*(b.data for b in self._buffers), *(g.times for g in self._groups)]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from backends.protocol import Instance
 from compiler.ir.model import Model, shift_of
-from compiler.runner.growing import Growing, close_file, growing, open_file, publish, sync
+from compiler.runner.growing import Growing, close_file, flush, growing, open_file, publish, sync
 from compiler.runner.rates import rate_of
 from compiler.runner.record import ZERO
 
@@ -94,10 +94,13 @@ class RateWriter:
             b.times.append((numbers * b.every - b.shift) * self._dt)
 
     def flush(self) -> None:
-        self._file.flush()
+        flush(self._datasets())
 
     def sync(self) -> None:
-        sync(self._file)
+        sync(self._file, self._datasets())
 
     def close(self) -> None:
-        close_file(self._file)
+        close_file(self._file, self._datasets())
+
+    def _datasets(self) -> list[Growing]:
+        return [data for b in self._bins for data in (b.rates, b.times)]

@@ -27,7 +27,7 @@ from compiler.ir.model import Const, Member, Model, Projection, shift_of
 from compiler.ir.program import Merged
 from compiler.ir.synapse_values import member_name, own_name, stored_by_target, synapse_unit, variable_array
 from compiler.passes.lower_connect import pair_order, pairs_of
-from compiler.runner.growing import Growing, close_file, growing, open_file, publish, sync
+from compiler.runner.growing import Growing, close_file, flush, growing, open_file, publish, sync
 
 Order = npt.NDArray[np.int64] | None
 """Storage order of the synapses in the order that is shown; None where they are the same."""
@@ -241,10 +241,13 @@ class SynapseWriter:
         s.values.append(values[None].astype(np.float64) if values.dtype.kind == "u" else values[None])
 
     def flush(self) -> None:
-        self._file.flush()
+        flush(self._datasets())
 
     def sync(self) -> None:
-        sync(self._file)
+        sync(self._file, self._datasets())
 
     def close(self) -> None:
-        close_file(self._file)
+        close_file(self._file, self._datasets())
+
+    def _datasets(self) -> list[Growing]:
+        return [data for s in self._sampled for data in (s.values, s.times) if data is not None]

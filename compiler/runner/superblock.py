@@ -42,10 +42,14 @@ def unmark(path: Path) -> None:
 
 def lookup3(data: bytes) -> int:
     """Jenkins' hash of some bytes, 32 bits wide, from the initial value 0."""
+    a: int
+    b: int
+    c: int
     a = b = c = (0xDEADBEEF + len(data)) & _WORD
     at = 0
     while len(data) - at > 12:
-        a, b, c = (p + q & _WORD for p, q in zip((a, b, c), struct.unpack_from("<III", data, at), strict=True))
+        x, y, z = struct.unpack_from("<III", data, at)
+        a, b, c = a + x & _WORD, b + y & _WORD, c + z & _WORD
         # Each round: one less another, the same again turned, and the third added to the other.
         for turn in (4, 6, 8, 16, 19, 4):
             a = (a - c & _WORD) ^ _turned(c, turn)
@@ -54,8 +58,8 @@ def lookup3(data: bytes) -> int:
         at += 12
     if at == len(data):
         return c
-    rest = struct.unpack("<III", data[at:].ljust(12, b"\0"))
-    a, b, c = (p + q & _WORD for p, q in zip((a, b, c), rest, strict=True))
+    x, y, z = struct.unpack("<III", data[at:].ljust(12, b"\0"))
+    a, b, c = a + x & _WORD, b + y & _WORD, c + z & _WORD
     for turn in (14, 11, 25, 16, 4, 14, 24):
         c = (c ^ b) - _turned(b, turn) & _WORD
         a, b, c = b, c, a

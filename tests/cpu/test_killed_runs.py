@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compiler import run
+from compiler.cli_doctor import examine
 from compiler.runner.checkpoint import latest_checkpoint, read_position, resumable
 from compiler.runner.errors import RunError
 from compiler.runner.execute import run_model
@@ -163,9 +164,9 @@ def readable(folder: Path) -> None:
 
 def test_killed_at_random_moments(here: Path) -> None:
     """Processes are killed (SIGKILL), again and again: nothing that was recorded differs from an unbroken run."""
-    unbroken = run(rich(here, "", "20 s"), out=here / "unbroken")
-    path = rich(here, "every: 500 ms, every_wall: 40 ms", "20 s")
-    last, killed = kill_and_go_on(path, here, 3, random.Random(), 0.3)
+    unbroken = run(rich(here, "", "10 s"), out=here / "unbroken")
+    path = rich(here, "every: 500 ms, every_wall: 40 ms", "10 s")
+    last, killed = kill_and_go_on(path, here, 2, random.Random(), 0.2)
     assert killed
     same_end(unbroken.folder, last)
 
@@ -184,7 +185,7 @@ def test_killed_many_times(here: Path, seed: int) -> None:
 # ------------------------------------------------------------------- what is left at every moment
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     every=st.integers(1, 45),
     keep=st.integers(1, 3),
@@ -261,10 +262,8 @@ def test_where_a_killed_run_lies(here: Path, capfd: pytest.CaptureFixture[str]) 
     place = here / "runs" / ".killed.1234"
     left.rename(place)
     assert resumable(place)
-    command = [sys.executable, "-m", "compiler.cli"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    said = subprocess.run([*command, "doctor"], env=environment, capture_output=True, text=True, check=False).stdout
-    assert "netloom run MODEL --resume runs/.killed.1234` goes on from step-" in said
+    examine()
+    assert "netloom run MODEL --resume runs/.killed.1234` goes on from step-" in capfd.readouterr().out
     run_model(path, Options(out=here / "told", build_dir=here / "build"), Lines())
     assert f"--resume {here / '.told.'}" in capfd.readouterr().err
     second = run(path, resume=here / "runs" / "killed", out=here / "second")
