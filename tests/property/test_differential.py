@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 
 from compiler import run
 from compiler.frontend.load import load_model
+from compiler.runner import plots
 from tests.construct_runs import results
 from tests.property.random_layers import data, layer_model
 from tests.property.random_spiking import spiking_model
@@ -54,6 +55,12 @@ def layers(seed: int, folder: Path) -> float:
     different = [n for n in found[0] if not np.array_equal(found[0][n], found[1][n], equal_nan=True)]
     assert not different and losses[0] == losses[1], f"seed {seed}: {different} {losses}"
     return losses[0]["loss"]
+
+
+@pytest.fixture(autouse=True)
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take half of the time of a short training."""
+    monkeypatch.setattr(plots, "draw_plots", lambda *_: plots.Plotted(()))
 
 
 @pytest.fixture
