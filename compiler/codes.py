@@ -397,7 +397,8 @@ _EXPRESSIONS: Final = (
     _code(
         "E0305",
         "an expression that cannot be differentiated",
-        "Training needs the derivative of this expression, which holds an operation that has none.",
+        "Training needs the derivative of this expression, which holds an operation that has none, or whose derivative "
+        "is too large to be written out.",
     ),
     _code(
         "E0306",
@@ -409,9 +410,10 @@ _EXPRESSIONS: Final = (
     ),
     _code(
         "E0307",
-        "a function that cannot be put in where it is called",
+        "a function or a named expression that cannot be put in where it is read",
         "The file's own functions are put in where they are called, so they cannot call "
-        "themselves, directly or through others, and the result must not become too large.",
+        "themselves, directly or through others, and the result must not become too large. The same holds for "
+        "expressions of `let` where an equation is solved for its variable; `method: rk4` takes them as they stand.",
         "functions:\n  f(x): f(x) + 1",
         "functions:\n  f(x): x + 1",
     ),

@@ -3,6 +3,8 @@
 Assumes: nothing about where names come from; `Ref.name` is bound by the level that holds the tree.
 Guarantees: frozen, hashable, structurally comparable; spans are outside equality. Numbers are already in
 canonical units (see compiler/expr/units.py) once `check_units` has run; before that a `Quantity` may stand.
+A sub-expression may be shared (named expressions and functions that are put in several times): what walks a tree
+here and in this folder takes time by its different nodes, not by the paths to them.
 Does not: evaluate, type or print (see interp, types, show).
 
 Grammar (a subset of Python's): numbers, quantities (`20 ms` in source), names, dotted names (`post.y`),
@@ -11,6 +13,7 @@ Grammar (a subset of Python's): numbers, quantities (`20 ms` in source), names, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from compiler.source import NOWHERE, Span
@@ -47,23 +50,44 @@ class Ref:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
-class Unary:
+class _Inner:
+    """Equality and hash of nodes with parts, spans left out: by structure, in time by the different nodes. A hash is
+    computed once for a node."""
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other):
+            return NotImplemented
+        assert isinstance(self, Unary | Binary | Cond | Call) and isinstance(other, Unary | Binary | Cond | Call)
+        return _equal(self, other)
+
+    def __hash__(self) -> int:
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            assert isinstance(self, Unary | Binary | Cond | Call)
+            known = hash((type(self), _word(self), children(self)))
+            object.__setattr__(self, "_hash", known)
+        return known
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(_Inner):
     op: str  # "-" | "not"
     operand: Expr
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
-class Binary:
+@dataclass(frozen=True, eq=False)
+class Binary(_Inner):
     op: str  # "+" "-" "*" "/" "//" "%" "**" | "<" "<=" ">" ">=" "==" "!=" | "and" "or"
     left: Expr
     right: Expr
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
-class Cond:
+@dataclass(frozen=True, eq=False)
+class Cond(_Inner):
     """`then if test else orelse`; both arms may be evaluated (all expressions are pure)."""
 
     test: Expr
@@ -72,8 +96,8 @@ class Cond:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
-class Call:
+@dataclass(frozen=True, eq=False)
+class Call(_Inner):
     """A call of a known function (compiler/expr/functions.py) or, before inlining, of the file's own."""
 
     func: str
@@ -118,25 +142,110 @@ def with_children(e: Expr, new: tuple[Expr, ...]) -> Expr:
             return e
 
 
-def refs(e: Expr) -> set[str]:
-    """Every name that `e` refers to."""
-    found: set[str] = set()
+def _word(e: Expr) -> str:
+    """The operator or function of a node with parts."""
+    match e:
+        case Unary(op, _) | Binary(op, _, _) | Call(op, _):
+            return op
+        case _:
+            return ""
+
+
+def _equal(a: Expr, b: Expr) -> bool:
+    return same(a, b, lambda x, y: x == y)
+
+
+def same(a: Expr, b: Expr, leaf: Callable[[Expr, Expr], bool]) -> bool:
+    """Whether `a` and `b` have one structure and `leaf` holds for what has no parts in them."""
+    seen: set[tuple[int, int]] = set()
+    stack = [(a, b)]
+    while stack:
+        x, y = stack.pop()
+        if x is y:
+            continue
+        if type(x) is not type(y):
+            return False
+        if not isinstance(x, _Inner):
+            if not leaf(x, y):
+                return False
+            continue
+        pair = (id(x), id(y))
+        if pair in seen:
+            continue
+        seen.add(pair)
+        left, right = children(x), children(y)
+        if _word(x) != _word(y) or len(left) != len(right):
+            return False
+        stack.extend(zip(left, right, strict=True))
+    return True
+
+
+def nodes(e: Expr) -> Iterator[Expr]:
+    """The different nodes of `e`, each once, `e` first."""
+    seen: set[int] = set()
     stack: list[Expr] = [e]
     while stack:
         x = stack.pop()
-        if isinstance(x, Ref):
-            found.add(x.name)
-        else:
-            stack.extend(children(x))
-    return found
+        kids = children(x)
+        if kids:
+            if id(x) in seen:
+                continue
+            seen.add(id(x))
+            stack.extend(kids)
+        yield x
 
 
-def substitute(e: Expr, bindings: dict[str, Expr]) -> Expr:
+def refs(e: Expr) -> set[str]:
+    """Every name that `e` refers to."""
+    return {x.name for x in nodes(e) if isinstance(x, Ref)}
+
+
+def calls(e: Expr) -> set[str]:
+    """Every function that `e` calls."""
+    return {x.func for x in nodes(e) if isinstance(x, Call)}
+
+
+def extent(e: Expr) -> tuple[int, int]:
+    """The number of nodes of `e` when it is written out, a shared one counted every time, and its depth."""
+    known: dict[int, tuple[int, int]] = {}
+    stack: list[Expr] = [e]
+    while stack:
+        x = stack[-1]
+        if id(x) in known:
+            stack.pop()
+            continue
+        kids = children(x)
+        waiting = [k for k in kids if id(k) not in known]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        parts = [known[id(k)] for k in kids]
+        known[id(x)] = (1 + sum(n for n, _ in parts), 1 + max((d for _, d in parts), default=0))
+        stack.pop()
+    return known[id(e)]
+
+
+def rewrite(e: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
+    """`e` with `leaf` applied to what has no parts; structure that does not change is shared, not copied, and what
+    was shared stays so."""
+    if not children(e):
+        return leaf(e)
+    done: dict[int, Expr] = {}
+
+    def changed(x: Expr) -> Expr:
+        kids = children(x)
+        if not kids:
+            return leaf(x)
+        found = done.get(id(x))
+        if found is None:
+            new = tuple(changed(k) for k in kids)
+            found = x if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(x, new)
+            done[id(x)] = found
+        return found
+
+    return changed(e)
+
+
+def substitute(e: Expr, bindings: Mapping[str, Expr]) -> Expr:
     """`e` with names replaced; structure that does not change is shared, not copied."""
-    if isinstance(e, Ref):
-        return bindings.get(e.name, e)
-    kids = children(e)
-    if not kids:
-        return e
-    new = tuple(substitute(k, bindings) for k in kids)
-    return e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
+    return rewrite(e, lambda x: bindings.get(x.name, x) if isinstance(x, Ref) else x)

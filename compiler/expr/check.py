@@ -32,8 +32,9 @@ from compiler.expr.ast import (
     Ref,
     Unary,
     children,
+    nodes,
     refs,
-    with_children,
+    rewrite,
 )
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.expr.interp import ExprError, evaluate
@@ -84,11 +85,7 @@ def erase(e: Expr) -> Expr:
     """`e` with every quantity as a float in canonical units. Raises ValueError for an unknown unit
     and OverflowError for a number beyond float64 (the parser lets neither of a plain size
     through)."""
-    if isinstance(e, Quantity):
-        return Num(to_canonical(e.value, e.unit), e.span)
-    kids = children(e)
-    new = tuple(erase(k) for k in kids)
-    return e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
+    return rewrite(e, lambda x: Num(to_canonical(x.value, x.unit), x.span) if isinstance(x, Quantity) else x)
 
 
 def _assignment_help(e: Expr, expected: Dimension, found: Dimension) -> str | None:
@@ -116,7 +113,7 @@ def _bare(e: Expr, found: Dimension) -> bool:
 
 
 def _has_unit(e: Expr) -> bool:
-    return isinstance(e, Quantity) or any(_has_unit(k) for k in children(e))
+    return any(isinstance(x, Quantity) for x in nodes(e))
 
 
 def _bare_number(e: Expr, expected: Dimension, why: str, sink: Sink) -> None:
@@ -136,8 +133,16 @@ def _bare_number(e: Expr, expected: Dimension, why: str, sink: Sink) -> None:
 class _Checker:
     def __init__(self, env: Mapping[str, Dimension | None], sink: Sink) -> None:
         self.env, self.sink = env, sink
+        self.known: dict[int, Dimension | None] = {}  # of parts that may be shared: each is checked once
 
     def infer(self, e: Expr) -> Dimension | None:
+        if not children(e):
+            return self.found(e)
+        if id(e) not in self.known:
+            self.known[id(e)] = self.found(e)
+        return self.known[id(e)]
+
+    def found(self, e: Expr) -> Dimension | None:
         match e:
             case Num(value):
                 return None if value == 0 else DIMENSIONLESS
@@ -182,8 +187,8 @@ class _Checker:
         """The dimension that all of `parts` share; reports the first that does not fit."""
         found = [self.infer(p) for p in parts]
         known = [(p, d) for p, d in zip(parts, found, strict=True) if d is not None]
-        if not known:
-            return None
+        if len({d for _, d in known}) <= 1:
+            return known[0][1] if known else None
         # what was written without unit is compared with what has one, not the other way round
         base, dimension = next(((p, d) for p, d in known if not _bare(p, d)), known[0])
         for part, other in known:

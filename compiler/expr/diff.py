@@ -11,7 +11,7 @@ gradients.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from compiler.diagnostics import Sink
@@ -19,19 +19,17 @@ from compiler.expr.ast import (
     COMPARISONS,
     LOGICAL,
     Binary,
-    Bool,
     Call,
     Cond,
     Expr,
     Num,
-    Quantity,
     Ref,
     Unary,
     children,
-    refs,
+    extent,
     substitute,
 )
-from compiler.expr.functions import FUNCTIONS
+from compiler.expr.functions import FUNCTIONS, RANDOM
 from compiler.expr.parse import parse_expr
 from compiler.expr.simplify import has_random, simplify
 from compiler.source import NOWHERE, Span
@@ -52,68 +50,96 @@ def diff(e: Expr, name: str) -> Expr:
     """The partial derivative of `e` by `name`, simplified under the assumption of finite values.
 
     Raises NotDifferentiable (E0305) when a part that depends on `name` also draws random numbers or
-    calls a function that is not in functions.py, and when the derivative would be too deep a tree.
+    calls a function that is not in functions.py, and when the derivative would be too deep a tree, or too large a one
+    when it is written out.
     """
     try:
-        result = simplify(_diff(e, name), finite=True)
-        fits = _depth(result) <= _DEEPEST
+        result = simplify(_Diff(e, name).of(e), finite=True)
+        size, depth = extent(result)
     except RecursionError:
-        fits = False
-    if not fits:
+        size, depth = 0, _DEEPEST + 1
+    if depth > _DEEPEST:
         raise NotDifferentiable("the derivative of this expression is nested too deeply", e.span)
+    if size > _LARGEST:
+        raise NotDifferentiable(f"the derivative of this expression grows beyond {_LARGEST:,} parts", e.span)
     return result
 
 
 _DEEPEST: Final = 300  # every stage recurses over the tree
-
-
-def _depth(e: Expr) -> int:
-    """The number of nodes on the longest path from `e` to a leaf."""
-    deepest = 0
-    stack = [(e, 1)]
-    while stack:
-        node, depth = stack.pop()
-        deepest = max(deepest, depth)
-        stack.extend((k, depth + 1) for k in children(node))
-    return deepest
-
-
+_LARGEST: Final = 100_000
 _ZERO: Final[Expr] = Num(0)
 _ONE: Final[Expr] = Num(1)
 
 
-def _diff(e: Expr, name: str) -> Expr:
-    if name not in refs(e):
-        return _ZERO
-    match e:
-        case Ref():
-            return _ONE
-        case Unary("-", x):
-            return _negative(_diff(x, name))
-        case Binary(op, _, _) if op in COMPARISONS or op in LOGICAL:
+class _Diff:
+    """One derivative by `name`. What is shared in the expression is derived once, and shared in the derivative."""
+
+    def __init__(self, e: Expr, name: str) -> None:
+        self.depends = _depending(e, frozenset((name,)))
+        self.draws = _drawing(e)
+        self.known: dict[int, Expr] = {}
+
+    def of(self, e: Expr) -> Expr:
+        if id(e) not in self.depends:
             return _ZERO
-        case Binary(op, a, b, span):
-            if has_random(e):
-                _refuse_random(e)
-            return _operator(op, a, b, name, span)
-        case Cond(test, then, orelse, span):
-            if has_random(test):
-                _refuse_random(e)
-            return _choice(test, _diff(then, name), _diff(orelse, name), span)
-        case Call(func, args, span):
-            if has_random(e):
-                _refuse_random(e)
-            return _call(func, args, name, span)
-        case _:
-            return _ZERO
+        if id(e) not in self.known:
+            self.known[id(e)] = self.slope(e)
+        return self.known[id(e)]
+
+    def slope(self, e: Expr) -> Expr:
+        match e:
+            case Ref():
+                return _ONE
+            case Unary("-", x):
+                return _negative(self.of(x))
+            case Binary(op, _, _) if op in COMPARISONS or op in LOGICAL:
+                return _ZERO
+            case Binary(op, a, b, span):
+                if id(e) in self.draws:
+                    _refuse_random(e)
+                return _operator(op, (a, b), (self.of(a), self.of(b)), span)
+            case Cond(test, then, orelse, span):
+                if id(test) in self.draws:
+                    _refuse_random(e)
+                return _choice(test, self.of(then), self.of(orelse), span)
+            case Call(func, args, span):
+                if id(e) in self.draws:
+                    _refuse_random(e)
+                return _call(func, args, self.of, span)
+            case _:
+                return _ZERO
+
+
+def _depending(e: Expr, names: frozenset[str]) -> frozenset[int]:
+    """The nodes of `e` that read one of `names`."""
+    return _with_parts(e, lambda x: isinstance(x, Ref) and x.name in names)
+
+
+def _drawing(e: Expr) -> frozenset[int]:
+    """The nodes of `e` that draw random numbers."""
+    return _with_parts(e, lambda x: isinstance(x, Call) and x.func in RANDOM)
+
+
+def _with_parts(e: Expr, holds: Callable[[Expr], bool]) -> frozenset[int]:
+    """The nodes (by id) of `e` for which, or for a part of which, `holds` is true."""
+    found: dict[int, bool] = {}
+
+    def visit(x: Expr) -> bool:
+        if id(x) not in found:
+            parts = [visit(k) for k in children(x)]
+            found[id(x)] = any(parts) or holds(x)
+        return found[id(x)]
+
+    visit(e)
+    return frozenset(key for key, yes in found.items() if yes)
 
 
 def _refuse_random(e: Expr) -> None:
     raise NotDifferentiable("an expression that draws random numbers has no derivative", e.span)
 
 
-def _operator(op: str, a: Expr, b: Expr, name: str, span: Span) -> Expr:
-    da, db = _diff(a, name), _diff(b, name)
+def _operator(op: str, parts: tuple[Expr, Expr], slopes: tuple[Expr, Expr], span: Span) -> Expr:
+    (a, b), (da, db) = parts, slopes
     match op:
         case "+":
             return _sum(da, db)
@@ -154,11 +180,11 @@ def _power(a: Expr, b: Expr, da: Expr, db: Expr, span: Span) -> Expr:
     return _sum(by_base, by_exponent)
 
 
-def _call(func: str, args: tuple[Expr, ...], name: str, span: Span) -> Expr:
+def _call(func: str, args: tuple[Expr, ...], slope_of: Callable[[Expr], Expr], span: Span) -> Expr:
     known = FUNCTIONS.get(func)
     if known is None or not known.accepts(len(args)):
         raise NotDifferentiable(f"the derivative of `{func}` is not known", span)
-    slopes = [_diff(a, name) for a in args]
+    slopes = [slope_of(a) for a in args]
     if func == "where":
         return _choice(args[0], slopes[1], slopes[2], span)
     if func in ("min", "max"):
@@ -226,8 +252,7 @@ def linear_in(e: Expr, names: Collection[str]) -> tuple[dict[str, Expr], Expr] |
     """
     if has_random(e):
         return None
-    wanted = frozenset(names)
-    found = _linear(e, wanted)
+    found = _Affine(e, frozenset(names)).of(e)
     if found is None:
         return None
     coefficients, rest = found
@@ -238,44 +263,59 @@ def linear_in(e: Expr, names: Collection[str]) -> tuple[dict[str, Expr], Expr] |
 _Linear = tuple[dict[str, Expr], Expr]
 
 
-def _linear(e: Expr, names: frozenset[str]) -> _Linear | None:
-    if isinstance(e, Num | Bool | Quantity) or names.isdisjoint(refs(e)):
-        return {}, e
-    match e:
-        case Ref(name):
-            return {name: _ONE}, _ZERO
-        case Unary("-", x):
-            inner = _linear(x, names)
-            return inner and ({n: _negative(c) for n, c in inner[0].items()}, _negative(inner[1]))
-        case Binary("+" | "-", a, b):
-            left, right = _linear(a, names), _linear(b, names)
-            if left is None or right is None:
+class _Affine:
+    """The coefficients of each part of one expression, found once for a part that is shared."""
+
+    def __init__(self, e: Expr, names: frozenset[str]) -> None:
+        self.depends = _depending(e, names)
+        self.known: dict[int, _Linear | None] = {}
+
+    def of(self, e: Expr) -> _Linear | None:
+        if id(e) not in self.depends:
+            return {}, e
+        if id(e) not in self.known:
+            self.known[id(e)] = self.parts(e)
+        return self.known[id(e)]
+
+    def free(self, e: Expr) -> bool:
+        return id(e) not in self.depends
+
+    def parts(self, e: Expr) -> _Linear | None:
+        match e:
+            case Ref(name):
+                return {name: _ONE}, _ZERO
+            case Unary("-", x):
+                inner = self.of(x)
+                return inner and ({n: _negative(c) for n, c in inner[0].items()}, _negative(inner[1]))
+            case Binary("+" | "-", a, b):
+                left, right = self.of(a), self.of(b)
+                if left is None or right is None:
+                    return None
+                join = _sum if e.op == "+" else _difference
+                keys = dict.fromkeys((*left[0], *right[0]))
+                sums = {n: join(left[0].get(n, _ZERO), right[0].get(n, _ZERO)) for n in keys}
+                return sums, join(left[1], right[1])
+            case Binary("*", a, b):
+                if not self.free(a):
+                    a, b = b, a
+                inner = self.of(b)
+                if inner is None or not self.free(a):
+                    return None
+                return {n: _product(a, c) for n, c in inner[0].items()}, _product(a, inner[1])
+            case Binary("/", a, b):
+                inner = self.of(a)
+                if inner is None or not self.free(b):
+                    return None
+                return {n: _quotient(c, b) for n, c in inner[0].items()}, _quotient(inner[1], b)
+            case Cond(test, a, b) | Call("where", (test, a, b)):
+                left, right = self.of(a), self.of(b)
+                if left is None or right is None or not self.free(test):
+                    return None
+                keys = dict.fromkeys((*left[0], *right[0]))
+                arms = {n: _choice(test, left[0].get(n, _ZERO), right[0].get(n, _ZERO), e.span) for n in keys}
+                return arms, _choice(test, left[1], right[1], e.span)
+            case _:
                 return None
-            join = _sum if e.op == "+" else _difference
-            keys = dict.fromkeys((*left[0], *right[0]))
-            sums = {n: join(left[0].get(n, _ZERO), right[0].get(n, _ZERO)) for n in keys}
-            return sums, join(left[1], right[1])
-        case Binary("*", a, b):
-            if not names.isdisjoint(refs(a)):
-                a, b = b, a
-            inner = _linear(b, names)
-            if inner is None or not names.isdisjoint(refs(a)):
-                return None
-            return {n: _product(a, c) for n, c in inner[0].items()}, _product(a, inner[1])
-        case Binary("/", a, b):
-            inner = _linear(a, names)
-            if inner is None or not names.isdisjoint(refs(b)):
-                return None
-            return {n: _quotient(c, b) for n, c in inner[0].items()}, _quotient(inner[1], b)
-        case Cond(test, a, b) | Call("where", (test, a, b)):
-            left, right = _linear(a, names), _linear(b, names)
-            if left is None or right is None or not names.isdisjoint(refs(test)):
-                return None
-            keys = dict.fromkeys((*left[0], *right[0]))
-            arms = {n: _choice(test, left[0].get(n, _ZERO), right[0].get(n, _ZERO), e.span) for n in keys}
-            return arms, _choice(test, left[1], right[1], e.span)
-        case _:
-            return None
 
 
 def _quotient(a: Expr, b: Expr) -> Expr:

@@ -3,19 +3,19 @@ built from others.
 
 Assumes: arities have been checked (types.py).
 Guarantees: after `inline` no call of the given functions is left; after `expand` none of a function
-with a definition in functions.py. Arguments that are used more than once are copied, not shared
-(emitters find common subexpressions).
+with a definition in functions.py. What is used more than once is shared, not copied; what would be
+too large when it is written out is refused, as it is written out in the end.
 Does not: check the bodies; copy an argument that draws random numbers (such a call is refused).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from compiler.diagnostics import Sink
-from compiler.expr.ast import Call, Expr, Ref, children, substitute, with_children
+from compiler.expr.ast import Call, Expr, Ref, children, extent, refs, substitute, with_children
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.parse import MAX_DEPTH, parse_expr
 from compiler.expr.simplify import has_random
@@ -40,26 +40,64 @@ def inline(e: Expr, functions: Mapping[str, Definition], sink: Sink) -> Expr | N
     result = _Inliner(functions, sink).run(e, ())
     if result is None or result is e:
         return result
-    size, depth = _extent(result)
-    if size > _LARGEST or depth > _DEEPEST:
-        message = "the expression grows too large when its functions are put in"
-        sink.error("E0307", message, e.span)
+    if (how := too_large(result)) is not None:
+        sink.error("E0307", f"the expression {how} when its functions are put in", e.span)
         return None
     return result
+
+
+def too_large(e: Expr) -> str | None:
+    """How `e`, when it is written out, goes beyond what later stages take: "grows beyond 20,000 parts", "is nested
+    too deeply"; None when it does not."""
+    return f"grows beyond {_LARGEST:,} parts" if extent(e)[0] > _LARGEST else too_deep(e)
+
+
+def too_deep(e: Expr) -> str | None:
+    """ "is nested too deeply" if it is; enough to know where what is shared is not written out."""
+    return "is nested too deeply" if extent(e)[1] > _DEEPEST else None
+
+
+def named(lets: Iterable[tuple[str, Expr]]) -> dict[str, Expr]:
+    """Named expressions, each of which reads only those before it, with those put in: name -> expression. What is
+    read several times is shared; written out, they may be too large."""
+    known: dict[str, Expr] = {}
+    for name, value in lets:
+        known[name] = substitute(value, known)
+    return known
+
+
+def reads_through(e: Expr, lets: Iterable[tuple[str, Expr]]) -> set[str]:
+    """The names that `e` reads, directly or through named expressions (`lets`, in order)."""
+    found = refs(e)
+    for name, value in reversed(tuple(lets)):
+        if name in found:
+            found |= refs(value)
+    return found
 
 
 def expand(e: Expr) -> Expr:
     """`e` with relu, sigmoid, clip, ... replaced by their definitions in functions.py; for backends
     that print only the basic functions. A call whose argument draws random numbers is kept."""
-    kids = tuple(expand(k) for k in children(e))
-    e = with_children(e, kids) if kids else e
-    if not isinstance(e, Call) or e.func not in FUNCTIONS:
+    done: dict[int, Expr] = {}
+
+    def whole(x: Expr) -> Expr:
+        kids = children(x)
+        if not kids:
+            return x
+        if id(x) not in done:
+            done[id(x)] = _defined(with_children(x, tuple(whole(k) for k in kids)))
+        return done[id(x)]
+
+    return whole(e)
+
+
+def _defined(e: Expr) -> Expr:
+    """`e`, whose parts are expanded, expanded."""
+    known = FUNCTIONS.get(e.func) if isinstance(e, Call) else None
+    if not isinstance(e, Call) or known is None or known.definition is None or any(has_random(a) for a in e.args):
         return e
-    known = FUNCTIONS[e.func]
-    if known.definition is None or any(has_random(a) for a in e.args):
-        return e
-    bindings = dict(zip(known.parameters, e.args, strict=True))
-    return expand(substitute(_definition(known.definition), bindings))
+    # the definition's own calls first: the arguments are expanded already
+    return substitute(expand(_definition(known.definition)), dict(zip(known.parameters, e.args, strict=True)))
 
 
 @functools.cache
@@ -79,8 +117,20 @@ class _Inliner:
     def __init__(self, functions: Mapping[str, Definition], sink: Sink) -> None:
         self.functions, self.sink = functions, sink
         self.bodies: dict[str, Expr | None] = {}
+        self.done: dict[int, Expr] = {}  # a shared part stays shared
+        self.calls: dict[Call, Expr] = {}  # so do equal calls of one function
 
     def run(self, e: Expr, inside: tuple[str, ...]) -> Expr | None:
+        if not children(e) and not isinstance(e, Call):
+            return e
+        found = self.done.get(id(e))
+        if found is None:
+            found = self.changed(e, inside)
+            if found is not None:
+                self.done[id(e)] = found
+        return found
+
+    def changed(self, e: Expr, inside: tuple[str, ...]) -> Expr | None:
         new: list[Expr] = []
         for kid in children(e):
             done = self.run(kid, inside)
@@ -89,9 +139,14 @@ class _Inliner:
             new.append(done)
         if any(a is not b for a, b in zip(children(e), new, strict=True)):
             e = with_children(e, tuple(new))
-        if isinstance(e, Call) and e.func in self.functions:
-            return self.put_in(e, self.functions[e.func], inside)
-        return e
+        if not isinstance(e, Call) or e.func not in self.functions:
+            return e
+        whole = self.calls.get(e)
+        if whole is None:
+            whole = self.put_in(e, self.functions[e.func], inside)
+            if whole is not None and not has_random(e):
+                self.calls[e] = whole
+        return whole
 
     def put_in(self, e: Call, function: Definition, inside: tuple[str, ...]) -> Expr | None:
         if e.func in inside:
@@ -99,36 +154,34 @@ class _Inliner:
             help = "functions cannot call themselves; a recurrence belongs into `update:`"
             self.sink.error("E0307", f"the function `{e.func}` calls itself ({path})", e.span, help)
             return None
-        for parameter, argument in zip(function.parameters, e.args, strict=True):
-            if has_random(argument) and _uses(function.body, parameter) != 1:
-                message = f"the argument `{parameter}` of `{e.func}` draws random numbers"
-                help = "assign the draw to a name in a statement of its own"
-                self.sink.error("E0307", message, argument.span, help)
-                return None
         if e.func not in self.bodies:
             self.bodies[e.func] = self.run(function.body, (*inside, e.func))
         body = self.bodies[e.func]
         if body is None:
             return None
+        for parameter, argument in zip(function.parameters, e.args, strict=True):
+            if has_random(argument) and _uses(body, parameter) != 1:
+                message = f"the argument `{parameter}` of `{e.func}` draws random numbers"
+                help = "assign the draw to a name in a statement of its own"
+                self.sink.error("E0307", message, argument.span, help)
+                return None
         result = substitute(body, dict(zip(function.parameters, e.args, strict=True)))
-        size, depth = _extent(result)
-        if size > _LARGEST or depth > _DEEPEST:
-            how = f"grows beyond {_LARGEST:,} parts" if size > _LARGEST else "is nested too deeply"
+        if (how := too_large(result)) is not None:
             self.sink.error("E0307", f"`{e.func}` {how} when it is put in", e.span)
             return None
         return result
 
 
 def _uses(e: Expr, name: str) -> int:
-    return int(isinstance(e, Ref) and e.name == name) + sum(_uses(k, name) for k in children(e))
+    """How often `e` reads `name`, a shared part counted every time."""
+    known: dict[int, int] = {}
 
+    def count(x: Expr) -> int:
+        kids = children(x)
+        if not kids:
+            return int(isinstance(x, Ref) and x.name == name)
+        if id(x) not in known:
+            known[id(x)] = sum(count(k) for k in kids)
+        return known[id(x)]
 
-def _extent(e: Expr) -> tuple[int, int]:
-    """Number of nodes of `e` (counted up to just beyond the limit) and its depth."""
-    count, deepest = 0, 0
-    stack = [(e, 1)]
-    while stack and count <= _LARGEST:
-        node, depth = stack.pop()
-        count, deepest = count + 1, max(deepest, depth)
-        stack.extend((k, depth + 1) for k in children(node))
-    return count, deepest
+    return count(e)

@@ -27,6 +27,8 @@ from compiler.expr.ast import (
     Ref,
     Unary,
     children,
+    nodes,
+    same,
     with_children,
 )
 from compiler.expr.functions import FUNCTIONS, RANDOM
@@ -35,12 +37,23 @@ from compiler.expr.interp import ExprError, evaluate
 
 def simplify(e: Expr, *, finite: bool = False) -> Expr:
     """`e` with constants folded and identities applied, from the leaves upwards."""
+    return _simplify(e, finite, {})
+
+
+def _simplify(e: Expr, finite: bool, done: dict[int, Expr]) -> Expr:
     kids = children(e)
     if not kids:
         return e
-    new = tuple(simplify(k, finite=finite) for k in kids)
-    if any(a is not b for a, b in zip(kids, new, strict=True)):
-        e = with_children(e, new)
+    found = done.get(id(e))
+    if found is None:
+        new = tuple(_simplify(k, finite, done) for k in kids)
+        whole = e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
+        found = done[id(e)] = _tidy(whole, new, finite)
+    return found
+
+
+def _tidy(e: Expr, new: tuple[Expr, ...], finite: bool) -> Expr:
+    """`e`, whose parts `new` are simple, simplified."""
     if all(isinstance(k, Num | Bool) for k in new):
         folded = _fold(e)
         if folded is not None:
@@ -59,9 +72,7 @@ def simplify(e: Expr, *, finite: bool = False) -> Expr:
 
 def has_random(e: Expr) -> bool:
     """Whether evaluating `e` draws a random number."""
-    if isinstance(e, Call) and e.func in RANDOM:
-        return True
-    return any(has_random(k) for k in children(e))
+    return any(isinstance(x, Call) and x.func in RANDOM for x in nodes(e))
 
 
 def _fold(e: Expr) -> Expr | None:
@@ -82,7 +93,7 @@ def _fold(e: Expr) -> Expr | None:
 
 def _same(a: Expr, b: Expr) -> bool:
     """Equal to the sign of zero; repr tells 0.0 from -0.0, equality does not."""
-    return a == b and repr(a) == repr(b)
+    return same(a, b, lambda x, y: x == y and repr(x) == repr(y))
 
 
 def _is(e: Expr, value: int) -> bool:

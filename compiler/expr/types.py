@@ -29,6 +29,7 @@ from compiler.expr.ast import (
     Quantity,
     Ref,
     Unary,
+    children,
 )
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.expr.show import shorten
@@ -104,9 +105,17 @@ def check_types(
 class _Checker:
     def __init__(self, env: Mapping[str, Kind], sink: Sink, functions: Mapping[str, int]) -> None:
         self.env, self.sink, self.functions = env, sink, functions
+        self.known: dict[int, Kind | None] = {}  # of parts that may be shared: each is checked once
 
     def kind(self, e: Expr) -> Kind | None:
         """The kind of `e`, None when a mistake in it has been reported."""
+        if not children(e):
+            return self.found(e)
+        if id(e) not in self.known:
+            self.known[id(e)] = self.found(e)
+        return self.known[id(e)]
+
+    def found(self, e: Expr) -> Kind | None:
         match e:
             case Num(value):
                 return Kind.INT if isinstance(value, int) else Kind.REAL

@@ -12,7 +12,7 @@ import keyword
 from dataclasses import dataclass, field, replace
 
 from compiler.diagnostics import Related, Sink
-from compiler.expr.ast import Bool, Call, Expr, Num, children, refs, substitute
+from compiler.expr.ast import Bool, Expr, Num, calls, refs, substitute
 from compiler.expr.check import erase
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.inline import Definition, inline
@@ -102,63 +102,92 @@ def _check(drafts: dict[str, _Draft], out: Functions, c: Context) -> None:
     broken = {n for n in out.known if n not in drafts}
     arities.update(dict.fromkeys(broken, -1))
     base = replace(c.names.scope, functions=definitions, arities=arities)
-    for d in drafts.values():
-        if _reaches(d.name, definitions, broken):
-            broken.add(d.name)
-            continue
-        if (cycle := _cycle(d.name, definitions)) is not None:
-            path = " -> ".join(cycle)
-            help = "a function cannot call itself; a recurrence belongs into `update`"
-            c.sink.error("E0307", f"the function `{d.name}` calls itself ({path})", d.node.span, help)
+    called = {d.name: calls(d.body) & (drafts.keys() | broken) for d in drafts.values()}
+    sinks = {name: Sink() for name in drafts}
+    order, cycles = _in_order(called)
+    for name, cycle in cycles.items():
+        help = "a function cannot call itself; a recurrence belongs into `update`"
+        message = f"the function `{name}` calls itself ({' -> '.join(cycle)})"
+        sinks[name].error("E0307", message, drafts[name].node.span, help)
+    broken |= drafts.keys() - set(order)
+    for d in (drafts[name] for name in order):
+        if called[d.name] & broken:
             broken.add(d.name)
             continue
         scope = base.extended(dict.fromkeys(d.args, Kind.REAL), dict.fromkeys(d.args))
         why = "random numbers cannot be drawn in a function; draw them in `update`"
-        checked = check_tree(d.body, d.node.span, scope, Wanted(f"`{d.name}`", random=why), c.sink)
+        checked = check_tree(d.body, d.node.span, scope, Wanted(f"`{d.name}`", random=why), sinks[d.name])
         if checked is None:
             broken.add(d.name)
             continue
         body = inline(d.body, definitions, Sink())
         assert body is not None
+        # what calls it finds it whole, so that each body is put in once
+        definitions[d.name] = Definition(d.name, d.args, body)
         out.known[d.name] = FunctionDef(d.name, d.args, erase(body), d.span)
+    for sink in sinks.values():
+        c.sink.items.extend(sink.items)
     c.names = Names(replace(base, broken=frozenset(broken)), c.names.numbers)
 
 
-def _called(e: Expr) -> set[str]:
-    out = {e.func} if isinstance(e, Call) else set()
-    for kid in children(e):
-        out |= _called(kid)
-    return out
+def _in_order(called: dict[str, set[str]]) -> tuple[list[str], dict[str, list[str]]]:
+    """The functions, each after those that it calls, without those that never end; of these, one for each set that
+    calls each other, with the calls by which it comes back to itself."""
+    callers: dict[str, set[str]] = {name: set() for name in called}
+    for name, names in called.items():
+        for other in names & called.keys():
+            callers[other].add(name)
+    order = _peeled({name: names & called.keys() for name, names in called.items()}, callers)
+    rest = called.keys() - set(order)
+    # without those that only lead to a cycle
+    rest -= set(_peeled({n: callers[n] & rest for n in rest}, {n: called[n] & rest for n in rest}))
+    cycles: dict[str, list[str]] = {}
+    for name in called:
+        if name not in rest:
+            continue
+        cycle = _cycle(name, {n: called[n] & rest for n in rest})
+        if cycle is not None:
+            cycles[name] = cycle
+            rest -= _reaching(name, callers)
+    return order, cycles
 
 
-def _reaches(name: str, definitions: dict[str, Definition], broken: set[str]) -> bool:
-    """Whether `name` calls a function that has a mistake, directly or not."""
-    seen: set[str] = set()
+def _peeled(before: dict[str, set[str]], after: dict[str, set[str]]) -> list[str]:
+    """Names in an order in which each stands after all of `before[name]`; `after` is its inverse."""
+    waiting = {name: len(names) for name, names in before.items()}
+    ready = [name for name, count in waiting.items() if count == 0]
+    for name in ready:  # which grows
+        for other in after[name] & waiting.keys():
+            waiting[other] -= 1
+            if waiting[other] == 0:
+                ready.append(other)
+    return ready
+
+
+def _reaching(name: str, callers: dict[str, set[str]]) -> set[str]:
+    """`name` and what calls it, directly or not."""
+    found = {name}
     stack = [name]
     while stack:
-        current = stack.pop()
-        if current in broken:
-            return True
-        if current in seen or current not in definitions:
-            continue
-        seen.add(current)
-        stack.extend(_called(definitions[current].body))
-    return False
+        new = callers[stack.pop()] - found
+        found |= new
+        stack.extend(new)
+    return found
 
 
-def _cycle(name: str, definitions: dict[str, Definition]) -> list[str] | None:
+def _cycle(name: str, called: dict[str, set[str]]) -> list[str] | None:
     """The calls by which `name` comes back to itself."""
     before: dict[str, str] = {}
     stack = [name]
     while stack:
         current = stack.pop()
-        for called in sorted(_called(definitions[current].body) & definitions.keys()):
-            if called == name:
+        for other in sorted(called[current]):
+            if other == name:
                 path = [name, current] if current != name else [name]
                 while path[-1] != name:
                     path.append(before[path[-1]])
                 return [name, *path[1:-1][::-1], name] if len(path) > 1 else [name, name]
-            if called not in before:
-                before[called] = current
-                stack.append(called)
+            if other not in before:
+                before[other] = current
+                stack.append(other)
     return None

@@ -9,12 +9,12 @@ Does not: say how a layer is computed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from compiler.diagnostics import Related, did_you_mean
-from compiler.expr.ast import Binary, Call, Expr, Num, Ref, children, refs, substitute
+from compiler.expr.ast import Binary, Expr, Num, Ref, calls, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend import build_layers as rules
@@ -346,17 +346,9 @@ def _augment(r: _Reader, name: str, settings: tree.Mapping) -> tuple[dict[str, A
     checked = check_expression(node, scope, Wanted("`value`", DIMENSIONLESS, random=None), c.sink)
     if checked is None:
         return {}, None
-    drawn = next((e for e in _calls(checked.expr) if e.func == "poisson"), None)
-    if drawn is not None:
+    if "poisson" in calls(checked.expr):
         c.sink.error("E0802", "`poisson` is not drawn in layers", node.span, "`random`, `normal`, `exponential` are")
     return _with_numbers(name, checked.expr, ["x"], node.span, c)
-
-
-def _calls(e: Expr) -> Iterator[Call]:
-    if isinstance(e, Call):
-        yield e
-    for kid in children(e):
-        yield from _calls(kid)
 
 
 def _truth(column: Expr) -> Expr:

@@ -226,8 +226,8 @@ def _events(d: SynapseDraft, scope: Scope, lets: tuple[Set, ...]) -> tuple[Synap
         when = d.check(node, scope, Wanted("`when`", None, True, None))
         if when is None:
             continue
-        condition = with_lets(when.expr, lets)
-        if check_event(condition, end, node.span, d):
+        condition = with_lets(when.expr, lets, "`when`", d.c.sink)
+        if condition is not None and check_event(condition, end, node.span, d):
             out.append(SynapseEvent(entry.name, end, condition, actions, entry.key.span))
     return tuple(out)
 

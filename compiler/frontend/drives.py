@@ -19,6 +19,7 @@ from typing import Any, Final
 from compiler.diagnostics import Sink
 from compiler.expr.ast import Binary, Expr, Num, Ref, children, refs, substitute, with_children
 from compiler.expr.diff import linear_in
+from compiler.expr.inline import named, reads_through, too_deep
 from compiler.expr.types import Kind
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.drafts import Draft
@@ -63,12 +64,13 @@ def noise_method(
     d: Draft, odes: tuple[Ode, ...], lets: tuple[Set, ...], noise: tuple[str, ...], method: Method
 ) -> Method:
     """The method for equations with noise; E0313 where it does not stand linearly, or the method cannot."""
-    known: dict[str, Expr] = {}
-    for let in lets:
-        known[let.target] = substitute(let.value, known)
-    for ode in odes:
+    pairs = [(let.target, let.value) for let in lets]
+    noisy = [ode for ode in odes if reads_through(ode.rhs, pairs) & set(noise)]
+    known = named(pairs) if noisy else {}
+    for ode in noisy:
         rhs = substitute(ode.rhs, known)
-        if not refs(rhs) & set(noise):
+        if (how := too_deep(rhs)) is not None:
+            d.c.sink.error("E0307", f"`d{ode.state}/dt` {how} when its named expressions are put in", ode.span)
             continue
         found = linear_in(rhs, noise)
         if found is None:

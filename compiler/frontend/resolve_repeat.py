@@ -89,6 +89,23 @@ def _count(layers: list[Node]) -> int:
     return sum(1 if b is None else _count([*b[2].items]) for b in blocks)
 
 
+def _least(layers: Sequence, params: Params[str, ParamValue]) -> int:
+    """The layers that `layers` become, a repeat with a mistake counted as none."""
+    total = 0
+    for item in layers.items:
+        entry, block = _repeat(item), _block(item)
+        if block is not None:
+            total += _least(block[2], params)
+        elif entry is None:
+            total += 1
+        elif isinstance(entry.value, Mapping):
+            times_node, inner = entry.value.get("times"), entry.value.get("layers")
+            if times_node is not None and isinstance(inner, Sequence):
+                times = whole_number(times_node, params, Sink(), "`times`", 0, MAX_LAYERS)
+                total += (times or 0) * _least(inner, params)
+    return total
+
+
 def _expand(layers: Sequence, params: Params[str, ParamValue], sink: Sink) -> _Body:
     out, count = _Body(), 0
     for item in layers.items:
@@ -125,6 +142,8 @@ def _copies(entry: Entry, params: Params[str, ParamValue], sink: Sink) -> _Body:
     times = whole_number(times_node, params, sink, "`times`", 0, MAX_LAYERS)
     if times is None:
         return out
+    if times * _least(layers, params) > MAX_LAYERS:  # before anything is copied
+        raise _TooMany
     body = _expand(layers, params, sink)
     if times * _count(body.layers) > MAX_LAYERS:
         raise _TooMany

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from compiler.diagnostics import Sink
-from compiler.expr.ast import Call, Expr, children, refs
+from compiler.expr.ast import calls, refs
 from compiler.expr.inline import Definition
 from compiler.expr.parse import parse_expr, parse_signature
 from compiler.expr.types import Kind
@@ -62,11 +62,6 @@ SCHEDULES: Final = MappingProxyType(_definitions())
 """Functions of time: factors between 0 and 1."""
 
 
-def _called(e: Expr) -> set[str]:
-    found = {e.func} if isinstance(e, Call) else set()
-    return found.union(*(_called(k) for k in children(e)))
-
-
 def is_schedule(node: Node, c: Context) -> bool:
     """Whether a value reads the time or calls a schedule; names of the model's own mean what they say."""
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
@@ -75,7 +70,7 @@ def is_schedule(node: Node, c: Context) -> bool:
     if tree is None:
         return False
     own = c.names.scope
-    return bool(refs(tree) & (set(TIMES) - own.kinds.keys()) or _called(tree) & (SCHEDULES.keys() - own.arities.keys()))
+    return bool(refs(tree) & (set(TIMES) - own.kinds.keys()) or calls(tree) & (SCHEDULES.keys() - own.arities.keys()))
 
 
 def read_schedule(node: Node, c: Context, name: str) -> Set | None:

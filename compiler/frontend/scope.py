@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from compiler.diagnostics import Diagnostic, Related, Sink, did_you_mean
-from compiler.expr.ast import Call, Expr, Num, Ref, children, refs, with_children
+from compiler.expr.ast import Call, Expr, Num, Ref, calls, children, refs, rewrite, with_children
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.inline import Definition, inline
@@ -137,7 +137,7 @@ def check_tree(tree: Expr, span: Span, scope: Scope, wanted: Wanted, sink: Sink)
 
 def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
     delayed = scope.delayed
-    if delayed is None or DELAYED not in _calls(tree) - scope.functions.keys():
+    if delayed is None or DELAYED not in calls(tree) - scope.functions.keys():
         return _check_names(tree, scope, wanted, sink)
     taken = delayed.take(tree, sink)
     if taken is None:
@@ -147,20 +147,20 @@ def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | No
 
 
 def _check_names(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
-    if scope.timed and _calls(tree) & scope.timed.keys():
+    if scope.timed and calls(tree) & scope.timed.keys():
         read = _read_timed(tree, scope, sink)
         if read is None:
             return None
         tree = read
         values = {hidden(n): t.dimension for n, t in scope.timed.items()}
         scope = scope.extended(dict.fromkeys(values, Kind.REAL), values)
-    calls = _calls(tree)
-    if calls & scope.broken or (scope.unsure and refs(tree) & scope.unsure):
+    called = calls(tree)
+    if called & scope.broken or (scope.unsure and refs(tree) & scope.unsure):
         return None  # the mistake was reported where the function or the name is given its value
     kind = check_types(tree, scope.kinds, sink, {**scope.arities, **dict.fromkeys(scope.timed, 1)})
     if sink.items:
         return None
-    if calls & scope.functions.keys():
+    if called & scope.functions.keys():
         whole = inline(tree, scope.functions, sink)
         if whole is None:
             return None
@@ -210,12 +210,12 @@ def _read_timed(e: Expr, scope: Scope, sink: Sink) -> Expr | None:
 
 def _within_64_bits(e: Expr) -> Expr:
     """`e` with integers that no machine integer holds as real numbers. Raises OverflowError."""
-    if isinstance(e, Num):
-        large = isinstance(e.value, int) and not -(1 << 63) <= e.value < 1 << 63
-        return Num(float(e.value), e.span) if large else e
-    kids = children(e)
-    new = tuple(_within_64_bits(k) for k in kids)
-    return e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
+
+    def fitting(x: Expr) -> Expr:
+        large = isinstance(x, Num) and isinstance(x.value, int) and not -(1 << 63) <= x.value < 1 << 63
+        return Num(float(x.value), x.span) if isinstance(x, Num) and large else x
+
+    return rewrite(e, fitting)
 
 
 def _wrong_kind(tree: Expr, kind: Kind, wanted: Wanted, sink: Sink) -> None:
@@ -246,17 +246,6 @@ def _placed(d: Diagnostic, span: Span) -> Diagnostic:
     if inside:
         return d
     return replace(d, related=(*d.related, Related("the function is called here", span)))
-
-
-def _calls(e: Expr) -> set[str]:
-    out: set[str] = set()
-    stack = [e]
-    while stack:
-        x = stack.pop()
-        if isinstance(x, Call):
-            out.add(x.func)
-        stack.extend(children(x))
-    return out
 
 
 def _first_random(e: Expr) -> Span | None:

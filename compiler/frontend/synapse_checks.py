@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from compiler.diagnostics import Sink
 from compiler.expr.ast import Expr, children, refs, substitute
 from compiler.expr.ast import Ref as Name
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
+from compiler.expr.inline import named, reads_through, too_large
 from compiler.frontend import tree
 from compiler.frontend.synapse_statements import ENDS, SPIKE_TIMES, SynapseDraft
 from compiler.ir.delayed import read_delayed
@@ -74,7 +76,9 @@ def check_event_driven(s: SynapseDef, flag: Span, node: tree.Mapping, d: Synapse
     driven: set[str] = set()
     for ode in s.dynamics:
         driven.add(ode.state)
-        rhs = with_lets(ode.rhs, s.lets)
+        rhs = with_lets(ode.rhs, s.lets, f"`d{ode.state}/dt`", sink)
+        if rhs is None:
+            continue
         found = linear_in(rhs, (ode.state,))
         at = ode.rhs.span if ode.rhs.span is not NOWHERE else ode.span
         if found is None:
@@ -97,8 +101,9 @@ def _check_readers(s: SynapseDef, driven: set[str], d: SynapseDraft) -> None:
     """E0802 for what runs in steps without an event of the synapse and uses a variable that is not up to date then."""
     places = [("update", a) for a in s.update] + [(f"events: {e.name}", a) for e in s.events for a in e.actions]
     places += [(f"on: {h.phase}.{h.event}", a) for h in s.on for a in h.actions]
+    pairs = pairs_of(s.lets)
     for place, action in places:
-        used = set().union(*(refs(with_lets(e, s.lets)) for e in values_of([action]))) & driven
+        used = set().union(*(reads_through(e, pairs) for e in values_of([action]))) & driven
         if isinstance(action, Set | Transpose) and action.target in driven:
             used.add(action.target)
         if used:
@@ -109,11 +114,18 @@ def _check_readers(s: SynapseDef, driven: set[str], d: SynapseDraft) -> None:
             return
 
 
-def with_lets(e: Expr, lets: tuple[Set, ...]) -> Expr:
-    """`e` with named expressions put in; each reads only those before it."""
-    for let in reversed(lets):
-        e = substitute(e, {let.target: let.value})
-    return e
+def with_lets(e: Expr, lets: tuple[Set, ...], what: str, sink: Sink) -> Expr | None:
+    """`e` with named expressions put in; None with an error (E0307) where `what` is too large then."""
+    whole = substitute(e, named(pairs_of(lets)))
+    if (how := too_large(whole)) is None:
+        return whole
+    sink.error("E0307", f"{what} {how} when its named expressions are put in", e.span)
+    return None
+
+
+def pairs_of(lets: tuple[Set, ...]) -> list[tuple[str, Expr]]:
+    """Named expressions as compiler.expr.inline takes them."""
+    return [(let.target, let.value) for let in lets]
 
 
 # ------------------------------------------------------------------------------------------ uses

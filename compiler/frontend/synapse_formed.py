@@ -20,7 +20,8 @@ def check_formed(s: SynapseDef, d: SynapseDraft) -> None:
     for action in all_actions(s):
         if isinstance(action, Rewire) and action.how == "form":
             end = "post" if action.keep == "indegree" else "pre"
-            wrong = sorted(_of_a_synapse(with_lets(action.value, s.lets), end, d))
+            whole = with_lets(action.value, s.lets, "the condition of `form`", d.c.sink)
+            wrong = sorted(_of_a_synapse(whole, end, d)) if whole is not None else ()
             if wrong:
                 message = f"`form` tests vacant places, which have no `{wrong[0]}`"
                 side = "source" if end == "pre" else "target"

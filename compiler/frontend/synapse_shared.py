@@ -65,7 +65,9 @@ def check_shared(s: SynapseDef, d: SynapseDraft) -> None:
     for action in (a for actions in of_all for a in actions):
         if not isinstance(action, Set) or action.target not in shared:
             continue
-        differs = sorted(n for n in _read_alone(with_lets(action.value, s.lets)) if n not in shared and _of_one(n, d))
+        whole = with_lets(action.value, s.lets, f"`{action.target}`", d.c.sink)
+        alone = _read_alone(whole) if whole is not None else ()
+        differs = sorted(n for n in alone if n not in shared and _of_one(n, d))
         if differs:
             name = differs[0]
             message = f"`{action.target}` is shared by all instances, but `{name}` differs between them"

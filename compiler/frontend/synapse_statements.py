@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from compiler.diagnostics import Related, did_you_mean
-from compiler.expr.ast import Call, Expr, Ref, refs
+from compiler.expr.ast import Call, Expr, Ref, calls, refs
 from compiler.expr.parse import Assign, Do
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
@@ -34,7 +34,6 @@ from compiler.frontend.synapse_sums import Taken, has_own_sums, take_sums
 from compiler.frontend.tree import Node
 from compiler.frontend.wording import allowed
 from compiler.ir.model import Action, Rewire, Send, Set, Transpose
-from compiler.ir.synapse_sums import calls_in
 from compiler.source import Span
 
 ENDS: Final = ("pre", "post")
@@ -86,7 +85,7 @@ def build_actions(
             continue
         value = statement.call if isinstance(statement, Do) else statement.value
         assigns = isinstance(statement, Assign)
-        transposing = transposes and assigns and "transpose" in calls_in(value) - scope.functions.keys()
+        transposing = transposes and assigns and "transpose" in calls(value) - scope.functions.keys()
         rewiring = sums and isinstance(statement, Do) and statement.call.func in REWIRING
         common = sums and isinstance(statement, Assign) and statement.target in (d.shared or ())
         summing = sums and not transposing and has_own_sums(value, scope)

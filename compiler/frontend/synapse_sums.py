@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from compiler.expr.ast import Call, Expr, Ref, children, refs, substitute, with_children
+from compiler.expr.ast import Call, Expr, Ref, calls, children, refs, substitute, with_children
 from compiler.expr.show import shorten
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
@@ -49,8 +49,7 @@ class Taken:
 
 def has_own_sums(e: Expr, scope: Scope) -> bool:
     """Whether `e` calls a sum that is not a function of the file with that name."""
-    here = isinstance(e, Call) and e.func in SUMS and e.func not in scope.functions
-    return here or any(has_own_sums(k, scope) for k in children(e))
+    return bool(calls(e) & SUMS.keys() - scope.functions.keys())
 
 
 def take_sums(e: Expr, span: Span, scope: Scope, local: Mapping[str, object], d: Draft) -> tuple[Expr, Taken]:

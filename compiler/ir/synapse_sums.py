@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from compiler.expr.ast import Call, Expr, children
+from compiler.expr.ast import Call, Expr, calls, children
 
 INSTANCES: Final = "instances"
 
@@ -22,15 +22,9 @@ SUMS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 the projection onto the same target, `sum_instances(w)` that over the same synapse in all instances of the network."""
 
 
-def calls_in(e: Expr) -> set[str]:
-    """The functions that `e` calls."""
-    own = {e.func} if isinstance(e, Call) else set[str]()
-    return own.union(*(calls_in(k) for k in children(e)))
-
-
 def has_sums(e: Expr) -> bool:
     """Whether `e` reads other synapses."""
-    return not calls_in(e).isdisjoint(SUMS)
+    return not calls(e).isdisjoint(SUMS)
 
 
 def over_instances(e: Expr) -> Call | None:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from compiler.expr.ast import Expr, refs, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
+from compiler.expr.inline import named
 from compiler.ir.delayed import read_delayed
 from compiler.ir.model import (
     Action,
@@ -158,9 +159,7 @@ def _actions(
 def _event_driven(s: SynapseDef) -> Iterator[str]:
     constant = {*(p.name for p in s.params), *s.model_params, *CONSTANTS} - {x.name for x in s.state}
     for ode in s.dynamics:
-        rhs = ode.rhs
-        for let in reversed(s.lets):
-            rhs = substitute(rhs, {let.target: let.value})
+        rhs = substitute(ode.rhs, named((let.target, let.value) for let in s.lets))
         found = linear_in(rhs, (ode.state,))
         if found is None or not refs(found[1]) | set().union(*(refs(c) for c in found[0].values())) <= constant:
             yield f"d{ode.state}/dt cannot be solved for the time between events"

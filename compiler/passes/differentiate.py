@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from compiler.diagnostics import Diagnostic, ModelError
 from compiler.expr.ast import (
     Binary,
     Call,
@@ -25,11 +26,12 @@ from compiler.expr.ast import (
     substitute,
     with_children,
 )
-from compiler.expr.diff import diff
+from compiler.expr.diff import NotDifferentiable, diff
 from compiler.expr.simplify import simplify
 from compiler.ir.graph import Contract, Map, Node, Reindex, Tensor, Weight
 from compiler.ir.space import Affine, along
 from compiler.passes.graph_builder import FIRST, GraphBuilder, identity, renumber, used_operands
+from compiler.source import NOWHERE
 
 
 def _needs_gradient(nodes: list[Node], constants: frozenset[str]) -> set[str]:
@@ -89,16 +91,22 @@ def _times_gradient(slope: Expr) -> Expr:
 def _through_output(slope: Expr, body: Expr, output: Expr) -> Expr:
     """The slope with the function's own value read from the output, so that its argument need not be kept:
     sigmoid, tanh, exp, and relu (whose output is positive exactly where its argument is)."""
-    if slope == body:
-        return output
-    if isinstance(body, Call) and body.func == "relu":
-        argument = body.args[0]
-        if isinstance(slope, Binary) and slope.left == argument and slope.op in (">", "<="):
-            return Binary(slope.op, output, slope.right)
-    kids = children(slope)
-    if not kids:
-        return slope
-    return with_children(slope, tuple(_through_output(k, body, output) for k in kids))
+    argument = body.args[0] if isinstance(body, Call) and body.func == "relu" else None
+    done: dict[int, Expr] = {}
+
+    def through(x: Expr) -> Expr:
+        if x == body:
+            return output
+        if isinstance(x, Binary) and x.left == argument and x.op in (">", "<="):
+            return Binary(x.op, output, x.right)
+        kids = children(x)
+        if not kids:
+            return x
+        if id(x) not in done:
+            done[id(x)] = with_children(x, tuple(through(k) for k in kids))
+        return done[id(x)]
+
+    return through(slope)
 
 
 @dataclass
@@ -112,7 +120,11 @@ class _Slopes:
         """The gradient of operand k."""
         key = (node.body, k, len(node.ins), isinstance(node, Map))
         if key not in self.found:
-            self.found[key] = self._of(*key)
+            try:
+                self.found[key] = self._of(*key)
+            except NotDifferentiable as refused:
+                at = node.span if refused.span is NOWHERE else refused.span
+                raise ModelError([Diagnostic(refused.code, refused.message, at)]) from None
         return self.found[key]
 
     @staticmethod

@@ -19,11 +19,13 @@ advanced exactly to each stage. In `dynamics`, `t` is else the start of the step
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from compiler.diagnostics import Diagnostic, ModelError
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, refs, substitute
 from compiler.expr.diff import linear_in
+from compiler.expr.inline import named, reads_through, too_deep, too_large
 from compiler.expr.simplify import has_random, simplify
 from compiler.ir.graph import AtEvent, Cell, DerivedScalar, PoolCell
 from compiler.ir.model import Method, Ode, Set
@@ -31,6 +33,7 @@ from compiler.passes.clock import DT, STEP_END, STEP_MIDDLE, STEP_START, counter
 from compiler.passes.decisions import Decision
 from compiler.passes.linear_system import (
     ZERO,
+    Linear,
     Plan,
     decays,
     exact_plan,
@@ -39,6 +42,7 @@ from compiler.passes.linear_system import (
     product,
     total,
 )
+from compiler.source import NOWHERE, Span
 
 COUNTER = "refractory_left"
 """The int state that counts the steps a neuron still has to be refractory."""
@@ -46,10 +50,12 @@ COUNTER = "refractory_left"
 
 def _inline(cell: Cell) -> tuple[Ode, ...]:
     """The ODEs with lets substituted: for analysis (the emitted text keeps lets as locals where it can)."""
-    known: dict[str, Expr] = {}
-    for let in cell.lets:
-        known[let.target] = substitute(let.value, known)
+    known = named(_pairs(cell))
     return tuple(Ode(o.state, substitute(o.rhs, known), o.span) for o in cell.dynamics)
+
+
+def _pairs(cell: Cell) -> list[tuple[str, Expr]]:
+    return [(let.target, let.value) for let in cell.lets]
 
 
 def _input_decays(cell: Cell, fraction: str = "") -> tuple[dict[str, Expr], tuple[DerivedScalar, ...]]:
@@ -89,13 +95,12 @@ def _exponential_euler(cell: Cell) -> Plan | None:
     """x += (a x + b) dt exprel(a dt) for each equation x' = a x + b with the others held, `t` in its middle."""
     statements, _ = _lets(cell, {}, STEP_MIDDLE, "")
     after: dict[str, Expr] = {}
-    let_map: dict[str, Expr] = {}
-    for let in cell.lets:
-        let_map[let.target] = substitute(let.value, let_map)
+    let_map = named(_pairs(cell))
+    reads = {let.target: reads_through(let.value, _pairs(cell)[:k]) for k, let in enumerate(cell.lets)}
     derived: list[DerivedScalar] = []
     for ode in cell.dynamics:
         # A let that reads the variable itself must be looked through; others stay locals.
-        own = {k: v for k, v in let_map.items() if ode.state in refs(v)}
+        own = {k: v for k, v in let_map.items() if ode.state in reads[k]}
         rhs = substitute(ode.rhs, own)
         affine = linear_in(rhs, (ode.state,))
         if affine is None or has_random(rhs):
@@ -133,7 +138,7 @@ def _runge_kutta(cell: Cell, order: int) -> Plan:
     slope_of: dict[str, Expr] = dict(slope)
     if order > 1:
         half, half_columns = _input_decays(cell, "half")
-        used = set().union(*(refs(o.rhs) for o in _inline(cell))) if cell.dynamics else set()
+        used = set[str]().union(*(reads_through(o.rhs, _pairs(cell)) for o in cell.dynamics))
         derived += [c for c in half_columns if any(c.name == f"decay_half_{n}" for n in used)]
         end = Binary("+", STEP_START, DT)
         halfway: Expr = product(Num(0.5), DT)
@@ -190,9 +195,40 @@ def _of_order(cell: Cell, odes: tuple[Ode, ...]) -> str:
     return f"{text}, but first order in what equations read of each other ({names}); `method: rk2` or `rk4` is higher"
 
 
-def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
+def _refuse_large(cell: Cell, what: str, values: Iterable[Expr], span: Span) -> None:
+    """Raises ModelError E0307 where an expression is too large to be written out."""
+    for value in values:
+        if (how := too_large(value)) is not None:
+            message = f"`{cell.name}`: {what} {how} when its named expressions are put in"
+            raise ModelError([Diagnostic("E0307", message, cell.span if span is NOWHERE else span)])
+
+
+def _solved(cell: Cell, arrays: tuple[str, ...]) -> tuple[Linear | None, Plan | None]:
+    """The equations as one linear system, or else as a plan of exponential Euler, as far as the method asks for them:
+    both look through named expressions. Raises ModelError E0307 where these grow too large."""
+    if cell.method not in (Method.AUTO, Method.EXACT, Method.EXPONENTIAL_EULER):
+        return None, None
     odes = _inline(cell)
-    system = linear_system(cell, odes, arrays)
+    for ode in odes:
+        if (how := too_deep(ode.rhs)) is not None:
+            message = f"`d{ode.state}/dt` {how} when its named expressions are put in"
+            help = "`method: rk4` takes them as they stand"
+            raise ModelError([Diagnostic("E0307", message, ode.span, help)])
+    system = plan = None
+    if cell.method is not Method.EXPONENTIAL_EULER:
+        system = linear_system(cell, odes, arrays)
+        if system is not None:
+            parts = (x for row in system.matrix for x in row)
+            _refuse_large(cell, "a coefficient", (*parts, *system.offset), cell.span)
+    if system is None and cell.method is not Method.EXACT:
+        plan = _exponential_euler(cell)
+        if plan is not None:
+            _refuse_large(cell, "a solution", plan.after.values(), cell.span)
+    return system, plan
+
+
+def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
+    system, plan = _solved(cell, arrays)
 
     def decided(method: str, reason: str) -> Decision:
         return Decision("integrate_odes", cell.name, method, reason)
@@ -208,7 +244,6 @@ def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
                 )
             return exact_plan(cell, system), decided("exact", "asked for")
         case Method.EXPONENTIAL_EULER:
-            plan = _exponential_euler(cell)
             if plan is None:
                 raise _refuse(
                     cell,
@@ -223,11 +258,10 @@ def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
         case Method.AUTO:
             if system is not None:
                 return exact_plan(cell, system), decided("exact", "the equations are linear with constant coefficients")
-            timed = any("t" in refs(ode.rhs) for ode in odes)
-            plan = _exponential_euler(cell)
+            timed = any("t" in refs(ode.rhs) for ode in _inline(cell))
             if plan is not None:
                 reason = "each equation is linear in its own variable, but the system is not linear"
-                return plan, decided("exponential_euler", _of_order(cell, odes) if timed else reason)
+                return plan, decided("exponential_euler", _of_order(cell, _inline(cell)) if timed else reason)
             return _runge_kutta(cell, 4), decided("rk4", "an equation is not linear in its own variable")
 
 
@@ -337,10 +371,9 @@ def _reads(cell: Cell) -> set[str]:
 
 def _whole(cell: Cell, e: Expr, t: Expr) -> Expr:
     """`e` with the named expressions put in, at the time `t`."""
-    known: dict[str, Expr] = {}
-    for let in cell.lets:
-        known[let.target] = substitute(let.value, known)
-    return _at_time(substitute(e, known), t)
+    whole = substitute(e, named(_pairs(cell)))
+    _refuse_large(cell, "an expression that reads named ones", (whole,), e.span)
+    return _at_time(whole, t)
 
 
 def _timed_event(cell: Cell, event: AtEvent) -> AtEvent:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, substitute, with_children
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, calls, children, substitute, with_children
 from compiler.ir.model import Const, Distribution, Formula, Rewire, Set, SynapseDef, Value
 from compiler.ir.program import (
     ELEMENT,
@@ -34,7 +34,7 @@ from compiler.ir.program import (
     Whole,
 )
 from compiler.ir.space import DType, Role
-from compiler.ir.synapse_sums import SUMS, calls_in
+from compiler.ir.synapse_sums import SUMS
 from compiler.ir.synapse_values import stored_by_target
 from compiler.passes.free_names import free_name
 from compiler.passes.init_values import drawn
@@ -51,7 +51,7 @@ _WHOLE: Final = Whole()
 
 def found_by_target(synapse: SynapseDef) -> bool:
     """Whether anything walks the synapses of a target."""
-    sums = (c for e in expressions_of(synapse) for c in calls_in(e) if c in SUMS)
+    sums = (c for e in expressions_of(synapse) for c in calls(e) if c in SUMS)
     ends = [SUMS[c][1] for c in sums] + [e.end for e in synapse.events]
     return bool(synapse.on_post) or "post" in ends
 

@@ -18,6 +18,7 @@ from typing import Final
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, refs, substitute, with_children
 from compiler.expr.diff import linear_in
+from compiler.expr.inline import named
 from compiler.expr.simplify import simplify
 from compiler.ir.graph import DerivedScalar, Propagator
 from compiler.ir.model import Action, Send, Set, values_of
@@ -132,9 +133,7 @@ def touches(flat: Flat, actions: Sequence[Action]) -> bool:
 def _up_to_date(flat: Flat) -> list[Set]:
     """Event-driven states at the end of this step, from what they were in step `updated`."""
     d = flat.definition
-    lets: dict[str, Expr] = {}
-    for let in d.lets:
-        lets[let.target] = substitute(let.value, lets)
+    lets = named((let.target, let.value) for let in d.lets)
     elapsed = Ref("elapsed")
     out = [Set("elapsed", Binary("*", Binary("-", Ref("step"), Ref("updated")), Ref("dt")))]
     for ode in d.dynamics:
