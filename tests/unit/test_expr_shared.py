@@ -217,7 +217,8 @@ def test_derivative_too_large(tmp_path: Path) -> None:
         f"language: 1\nname: m\nfunctions: {{{own}}}\n"
         "network:\n  inputs: {x: {shape: [4]}, y: {shape: [4]}}\n"
         "  layers: [dense: {name: out, inputs: x, units: 4, activation: f12}]\n"
-        "train:\n  data: {file: d.npz, inputs: {x: x, y: y}}\n  loss: {mean_squared_error: {prediction: out, target: y}}\n"
+        "train:\n  data: {file: d.npz, inputs: {x: x, y: y}}\n"
+        "  loss: {mean_squared_error: {prediction: out, target: y}}\n"
         "  optimizer: {sgd: {learning_rate: 0.1}}\n  batch: 2\n  epochs: 1\n  seed: 1\n"
     )
     np.savez(tmp_path / "d.npz", x=np.ones((8, 4), np.float32), y=np.ones((8, 4), np.float32))
