@@ -19,6 +19,7 @@ from typing import Any, Final
 from backends.protocol import Backend
 from compiler.diagnostics import Diagnostic, Severity
 from compiler.disk import write_text
+from compiler.files.guard import regular, special
 from compiler.runner.errors import RunError
 from compiler.source import Span
 from compiler.strategies.pins import Pin, Pins, find, steps_as_one
@@ -68,11 +69,12 @@ def _entry(e: Tuned) -> dict[str, object]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
+        regular(path)
         whole = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError as e:
-        raise _broken(path, f"it is not JSON ({e})") from None
+        raise _broken(path, str(e) if special(path) else f"it is not JSON ({e})") from None
     if not isinstance(whole, dict) or not isinstance(whole.get("targets"), dict):
         raise _broken(path, "it has no `targets`")
     if whole.get("format") != FORMAT:

@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.files.broken import damage_as_value_error
-from compiler.files.csv_files import csv_headers, read_columns
+from compiler.files.csv_files import csv_headers, read_columns, read_table
+from compiler.files.guard import expands, regular
 from compiler.files.idx_files import idx_header, is_idx, read_idx
 from compiler.files.image_folders import image_headers, read_images
 from compiler.files.parquet_files import PARQUET, parquet_headers, read_parquet
@@ -53,8 +54,14 @@ def array_start(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool
     return dtype, tuple(int(n) for n in shape), bool(columns)
 
 
-def _header(stream: IO[bytes]) -> Header:
+def _header(stream: IO[bytes], size: int, stored: int) -> Header:
+    """`size`: bytes of the .npy file, `stored`: what they take in an archive. Raises ValueError where the numbers do
+    not fit into it."""
     dtype, shape, _ = array_start(stream)
+    wanted = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject is False and wanted > size:
+        raise ValueError(f"it holds {size:,} bytes of numbers, not {wanted:,}")
+    expands(stored, wanted)
     return Header(shape, dtype.kind, str(dtype))
 
 
@@ -68,6 +75,7 @@ def headers(path: Path) -> dict[str, Header]:
 def _headers(path: Path) -> dict[str, Header]:
     if path.is_dir():
         return {name: Header(*found) for name, found in image_headers(path).items()}
+    size = regular(path)
     if path.suffix in HDF5:
         return _of_hdf5(path)
     if path.suffix == ".csv":
@@ -78,13 +86,14 @@ def _headers(path: Path) -> dict[str, Header]:
         return {name: Header(*found) for name, found in parquet_headers(path).items()}
     if path.suffix == ".npy":
         with path.open("rb") as stream:
-            return {"": _header(stream)}
+            return {"": _header(stream, size, size)}
     with zipfile.ZipFile(path) as archive:
         out: dict[str, Header] = {}
-        for name in archive.namelist():
-            if name.endswith(".npy"):
-                with archive.open(name) as stream:
-                    out[name.removesuffix(".npy")] = _header(stream)
+        for item in archive.infolist():
+            if item.filename.endswith(".npy"):
+                with archive.open(item) as stream:
+                    header = _header(stream, item.file_size, item.compress_size)
+                    out[item.filename.removesuffix(".npy")] = header
         return out
 
 
@@ -95,6 +104,7 @@ def _of_hdf5(path: Path) -> dict[str, Header]:
 
     def visit(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and item.shape is not None:
+            _stored(item)
             found[name] = Header(tuple(int(n) for n in item.shape), item.dtype.kind, str(item.dtype))
 
     with _opened(path) as file:
@@ -102,8 +112,16 @@ def _of_hdf5(path: Path) -> dict[str, Header]:
     return found
 
 
+def _stored(item: Any) -> None:
+    """Raises ValueError for a data set that is larger than what the file holds of it."""
+    if item.dtype.kind in "fiub":
+        expands(item.id.get_storage_size(), item.size * item.dtype.itemsize)
+
+
 def _opened(path: Path) -> Any:
     import h5py
+
+    regular(path)
 
     try:
         return h5py.File(path, "r")
@@ -119,6 +137,7 @@ def hdf5_parts(path: Path, name: str, size: int | None) -> Iterator[npt.NDArray[
         item = file.get(name)
         if not isinstance(item, h5py.Dataset):
             raise ValueError(f"it has no data set `{name}`")
+        _stored(item)
         if size is None:
             yield np.asarray(item)
             return
@@ -148,14 +167,16 @@ def read_array(path: Path, name: str | None) -> npt.NDArray[Any]:
 def _array(path: Path, name: str | None) -> npt.NDArray[Any]:
     if path.is_dir():
         return read_images(path, name or "")
+    regular(path)
     if path.suffix == ".csv":
-        return np.loadtxt(path, delimiter=",", ndmin=1) if name is None else read_columns(path, [name])[:, 0]
+        return read_table(path) if name is None else read_columns(path, [name])[:, 0]
     if is_idx(path):
         return read_idx(path)
     if path.suffix == PARQUET:
         return read_parquet(path, name or "")
     if path.suffix in HDF5:
         return next(hdf5_parts(path, name or "", None))
+    _headers(path)  # which fit the file
     loaded = np.load(path, allow_pickle=False)
     if isinstance(loaded, np.ndarray):
         return loaded

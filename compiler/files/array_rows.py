@@ -23,9 +23,10 @@ import numpy.typing as npt
 
 from compiler.cache import is_as_kept, note_file
 from compiler.disk import new_file
-from compiler.files.array_files import HDF5, Header, array_start, hdf5_parts, headers
+from compiler.files.array_files import HDF5, Header, array_start, hdf5_parts, headers, read_array
 from compiler.files.broken import damage_as_value_error
 from compiler.files.csv_files import table_parts
+from compiler.files.guard import regular
 from compiler.files.idx_files import idx_parts, idx_start, is_idx
 from compiler.files.image_folders import LABELS, decode, listing, read_images, shape_of
 from compiler.files.parquet_files import PARQUET, parquet_parts
@@ -116,6 +117,7 @@ def open_rows(path: Path, name: str | None, columns: tuple[str, ...], cache: Pat
         if name == LABELS:
             return HeldRows(np.array(listing(path).labels, np.int64))
         return ImageRows(path)
+    regular(path)
     if columns and path.suffix != ".csv":
         return StackedRows([open_rows(path, c, (), cache) for c in columns])
     with damage_as_value_error():
@@ -171,6 +173,8 @@ def array_parts(path: Path, name: str | None, columns: tuple[str, ...] = ()) -> 
     """The array, or `columns` of it side by side, in parts of a few MB (one that is stored by columns in one part).
     Raises OSError, ValueError."""
     with damage_as_value_error():
+        if not path.is_dir():
+            regular(path)
         yield from _parts(path, name, columns)
 
 
@@ -188,7 +192,7 @@ def _parts(path: Path, name: str | None, columns: tuple[str, ...]) -> Iterator[A
         step = max(_PART // max(flat.take(rows[:1]).nbytes, 1), 1)
         yield from (flat.take(rows[k : k + step]) for k in range(0, len(rows), step))
     elif path.suffix == ".npy":
-        yield np.load(path)
+        yield read_array(path, None)
     elif path.suffix == PARQUET:
         yield from parquet_parts(path, name or "")
     elif path.suffix in HDF5:
@@ -200,6 +204,7 @@ def _parts(path: Path, name: str | None, columns: tuple[str, ...]) -> Iterator[A
 
 
 def _npz_parts(path: Path, name: str | None) -> Iterator[Array]:
+    headers(path)  # which fit the file
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
         dtype, shape, columns = array_start(stream)
         if columns:

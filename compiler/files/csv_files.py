@@ -11,20 +11,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from compiler.files.guard import regular
+
 Floats = npt.NDArray[np.float64]
 _PART: Final = 1 << 21  # numbers in a part: 16 MB
+_LONGEST: Final = 1 << 24  # characters of a line
 
 
 def column_names(path: Path) -> list[str]:
     """The names in the first line; [] where it holds numbers."""
-    with path.open(encoding="utf-8") as stream:
-        names = [n.strip().strip('"') for n in stream.readline().strip().split(",")]
+    names = _first(path)
     return [] if all(_is_number(n) for n in names) else names
+
+
+def _first(path: Path) -> list[str]:
+    regular(path)
+    with path.open(encoding="utf-8") as stream:
+        line = next(_lines(stream), "")
+    return [n.strip().strip('"') for n in line.strip().split(",")]
+
+
+def _lines(stream: IO[str]) -> Iterator[str]:
+    """The lines of a file. Raises ValueError for one that has no end."""
+    for line in iter(lambda: stream.readline(_LONGEST), ""):
+        if len(line) == _LONGEST:
+            raise ValueError(f"a line of it is longer than {_LONGEST:,} characters")
+        yield line
 
 
 def _is_number(text: str) -> bool:
@@ -43,11 +60,12 @@ def table_parts(path: Path, columns: Sequence[str] | None) -> Iterator[Floats]:
     if missing is not None:
         raise ValueError(f"it has no column `{missing}`")
     chosen = None if columns is None else [names.index(c) for c in columns]
+    rows = max(_PART // max(len(_first(path)), 1), 1)
     with path.open(encoding="utf-8") as stream:
+        found = _lines(stream)
         if columns is not None:
-            next(stream)
-        rows = max(_PART // max(len(names), 1), 1)
-        for lines in iter(lambda: [x for x in islice(stream, rows) if x.strip()], []):
+            next(found)
+        for lines in iter(lambda: [x for x in islice(found, rows) if x.strip()], []):
             table = np.loadtxt(lines, delimiter=",", ndmin=2)
             if columns is not None and table.shape[1] != len(names):
                 raise ValueError(f"its first line names {len(names)} columns, the others have {table.shape[1]}")
@@ -70,6 +88,14 @@ def csv_headers(path: Path) -> dict[str, tuple[tuple[int, ...], str, str]]:
 def _whole(part: Floats) -> npt.NDArray[np.bool_]:
     """Which columns hold whole numbers alone."""
     return np.asarray(np.all((np.abs(part) < 2**53) & (part == np.floor(part)), axis=0))
+
+
+def read_table(path: Path) -> npt.NDArray[Any]:
+    """The numbers of a file without names, in the shape that np.loadtxt gives them (one row, or one column, is a
+    vector). Raises OSError, ValueError."""
+    regular(path)
+    with path.open(encoding="utf-8") as stream:
+        return np.loadtxt(_lines(stream), delimiter=",", ndmin=1)
 
 
 def read_columns(path: Path, columns: Sequence[str]) -> npt.NDArray[Any]:

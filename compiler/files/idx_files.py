@@ -19,6 +19,8 @@ from typing import IO, Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from compiler.files.guard import expands, regular
+
 _NAME: Final = re.compile(r"(^|.*[-._])idx\d?(-\w+)?(\.gz)?$", re.IGNORECASE)
 _TYPES: Final = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -29,6 +31,7 @@ def is_idx(path: Path) -> bool:
 
 
 def _open(path: Path) -> IO[bytes]:
+    regular(path)
     return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
@@ -43,11 +46,22 @@ def idx_start(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     return np.dtype(_TYPES[head[2]]), tuple(int(n) for n in np.frombuffer(extents, ">u4"))
 
 
+def _start(stream: IO[bytes], path: Path) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """As idx_start, with a ValueError for numbers that the file cannot hold."""
+    dtype, shape = idx_start(stream)
+    wanted, size = math.prod(shape) * dtype.itemsize, regular(path)
+    if path.suffix.lower() == ".gz":
+        expands(size, wanted)
+    elif wanted > size:
+        raise ValueError(f"it holds {size:,} bytes of numbers, not {wanted:,}")
+    return dtype, shape
+
+
 def idx_header(path: Path) -> tuple[tuple[int, ...], str, str]:
     """Shape, kind and type of the elements. Raises OSError, ValueError."""
     try:
         with _open(path) as stream:
-            dtype, shape = idx_start(stream)
+            dtype, shape = _start(stream, path)
     except (EOFError, zlib.error) as error:
         raise ValueError(str(error)) from None
     return shape, dtype.kind, str(dtype.newbyteorder("="))
@@ -64,7 +78,7 @@ def idx_parts(path: Path, size: int | None) -> Iterator[npt.NDArray[Any]]:
     ValueError."""
     try:
         with _open(path) as stream:
-            dtype, shape = idx_start(stream)
+            dtype, shape = _start(stream, path)
             row = math.prod(shape[1:]) * dtype.itemsize
             count = shape[0] if shape else 1
             step = max(count, 1) if size is None else max(size // max(row, 1), 1)
@@ -76,8 +90,7 @@ def idx_parts(path: Path, size: int | None) -> Iterator[npt.NDArray[Any]]:
                 if len(raw) != rows * row:
                     raise ValueError(f"it holds {done:,} bytes of numbers, not {count * row:,}")
                 yield np.frombuffer(raw, dtype).astype(dtype.newbyteorder("=")).reshape(rows, *shape[1:])
-            left = sum(len(x) for x in iter(lambda: stream.read(1 << 20), b""))
-            if left:
-                raise ValueError(f"it holds {done + left:,} bytes of numbers, not {done:,}")
+            if stream.read(1):
+                raise ValueError(f"it holds more than {done:,} bytes of numbers")
     except (EOFError, zlib.error) as error:
         raise ValueError(str(error)) from None

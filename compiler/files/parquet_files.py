@@ -15,6 +15,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from compiler.files.guard import expands, regular
+
 PARQUET: Final = ".parquet"
 _LENGTHS: Final = "the lists of the column `{}` are not of one length"
 
@@ -30,8 +32,12 @@ def _modules() -> tuple[Any, Any]:
 
 def _file(path: Path) -> tuple[Any, Any]:
     arrow, parquet = _modules()
+    size = regular(path)
     try:
-        return arrow, parquet.ParquetFile(path)
+        file = parquet.ParquetFile(path)
+        widths = [x.type.bit_width // 8 for x in file.schema_arrow if arrow.types.is_primitive(x.type)]
+        expands(size, file.metadata.num_rows * max(widths, default=1))
+        return arrow, file
     except arrow.ArrowException as error:
         raise ValueError(" ".join(str(error).split())) from None
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from compiler.diagnostics import did_you_mean
 from compiler.files.array_files import HDF5, Header, headers, read_array
+from compiler.files.guard import special
 from compiler.frontend.tree import Node, Scalar
 from compiler.frontend.values import Context
 from compiler.source import Span
@@ -32,7 +33,8 @@ def locate(file: Scalar, c: Context, folder: bool = False) -> Path | None:
     except (OSError, ValueError):
         other, near = False, None
     is_other = "is a file, not a folder" if folder else "is a directory, not a file"
-    what = is_other if other else "does not exist"
+    kind = special(path)
+    what = is_other if other else f"is {kind}, not a file" if kind else "does not exist"
     help = near or "paths count from the folder of the model file"
     c.sink.error("E0701", f"the {'folder' if folder else 'file'} `{file.text}` {what}", file.span, help)
     return None

@@ -27,6 +27,7 @@ from yaml.events import (
 
 from compiler.collector import no_garbage_collection
 from compiler.diagnostics import Related, Sink, did_you_mean
+from compiler.files.guard import regular
 from compiler.frontend import core_schema
 from compiler.frontend.core_schema import Unreadable, Value
 from compiler.frontend.tree import Entry, Mapping, Node, Scalar, Sequence
@@ -64,6 +65,7 @@ def read_source(path: Path, sink: Sink, shown: str) -> SourceFile | None:
     """The decoded text of the file at `path`, or None with an error in `sink`."""
     here = Span(SourceFile(shown, ""), 0, 0)
     try:
+        regular(path)
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:

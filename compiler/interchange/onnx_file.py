@@ -12,6 +12,8 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from compiler.files.guard import special
+
 _GRAPH = 7  # the field `graph` of ModelProto
 _LAST = 64  # ModelProto has fields up to 26
 _MAGIC: Final = (
@@ -30,6 +32,9 @@ TEXTS: Final = frozenset((".json", ".onnxjson", ".onnxtxt", ".onnxtext", ".textp
 
 def not_onnx(file: Path) -> str | None:
     """Why a file holds no ONNX model; None when it may. Raises OSError."""
+    kind = special(file)
+    if kind is not None:
+        return f"it is {kind}, not a file"
     size = os.stat(file).st_size
     if size == 0:
         return "it is empty"

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from backends.protocol import Instance
 from compiler.diagnostics import Sink, did_you_mean
+from compiler.files.guard import regular
 from compiler.ir.graph import TensorGraph, Variable, Weight
 from compiler.ir.model import FromFile
 from compiler.ir.program import Merged
@@ -36,10 +37,11 @@ def read_weights(path: Path) -> dict[str, Reals]:
     E0927 when it is a damaged one of ours."""
     from safetensors import SafetensorError, deserialize
 
-    check_digest(path)
     try:
+        regular(path)
+        check_digest(path)
         found: list[tuple[str, dict[str, Any]]] = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
-    except SafetensorError as error:
+    except (SafetensorError, ValueError) as error:
         raise RunError("E0916", f"`{path}` is not a safetensors file: {error}", exit_code=2) from None
     out: dict[str, Reals] = {}
     for name, part in found:

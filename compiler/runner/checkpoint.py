@@ -25,6 +25,7 @@ import numpy as np
 
 from backends.protocol import AnyArray, Instance
 from compiler.disk import new_file, sync_folder
+from compiler.files.guard import regular
 from compiler.ir.program import Merged
 from compiler.runner.arrays import persistent_arrays, read_logical, to_physical
 from compiler.runner.digest import check_digest, sealed
@@ -166,9 +167,10 @@ def read_position(path: Path) -> Position:
     from safetensors import SafetensorError, safe_open
 
     try:
+        regular(path)
         with safe_open(path, "np") as file:
             metadata = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError) as error:
         raise RunError("E0909", f"`{path}` cannot be read: {error}", exit_code=2) from None
     if metadata.get("format") != FORMAT:
         raise RunError("E0909", f"`{path}` is not a checkpoint", exit_code=2)

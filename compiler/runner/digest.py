@@ -21,6 +21,7 @@ WRITER: Final = {"writer": "netloom"}
 _DIGITS: Final = 64
 _PLACE: Final = b'"digest":"'
 _PART: Final = 1 << 22
+_LONGEST: Final = 100_000_000  # bytes of a header, as the library has it
 
 
 def sealed(header: Mapping[str, object], metadata: Mapping[str, str], parts: Iterable[memoryview]) -> bytes:
@@ -42,7 +43,7 @@ def check_digest(path: Path) -> None:
     no safetensors file at all, is left to its reader."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
-        text = file.read(min(size, path.stat().st_size))
+        text = file.read(min(size, path.stat().st_size, _LONGEST))
         try:
             metadata = json.loads(text)["__metadata__"]
             marked = {"digest", *WRITER} & metadata.keys()
