@@ -76,7 +76,9 @@ def check(
 ) -> None:
     """Say whether models are right; errors point at the line."""
     from compiler.diagnostics import ModelError
-    from compiler.runner.prepare import load_checked, prepare
+    from compiler.runner.bill import bill_text, large
+    from compiler.runner.bill import warnings as too_large
+    from compiler.runner.prepare import FEW, load_checked, look_ahead, prepare
     from compiler.runner.timing import Times
 
     failed = False
@@ -85,15 +87,18 @@ def check(
             options = options_of(target or "cpu", set, verify=verify)
             try:
                 model, warnings = load_checked(path, options, Times())
-                if target is not None or verify:
+                needs = look_ahead(path, options, model)
+                fits = not large(needs, 1)
+                if (target is not None or verify) and fits:
                     prepare(path, options, Times())
             except ModelError as error:
                 failed = True
                 show(error.diagnostics, format, out=True)
                 continue
-            show(warnings, format, out=True)
+            show((*warnings, *too_large(needs)), format, out=True)
             if not quiet and format is Format.human:
-                typer.echo(f"{path}: ok ({model.name})")
+                bill = f": {bill_text(needs)}" if large(needs, FEW) else ""
+                typer.echo(f"{path}: ok ({model.name}){bill}")
     raise typer.Exit(1 if failed else 0)
 
 

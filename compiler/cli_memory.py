@@ -1,13 +1,15 @@
 """`netloom show --memory`: the bill of memory_bill as text or JSON.
 
 Assumes: a model that can be run.
-Guarantees: every arena with its bytes; the largest arrays with the model path, and what shares their memory.
-Does not: load or connect: arrays whose number of elements is drawn are named without one.
+Guarantees: every arena with its bytes; the largest arrays with the model path, and what shares their memory. Arrays
+whose number of elements is drawn count as expected, and are named.
+Does not: load or connect.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import typer
@@ -15,6 +17,7 @@ import typer
 from compiler.cli_guard import Format
 from compiler.cli_show import table
 from compiler.ir.space import Role
+from compiler.passes.expected_sizes import expected_sizes
 from compiler.passes.memory_bill import Bill, Billed, memory_bill
 from compiler.passes.plan_memory import place
 from compiler.runner.options import Options
@@ -29,20 +32,20 @@ def show_memory(path: Path, options: Options, format: Format) -> None:
     """Prints the bill of a model for a target. Raises ModelError, BackendError, RunError."""
     prepared = prepare(path, options, Times())
     merged = prepared.lowered.merged
-    placement = place(merged, {}, prepared.backend.capabilities.apart)
-    bill = memory_bill(merged, placement, {})
+    sizes = expected_sizes(prepared.model, merged)
+    placement = place(merged, sizes, prepared.backend.capabilities.apart)
+    bill = memory_bill(merged, placement, sizes)
     if format is Format.json:
-        typer.echo(json.dumps(_as_json(bill), indent=2))
+        typer.echo(json.dumps(_as_json(bill, sizes), indent=2))
         return
     typer.echo(f"{prepared.model.name}, {options.target}")
     typer.echo("\narenas\n" + _arenas(bill))
     typer.echo("\nlargest arrays\n" + _arrays(bill))
     if bill.peaks:
         typer.echo("\nmost work memory in use\n" + _peaks(bill))
-    drawn = [b.array.name for b in bill.arrays if b.bytes is None]
-    if drawn:
-        typer.echo(f"\nnot counted, as their sizes are drawn when the network is connected: {len(drawn)} arrays\n"
-                   + "\n".join(f"  {name}" for name in drawn[:LARGEST]))  # fmt: skip
+    if sizes:
+        typer.echo(f"\nas expected, since their sizes are drawn when the network is connected: {len(sizes)} arrays\n"
+                   + "\n".join(f"  {name}" for name in list(sizes)[:LARGEST]))  # fmt: skip
 
 
 def _arenas(bill: Bill) -> str:
@@ -60,11 +63,16 @@ def _arenas(bill: Bill) -> str:
 
 def _arrays(bill: Bill) -> str:
     rows = [
-        [b.array.name, str(b.array.role), "x".join(map(str, b.array.shape)), _shared(b), f"{b.bytes:,}"]
+        [b.array.name, str(b.array.role), _shape(b), _shared(b), f"{b.bytes:,}"]
         for b in bill.arrays[:LARGEST]
         if b.bytes is not None
     ]
     return table(["array", "arena", "shape", "shares its memory with", "bytes"], rows, left=4)
+
+
+def _shape(b: Billed) -> str:
+    drawn = b.array.size_from is not None and b.bytes is not None
+    return f"{(b.bytes or 0) // b.array.dtype.bytes} expected" if drawn else "x".join(map(str, b.array.shape))
 
 
 def _shared(b: Billed) -> str:
@@ -83,7 +91,7 @@ def _peaks(bill: Bill) -> str:
     return "\n".join(lines)
 
 
-def _as_json(bill: Bill) -> dict[str, object]:
+def _as_json(bill: Bill, expected: Mapping[str, int]) -> dict[str, object]:
     return {
         "arena_bytes": {str(r): n for r, n in bill.arenas.items()},
         "total_bytes": bill.total,
@@ -91,7 +99,7 @@ def _as_json(bill: Bill) -> dict[str, object]:
         "in_place": list(bill.in_place),
         "arrays": [
             {"name": b.array.name, "arena": str(b.array.role), "shape": list(b.array.shape), "bytes": b.bytes,
-             "shares": list(b.shares)}
+             "shares": list(b.shares), "expected": b.array.name in expected}
             for b in bill.arrays
         ],
         "peaks": [

@@ -10,17 +10,21 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
 import typer
 
-from compiler.cli_guard import Format, colored
+from compiler.cli_guard import Format, colored, show
 from compiler.codes import explain
 from compiler.disk import bytes_text
 from compiler.ir.graph import Weight
-from compiler.ir.model import Member, Model, Projection
+from compiler.ir.model import Model
+from compiler.ir.synapse_values import own_name
+from compiler.passes.expected_sizes import synapse_counts
+from compiler.runner.bill import Need, bytes_text, large, least_needs, needs_of
+from compiler.runner.bill import warnings as too_large
 from compiler.runner.errors import RunError
 from compiler.runner.expectations import Check
 from compiler.runner.options import Options
@@ -59,9 +63,12 @@ def show_summary(path: Path, options: Options, format: Format) -> None:
     """Populations, projections, layers and memory of a model."""
     model, _ = load_checked(path, options, Times())
     runnable = (model.simulate is not None) is not (model.train is not None)
-    prepared = prepare(path, options, Times()) if runnable else None
+    needs = least_needs(model, options)
+    prepared = prepare(path, options, Times()) if runnable and not large(needs, 1) else None
+    if prepared is not None:
+        needs = needs_of(model, prepared.lowered.merged, prepared.backend, options)
     if format is Format.json:
-        typer.echo(json.dumps(_summary(model, prepared), indent=2))
+        typer.echo(json.dumps(_summary(model, prepared, needs), indent=2))
         return
     typer.echo(model.name + (f": {' '.join(model.description.split())}" if model.description else ""))
     if model.params:
@@ -80,9 +87,9 @@ def show_summary(path: Path, options: Options, format: Format) -> None:
         rows.append(["total", "", f"{sum(p.size for p in model.populations):,}"])
         _section("populations", table(["name", "neuron", "size"], rows, left=2))
     if model.projections:
-        sizes = {p.name: p.size for p in model.populations}
+        synapses = synapse_counts(model)
         rows = [
-            [f.name, f"{m.source} -> {m.target}", f.rule, f.into, f"{_synapses(sizes, f, m):,.0f}", str(m.delay)]
+            [f.name, f"{m.source} -> {m.target}", f.rule, f.into, f"{synapses[own_name(f, m)]:,.0f}", str(m.delay)]
             for f in model.projections
             for m in f.members
         ]
@@ -112,30 +119,27 @@ def show_summary(path: Path, options: Options, format: Format) -> None:
         rows = [[role, bytes_text(size)] for role, size in _arenas(prepared).items() if size]
         merged = prepared.lowered.merged
         rows.append(["total", bytes_text(sum(_arenas(prepared).values()))])
-        _section(f"memory ({options.target}, without synapses that are drawn)", table(["arena", "size"], rows))
+        drawn = ", synapses as expected" if any(a.size_from for a in merged.arrays) else ""
+        _section(f"memory ({options.target}{drawn})", table(["arena", "size"], rows))
         launched = sum(len(p.launches) for p in merged.phases)
         rows_total = sum(r.count for r in merged.tables)
         _section("code", f"  {len(merged.templates)} kernels for {rows_total:,} rows, {launched} launches")
+    if runnable:
+        disk = next(n for n in needs if n.kind == "on disk")
+        rows = [[p.what, p.note, bytes_text(p.bytes)] for p in disk.parts if p.bytes]
+        rows.append(["total", "", bytes_text(disk.bytes)])
+        _section("a run writes", table(["", "", "size"], rows, left=2))
+        rows = [[n.kind, bytes_text(n.bytes), _room(n)] for n in needs]
+        _section("needs", table(["", "size", "there is"], rows))
+    show(too_large(needs), format)
+
+
+def _room(need: Need) -> str:
+    return "-" if need.room is None else bytes_text(need.room.bytes)
 
 
 def _section(title: str, text: str) -> None:
     typer.echo(f"\n{title}\n{text}")
-
-
-def _synapses(sizes: Mapping[str, int], family: Projection, member: Member) -> float:
-    """The number of synapses of a member, expected where it is random."""
-    n_from, n_to = sizes[member.source], sizes[member.target]
-    args = dict(member.args)
-    match family.rule:
-        case "all_to_all":
-            return n_from * n_to
-        case "one_to_one":
-            return min(n_from, n_to)
-        case "fixed_probability":
-            return args["p"] * n_from * n_to
-        case "fixed_total":
-            return args["number"]
-    return len(family.pair_lists[member.pairs]) if member.pairs is not None else 0
 
 
 def _parameters(prepared: Prepared | None) -> dict[str, int]:
@@ -150,13 +154,15 @@ def _parameters(prepared: Prepared | None) -> dict[str, int]:
 
 
 def _arenas(prepared: Prepared) -> dict[str, int]:
+    from compiler.passes.expected_sizes import expected_sizes
     from compiler.passes.plan_memory import place
 
-    placed = place(prepared.lowered.merged, {}, prepared.backend.capabilities.apart)
+    sizes = expected_sizes(prepared.model, prepared.lowered.merged)
+    placed = place(prepared.lowered.merged, sizes, prepared.backend.capabilities.apart)
     return {role.value: size for role, size in placed.arena_bytes.items()}
 
 
-def _summary(model: Model, prepared: Prepared | None) -> dict[str, object]:
+def _summary(model: Model, prepared: Prepared | None, needs: Sequence[Need]) -> dict[str, object]:
     counts = _parameters(prepared)
     return {
         "name": model.name,
@@ -169,6 +175,15 @@ def _summary(model: Model, prepared: Prepared | None) -> dict[str, object]:
         ],
         "arena_bytes": _arenas(prepared) if prepared else None,
         "kernels": len(prepared.lowered.merged.templates) if prepared else None,
+        "needs": [
+            {
+                "kind": n.kind,
+                "bytes": n.bytes,
+                "room": None if n.room is None else n.room.bytes,
+                "parts": [{"what": p.what, "bytes": p.bytes, "note": p.note} for p in n.parts[:LONG]],
+            }
+            for n in needs
+        ],
     }
 
 

@@ -648,7 +648,8 @@ _TOOLS: Final = (
     _code(
         "E0905",
         "out of memory",
-        "The arrays of the model do not fit into memory. `netloom show` lists their sizes.",
+        "The arrays of the model do not fit into memory, or what a run writes does not fit on the disk: told before "
+        "anything is made where that is known, with the largest parts. `netloom show` lists the bill.",
     ),
     _code(
         "E0906",
@@ -813,6 +814,13 @@ _WARNINGS: Final = (
         "an entry of a lock file that does not hold any more",
         "`netloom tune` has measured a contraction that now has another shape, precision or order, or that the model "
         "does not have any more. The entry is not used: the strategy is chosen by rules, as without a lock file.",
+    ),
+    _code(
+        "W0005",
+        "a model that takes much of what the machine has",
+        "Its arrays take more than half of the memory (of this machine, its control group, `ulimit -v`, or the GPU), "
+        "or a run writes more than half of what is free on the disk. Numbers of synapses that are drawn count as they "
+        "are expected, spikes at 10 Hz. `build` and `run` refuse (E0905) what surely does not fit.",
     ),
 )
 

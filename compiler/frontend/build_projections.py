@@ -24,6 +24,7 @@ from compiler.frontend.build_synapses import BuiltSynapse, Synapses
 from compiler.frontend.connect_storage import check_values
 from compiler.frontend.family import SIZES, Family, inside
 from compiler.frontend.member_values import MemberValue, member_values
+from compiler.frontend.resolve_for import MAX_COPIES
 from compiler.frontend.select import select
 from compiler.frontend.synapse_fits import check_delays, check_delivery, check_reads, check_rewired, check_spikes
 from compiler.frontend.synapse_statements import Ends
@@ -73,6 +74,10 @@ def _projection(
     before = len(c.sink.items)
     sources = select(block.get("from"), populations, c)
     targets = select(block.get("to"), populations, c)
+    if len(sources or ()) * len(targets or ()) > MAX_COPIES:
+        message = f"`{name}` connects {len(sources or ()):,} x {len(targets or ()):,} populations; at most "
+        c.sink.error("E0208", f"{message}{MAX_COPIES:,} pairs of them are allowed", at)
+        return None
     declared = mapping(block.get("values"))
     values: dict[str, MemberValue] = {}
     if declared is not None:

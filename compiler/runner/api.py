@@ -45,14 +45,17 @@ _ARCH = "the name of an architecture, such as 'sm_90'"
 
 def check(path: str | PathLike[str], set: Settings | None = None) -> list[Diagnostic]:
     """Everything there is to say about a model file; empty when it is right."""
-    from compiler.runner.prepare import load_checked
+    from compiler.runner.bill import warnings as too_large
+    from compiler.runner.prepare import load_checked, look_ahead
     from compiler.runner.timing import Times
 
+    options = Options(settings=settings_of(set))
     try:
-        _, warnings = load_checked(path_of("path", path), Options(settings=settings_of(set)), Times())
+        where = path_of("path", path)
+        model, warnings = load_checked(where, options, Times())
+        return [*warnings, *too_large(look_ahead(where, options, model))]
     except ModelError as error:
         return list(error.diagnostics)
-    return list(warnings)
 
 
 def build(

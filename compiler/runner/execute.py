@@ -31,7 +31,7 @@ from compiler.runner.errors import RunError
 from compiler.runner.expectations import check_expectations
 from compiler.runner.hashes import model_hash
 from compiler.runner.options import Options
-from compiler.runner.prepare import Prepared, prepare
+from compiler.runner.prepare import Prepared, prepare_to_run
 from compiler.runner.progress import Progress
 from compiler.runner.results import BuildResult, RunResult
 from compiler.runner.run_folder import RunFolder, open_run_folder, utc_now
@@ -45,7 +45,7 @@ from compiler.version import VERSION
 def build_model(path: Path, options: Options) -> tuple[BuildResult, Prepared]:
     """Lower and build into `build/<name>`. Raises ModelError, BackendError, RunError."""
     times = Times()
-    prepared = prepare(path, options, times)
+    prepared = prepare_to_run(path, options, times)
     built = _build(prepared, options, times)
     seconds = {name: part["cpu_seconds"] for name, part in times.parts.items()}
     artifact = built.artifact
@@ -71,7 +71,7 @@ def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
     times = Times()
     started = utc_now()
     with ended_by_signals():
-        prepared = prepare(path, options, times)
+        prepared = prepare_to_run(path, options, times)
         resumed = _resumed(prepared, options)
         given = initial_weights(prepared.model, learned(prepared.lowered.tensors), options)
         built = _build(prepared, options, times)

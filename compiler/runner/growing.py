@@ -182,7 +182,7 @@ def growing(
     if key in group.id:
         return Growing(h5d.open(group.id, key, _access()), tail)
     properties = h5p.create(h5p.DATASET_CREATE)
-    properties.set_chunk((max(chunk, 1), *tail))
+    properties.set_chunk((max(chunk, 1), *(max(n, 1) for n in tail)))
     space = h5s.create_simple((0, *tail), (h5s.UNLIMITED, *tail))
     made = h5d.create(group.id, key, h5t.py_create(np.dtype(dtype)), space, properties, dapl=_access())
     for attribute, text in attributes.items():

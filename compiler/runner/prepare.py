@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from backends.protocol import Backend
 from backends.registry import TARGETS
@@ -19,6 +20,8 @@ from compiler.diagnostics import Diagnostic, Related, Sink, did_you_mean
 from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.ir.model import Model
 from compiler.passes.pipeline import Lowered, lower
+from compiler.runner.bill import Need, large, least_needs, needs_of, refuse
+from compiler.runner.bill import warnings as too_large
 from compiler.runner.errors import RunError
 from compiler.runner.locks import lock_warnings, locked
 from compiler.runner.options import Options
@@ -54,6 +57,38 @@ def prepare(path: Path, options: Options, times: Times) -> Prepared:
     refuse_options(options)
     model, warnings = load_checked(path, options, times)
     refuse_nothing_to_run(model)
+    return _lowered(path, options, times, model, warnings)
+
+
+def prepare_to_run(path: Path, options: Options, times: Times) -> Prepared:
+    """As `prepare`, for what is to be built or run: RunError (E0905) for what this machine cannot hold, before anything
+    is made that is large; a warning (W0005) for what takes more than half of it."""
+    refuse_options(options)
+    model, warnings = load_checked(path, options, times)
+    refuse_nothing_to_run(model)
+    refuse(least_needs(model, options))
+    prepared = _lowered(path, options, times, model, warnings)
+    needs = needs_of(prepared.model, prepared.lowered.merged, prepared.backend, options)
+    refuse(needs)
+    return replace(prepared, warnings=(*prepared.warnings, *too_large(needs)))
+
+
+def look_ahead(path: Path, options: Options, model: Model) -> tuple[Need, ...]:
+    """The bill of a checked model: the whole one where something is large and the model can be lowered here, otherwise
+    what is known without lowering it."""
+    needs = least_needs(model, options)
+    runnable = (model.simulate is not None and bool(model.populations)) is not (model.train is not None)
+    if not runnable or large(needs, 1) or not large(needs, FEW):
+        return needs
+    prepared = _lowered(path, options, Times(), model, ())
+    return needs_of(prepared.model, prepared.lowered.merged, prepared.backend, options)
+
+
+FEW: Final = 32
+"""What takes less than this part of the room is not looked at more closely."""
+
+
+def _lowered(path: Path, options: Options, times: Times, model: Model, warnings: tuple[Diagnostic, ...]) -> Prepared:
     with times.part("lower"):
         chosen = backend_of(options.target, options.device or 0, options.verify)
         pins = locked(path, options)
