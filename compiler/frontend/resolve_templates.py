@@ -23,6 +23,7 @@ from compiler.expr.check import infer_dimension
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.parse import parse_expr
+from compiler.expr.scan import MAX_LENGTH
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, unit_word
 from compiler.frontend.core_schema import Value
@@ -210,6 +211,9 @@ class Templates:
 
     def _expression(self, node: Scalar) -> tuple[list[Value], list[str]] | None:
         """Values and texts for all copies of a string that mentions a loop variable."""
+        if len(node.text) > MAX_LENGTH:  # no expression is so long, and there would be a copy for each number
+            self.sink.error("E0301", f"the expression is longer than {MAX_LENGTH:,} characters", node.span)
+            return None
         quiet = Sink()
         expr = expression_of(node, quiet, self.env)
         if expr is None or not self._can_evaluate(expr):
