@@ -95,16 +95,8 @@ def test_names_of_c_are_names_of_the_user(tmp_path: Path) -> None:
     compare("names", ours, theirs)
 
 
-def nvrtc() -> None:
-    from tests.unit.test_cuda_emit import no_compiler
-
-    if (reason := no_compiler()) is not None:
-        pytest.skip(reason)
-
-
 @pytest.mark.nvrtc
 def test_names_of_cuda_are_names_of_the_user(tmp_path: Path) -> None:
-    nvrtc()
     path = tmp_path / "names.yaml"
     path.write_text(names_model())
     artifact = compile_text(emit_cuda(merged(path, "cuda")), "names", True, "sm_90")
