@@ -23,7 +23,7 @@ from compiler.ir.graph import Weight
 from compiler.ir.model import Model
 from compiler.ir.synapse_values import own_name
 from compiler.passes.expected_sizes import synapse_counts
-from compiler.runner.bill import Need, bytes_text, large, least_needs, needs_of
+from compiler.runner.bill import Need, large, least_needs, needs_of
 from compiler.runner.bill import warnings as too_large
 from compiler.runner.errors import RunError
 from compiler.runner.expectations import Check

@@ -34,9 +34,9 @@ _LOCK: Final = re.compile(r"\..*\.[0-9a-f]{16}\.lock")
 
 def bytes_text(count: float) -> str:
     """1234567 -> "1.2 MB"."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
+        if count < 1000 or unit == "PB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
         count /= 1000
     raise AssertionError
 

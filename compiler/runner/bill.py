@@ -15,6 +15,7 @@ from typing import Final
 
 from backends.protocol import Backend
 from compiler.diagnostics import Diagnostic, Severity
+from compiler.disk import bytes_text
 from compiler.ir.model import Model
 from compiler.ir.program import Merged
 from compiler.passes.expected_sizes import expected_sizes, least_bytes
@@ -59,15 +60,6 @@ class Need:
     def sure(self) -> int:
         """Bytes that are needed whatever the run does."""
         return self.bytes - sum(p.bytes for p in self.parts if not p.sure)
-
-
-def bytes_text(count: float) -> str:
-    """1234567 -> "1.2 MB"."""
-    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
-        if count < 1000 or unit == "PB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
-        count /= 1000
-    raise AssertionError
 
 
 def least_needs(model: Model, options: Options) -> tuple[Need, ...]:

@@ -57,7 +57,7 @@ def _samples(model: Model, every: int, at: int | None, between: tuple[int, int] 
     assert model.simulate is not None
     first, last = between or (0, model.simulate.steps)
     last = min(last, model.simulate.steps)
-    shift = shift_of(every, at, model.simulate.warmup)
+    shift = shift_of(every, at)
     return max((last + shift) // every - (first + shift) // every, 0)
 
 
@@ -152,7 +152,7 @@ def _sampled(model: Model, record: RecordSynapses | RecordHistogram) -> int:
     assert model.simulate is not None
     if not record.every:
         return 1
-    due = not shift_of(record.every, record.at, model.simulate.warmup)
+    due = not shift_of(record.every, record.at)
     return _samples(model, record.every, record.at) + due
 
 
