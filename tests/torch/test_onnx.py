@@ -1,24 +1,19 @@
 """What PyTorch exports, with both exporters, imports and agrees with onnxruntime: nn.TransformerEncoder of every kind,
-nn.MultiheadAttention, and networks around them (torch_exports.py)."""
+nn.MultiheadAttention, and networks around them (exports.py)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import onnx
+import onnxruntime
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from tests.numeric.onnx_nodes import difference
+from tests.torch.exports import Case, both_ways, encoders, export, others
 
 pytestmark = pytest.mark.torch
-pytest.importorskip("torch", reason="PyTorch is not installed")
-onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-pytest.importorskip("onnxscript", reason="onnxscript is not installed")
-
-from onnx.reference import ReferenceEvaluator  # noqa: E402
-
-from tests.numeric.torch_exports import Case, both_ways, encoders, export, others  # noqa: E402
-
 ALL = encoders() | both_ways() | others()
 RUNS = [(n, e, d) for n, c in ALL.items() for e in c.exporters for d in (True, False)]
 # Every network once; which exporter and whether its batch is fixed takes turns.
