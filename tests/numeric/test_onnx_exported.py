@@ -1,4 +1,4 @@
-"""Import of what PyTorch exports: files of tests/numeric/exported/ (torch_exports.py wrote them), against ONNX's
+"""Import of what PyTorch exports: files of tests/numeric/exported/ (tests/torch/exports.py wrote them), against ONNX's
 reference implementation; graphs whose batch is hard to follow; files that hold no ONNX model."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Networks as PyTorch exports them to ONNX: transformers of its own and ones written by hand.
 
-Assumes: the packages torch, onnx and onnxscript. `python -m tests.numeric.torch_exports` writes the files of
+Assumes: the packages torch, onnx and onnxscript. `python -m tests.torch.exports` writes the files of
 tests/numeric/exported/, which test_onnx_exported.py imports without PyTorch.
 Weights are random, so that no bias is zero and no two layers are equal.
 """
