@@ -83,7 +83,7 @@ def build_model(
     currents.check_others()
     drives.add_hidden(populations.built.values())
     drives.check_poisson(poisson, populations.built)
-    declared = mapping(root.get("projections"))
+    declared = mapping(resolved.root.get("projections"))
     named = () if declared is None else tuple(e.name for e in declared.entries)
     simulate = None if simulate_block is None else build_simulate(simulate_block, step, projections, named, c)
     recorded = build_records(root.get("record"), populations, projections, named, c)

@@ -19,6 +19,8 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _QUANTITY = re.compile(r"(-?[\d.]+(?:e-?\d+)?) ([A-Za-z]\w*)")
 _WORDS_OF_THE_LANGUAGE = frozenset(["and", "or", "not", "if", "else", "all", "true", "false", "auto", "t", "dt"])
 _NAMES = frozenset(["E0201", "E0302", "E0303", "E0310"])
+_OF_CLASSES = frozenset(["E0103", "E0201", "E0213"])
+"""What is said where a population is no longer of a class that others name."""
 _SIZES = frozenset(["E0106", "E0201", "E0703"])
 _UNITS = frozenset(["E0401", "E0402", "E0404"])
 
@@ -57,7 +59,8 @@ def _nodes(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
 def _of_node(text: str, path: tuple[str, ...], entry: Entry | None, node: Node) -> Iterator[Mistake]:
     def made(kind: str, start: int, end: int, new: str, names: set[str] | frozenset[str] = frozenset()) -> Mistake:
         altered = text[:start] + new + text[end:]
-        known = frozenset({path[-1], *names}) - _WORDS_OF_THE_LANGUAGE
+        of_a_class = {path[1]} if len(path) > 2 and path[2].startswith("classes") else set()
+        known = frozenset({path[-1], *names, *of_a_class}) - _WORDS_OF_THE_LANGUAGE
         return Mistake(kind, ".".join(path), altered, start, start + len(new), known)
 
     at = node.span
@@ -138,6 +141,7 @@ def _own(d: Diagnostic, first: Diagnostic, mistake: Mistake) -> bool:
     if d.code in _UNITS and first.code in _UNITS:
         return True  # the dimension of a name is wrong wherever it is used, and where what follows from it is
     missing = first.code in ("E0103", "E0108") and d.code in _NAMES
+    missing = missing or (".classes" in mistake.place and {d.code, first.code} <= _OF_CLASSES)
     if d.code != first.code and not missing and not {d.code, first.code} <= _NAMES:
         return False
     return bool(set(_WORD.findall(f"{d.message} {d.help or ''}")) & mistake.names)
