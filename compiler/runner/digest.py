@@ -47,7 +47,7 @@ def check_digest(path: Path) -> None:
         try:
             metadata = json.loads(text)["__metadata__"]
             marked = {"digest", *WRITER} & metadata.keys()
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             marked = set() if _PLACE not in text and b'"netloom"' not in text else {"digest"}
         if not marked:
             return
