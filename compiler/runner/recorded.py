@@ -165,7 +165,13 @@ def _kept(model: Model, merged: Merged) -> list[Written]:
         _logical(a.shape, sizes.get(a.name)) * a.dtype.bytes for a in merged.arrays if a.role.value == "weight"
     )
     if model.train is None:
-        return [Written("the checkpoint at the end", "checkpoints/", one, "", model.span)]
+        assert model.simulate is not None
+        wanted, held = model.simulate.checkpoints, 1
+        if wanted is not None:
+            last = model.simulate.steps // wanted.every + 1 if wanted.every and not wanted.wall else wanted.keep
+            held = min(wanted.keep, last) + 1  # the oldest goes when the newest is there
+        what = "the checkpoint at the end" if held == 1 else f"{held:,} checkpoints at a time"
+        return [Written(what, "checkpoints/", held * one, "", model.span)]
     t = model.train
     count = t.epochs // t.checkpoint_every + bool(t.epochs % t.checkpoint_every) if t.checkpoint_every else 1
     best = weights if t.best is not None else 0

@@ -9,11 +9,12 @@ Does not: say what is needed (bill.py).
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from compiler.disk import free_bytes
 
 _PROC: Final = Path("/proc")
 _GROUPS: Final = Path("/sys/fs/cgroup")
@@ -37,15 +38,8 @@ def memory_room(proc: Path = _PROC, groups: Path = _GROUPS) -> Room | None:
 
 def disk_room(place: Path) -> Room | None:
     """What is free on the disk that `place` (which need not exist yet) is or will be on."""
-    here = place.absolute()
-    for folder in (here, *here.parents):
-        try:
-            return Room(shutil.disk_usage(folder).free, f"the disk of `{place}`")
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError:
-            return None
-    return None
+    free = free_bytes(place.absolute())
+    return None if free is None else Room(free, f"the disk of `{place}`")
 
 
 def device_room(target: str, device: int) -> Room | None:

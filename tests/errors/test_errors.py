@@ -30,6 +30,7 @@ NOT_BY_A_MODEL = {
     "E0001": "the loader's last resort, for a message of libyaml that has no code of its own",
     "E0211": "reported by the command line",
     "W0004": "about a lock file that is older than its model (tests/unit/test_tune.py)",
+    "W0005": "about what a machine has (tests/unit/test_bill.py)",
 }
 _SETTING = re.compile(r"# --set ([\w.]+)=(.*)")
 
