@@ -2,7 +2,7 @@
 
 Assumes: nothing.
 Guarantees: texts that differ in comments alone are one.
-Does not: know where the cache is (compiler/cache.py does).
+Does not: know where the cache is (compiler/core/cache.py does).
 """
 
 from __future__ import annotations

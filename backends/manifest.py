@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from backends.access import open_kernel
-from backends.cprint import Dialect
+from backends.c_family.access import open_kernel
+from backends.c_family.cprint import Dialect
 from backends.protocol import Artifact
-from compiler.ir.program import Array, Merged, ScalarFormal, Template
+from compiler.ir.level2.program import Array, Merged, ScalarFormal, Template
 from compiler.ir.space import Role
-from compiler.passes.plan_memory import Placement
+from compiler.layout.plan_memory import Placement
 
 
 def _array(array: Array, placement: Placement) -> dict[str, Any]:

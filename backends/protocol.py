@@ -1,6 +1,6 @@
 """What a backend is: it prints, compiles, loads and walks a merged program; it decides nothing about the model.
 
-Assumes: compiler.ir.program.
+Assumes: compiler.ir.level2.program.
 Guarantees: the runner needs nothing else of a backend.
 Does not: know YAML, models or files of results.
 """
@@ -15,9 +15,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from compiler.diagnostics import CodedError
-from compiler.ir.program import Merged
-from compiler.ir.target import Capabilities
+from compiler.core.diagnostics import CodedError
+from compiler.ir.level2.program import Merged
+from compiler.ir.level2.target import Capabilities
 
 __all__ = ["AnyArray", "Artifact", "Backend", "BackendError", "Capabilities", "Instance"]
 

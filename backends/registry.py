@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final, cast
 
 from backends.protocol import Backend, BackendError
-from compiler.diagnostics import did_you_mean
+from compiler.core.diagnostics import did_you_mean
 
 
 def _installed(module: str) -> bool:
@@ -48,7 +48,7 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
                 "ReferenceBackend",
                 "numpy interpreter: slow and plain, what the others are tested against",
             ),
-            Target("cuda", "backends.cuda.backend", "CudaBackend", "CUDA for one NVIDIA GPU", True),
+            Target("cuda", "backends.cuda.run.backend", "CudaBackend", "CUDA for one NVIDIA GPU", True),
         )
     }
 )

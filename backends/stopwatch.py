@@ -29,7 +29,7 @@ def seconds(instance: Instance, phase: str, steps: int) -> float:
 def machine(backend: Backend) -> str:
     """The processor, or the GPU, that a backend runs on."""
     if backend.capabilities.name == "cuda":
-        from backends.cuda.driver import Driver
+        from backends.cuda.device.driver import Driver
 
         return Driver().describe()[getattr(backend, "device", 0)]
     return processor()

@@ -22,7 +22,7 @@ from common import ROOT
 from gpu_training import MAKERS, Subject, main
 
 sys.path.insert(0, str(ROOT))
-from compiler.ir.model import Model
+from compiler.ir.level0.model import Model
 from tests.recurrent import Network, network
 
 NETWORKS = {

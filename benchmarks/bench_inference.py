@@ -25,14 +25,14 @@ import onnxruntime
 from safetensors.numpy import save_file
 
 from compiler.frontend.load import load_model
-from compiler.interchange.onnx_export import to_onnx
-from compiler.interchange.safetensors import learned
-from compiler.ir.target import Capabilities
-from compiler.passes.lower_predict import ORDER, PHASE, data_name, lower_predict
-from compiler.runner.options import Options
-from compiler.runner.predict import Predictor, build_prediction
-from compiler.runner.standalone import build_standalone
-from compiler.runner.trained import open_trained
+from compiler.interchange.onnx.export import to_onnx
+from compiler.ir.level2.target import Capabilities
+from compiler.passes.predict_pipeline import ORDER, PHASE, data_name, lower_predict
+from compiler.runtime.artifacts.safetensors import learned
+from compiler.runtime.artifacts.trained import open_trained
+from compiler.runtime.common.options import Options
+from compiler.runtime.inference.predict import Predictor, build_prediction
+from compiler.runtime.inference.standalone import build_standalone
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS, CALLS = 40, 10

@@ -19,12 +19,12 @@ from pathlib import Path
 
 from common import HERE, ROOT, rounds, table, write_results
 
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text, find_compiler
-from backends.cuda.emit import emit
-from backends.marked import fixed_order
+from backends.c_family.source_map import fixed_order
+from backends.cuda.emit.compile import compile_text, find_compiler
+from backends.cuda.emit.emit import emit
+from backends.cuda.run.backend import CudaBackend
 from compiler.frontend.load import load_model
-from compiler.ir.program import Merged
+from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline import lower
 
 MODELS, RING = ROOT / "models", HERE / "models" / "ring.yaml"

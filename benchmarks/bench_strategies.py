@@ -26,11 +26,11 @@ from common import ROOT, table, write_results
 sys.path.insert(0, str(ROOT))
 
 from backends.cpu.backend import LANES, CpuBackend
-from backends.cpu.load import CpuInstance
+from backends.cpu.run.load import CpuInstance
 from compiler.expr.ast import Binary, Call, Ref
-from compiler.ir.graph import Contract, Map, Tensor
+from compiler.ir.level1.graph import Contract, Map, Tensor
 from compiler.ir.space import DType
-from compiler.passes.merge import merge
+from compiler.passes.program.merge import merge
 from compiler.strategies import choose
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, program
 

@@ -29,19 +29,19 @@ from common import HERE, ROOT, WORK, rounds, table, write_results
 sys.path.insert(0, str(ROOT))
 
 from backends.cpu.backend import CpuBackend
-from backends.cpu.load import CpuInstance
+from backends.cpu.run.load import CpuInstance
+from compiler.core.source import NOWHERE
 from compiler.expr.ast import Binary, Call, Expr, Ref
-from compiler.ir.graph import Map, Node, Tensor, TensorGraph, Update, Variable, Weight
-from compiler.ir.program import Order
+from compiler.ir.level1.graph import Map, Node, Tensor, TensorGraph, Update, Variable, Weight
+from compiler.ir.level2.program import Order
 from compiler.ir.space import DType
-from compiler.passes.build_program import ProgramBuilder
-from compiler.passes.load_data import DataSet
-from compiler.passes.lower_tensors import lower_tensors
-from compiler.passes.merge import merge
-from compiler.runner.options import Options
-from compiler.runner.prepare import prepare
-from compiler.runner.timing import Times
-from compiler.source import NOWHERE
+from compiler.passes.kernels.lower_tensors import lower_tensors
+from compiler.passes.layers.load_data import DataSet
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.merge import merge
+from compiler.runtime.common.options import Options
+from compiler.runtime.common.timing import Times
+from compiler.runtime.prepare import prepare
 
 COPIED = 1 << 26
 ELEMENTS = 10_000_000

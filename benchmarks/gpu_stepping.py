@@ -14,7 +14,7 @@ from common import ROOT, WORK
 sys.path.insert(0, str(ROOT))
 
 CHOOSING = 30 * 128
-"""Steps in which a run chooses between the ways to make them (backends/cuda/schedule.py)."""
+"""Steps in which a run chooses between the ways to make them (backends/cuda/run/cuda_graphs.py)."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Stepped:
 def stepping(name: str, text: str, settings: Mapping[str, str], steps: int, rounds: int) -> Stepped:
     """`rounds` of `steps` steps after as many as it takes to choose a way. Record buffers are emptied on the device
     whenever they are full; nothing is copied to the host."""
-    from backends.cuda.backend import CudaBackend
+    from backends.cuda.run.backend import CudaBackend
     from compiler.frontend.load import load_model
     from compiler.passes.pipeline import lower
 

@@ -18,9 +18,9 @@ import numpy as np
 from common import HERE, ROOT, WORK, table, write_results
 
 sys.path.insert(0, str(ROOT))
-from backends.cuda.backend import CudaBackend
+from backends.cuda.run.backend import CudaBackend
 from compiler.frontend.load import load_model
-from compiler.ir.model import Model
+from compiler.ir.level0.model import Model
 from compiler.passes.pipeline import lower
 
 EPOCH = 20

@@ -3,7 +3,7 @@
     from compiler import check, build, run, evaluate, predict
 
 Assumes: nothing. Guarantees: importing this package imports nothing else until a name is used.
-Does not: hold code (compiler/runner/api.py is the Python API).
+Does not: hold code (compiler/runtime/api.py is the Python API).
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ TYPE_CHECKING = False  # as type checkers see it; importing `typing` takes longe
 if TYPE_CHECKING:
     from typing import Any
 
-    from compiler.runner.api import build, check, evaluate, predict, run
-    from compiler.runner.results import BuildResult, RunResult
+    from compiler.runtime.api import build, check, evaluate, predict, run
+    from compiler.runtime.artifacts.results import BuildResult, RunResult
 
 __all__ = ["BuildResult", "RunResult", "build", "check", "evaluate", "predict", "run"]
 
 
 def __getattr__(name: str) -> Any:
     if name in ("build", "check", "evaluate", "predict", "run"):
-        from compiler.runner import api
+        from compiler.runtime import api
 
         return getattr(api, name)
     if name in ("BuildResult", "RunResult"):
-        from compiler.runner import results
+        from compiler.runtime.artifacts import results
 
         return getattr(results, name)
     if name == "__version__":
-        from compiler.version import VERSION
+        from compiler.core.version import VERSION
 
         return VERSION
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -104,7 +104,7 @@ def cc() -> list[str]:
 @pytest.fixture(scope="session")
 def nvrtc() -> None:
     """A compiler for CUDA texts (the extra `dev` brings NVRTC); a test that asks for it fails where there is none."""
-    from backends.cuda.compile import find_compiler
+    from backends.cuda.emit.compile import find_compiler
 
     find_compiler()
 

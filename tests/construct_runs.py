@@ -16,8 +16,8 @@ import numpy.typing as npt
 from backends.protocol import Instance
 from backends.registry import backend
 from compiler.frontend.load import load_model
-from compiler.ir.model import Model
-from compiler.ir.program import Merged
+from compiler.ir.level0.model import Model
+from compiler.ir.level2.program import Merged
 from compiler.ir.space import Role
 from compiler.passes.pipeline import lower
 from tests.constructs import CONSTRUCTS, write_files

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from compiler.frontend.load import load_model
-from compiler.ir.model import Model
+from compiler.ir.level0.model import Model
 
 BATCH = 64
 _MODEL = """\

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from backends.cpu.build import compile_text
-from backends.cpu.emit import emit
-from backends.cpu.load import CpuInstance, load
-from backends.cpu.ship import write_folder
-from backends.cpu.skeletons import environment
-from backends.marked import fixed_order
+from backends.c_family.source_map import fixed_order
+from backends.cpu.emit.build import compile_text
+from backends.cpu.emit.emit import emit
+from backends.cpu.export.export_folder import write_folder
+from backends.cpu.kernels.skeletons import environment
+from backends.cpu.run.load import CpuInstance, load
 from backends.protocol import Artifact, Capabilities
-from compiler.ir.program import Merged
+from compiler.ir.level2.program import Merged
 
 LANES = 16
 

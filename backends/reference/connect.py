@@ -1,6 +1,6 @@
 """Drawing relations: the rules of `Connect`, in integer arithmetic only.
 
-Assumes: formals with the fixed names that compiler/ir/program.py gives for each rule.
+Assumes: formals with the fixed names that compiler/ir/level2/program.py gives for each rule.
 Guarantees: the same relation as every other backend: words of Philox with counter (index, step,
 draw) and integer comparisons. Rows are ascending by target; a target may repeat only where multapses
 are wanted.
@@ -10,7 +10,7 @@ Does not: check p or sizes (the lowering does).
 
 fixed_probability: row i draws word pairs (index i, step d = 0, 1, ..., draw 0): blocks = first k
   with w[0] <= hi[k] (none: 256 blocks are passed without a synapse), rest = first k with w[1] <=
-  lo[k]; compiler/passes/lower_connect.py makes the table and says why.
+  lo[k]; compiler/passes/relations/lower_connect.py makes the table and says why.
 fixed_total: synapse k draws (index k, step 0, draw 0): source = (w[0] n_pre) >> 32, target = (w[1]
 pool) >> 32 in the pool of its targets (all, or all but itself); without multapses it is place k of the
 permutation 0 of all n_pre pool pairs.
@@ -32,7 +32,7 @@ from backends.reference.evaluate import Evaluator, cast
 from backends.reference.row import InterpretError, Row
 from compiler.expr.ast import Expr
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.program import Connect
+from compiler.ir.level2.program import Connect
 
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Sources and targets, one entry per synapse, in any order."""

@@ -20,7 +20,8 @@ from backends.reference.nest import run_nest
 from backends.reference.propagate import run_propagate
 from backends.reference.record import run_emit_scheduled, run_record_events, run_record_trace
 from backends.reference.row import Row
-from compiler.ir.program import (
+from compiler.ir.level0.streams import stream_key
+from compiler.ir.level2.program import (
     ArrayFormal,
     Connect,
     Contract,
@@ -38,7 +39,6 @@ from compiler.ir.program import (
     Template,
 )
 from compiler.ir.space import DType
-from compiler.ir.streams import stream_key
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import numpy as np
 from backends.protocol import AnyArray, Artifact, BackendError, Capabilities
 from backends.reference.interpret import Item, bind_row, phases, run_step
 from backends.reference.row import Row
-from compiler.disk import write_text
-from compiler.ir.program import Array, Merged, Program
+from compiler.core.disk import write_text
+from compiler.ir.level2.program import Array, Merged, Program
 from compiler.ir.text import print_ir
 
 INIT_PHASES = ("count", "scan", "fill", "init")

@@ -22,7 +22,7 @@ from backends.reference.evaluate import Evaluator, Value, cast, loaded
 from backends.reference.row import InterpretError, Row
 from compiler.expr.ast import Expr
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.program import (
+from compiler.ir.level2.program import (
     Add,
     ArrayFormal,
     Assign,

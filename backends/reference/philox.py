@@ -3,7 +3,7 @@
 Assumes: backends.reference.elementary, the mirror of the functions that the device text uses.
 Guarantees: a draw is a pure function of (key, index, step, draw) with philox.h's counter layout:
 words (index low, index high, step low, (draw << 16) | step bits 32..47); the key's words are
-(low, high) (compiler/ir/streams.py makes it).
+(low, high) (compiler/ir/level0/streams.py makes it).
 Does not: hold state, or draw for more than 2**48 steps or 256 random calls in one kernel.
 
 Source: Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3, SC11.

@@ -1,6 +1,6 @@
 """Recording of events and traces, and emission of given events.
 
-Assumes: formals with the fixed names that compiler/ir/program.py gives for each body.
+Assumes: formals with the fixed names that compiler/ir/level2/program.py gives for each body.
 Guarantees: a step that asks for its caller (True) does so because a buffer could not take one more
 step.
 Does not: drain buffers. A buffer that was not drained in time is an error, never a lost sample.
@@ -13,7 +13,7 @@ import numpy as np
 from backends.reference.evaluate import cast
 from backends.reference.nest import Points, append_events
 from backends.reference.row import InterpretError, Row
-from compiler.ir.program import Dim, Nest, RecordTrace
+from compiler.ir.level2.program import Dim, Nest, RecordTrace
 
 
 def run_record_events(row: Row, step: int) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from backends.protocol import AnyArray
-from compiler.ir.program import ArrayFormal, Body, Formal
+from compiler.ir.level2.program import ArrayFormal, Body, Formal
 
 
 class InterpretError(Exception):

@@ -15,12 +15,17 @@ from pathlib import Path
 from peak import Peak
 
 from compiler import run
-from compiler.passes.plan_memory import place
-from compiler.runner.options import Options
-from compiler.runner.prepare import prepare
-from compiler.runner.timing import Times
+from compiler.layout.plan_memory import place
+from compiler.runtime.common.options import Options
+from compiler.runtime.common.timing import Times
+from compiler.runtime.prepare import prepare
 
-PARTS = ("backends.cpu.backend", "compiler.passes.tensors", "compiler.runner.execute", "compiler.runner.run_training")
+PARTS = (
+    "backends.cpu.backend",
+    "compiler.passes.tensor_pipeline",
+    "compiler.runtime.execute",
+    "compiler.runtime.training.run_training",
+)
 """Imported ahead, so that they are not counted."""
 
 

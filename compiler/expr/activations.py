@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from compiler.diagnostics import Sink
+from compiler.core.diagnostics import Sink
+from compiler.core.source import NOWHERE
 from compiler.expr.ast import Expr
 from compiler.expr.parse import parse_expr
-from compiler.source import NOWHERE
 
 ACTIVATIONS: Final[Mapping[str, str]] = MappingProxyType(
     {

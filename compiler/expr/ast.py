@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from compiler.source import NOWHERE, Span
+from compiler.core.source import NOWHERE, Span
 
 
 @dataclass(frozen=True)

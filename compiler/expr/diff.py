@@ -14,7 +14,8 @@ import functools
 from collections.abc import Callable, Collection
 from typing import Final
 
-from compiler.diagnostics import Sink
+from compiler.core.diagnostics import Sink
+from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import (
     COMPARISONS,
     LOGICAL,
@@ -32,7 +33,6 @@ from compiler.expr.ast import (
 from compiler.expr.functions import FUNCTIONS, RANDOM
 from compiler.expr.parse import parse_expr
 from compiler.expr.simplify import has_random, simplify
-from compiler.source import NOWHERE, Span
 
 
 class NotDifferentiable(Exception):

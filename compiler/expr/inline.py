@@ -14,12 +14,12 @@ import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from compiler.diagnostics import Sink
+from compiler.core.diagnostics import Sink
+from compiler.core.source import NOWHERE
 from compiler.expr.ast import Call, Expr, Ref, children, extent, refs, substitute, with_children
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.parse import MAX_DEPTH, parse_expr
 from compiler.expr.simplify import has_random
-from compiler.source import NOWHERE
 
 _LARGEST = 20_000  # nodes of an inlined expression
 _DEEPEST = MAX_DEPTH + 50  # every stage recurses over the tree

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
 from compiler.expr.units import to_canonical
-from compiler.source import NOWHERE, Span
 
 CallHook = Callable[[str, tuple[Any, ...]], Any]
 _LARGEST: Final = 1 << 63  # integers are 64 bits wide wherever they end up

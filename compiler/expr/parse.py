@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from compiler.diagnostics import Sink
+from compiler.core.diagnostics import Sink
+from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
 from compiler.expr.scan import MAX_LENGTH, Fail, Scanned, scan
 from compiler.expr.units import unit_word
-from compiler.source import NOWHERE, Span
 
 MAX_DEPTH: Final = 120
 

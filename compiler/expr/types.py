@@ -16,7 +16,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from compiler.diagnostics import Sink, did_you_mean
+from compiler.core.diagnostics import Sink, did_you_mean
 from compiler.expr.ast import (
     COMPARISONS,
     LOGICAL,

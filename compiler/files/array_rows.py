@@ -21,8 +21,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from compiler.cache import is_as_kept, note_file
-from compiler.disk import new_file
+from compiler.core.cache import is_as_kept, note_file
+from compiler.core.disk import new_file
 from compiler.files.array_files import HDF5, Header, array_start, hdf5_parts, headers, read_array
 from compiler.files.broken import damage_as_value_error
 from compiler.files.csv_files import table_parts

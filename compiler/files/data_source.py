@@ -18,7 +18,7 @@ from compiler.files.array_files import Header, read_array
 from compiler.files.array_rows import Rows, array_parts, header_of, open_rows
 from compiler.files.csv_files import read_columns
 from compiler.files.image_folders import image_headers
-from compiler.ir.model import Data
+from compiler.ir.level0.model import Data
 
 
 def place_of(data: Data, array: str) -> tuple[str, str]:

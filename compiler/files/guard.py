@@ -2,7 +2,7 @@
 
 Assumes: nothing.
 Guarantees: `regular` reads nothing and waits for nothing; what it refuses is a ValueError with one line of text.
-Does not: say what the machine has room for (compiler/runner/room.py).
+Does not: say what the machine has room for (compiler/runtime/resources/room.py).
 """
 
 from __future__ import annotations

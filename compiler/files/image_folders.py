@@ -20,8 +20,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from compiler.cache import cache_folder, find_value, keep_value
-from compiler.runner.errors import RunError
+from compiler.core.cache import cache_folder, find_value, keep_value
+from compiler.core.errors import RunError
 
 IMAGES: Final = "images"
 LABELS: Final = "labels"

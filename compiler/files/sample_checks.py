@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.expr.ast import Call, children, refs
-from compiler.ir.model import BESIDE, FunctionDef, Loss, Network, Train
+from compiler.ir.level0.model import BESIDE, FunctionDef, Loss, Network, Train
 
 Array = npt.NDArray[Any]
 

@@ -16,15 +16,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from compiler.collector import no_garbage_collection
-from compiler.diagnostics import Diagnostic, ModelError, Severity, Sink
-from compiler.frontend import tree
-from compiler.frontend.build import build_model
-from compiler.frontend.resolve import LibraryFinder, resolve
-from compiler.frontend.validate import validate
-from compiler.frontend.wording import found
-from compiler.frontend.yaml12 import load_file
-from compiler.ir.model import Model
+from compiler.core.diagnostics import Diagnostic, ModelError, Severity, Sink
+from compiler.core.gc_pause import no_garbage_collection
+from compiler.frontend.build.model import build_model
+from compiler.frontend.resolve.resolve import LibraryFinder, resolve
+from compiler.frontend.schema.validate import validate
+from compiler.frontend.schema.wording import found
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.yaml12 import load_file
+from compiler.ir.level0.model import Model
 
 _TREE_IS_GOOD: Final = frozenset({"E0008"})
 """Errors of the loader (duplicate keys) after which the rest of the file can still be looked at."""

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
-from compiler.ir.program import (
+from compiler.ir.level2.program import (
     PLANES,
     Add,
     ArrayFormal,

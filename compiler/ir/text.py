@@ -39,24 +39,24 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from compiler.diagnostics import Sink
+from compiler.core.diagnostics import Sink
+from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
 from compiler.expr.parse import parse_expr
 from compiler.expr.show import show
-from compiler.ir.model import Set
-from compiler.ir.program import Add, Assign, At, Axis, Strided, Whole
+from compiler.ir.level0.model import Set
+from compiler.ir.level2.program import Add, Assign, At, Axis, Strided, Whole
 from compiler.ir.space import Affine
-from compiler.source import NOWHERE, Span
 
 MODULES: Final = (
     "compiler.expr.ast",
     "compiler.ir.space",
-    "compiler.ir.model",
-    "compiler.ir.model_values",
-    "compiler.ir.model_spiking",
-    "compiler.ir.model_tensors",
-    "compiler.ir.graph",
-    "compiler.ir.program",
+    "compiler.ir.level0.model",
+    "compiler.ir.level0.values",
+    "compiler.ir.level0.spiking",
+    "compiler.ir.level0.tensors",
+    "compiler.ir.level1.graph",
+    "compiler.ir.level2.program",
 )
 WIDTH: Final = 110
 

@@ -11,19 +11,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from compiler.collector import no_garbage_collection
-from compiler.ir.graph import TensorGraph
-from compiler.ir.model import Model
-from compiler.ir.program import Merged, Order, Phase, Program
+from compiler.core.gc_pause import no_garbage_collection
+from compiler.ir.level0.model import Model
+from compiler.ir.level1.graph import TensorGraph
+from compiler.ir.level2.program import Merged, Order, Phase, Program
+from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
-from compiler.ir.target import Capabilities
-from compiler.passes.decisions import Decision
-from compiler.passes.merge import merge
+from compiler.passes.program.decisions import Decision
+from compiler.passes.program.merge import merge
+from compiler.strategies.cuda.tensor_cores import permitted
 from compiler.strategies.pins import Pins
-from compiler.strategies.tensor_cores import permitted
 
 if TYPE_CHECKING:
-    from compiler.passes.lower_model import SpikingGraph
+    from compiler.passes.model.lower_model import SpikingGraph
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _join(a: Program, b: Program) -> Program:
 def merged_for(program: Program, capabilities: Capabilities, verify: bool) -> tuple[Merged, list[Decision]]:
     """The merged form of a program, with what a target does to whole phases."""
     if verify:
-        from compiler.ir.verify import verify_merged, verify_program  # large, and seldom asked for
+        from compiler.ir.verify.verify import verify_merged, verify_program  # large, and seldom asked for
 
         verify_program(program)
     merged = merge(program)
@@ -64,8 +64,8 @@ def merged_for(program: Program, capabilities: Capabilities, verify: bool) -> tu
         verify_merged(merged, program)
     if not capabilities.chains:
         return merged, []
-    from compiler.passes.chains import chains
-    from compiler.passes.gather import gather
+    from compiler.passes.program.batch_launches import gather
+    from compiler.passes.program.persistent_rnn import chains
 
     merged, why, unrolled = chains(merged)
     merged, how = gather(merged, unrolled)
@@ -81,7 +81,7 @@ def lower(model: Model, capabilities: Capabilities, verify: bool = False, pins: 
     order = Order(model.numerics.order)
     capabilities = permitted(capabilities, model.numerics)
     if verify:
-        from compiler.ir.verify import verify_cell, verify_model
+        from compiler.ir.verify.verify import verify_cell, verify_model
 
         verify_model(model)
     programs: list[Program] = []
@@ -89,7 +89,9 @@ def lower(model: Model, capabilities: Capabilities, verify: bool = False, pins: 
     spiking: SpikingGraph | None = None
     tensors: tuple[TensorGraph, ...] = ()
     if model.populations:
-        from compiler.passes.spiking import lower_populations_to_program  # a model has mostly one half: import that
+        from compiler.passes.spiking_pipeline import (
+            lower_populations_to_program,  # a model has mostly one half: import that
+        )
 
         spiking, program, made = lower_populations_to_program(model, precision, order, capabilities)
         if verify:
@@ -98,7 +100,7 @@ def lower(model: Model, capabilities: Capabilities, verify: bool = False, pins: 
         programs.append(program)
         decisions += made
     if model.network is not None:
-        from compiler.passes.tensors import lower_network_to_program
+        from compiler.passes.tensor_pipeline import lower_network_to_program
 
         tensors, program, made = lower_network_to_program(model, precision, order, capabilities, verify, pins)
         programs.append(program)

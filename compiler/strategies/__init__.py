@@ -9,25 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from compiler.ir.graph import Contract, Tensor
-from compiler.strategies import (
+from compiler.ir.level1.graph import Contract, Tensor
+from compiler.strategies.choice import Choice, No, Problem, product
+from compiler.strategies.cpu import (
     dense_weight_gradient,
-    direct_conv,
-    direct_conv_weights,
-    implicit_gemm,
     lanes_conv,
     lanes_conv_weight_gradient,
     lanes_dense,
     lanes_pairs,
-    matmul,
     rows_conv,
     rows_dense,
-    tensor_cores,
     winograd_conv,
     winograd_rows,
     winograd_weight_gradient,
 )
-from compiler.strategies.choice import Choice, No, Problem, product
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, implicit_gemm, matmul, tensor_cores
 
 __all__ = ["ROWS", "Choice", "choose"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from compiler.expr.ast import Binary, Ref
-from compiler.ir.graph import Contract, Tensor
+from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import Affine, plain_dim
 
 VECTOR_BYTES = 64

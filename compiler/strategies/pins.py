@@ -3,7 +3,7 @@
 Assumes: contractions in gather form.
 Guarantees: a pin holds for the problem that it was made for alone: the same structure, sizes, precision and order, on
 a target that still offers the pinned way.
-Does not: read files (compiler/lock.py does) or measure.
+Does not: read files (compiler/tune/lock.py does) or measure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.show import show
-from compiler.ir.graph import Contract, Tensor
+from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import Affine
 from compiler.strategies.choice import Choice
 from compiler.strategies.variants import identity, ways

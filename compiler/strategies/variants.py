@@ -1,4 +1,4 @@
-"""variants: every way to compute a contraction on a target, for measuring (compiler/tune.py).
+"""variants: every way to compute a contraction on a target, for measuring (compiler/tune/measure.py).
 
 Assumes: what the strategies assume.
 Guarantees: the first one is the choice of the rules; all are of one order class. Variants of a strategy differ in the
@@ -13,22 +13,20 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from compiler.ir.graph import Contract, Tensor
-from compiler.strategies import (
-    GROUPS,
-    choose,
+from compiler.ir.level1.graph import Contract, Tensor
+from compiler.strategies import GROUPS, choose
+from compiler.strategies.choice import Choice, No, Problem, product, rounded
+from compiler.strategies.cpu import (
     dense_weight_gradient,
-    implicit_gemm,
     lanes_conv,
     lanes_conv_weight_gradient,
     lanes_dense,
     lanes_pairs,
-    matmul,
     winograd_conv,
     winograd_rows,
     winograd_weight_gradient,
 )
-from compiler.strategies.choice import Choice, No, Problem, product, rounded
+from compiler.strategies.cuda import implicit_gemm, matmul
 from compiler.strategies.tiles import DOTS, TILES
 
 TUNED: Final = ("s_tile", "s_splits", "s_depth", "s_pitch", "s_strip")

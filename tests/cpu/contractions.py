@@ -9,8 +9,8 @@ import numpy as np
 
 from backends.cpu.backend import LANES
 from compiler.expr.ast import Binary, Expr, Ref, substitute
-from compiler.ir.graph import Contract, Map, Tensor
-from compiler.ir.program import (
+from compiler.ir.level1.graph import Contract, Map, Tensor
+from compiler.ir.level2.program import (
     Array,
     ArrayFormal,
     Assign,
@@ -27,10 +27,10 @@ from compiler.ir.program import (
     Rows,
     ScalarFormal,
 )
-from compiler.ir.program import Contract as ContractBody
+from compiler.ir.level2.program import Contract as ContractBody
 from compiler.ir.space import Affine, DType, Role, along
-from compiler.passes.decompose import gather_form
-from compiler.passes.nest_builder import Walk, build_loops
+from compiler.passes.kernels.nest_builder import Walk, build_loops
+from compiler.passes.tensors.decompose import gather_form
 from compiler.strategies import Choice
 
 Arrays = dict[str, np.ndarray]

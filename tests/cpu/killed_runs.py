@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-from compiler.runner.execute import run_model
-from compiler.runner.options import Options
+from compiler.runtime.common.options import Options
+from compiler.runtime.execute import run_model
 from tests.construct_runs import stored_results
 
 

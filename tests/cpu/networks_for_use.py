@@ -12,9 +12,9 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from compiler.frontend.load import load_model
-from compiler.interchange.safetensors import learned
-from compiler.ir.target import Capabilities
-from compiler.passes.lower_predict import lower_predict
+from compiler.ir.level2.target import Capabilities
+from compiler.passes.predict_pipeline import lower_predict
+from compiler.runtime.artifacts.safetensors import learned
 
 PLAIN = Capabilities("cpu", 0, True, frozenset())
 

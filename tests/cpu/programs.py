@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.diagnostics import Sink
+from compiler.core.diagnostics import Sink
+from compiler.core.source import NOWHERE
 from compiler.expr.ast import Expr
 from compiler.expr.parse import parse_expr
-from compiler.ir.program import (
+from compiler.ir.level2.program import (
     ELEMENT,
     Add,
     Array,
@@ -40,8 +41,7 @@ from compiler.ir.program import (
     Whole,
 )
 from compiler.ir.space import DType, Role
-from compiler.passes.lower_connect import fixed_probability_table
-from compiler.source import NOWHERE
+from compiler.passes.relations.lower_connect import fixed_probability_table
 
 I64, I32, U64, U32 = DType.I64, DType.I32, DType.U64, DType.U32
 REAL_COLUMNS = ("decay_v", "from_ge", "decay_ge", "drive", "v_thresh", "v_reset")

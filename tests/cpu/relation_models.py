@@ -16,7 +16,7 @@ import numpy.typing as npt
 from backends.protocol import Instance
 from backends.registry import backend
 from compiler.expr.ast import Binary, Call, Expr, Num, Ref
-from compiler.ir.model import (
+from compiler.ir.level0.model import (
     Const,
     InputDecl,
     Member,

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from backends.cpu.backend import CpuBackend
-from backends.cpu.build import compile_text, find_compiler, without_comments
-from backends.cpu.emit import emit
+from backends.cpu.emit.build import compile_text, find_compiler, without_comments
+from backends.cpu.emit.emit import emit
 from backends.protocol import BackendError
-from compiler.ir.program import Assign, Nest, Order
+from compiler.core.source import SourceFile, Span
+from compiler.ir.level2.program import Assign, Nest, Order
 from compiler.ir.space import DType
-from compiler.passes.merge import merge
-from compiler.source import SourceFile, Span
+from compiler.passes.program.merge import merge
 from tests.cpu.programs import expr, network
 
 

@@ -10,10 +10,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from backends.cpu.backend import CpuBackend
-from backends.cpu.emit import emit
+from backends.cpu.emit.emit import emit
 from compiler import run
+from compiler.layout.plan_memory import place
 from compiler.passes.pipeline import Lowered, lower
-from compiler.passes.plan_memory import place
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from backends.cpu.backend import CpuBackend
-from backends.cpu.load import CpuInstance
+from backends.cpu.run.load import CpuInstance
 from backends.reference.load import ReferenceInstance
-from compiler.ir.program import (
+from compiler.ir.level2.program import (
     Add,
     Array,
     ArrayFormal,
@@ -34,8 +34,8 @@ from compiler.ir.program import (
     Whole,
 )
 from compiler.ir.space import DType, Role
-from compiler.passes.lower_connect import fixed_probability_table
-from compiler.passes.merge import merge
+from compiler.passes.program.merge import merge
+from compiler.passes.relations.lower_connect import fixed_probability_table
 from tests.cpu.programs import assign, expr, network, ring
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -10,7 +10,7 @@ import pytest
 
 from backends.reference.load import ReferenceInstance
 from compiler.frontend.load import load_model
-from compiler.ir.model import Model
+from compiler.ir.level0.model import Model
 from tests.numeric.simulated import Simulated, model_of, run, simulate, start
 
 pytestmark = pytest.mark.usefixtures("cc")

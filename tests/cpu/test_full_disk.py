@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from compiler import build, predict, run
-from compiler.disk import unwritable
-from compiler.runner import plots
-from compiler.runner.errors import RunError
-from compiler.runner.predict import write_npz
+from compiler.core.disk import unwritable
+from compiler.core.errors import RunError
+from compiler.runtime.inference.predict import write_npz
+from compiler.runtime.plots import plots
 from tests.cpu.models_for_runs import DIGITS, NOISY, write
 
 pytestmark = pytest.mark.usefixtures("cc", "here")
@@ -86,8 +86,8 @@ def test_recording(here: Path, size: int) -> None:
 UNFORESEEN = """
 import resource, sys
 from compiler import run
-from compiler.runner import growing
-from compiler.runner.errors import RunError
+from compiler.runtime import growing
+from compiler.core.errors import RunError
 growing._require = lambda *_: None  # another process fills the disk
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 try:

@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from backends.cpu.emit import emit
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit as emit_cuda
-from backends.marked import comment
+from backends.c_family.source_map import comment
+from backends.cpu.emit.emit import emit
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit as emit_cuda
 from backends.registry import backend
+from compiler.core.yaml_text import quoted
 from compiler.frontend.load import load_model, name_of
-from compiler.interchange.onnx_import import import_file
-from compiler.ir.program import Merged
+from compiler.interchange.onnx.import_file import import_file
+from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline import lower
-from compiler.runner.expanded import expanded_yaml
-from compiler.yaml_text import quoted
+from compiler.runtime.artifacts.expanded import expanded_yaml
 from tests.construct_runs import compare, results
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 
 from compiler import check, run
+from compiler.core.errors import RunError
 from compiler.files.array_files import headers, read_array
-from compiler.runner.errors import RunError
-from compiler.runner.evaluate import evaluate_file
-from compiler.runner.options import Options
-from compiler.runner.predict import predict_file
+from compiler.runtime.common.options import Options
+from compiler.runtime.inference.evaluate import evaluate_file
+from compiler.runtime.inference.predict import predict_file
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, equal
 

@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compiler import run
-from compiler.cli_doctor import examine
-from compiler.runner.checkpoint import latest_checkpoint, read_position, resumable
-from compiler.runner.errors import RunError
-from compiler.runner.execute import run_model
-from compiler.runner.options import Options
-from compiler.runner.progress import Lines
-from compiler.runner.superblock import lookup3, unmark
+from compiler.cli.doctor import examine
+from compiler.core.errors import RunError
+from compiler.runtime.artifacts.checkpoint import latest_checkpoint, read_position, resumable
+from compiler.runtime.common.options import Options
+from compiler.runtime.common.progress import Lines
+from compiler.runtime.execute import run_model
+from compiler.runtime.record.superblock import lookup3, unmark
 from tests.construct_runs import write_construct
 from tests.constructs import CONSTRUCTS
 from tests.cpu.killed_runs import Snapshots, left_behind, partial_folder, same_end

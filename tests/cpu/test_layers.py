@@ -130,7 +130,7 @@ def test_cpu_is_the_reference(tmp_path: Path, name: str, precision: str) -> None
 )
 @pytest.mark.nvrtc
 def test_cuda_compiles(tmp_path: Path, name: str) -> None:
-    from backends.cuda.backend import CudaBackend
+    from backends.cuda.run.backend import CudaBackend
 
     shape, layers = NETS[name]
     write(tmp_path, shape)

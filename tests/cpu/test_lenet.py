@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from compiler import run
-from compiler.runner.results import RunResult
+from compiler.runtime.artifacts.results import RunResult
 
 pytestmark = pytest.mark.usefixtures("cc", "here")
 

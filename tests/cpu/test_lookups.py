@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from backends.registry import backend
-from compiler.ir.model import Model
-from compiler.ir.program import Merged
+from compiler.ir.level0.model import Model
+from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline import lower
 from tests.numeric.simulated import model_of
 from tests.numeric.trained import Trained, load

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from backends.cpu.load import CpuInstance
-from backends.cuda.backend import CudaBackend
+from backends.cpu.run.load import CpuInstance
+from backends.cuda.run.backend import CudaBackend
 from backends.registry import backend
-from compiler.ir.model import Model
+from compiler.ir.level0.model import Model
+from compiler.layout.plan_memory import place
 from compiler.passes.pipeline import lower
-from compiler.passes.plan_memory import place
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.usefixtures("cc")

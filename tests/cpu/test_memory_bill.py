@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from backends.cpu.load import CpuInstance
+from backends.cpu.run.load import CpuInstance
 from backends.registry import backend
-from compiler.cli_app import app
+from compiler.cli.app import app
 from compiler.frontend.load import load_model
-from compiler.ir.program import ArrayFormal, Merged
+from compiler.ir.level2.program import ArrayFormal, Merged
 from compiler.ir.space import Role
-from compiler.passes.memory_bill import memory_bill
+from compiler.layout.memory_report import memory_bill
+from compiler.layout.plan_memory import Placement, padded, place
 from compiler.passes.pipeline import lower
-from compiler.passes.plan_memory import Placement, padded, place
 
 pytestmark = pytest.mark.usefixtures("cc")
 

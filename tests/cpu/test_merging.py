@@ -14,7 +14,7 @@ from backends.protocol import Backend
 from backends.reference.load import ReferenceInstance
 from compiler import build
 from compiler.frontend.load import load_model
-from compiler.ir.program import Merged, MergedPhase
+from compiler.ir.level2.program import Merged, MergedPhase
 from compiler.passes.pipeline import Lowered, lower
 from tests.numeric.simulated import Simulated, model_of, run, simulate, start
 from tests.numeric.trained import load
@@ -198,7 +198,7 @@ def target(request: pytest.FixtureRequest) -> Backend:
     """Both of them emit without a compiler and without a GPU."""
     if request.param == "cpu":
         return CpuBackend()
-    from backends.cuda.backend import CudaBackend
+    from backends.cuda.run.backend import CudaBackend
 
     return CudaBackend()
 
@@ -279,7 +279,7 @@ def test_code_does_not_depend_on_sizes(tmp_path: Path, root: Path) -> None:
 @pytest.fixture
 def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     """The names of the programs that were given to the C compiler, in a cache that begins empty."""
-    from backends.cpu import build as cpu_build
+    from backends.cpu.emit import build as cpu_build
 
     done: list[str] = []
     original = cpu_build._compile

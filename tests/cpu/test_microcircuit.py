@@ -11,7 +11,7 @@ import pytest
 from backends.registry import backend
 from compiler import run
 from compiler.frontend.load import load_model
-from compiler.ir.program import Merged
+from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline import lower
 
 pytestmark = pytest.mark.usefixtures("cc", "here")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from backends.cpu.backend import CpuBackend
-from backends.cpu.load import CpuInstance
+from backends.cpu.run.load import CpuInstance
 from backends.reference.load import ReferenceInstance
-from compiler.ir.program import (
+from compiler.ir.level2.program import (
     ELEMENT,
     Add,
     Array,
@@ -32,7 +32,7 @@ from compiler.ir.program import (
     Strided,
 )
 from compiler.ir.space import DType, Role
-from compiler.passes.merge import merge
+from compiler.passes.program.merge import merge
 from tests.cpu.programs import assign, expr
 
 pytestmark = pytest.mark.usefixtures("cc")
@@ -508,9 +508,9 @@ def test_a_contraction_is_rendered_from_its_strategy(tmp_path: Path, monkeypatch
 
     from jinja2 import ChoiceLoader, DictLoader
 
-    from backends.cpu.skeletons import environment
+    from backends.cpu.kernels.skeletons import environment
     from backends.protocol import BackendError
-    from compiler.ir.program import Contract
+    from compiler.ir.level2.program import Contract
 
     plain = lanes_conv(Order.REPRODUCIBLE, "add", 0.0)
     kernel = plain.kernels[0]

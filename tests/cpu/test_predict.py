@@ -12,12 +12,12 @@ from safetensors.numpy import load_file, save_file
 
 from backends.registry import backend
 from compiler import check, evaluate, predict, run
-from compiler.diagnostics import ModelError
+from compiler.core.diagnostics import ModelError
+from compiler.core.errors import RunError
 from compiler.frontend.load import load_model
-from compiler.passes.lower_predict import lower_predict
 from compiler.passes.pipeline import lower
-from compiler.runner.errors import RunError
-from compiler.runner.results import RunResult
+from compiler.passes.predict_pipeline import lower_predict
+from compiler.runtime.artifacts.results import RunResult
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.networks_for_use import samples, write_network
 

@@ -11,9 +11,9 @@ import pytest
 from scipy.signal import convolve2d
 
 from backends.registry import backend
-from compiler.diagnostics import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.expr.ast import Binary, Call, Expr, Num, Ref
-from compiler.ir.model import (
+from compiler.ir.level0.model import (
     Const,
     Distribution,
     Listed,
@@ -25,7 +25,7 @@ from compiler.ir.model import (
     SynapseDef,
     Value,
 )
-from compiler.ir.program import Csr, Dense, OneToOne, Procedural, Propagate, Toeplitz
+from compiler.ir.level2.program import Csr, Dense, OneToOne, Procedural, Propagate, Toeplitz
 from compiler.passes.pipeline import lower
 from tests.cpu.programs import expr
 from tests.cpu.relation_models import STEPS, Array, delivered, expected, instance, lowered, model, population, stored_as

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from compiler import run
-from compiler.diagnostics import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.files.array_files import headers, read_array
-from compiler.ir.model import Kept
-from compiler.runner.data import split
-from compiler.runner.evaluate import evaluate_file
-from compiler.runner.options import Options
+from compiler.ir.level0.model import Kept
+from compiler.runtime.common.options import Options
+from compiler.runtime.inference.evaluate import evaluate_file
+from compiler.runtime.training.data import split
 from tests.cpu.models_for_runs import DIGITS, write
 
 pytestmark = pytest.mark.usefixtures("cc", "here")

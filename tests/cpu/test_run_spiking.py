@@ -16,11 +16,11 @@ from safetensors.numpy import load_file
 
 from backends.stopwatch import processor
 from compiler import run
-from compiler.runner.errors import RunError
-from compiler.runner.execute import run_model
-from compiler.runner.growing import SORTING
-from compiler.runner.options import Options
-from compiler.runner.results import RunResult
+from compiler.core.errors import RunError
+from compiler.runtime.artifacts.results import RunResult
+from compiler.runtime.common.options import Options
+from compiler.runtime.execute import run_model
+from compiler.runtime.record.growing import SORTING
 from tests.cpu.models_for_runs import NOISY, without, write
 
 pytestmark = pytest.mark.usefixtures("cc", "here")
@@ -236,7 +236,7 @@ record: [{trace: {from: a, variables: [v], members: all, every: 1 ms}}]
 def test_a_state_that_is_not_finite_is_found_soon(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """x goes over the largest number around step 40; the run of 50 million steps ends within 1,000 more, although
     there is no time for another look at everything."""
-    monkeypatch.setattr("compiler.runner.health.SHARE", 1e12)
+    monkeypatch.setattr("compiler.runtime.health.SHARE", 1e12)
     text = """\
 language: 1
 name: soon

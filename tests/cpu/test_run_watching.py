@@ -15,13 +15,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from compiler import evaluate, predict, run
-from compiler.ir.model import Plateau, Stop, Watched
+from compiler.core.errors import RunError
+from compiler.ir.level0.model import Plateau, Stop, Watched
 from compiler.passes.pipeline import lower
-from compiler.runner.errors import RunError
-from compiler.runner.execute import run_model
-from compiler.runner.options import Options
-from compiler.runner.plots import _training as training_figure
-from compiler.runner.watch import best_epoch, plateau_factor, stops
+from compiler.runtime.common.options import Options
+from compiler.runtime.common.watch import best_epoch, plateau_factor, stops
+from compiler.runtime.execute import run_model
+from compiler.runtime.plots.plots import _training as training_figure
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_spiking import Signalling
 from tests.cpu.test_run_training import last_state, rows, same_training

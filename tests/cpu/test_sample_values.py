@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from backends.registry import backend
 from compiler import evaluate, predict, run
-from compiler.diagnostics import ModelError
+from compiler.core.diagnostics import ModelError
+from compiler.core.errors import RunError
+from compiler.core.strict_json import dumps
 from compiler.files.sample_checks import sample_checks
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline import lower
-from compiler.runner.errors import RunError
-from compiler.strict_json import dumps
 
 pytestmark = pytest.mark.usefixtures("cc", "here")
 
@@ -216,8 +216,8 @@ def test_an_offset_of_attention(here: Path) -> None:
 @given(data=st.data())
 def test_what_is_found_is_what_is_computed_with(data: st.DataObject) -> None:
     """Against the definition, element by element."""
-    from compiler.ir.model import Layer, Loss, Network, OptimizerDef, TensorInput, Train
-    from compiler.ir.model_tensors import Data
+    from compiler.ir.level0.model import Layer, Loss, Network, OptimizerDef, TensorInput, Train
+    from compiler.ir.level0.tensors import Data
 
     mask = data.draw(st.sampled_from([(3, 2), (3,), ()]))
     inputs = (TensorInput("x", (6,), "real"), TensorInput("y", (3, 2), "real"), TensorInput("m", mask, "real"))

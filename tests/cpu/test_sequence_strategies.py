@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from backends.cpu.backend import LANES, CpuBackend
-from compiler.ir.graph import Contract, Tensor
+from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import DType, along
-from compiler.passes.merge import merge
+from compiler.passes.program.merge import merge
 from compiler.strategies import choose
 from tests.cpu.contractions import PRODUCT, Case, dense, gradient, program
 from tests.cpu.test_strategies import REALS, Problem, check, chosen, with_epilogue

@@ -18,11 +18,11 @@ import pytest
 
 from backends.cpu.backend import CpuBackend
 from compiler import build, run
-from compiler.runner import plots
-from compiler.runner.errors import Interrupted
-from compiler.runner.options import Options
-from compiler.runner.prepare import prepare
-from compiler.runner.timing import Times
+from compiler.core.errors import Interrupted
+from compiler.runtime.common.options import Options
+from compiler.runtime.common.timing import Times
+from compiler.runtime.plots import plots
+from compiler.runtime.prepare import prepare
 from tests.cpu.models_for_runs import NOISY, write
 
 pytestmark = pytest.mark.usefixtures("cc", "here")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from compiler import run
-from compiler.diagnostics import ModelError
-from compiler.runner.growing import SORTING
+from compiler.core.diagnostics import ModelError
+from compiler.runtime.record.growing import SORTING
 
 pytestmark = pytest.mark.usefixtures("cc")
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from backends.cpu.backend import CpuBackend
-from backends.cpu.load import CpuInstance
+from backends.cpu.run.load import CpuInstance
 from backends.reference.load import ReferenceInstance
-from compiler.ir.program import Merged, MergedPhase, Order, Program
+from compiler.ir.level2.program import Merged, MergedPhase, Order, Program
 from compiler.ir.space import DType
-from compiler.passes.merge import merge
+from compiler.passes.program.merge import merge
 from tests.cpu.programs import network
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.runner.errors import RunError
-from compiler.runner.options import Options
-from compiler.runner.predict import predict_file
-from compiler.runner.standalone import build_standalone
+from compiler.core.errors import RunError
+from compiler.runtime.common.options import Options
+from compiler.runtime.inference.predict import predict_file
+from compiler.runtime.inference.standalone import build_standalone
 from tests.cpu.networks_for_use import samples, write_network
 
 pytestmark = pytest.mark.usefixtures("cc", "here")

@@ -10,11 +10,11 @@ import pytest
 
 from backends.cpu.backend import LANES, CpuBackend
 from compiler.expr.ast import Expr
-from compiler.ir.evaluate_graph import evaluate_graph
-from compiler.ir.graph import Contract, Map, Tensor, Weight
-from compiler.ir.program import Merged
+from compiler.ir.level1.evaluate_graph import evaluate_graph
+from compiler.ir.level1.graph import Contract, Map, Tensor, Weight
+from compiler.ir.level2.program import Merged
 from compiler.ir.space import DType
-from compiler.passes.merge import merge
+from compiler.passes.program.merge import merge
 from compiler.strategies import choose
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, logical, program, stored
 from tests.cpu.programs import expr

@@ -17,8 +17,8 @@ from compiler import predict, run
 from compiler.files.array_rows import array_parts, open_rows
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline import lower
-from compiler.runner.evaluate import evaluate_file
-from compiler.runner.options import Options
+from compiler.runtime.common.options import Options
+from compiler.runtime.inference.evaluate import evaluate_file
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, OWN, equal, write_csv, write_idx
 
@@ -139,7 +139,7 @@ def test_the_code_is_the_same(here: Path, samples: tuple[np.ndarray, np.ndarray]
 def test_resumed_in_the_middle_of_an_epoch(
     here: Path, samples: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compiler.runner import feed
+    from compiler.runtime.training import feed
 
     ready, calls = feed.Feed.ready, []
 

@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import compiler.tune as module
+import compiler.tune.measure as module
 from backends.cpu.backend import LANES, CpuBackend
 from backends.protocol import Instance
 from compiler import build
-from compiler.cli_app import app
-from compiler.ir.program import Merged, Order
+from compiler.cli.app import app
+from compiler.core.errors import RunError
+from compiler.ir.level2.program import Merged, Order
 from compiler.ir.space import DType
-from compiler.runner.errors import RunError
-from compiler.runner.options import Options
-from compiler.runner.prepare import prepare
-from compiler.runner.timing import Times
-from compiler.runner.tuning import tune_model
+from compiler.runtime.common.options import Options
+from compiler.runtime.common.timing import Times
+from compiler.runtime.prepare import prepare
+from compiler.runtime.tuning import tune_model
 from compiler.strategies import pins
 from compiler.strategies.pins import problem_digest, structure_digest
 from compiler.strategies.variants import identity, text_of, ways
-from compiler.tune import Site, Timer, alone, measure
+from compiler.tune.measure import Site, Timer, alone, measure
 from tests.cpu.contractions import Conv, conv, dense, gradient
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_sequence_strategies import attention, steps_dense

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from backends.cpu.backend import LANES
-from compiler.ir.graph import Map
+from compiler.ir.level1.graph import Map
 from compiler.ir.space import DType
-from compiler.passes.merge import merge
-from compiler.strategies import ROWS, choose, winograd_conv, winograd_rows, winograd_weight_gradient
+from compiler.passes.program.merge import merge
+from compiler.strategies import ROWS, choose
 from compiler.strategies.choice import No, product
+from compiler.strategies.cpu import winograd_conv, winograd_rows, winograd_weight_gradient
 from tests.cpu.contractions import Case, Conv, conv, gradient, program
 from tests.cpu.test_strategies import BACKEND, REALS, Problem, check, with_epilogue
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compiler.diagnostics import Diagnostic, Severity
-from compiler.frontend.tree import Entry, Mapping, Node, Scalar, Sequence
+from compiler.core.diagnostics import Diagnostic, Severity
+from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _QUANTITY = re.compile(r"(-?[\d.]+(?:e-?\d+)?) ([A-Za-z]\w*)")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from compiler.codes import CATALOGUE
-from compiler.diagnostics import Diagnostic, ModelError, Sink
+from compiler.core.catalogue import CATALOGUE
+from compiler.core.diagnostics import Diagnostic, ModelError, Sink
+from compiler.core.render import render
 from compiler.frontend.load import load_model
-from compiler.ir.target import Capabilities
+from compiler.ir.level2.target import Capabilities
 from compiler.passes.pipeline import lower
-from compiler.render import render
-from compiler.runner.prepare import refuse_two_halves
+from compiler.runtime.prepare import refuse_two_halves
 
 HERE = Path(__file__).parent
 CASES = sorted(HERE.glob("*.yaml"))

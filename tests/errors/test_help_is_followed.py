@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from compiler.frontend.load import load_model
-from compiler.frontend.other_simulators import OTHER_NAMES
-from compiler.frontend.resolve_use import LibraryFinder
+from compiler.frontend.resolve.use import LibraryFinder
+from compiler.frontend.schema.other_simulators import OTHER_NAMES
 
 HERE = Path(__file__).parent
 

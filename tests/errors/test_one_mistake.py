@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from compiler.diagnostics import ModelError, Severity, Sink
+from compiler.core.diagnostics import ModelError, Severity, Sink
+from compiler.core.render import ordered
 from compiler.frontend.load import load_model
-from compiler.frontend.tree import Mapping
-from compiler.frontend.yaml12 import load_file
-from compiler.render import ordered
+from compiler.frontend.yaml.tree import Mapping
+from compiler.frontend.yaml.yaml12 import load_file
 from tests.constructs import CONSTRUCTS, write_files
 from tests.errors.mistakes import follow_ups, mistakes
 

@@ -4,7 +4,7 @@ they can be, by the direct strategies."""
 from __future__ import annotations
 
 from compiler.expr.ast import Binary, Ref
-from compiler.ir.graph import Contract, Map, Tensor
+from compiler.ir.level1.graph import Contract, Map, Tensor
 from compiler.ir.space import DType, along
 from compiler.strategies import choose
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from backends.cpu.backend import CpuBackend
-from backends.cuda.backend import CudaBackend
+from backends.cuda.run.backend import CudaBackend
 from backends.protocol import Instance
 from compiler.frontend.load import load_model
-from compiler.ir.model import Model
-from compiler.ir.program import Merged
+from compiler.ir.level0.model import Model
+from compiler.ir.level2.program import Merged
 from compiler.ir.space import Role
 from compiler.passes.pipeline import lower
 from tests.recurrent import Network, network

@@ -9,8 +9,8 @@ import pytest
 
 import tests.cpu.test_connect as on_cpu
 import tests.numeric.test_connectivity as rules
-from backends.cuda.backend import CudaBackend
-from compiler.passes.merge import merge
+from backends.cuda.run.backend import CudaBackend
+from compiler.passes.program.merge import merge
 from tests.cpu.test_connect import (  # noqa: F401  (collected here as well)
     test_a_rare_connection_skips_whole_blocks,
     test_given_events,

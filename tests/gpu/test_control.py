@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from backends.cpu.backend import CpuBackend
-from backends.cuda.backend import CudaBackend
+from backends.cuda.run.backend import CudaBackend
 from backends.protocol import Instance
 from backends.reference.load import ReferenceInstance
 from compiler.passes.pipeline import lower

@@ -13,14 +13,14 @@ import pytest
 
 import tests.cpu.test_nests as on_cpu
 from backends.cpu.backend import CpuBackend
-from backends.cuda.backend import CudaBackend
-from backends.cuda.schedule import Way
+from backends.cuda.run.backend import CudaBackend
+from backends.cuda.run.cuda_graphs import Way
 from backends.protocol import BackendError, Instance
 from backends.reference.load import ReferenceInstance
 from compiler.frontend.load import load_model
-from compiler.ir.program import ELEMENT, Dim, Merged, Mode, Nest
-from compiler.passes.merge import merge
+from compiler.ir.level2.program import ELEMENT, Dim, Merged, Mode, Nest
 from compiler.passes.pipeline import lower
+from compiler.passes.program.merge import merge
 from tests.cpu.programs import assign
 
 pytestmark = pytest.mark.gpu
@@ -195,8 +195,8 @@ FAULT = """
 import sys
 from pathlib import Path
 import numpy as np
-from backends.cuda.backend import CudaBackend
-from backends.cuda.schedule import Way
+from backends.cuda.run.backend import CudaBackend
+from backends.cuda.run.cuda_graphs import Way
 from backends.protocol import BackendError
 from tests.gpu.test_models import lowered
 backend = CudaBackend(check=sys.argv[2] == "check")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tests.cpu.test_nests as on_cpu
-from backends.cuda.backend import CudaBackend
-from backends.cuda.load import CudaInstance
+from backends.cuda.run.backend import CudaBackend
+from backends.cuda.run.load import CudaInstance
 from backends.reference.load import ReferenceInstance
-from compiler.ir.program import ELEMENT, Add, Axis, Dim, Mode, Nest, Program, Strided
-from compiler.passes.merge import merge
+from compiler.ir.level2.program import ELEMENT, Add, Axis, Dim, Mode, Nest, Program, Strided
+from compiler.passes.program.merge import merge
 from tests.cpu.programs import assign, expr
 from tests.cpu.test_nests import (  # noqa: F401  (collected here as well)
     test_contiguous_sum,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.ir.model import Const, Planes
+from compiler.ir.level0.model import Const, Planes
 from tests.cpu.relation_models import delivered, model, population
 from tests.cpu.test_relations import DRAWN, drawn_model, models_by_relation, stored_as
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compiler import run
-from compiler.runner.results import RunResult
+from compiler.runtime.artifacts.results import RunResult
 
 pytestmark = pytest.mark.gpu
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from compiler import predict
-from compiler.interchange.onnx_import import Imported, import_file
-from compiler.runner.errors import RunError
+from compiler.core.errors import RunError
+from compiler.interchange.onnx.import_file import Imported, import_file
 
 OPERATORS = (
     "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "Attention", "AveragePool",

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from backends.protocol import Artifact, Instance
 from backends.registry import backend
 from compiler.frontend.load import load_model
-from compiler.ir.model import Model
+from compiler.ir.level0.model import Model
 from compiler.passes.pipeline import Lowered, lower
 
 Array = npt.NDArray[Any]

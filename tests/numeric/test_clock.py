@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.cuda.emit import emit as emit_cuda
+from backends.cuda.emit.emit import emit as emit_cuda
 from backends.registry import backend
 from compiler import run
-from compiler.diagnostics import ModelError
-from compiler.passes.clock import WARMUP
+from compiler.core.diagnostics import ModelError
+from compiler.core.errors import RunError
 from compiler.passes.pipeline import lower
-from compiler.runner.errors import RunError
+from compiler.passes.program.clock import WARMUP
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.usefixtures("cc")

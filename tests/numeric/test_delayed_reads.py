@@ -13,8 +13,8 @@ import pytest
 
 from backends.registry import backend
 from compiler.passes.pipeline import lower
-from compiler.runner.arrays import persistent_arrays
-from compiler.runner.checkpoint import Position, restore_checkpoint, save_checkpoint
+from compiler.runtime.artifacts.checkpoint import Position, restore_checkpoint, save_checkpoint
+from compiler.runtime.common.arrays import persistent_arrays
 from tests.numeric.simulated import Array, Simulated, model_of, run, simulate, start
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import Emitted
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import Emitted
 from backends.device import source
 from backends.reference.elementary import FUNCTIONS
 from tests.numeric.device_library import DeviceLibrary, build, not_vectorized, program

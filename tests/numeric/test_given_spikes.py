@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.cuda.emit import emit as emit_cuda
+from backends.cuda.emit.emit import emit as emit_cuda
 from backends.registry import backend
 from compiler.passes.pipeline import lower
 from tests.numeric.simulated import model_of, simulate

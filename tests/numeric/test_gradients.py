@@ -10,9 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from compiler.expr.ast import Binary, Call, Num, Ref
-from compiler.ir.evaluate_graph import Values, evaluate_graph
-from compiler.ir.graph import BatchMask, Feed, Node, Rand, Store, Tensor, Update, Variable, Weight
-from compiler.ir.model import (
+from compiler.ir.level0.model import (
     Attr,
     Data,
     FunctionDef,
@@ -24,11 +22,13 @@ from compiler.ir.model import (
     TensorInput,
     Train,
 )
-from compiler.passes.decompose import decompose
-from compiler.passes.differentiate import differentiate
-from compiler.passes.lower_loss import add_loss
-from compiler.passes.lower_network import lower_network
-from compiler.passes.simplify_graph import simplify_graph
+from compiler.ir.level1.evaluate_graph import Values, evaluate_graph
+from compiler.ir.level1.graph import BatchMask, Feed, Node, Rand, Store, Tensor, Update, Variable, Weight
+from compiler.passes.layers.lower_loss import add_loss
+from compiler.passes.layers.lower_network import lower_network
+from compiler.passes.tensors.decompose import decompose
+from compiler.passes.tensors.differentiate import differentiate
+from compiler.passes.tensors.simplify_graph import simplify_graph
 
 Array = npt.NDArray[Any]
 SGD = OptimizerDef("sgd", (("rate", 0.1),), (), (Set("param", Ref("param")),))

@@ -10,10 +10,10 @@ import pytest
 
 from backends.registry import backend
 from compiler import run
-from compiler.ir.model import Send, Set
-from compiler.passes.freeze_learning import freeze_learning, frozen_synapse
+from compiler.core.errors import RunError
+from compiler.ir.level0.model import Send, Set
+from compiler.passes.model.freeze_learning import freeze_learning, frozen_synapse
 from compiler.passes.pipeline import lower
-from compiler.runner.errors import RunError
 from tests.numeric.simulated import Array, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pytest
 from scipy.special import erf
 
-from compiler.ir.evaluate_graph import Values, evaluate_graph
-from compiler.ir.model import Layer
+from compiler.ir.level0.model import Layer
+from compiler.ir.level1.evaluate_graph import Values, evaluate_graph
 from tests.numeric.test_gradients import (
     conv,
     dense,

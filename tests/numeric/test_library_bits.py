@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.frontend.language.currents import LIBRARY_CURRENTS
-from compiler.frontend.language.populations import LIBRARY_NEURONS
+from compiler.frontend.language.spiking.currents import LIBRARY_CURRENTS
+from compiler.frontend.language.spiking.populations import LIBRARY_NEURONS
 from tests.numeric.simulated import simulate
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.runner.run_training import take_metrics
+from compiler.runtime.training.run_training import take_metrics
 from tests.numeric.simulated import Array
 from tests.numeric.trained import Trained, load
 

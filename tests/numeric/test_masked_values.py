@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backends.cuda.emit import emit
-from compiler.runner.run_training import take_metrics
+from backends.cuda.emit.emit import emit
+from compiler.runtime.training.run_training import take_metrics
 from tests.numeric.simulated import Array
 from tests.numeric.trained import Trained, load
 

@@ -11,7 +11,7 @@ import pytest
 
 from backends.registry import backend
 from compiler.passes.pipeline import lower
-from compiler.runner.run_training import take_metrics
+from compiler.runtime.training.run_training import take_metrics
 from tests.numeric.simulated import Array, model_of
 from tests.numeric.test_losses import log_softmax
 from tests.numeric.trained import load

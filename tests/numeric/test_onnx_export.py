@@ -12,14 +12,14 @@ import onnxruntime
 import pytest
 
 from compiler import predict
+from compiler.core.errors import RunError
 from compiler.expr.activations import ACTIVATIONS
 from compiler.frontend.load import load_model
-from compiler.interchange.onnx_export import export_file, to_onnx
-from compiler.interchange.onnx_import import import_file
-from compiler.interchange.safetensors import learned
-from compiler.passes.lower_predict import lower_predict
-from compiler.runner.errors import RunError
-from compiler.runner.options import Options
+from compiler.interchange.onnx.export import export_file, to_onnx
+from compiler.interchange.onnx.import_file import import_file
+from compiler.passes.predict_pipeline import lower_predict
+from compiler.runtime.artifacts.safetensors import learned
+from compiler.runtime.common.options import Options
 from tests.cpu.networks_for_use import PLAIN, random_weights, samples, write_network
 
 SIGNAL, IMAGE, CUBE = "{x: {shape: [4, 9]}}", "{x: {shape: [4, 9, 8]}}", "{x: {shape: [2, 5, 4, 6]}}"

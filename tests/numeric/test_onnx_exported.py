@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.diagnostics import ModelError
+from compiler.core.diagnostics import ModelError
+from compiler.core.errors import RunError
 from compiler.frontend.load import load_model
-from compiler.interchange.onnx_import import import_file
-from compiler.runner.errors import RunError
+from compiler.interchange.onnx.import_file import import_file
 from tests.numeric.onnx_nodes import difference
 
 onnx = pytest.importorskip("onnx")
@@ -192,7 +192,7 @@ def test_files_of_other_kinds(tmp_path: Path, name: str, monkeypatch: pytest.Mon
 
 def test_every_cut_is_told(tmp_path: Path) -> None:
     """A file that ends anywhere is refused as one that is cut off, or not in the format; whole files are not."""
-    from compiler.interchange.onnx_file import not_onnx
+    from compiler.interchange.onnx.file import not_onnx
 
     whole = (Path(__file__).parent / "exported" / "stepwise.onnx").read_bytes()
     path = tmp_path / "m.onnx"

@@ -12,8 +12,8 @@ import onnx
 import pytest
 
 from compiler import predict
-from compiler.interchange.onnx_import import import_file
-from compiler.runner.errors import RunError
+from compiler.core.errors import RunError
+from compiler.interchange.onnx.import_file import import_file
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from backends.reference import philox as p
-from compiler.ir.streams import splitmix64, stream_key
+from compiler.ir.level0.streams import splitmix64, stream_key
 from tests.numeric.device_library import DeviceLibrary, build
 
 TYPES = {"f32": np.float32, "f64": np.float64}

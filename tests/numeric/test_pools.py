@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from backends.cpu.backend import CpuBackend
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit as emit_cuda
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit as emit_cuda
+from backends.cuda.run.backend import CudaBackend
 from backends.registry import backend
 from compiler.passes.pipeline import lower
 from tests.numeric.simulated import Array, model_of, simulate

@@ -23,12 +23,12 @@ from backends.reference.evaluate import Evaluator
 from backends.reference.load import ReferenceBackend, ReferenceInstance, instantiate
 from backends.reference.row import InterpretError
 from compiler.expr.ast import Binary, Ref
-from compiler.ir.program import Program
-from compiler.ir.streams import stream_key
+from compiler.ir.level0.streams import stream_key
+from compiler.ir.level2.program import Program
 from compiler.ir.text import parse_ir
-from compiler.ir.verify import verify_merged, verify_program
-from compiler.passes.lower_connect import fixed_probability_table
-from compiler.passes.merge import merge
+from compiler.ir.verify.verify import verify_merged, verify_program
+from compiler.passes.program.merge import merge
+from compiler.passes.relations.lower_connect import fixed_probability_table
 
 FLAT = "Dim(i, n)"
 

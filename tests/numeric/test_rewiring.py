@@ -8,15 +8,15 @@ import h5py
 import numpy as np
 import pytest
 
-from backends.cpu.emit import emit as emit_c
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit as emit_cuda
+from backends.cpu.emit.emit import emit as emit_c
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit as emit_cuda
+from backends.cuda.run.backend import CudaBackend
 from backends.reference import philox
 from backends.registry import backend
 from compiler import run
-from compiler.ir.program import Connect, Merged
-from compiler.ir.streams import stream_key
+from compiler.ir.level0.streams import stream_key
+from compiler.ir.level2.program import Connect, Merged
 from compiler.passes.pipeline import lower
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 from tests.numeric.simulated import run as run_steps

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.diagnostics import ModelError
+from compiler.core.diagnostics import ModelError
 from compiler.expr.ast import Num, Ref
-from compiler.ir.model import Model, Send, Set, SynapseDef
+from compiler.ir.level0.model import Model, Send, Set, SynapseDef
 from tests.numeric.simulated import model_of, run, simulate, start
 from tests.numeric.synapse_oracle import DT, TOLERANCE, Oracle, Spikes, model_text, pairs_of, trains, weights
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit as emit_cuda
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit as emit_cuda
+from backends.cuda.run.backend import CudaBackend
 from compiler.passes.pipeline import lower
 from tests.numeric.simulated import model_of, simulate
 

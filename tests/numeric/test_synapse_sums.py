@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.cpu.emit import emit as emit_c
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit as emit_cuda
+from backends.cpu.emit.emit import emit as emit_c
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit as emit_cuda
+from backends.cuda.run.backend import CudaBackend
 from backends.protocol import BackendError
 from backends.registry import backend
-from compiler.ir.program import Bitmask, Csr, Dense, Merged, OneToOne, Propagate
-from compiler.ir.verify_body import code_violations
+from compiler.ir.level2.program import Bitmask, Csr, Dense, Merged, OneToOne, Propagate
+from compiler.ir.verify.kernel import code_violations
 from compiler.passes.pipeline import lower
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 

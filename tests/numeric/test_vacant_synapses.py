@@ -10,7 +10,7 @@ import pytest
 
 from backends.reference import philox
 from compiler import run
-from compiler.ir.streams import stream_key
+from compiler.ir.level0.streams import stream_key
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 from tests.numeric.simulated import run as run_steps
 from tests.numeric.simulated import start as load

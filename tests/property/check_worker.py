@@ -17,14 +17,14 @@ import traceback
 import warnings
 from pathlib import Path
 
-from compiler.diagnostics import ModelError
-from compiler.ir.target import Capabilities
-from compiler.ir.verify_model import model_violations
+from compiler.core.diagnostics import ModelError
+from compiler.core.render import render
+from compiler.ir.level2.target import Capabilities
+from compiler.ir.verify.model import model_violations
 from compiler.passes.pipeline import lower
-from compiler.render import render
-from compiler.runner.options import Options
-from compiler.runner.prepare import load_checked, refuse_nothing_to_run
-from compiler.runner.timing import Times
+from compiler.runtime.common.options import Options
+from compiler.runtime.common.timing import Times
+from compiler.runtime.prepare import load_checked, refuse_nothing_to_run
 from tests.property.mutations import Case, case
 
 SECONDS = 5.0

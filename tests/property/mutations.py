@@ -15,10 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from compiler.diagnostics import Sink
-from compiler.frontend.tree import Mapping, Plain, to_plain
-from compiler.frontend.yaml12 import load_file
-from compiler.yaml_text import quoted
+from compiler.core.diagnostics import Sink
+from compiler.core.yaml_text import quoted
+from compiler.frontend.yaml.tree import Mapping, Plain, to_plain
+from compiler.frontend.yaml.yaml12 import load_file
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDERS: Final = ("models", "models/library/*", "tests/errors")

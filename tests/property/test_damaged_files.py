@@ -16,12 +16,18 @@ import numpy as np
 import pytest
 import typer
 
-from compiler.cli_guard import guarded
+from compiler.cli.errors import guarded
+from compiler.core.errors import RunError
 from compiler.files.array_files import headers, read_array
 from compiler.files.array_rows import array_parts, open_rows
-from compiler.interchange.safetensors import read_weights
-from compiler.runner.checkpoint import FORMAT, best_of_checkpoint, latest_checkpoint, read_position, write_tensors
-from compiler.runner.errors import RunError
+from compiler.runtime.artifacts.checkpoint import (
+    FORMAT,
+    best_of_checkpoint,
+    latest_checkpoint,
+    read_position,
+    write_tensors,
+)
+from compiler.runtime.artifacts.safetensors import read_weights
 
 DATA = {"x": np.linspace(0, 1, 600, dtype=np.float32).reshape(100, 6), "y": np.arange(100)}
 

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 
 from compiler import run
 from compiler.frontend.load import load_model
-from compiler.runner import plots
+from compiler.runtime.plots import plots
 from tests.construct_runs import results
 from tests.property.random_layers import data, layer_model
 from tests.property.random_spiking import spiking_model
@@ -65,7 +65,7 @@ def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def quickly_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    from backends.cpu import build
+    from backends.cpu.emit import build
 
     monkeypatch.setattr(build, "FLAGS", ("-O1", *(f for f in build.FLAGS if f != "-O3")))
 

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from backends.registry import backend
-from compiler.interchange.safetensors import put_weights
-from compiler.ir.model import Model
-from compiler.passes.fold_norms import folded
-from compiler.passes.lower_predict import ORDER, PHASE, data_name, lower_predict
-from compiler.runner.arrays import read_logical
+from compiler.ir.level0.model import Model
+from compiler.passes.predict_pipeline import ORDER, PHASE, data_name, lower_predict
+from compiler.passes.tensors.fold_norms import folded
+from compiler.runtime.artifacts.safetensors import put_weights
+from compiler.runtime.common.arrays import read_logical
 from tests.numeric.simulated import Array, model_of
 from tests.numeric.trained import Trained, load
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler.frontend.language.layers import LAYER
-from compiler.frontend.language.losses import LOSS
+from compiler.frontend.language.layers.layers import LAYER
+from compiler.frontend.language.training.losses import LOSS
 from tests.torch.cases import GROUPS, SLICE
 from tests.torch.grid import CLOSE, compare
 

@@ -13,9 +13,9 @@ import pytest
 import compiler
 from backends.protocol import BackendError
 from compiler import build, check, evaluate, predict, run
-from compiler.cli_guard import complain, show
-from compiler.diagnostics import ModelError
-from compiler.runner.errors import RunError
+from compiler.cli.errors import complain, show
+from compiler.core.diagnostics import ModelError
+from compiler.core.errors import RunError
 from tests.unit.test_cli import TINY
 
 WRONG = """\

@@ -14,19 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-import compiler.runner.bill as bill
+import compiler.runtime.resources.bill as bill
 from backends.reference.load import ReferenceInstance
 from backends.registry import backend
-from compiler import cli_app, run
-from compiler.diagnostics import ModelError
+from compiler import run
+from compiler.cli import app as cli_app
+from compiler.core.diagnostics import ModelError
 from compiler.frontend.load import load_model
-from compiler.ir.model import Model
-from compiler.ir.synapse_values import own_name
-from compiler.passes.expected_sizes import DRAWN, least_bytes, overlaps, synapse_counts
+from compiler.ir.level0.model import Model
+from compiler.ir.level2.synapse_values import own_name
 from compiler.passes.pipeline import lower
-from compiler.runner.options import Options
-from compiler.runner.recorded import SPIKE_RATE, written_by
-from compiler.runner.room import Room, disk_room, memory_room
+from compiler.passes.relations.expected_sizes import DRAWN, least_bytes, overlaps, synapse_counts
+from compiler.runtime.common.options import Options
+from compiler.runtime.resources.recorded import SPIKE_RATE, written_by
+from compiler.runtime.resources.room import Room, disk_room, memory_room
 from tests.construct_runs import construct
 from tests.constructs import CONSTRUCTS
 from tests.numeric.simulated import model_of

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from compiler.diagnostics import Sink
+from compiler.core.diagnostics import Sink
+from compiler.core.source import NOWHERE
 from compiler.expr.parse import parse_expr
-from compiler.passes.bounds import ANY, interval
-from compiler.passes.quanta import input_quanta
-from compiler.source import NOWHERE
+from compiler.passes.model.bounds import ANY, interval
+from compiler.passes.model.fixed_point_scales import input_quanta
 from tests.numeric.simulated import model_of
 from tests.numeric.synapse_oracle import model_text
 

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.diagnostics import ModelError, Severity, Sink
+from compiler.core.diagnostics import ModelError, Severity, Sink
+from compiler.core.render import render
 from compiler.expr.ast import Binary, Num, Ref, refs
 from compiler.expr.show import show
-from compiler.frontend.language.layers import ACTIVATIONS
+from compiler.frontend.language.layers.layers import ACTIVATIONS
 from compiler.frontend.load import load_model
-from compiler.ir.model import (
+from compiler.ir.level0.model import (
     Const,
     Distribution,
     Formula,
@@ -27,9 +28,8 @@ from compiler.ir.model import (
     Population,
     Projection,
 )
-from compiler.ir.verify_model import model_violations
-from compiler.passes.lower_network import ACTIVATIONS as LOWERED_ACTIVATIONS
-from compiler.render import render
+from compiler.ir.verify.model import model_violations
+from compiler.passes.layers.lower_network import ACTIVATIONS as LOWERED_ACTIVATIONS
 
 ROOT = Path(__file__).parents[2]
 EVERYTHING = Path(__file__).with_name("build_everything.yaml")

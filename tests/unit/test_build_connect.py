@@ -9,13 +9,13 @@ import h5py
 import numpy as np
 import pytest
 
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit
+from backends.cuda.run.backend import CudaBackend
 from compiler.expr.show import show
 from compiler.frontend.load import load_model
-from compiler.ir.model import Const, Distribution, FromFile, Listed, Planes, Projection
-from compiler.ir.target import Capabilities
+from compiler.ir.level0.model import Const, Distribution, FromFile, Listed, Planes, Projection
+from compiler.ir.level2.target import Capabilities
 from compiler.passes.pipeline import lower
 
 CELLS = """

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from compiler.diagnostics import ModelError, Severity, Sink
+from compiler.core.diagnostics import ModelError, Severity, Sink
+from compiler.core.render import render
 from compiler.expr.ast import Ref
 from compiler.expr.show import show
-from compiler.frontend import synapse_use
+from compiler.frontend.build.synapses import use as synapse_use
 from compiler.frontend.load import load_model
-from compiler.ir.model import (
+from compiler.ir.level0.model import (
     Const,
     Distribution,
     Formula,
@@ -26,8 +27,7 @@ from compiler.ir.model import (
     SynapseDef,
 )
 from compiler.ir.text import parse_ir, print_ir
-from compiler.ir.verify_model import model_violations
-from compiler.render import render
+from compiler.ir.verify.model import model_violations
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = sorted(p.stem for p in (ROOT / "models" / "library" / "synapses").glob("*.yaml"))

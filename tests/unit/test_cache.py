@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.cache import file_digest, find_files, find_value, is_as_kept, keep_files, keep_value, note_file
+from compiler.core.cache import file_digest, find_files, find_value, is_as_kept, keep_files, keep_value, note_file
 from compiler.files.array_rows import _converted
 
 

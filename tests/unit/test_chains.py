@@ -10,19 +10,31 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from backends.cuda import stages as cuda_stages
-from backends.cuda.backend import CudaBackend
-from backends.cuda.chain import CHAIN, FACTOR, FEED, MATRIX, MINE, NAME, READ, RECORDS, STAGE, chained_templates
-from backends.cuda.chain_walk import Walk
-from backends.cuda.chain_walk import walk as walk_of
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit
-from backends.cuda.plans import _parts, device_table
-from backends.cuda.stages import row_bytes, shapes_of, stages_of, values_of
-from backends.cuda.work import Words
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit
+from backends.cuda.kernels.launch_geometry import Words
+from backends.cuda.persistent import rnn_plan as cuda_stages
+from backends.cuda.persistent.rnn import (
+    CHAIN,
+    FACTOR,
+    FEED,
+    MATRIX,
+    MINE,
+    NAME,
+    READ,
+    RECORDS,
+    STAGE,
+    chained_templates,
+)
+from backends.cuda.persistent.rnn_plan import row_bytes, shapes_of, stages_of, values_of
+from backends.cuda.persistent.rnn_table import Walk
+from backends.cuda.persistent.rnn_table import walk as walk_of
+from backends.cuda.run.backend import CudaBackend
+from backends.cuda.run.load_plan import _parts, device_table
 from backends.reference.load import ReferenceInstance
 from compiler.frontend.load import load_model
-from compiler.ir.program import (
+from compiler.ir.level2.batch_independence import apart, chain_violations, product_of
+from compiler.ir.level2.program import (
     ELEMENT,
     ArrayFormal,
     Axis,
@@ -39,15 +51,14 @@ from compiler.ir.program import (
     Strided,
     Template,
 )
-from compiler.ir.samples import apart, chain_violations, product_of
+from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role
-from compiler.ir.target import Capabilities
 from compiler.ir.text import parse_ir, print_ir
-from compiler.passes.decisions import Decision
-from compiler.passes.gather import gather
+from compiler.layout.plan_memory import lifetimes, place
+from compiler.layout.write_tables import write_tables
 from compiler.passes.pipeline import lower
-from compiler.passes.plan_memory import lifetimes, place
-from compiler.passes.write_tables import write_tables
+from compiler.passes.program.batch_launches import gather
+from compiler.passes.program.decisions import Decision
 from tests.recurrent import Network, network
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 import yaml
 
-from compiler import cli_app
-from compiler.cli_init import model_text
-from compiler.disk import scratch_folder
-from compiler.version import VERSION
+from compiler.cli import app as cli_app
+from compiler.cli.init import model_text
+from compiler.core.disk import scratch_folder
+from compiler.core.version import VERSION
 
 TINY = """\
 language: 1
@@ -68,16 +68,23 @@ def netloom(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 def test_the_version_imports_nothing_heavy(root: Path) -> None:
     code = (
         "import sys; before = set(sys.modules); sys.argv = ['netloom', '--version'];"
-        "from compiler.cli import main; main(); print(sorted(set(sys.modules) - before))"
+        "from compiler.cli.__main__ import main; main(); print(sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     first, second = done.stdout.splitlines()
     assert first == f"netloom {VERSION}"
-    assert json.loads(second.replace("'", '"')) == ["__future__", "compiler", "compiler.cli", "compiler.version"]
+    assert json.loads(second.replace("'", '"')) == [
+        "__future__",
+        "compiler",
+        "compiler.cli",
+        "compiler.cli.__main__",
+        "compiler.core",
+        "compiler.core.version",
+    ]
 
 
 def test_importing_the_package_is_cheap(root: Path) -> None:
-    code = "import sys, compiler; print('numpy' in sys.modules, 'compiler.runner' in sys.modules)"
+    code = "import sys, compiler; print('numpy' in sys.modules, 'compiler.runtime' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"
 
@@ -324,7 +331,7 @@ def test_an_internal_error(netloom, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("compiler.runner.execute.build_into", broken)
+    monkeypatch.setattr("compiler.runtime.execute.build_into", broken)
     done = netloom("build", "tiny.yaml")
     assert done.code == 70
     assert "internal error: ZeroDivisionError: oh" in done.err

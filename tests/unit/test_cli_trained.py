@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from compiler import cli_app
+from compiler.cli import app as cli_app
 from tests.cpu.networks_for_use import samples, write_network
 
 LAYERS = """

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from compiler.codes import CATALOGUE, explain
-from compiler.diagnostics import Severity, Sink
-from compiler.frontend.yaml12 import load_text
-from compiler.source import SourceFile
+from compiler.core.catalogue import CATALOGUE, explain
+from compiler.core.diagnostics import Severity, Sink
+from compiler.core.source import SourceFile
+from compiler.frontend.yaml.yaml12 import load_text
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _CODE = re.compile(r"""["']([EW][0-9]{4})["']""")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backends.cprint import (
+from backends.c_family.cprint import (
     Body,
     Dialect,
     Element,
@@ -19,12 +19,12 @@ from backends.cprint import (
     literal,
     type_of,
 )
-from compiler.diagnostics import Sink
+from compiler.core.diagnostics import Sink
+from compiler.core.source import NOWHERE
 from compiler.expr.ast import Expr
 from compiler.expr.parse import parse_expr
-from compiler.ir.program import Add, Assign, Mode
+from compiler.ir.level2.program import Add, Assign, Mode
 from compiler.ir.space import DType
-from compiler.source import NOWHERE
 
 F32, F64, I32, I64, U64, U8 = (
     DType.F32,

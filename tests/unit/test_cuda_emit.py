@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.cprint import Dialect
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text
-from backends.cuda.device import has_kernel
-from backends.cuda.emit import Emitted, emit
-from backends.cuda.hazards import Touched, conflicts, overlaps, touched
-from backends.cuda.kernel import BLOCK
-from backends.cuda.nest import SHARED
-from backends.cuda.plans import device_table
-from backends.cuda.schedule import Plan, Ready, Timed, _calls, _pattern, nodes
-from backends.cuda.work import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
+from backends.c_family.cprint import Dialect
+from backends.cuda.device.device import has_kernel
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import Emitted, emit
+from backends.cuda.kernels.hazards import Touched, conflicts, overlaps, touched
+from backends.cuda.kernels.kernel import BLOCK
+from backends.cuda.kernels.launch_geometry import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
+from backends.cuda.kernels.nest import SHARED
+from backends.cuda.run.backend import CudaBackend
+from backends.cuda.run.cuda_graphs import Plan, Ready, Timed, _calls, _pattern, nodes
+from backends.cuda.run.load_plan import device_table
 from backends.protocol import BackendError
 from compiler.frontend.load import load_model
-from compiler.ir.program import (
+from compiler.ir.level2.program import (
     ELEMENT,
     Add,
     Axis,
@@ -37,11 +37,11 @@ from compiler.ir.program import (
     Strided,
 )
 from compiler.ir.space import DType, Role
-from compiler.passes.merge import merge
+from compiler.layout.plan_memory import place
+from compiler.layout.write_tables import NOT_PLACED, write_tables
 from compiler.passes.pipeline import lower
-from compiler.passes.plan_memory import place
-from compiler.passes.write_tables import NOT_PLACED, write_tables
-from compiler.strategies import matmul
+from compiler.passes.program.merge import merge
+from compiler.strategies.cuda import matmul
 from tests.cpu.programs import assign, expr, network
 from tests.cpu.test_nests import data, single
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit
+from backends.cuda.run.backend import CudaBackend
 from compiler.frontend.load import load_model
-from compiler.passes.lower_predict import lower_predict
+from compiler.passes.predict_pipeline import lower_predict
 from tests.cpu.networks_for_use import write_network
 
 LAYERS = """

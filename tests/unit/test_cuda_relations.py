@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from backends.cprint import Dialect
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit
-from backends.cuda.work import Work, array_elements, calls_of
+from backends.c_family.cprint import Dialect
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit
+from backends.cuda.kernels.launch_geometry import Work, array_elements, calls_of
+from backends.cuda.run.backend import CudaBackend
 from backends.protocol import BackendError
-from compiler.ir.program import Connect, Launch, Merged, Mode, Propagate, Template
+from compiler.ir.level2.program import Connect, Launch, Merged, Mode, Propagate, Template
 from compiler.ir.space import DType
+from compiler.layout.plan_memory import place
+from compiler.layout.write_tables import write_tables
 from compiler.passes.pipeline import lower
-from compiler.passes.plan_memory import place
-from compiler.passes.write_tables import write_tables
 from tests.cpu.programs import assign
 from tests.cpu.test_relations import models_by_relation
 

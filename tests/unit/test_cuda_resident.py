@@ -9,19 +9,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.cuda import schedule
-from backends.cuda.backend import CudaBackend
-from backends.cuda.emit import resident_functions
-from backends.cuda.load import APART
-from backends.cuda.meetings import Launched, Meet, Meetings, alike, beside, launched, meetings, pair, paired
-from backends.cuda.resident import NOTHING, Ground, Resident, errands, resident_templates, waves
-from backends.cuda.schedule import Plan, Stay, Waves, Way
-from backends.cuda.work import Words, array_elements, row_bytes
+from backends.cuda.emit.emit import resident_functions
+from backends.cuda.kernels.barrier_placement import (
+    Launched,
+    Meet,
+    Meetings,
+    alike,
+    beside,
+    launched,
+    meetings,
+    pair,
+    paired,
+)
+from backends.cuda.kernels.launch_geometry import Words, array_elements, row_bytes
+from backends.cuda.persistent.simulation import NOTHING, Ground, Resident, errands, resident_templates, waves
+from backends.cuda.run import cuda_graphs as schedule
+from backends.cuda.run.backend import CudaBackend
+from backends.cuda.run.cuda_graphs import Plan, Stay, Waves, Way
+from backends.cuda.run.load import APART
 from compiler.frontend.load import load_model
-from compiler.ir.program import Merged, MergedPhase, Mode
+from compiler.ir.level2.program import Merged, MergedPhase, Mode
+from compiler.layout.plan_memory import place
+from compiler.layout.write_tables import write_tables
 from compiler.passes.pipeline import lower
-from compiler.passes.plan_memory import place
-from compiler.passes.write_tables import write_tables
 
 SPIKING = (
     "microcircuit",

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit
-from compiler.ir.program import Connect, Kind, Merged, Template
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit
+from compiler.ir.level2.program import Connect, Kind, Merged, Template
 from tests.construct_runs import construct, lowered
 from tests.constructs import CONSTRUCTS
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from compiler.interchange.safetensors import read_weights
-from compiler.runner.checkpoint import latest_checkpoint, write_tensors
-from compiler.runner.digest import check_digest
-from compiler.runner.errors import RunError
+from compiler.core.errors import RunError
+from compiler.runtime.artifacts.checkpoint import latest_checkpoint, write_tensors
+from compiler.runtime.artifacts.digest import check_digest
+from compiler.runtime.artifacts.safetensors import read_weights
 
 ARRAYS = {
     "a.weight": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -7,15 +7,16 @@ import itertools
 
 import pytest
 
-from backends.cprint import Dialect
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit
-from backends.cuda.work import calls_of
+from backends.c_family.cprint import Dialect
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit
+from backends.cuda.kernels.launch_geometry import calls_of
+from backends.cuda.run.backend import CudaBackend
 from compiler.ir.space import DType
-from compiler.passes.merge import merge
-from compiler.strategies import choose, direct_conv, direct_conv_weights, matmul
-from compiler.strategies.direct_conv import BUFFER_BYTES, OUTS, STRIP, THREADS, Window, line_pitch, rounded_pitch
+from compiler.passes.program.merge import merge
+from compiler.strategies import choose
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, matmul
+from compiler.strategies.cuda.direct_conv import BUFFER_BYTES, OUTS, STRIP, THREADS, Window, line_pitch, rounded_pitch
 from tests.cpu.contractions import Conv, conv, dense, gradient, program
 from tests.gpu.products import DIRECT, batched_product, chosen, direct_epilogue_cases
 from tests.unit.test_implicit_gemm import work

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.disk import (
+from compiler.core.disk import (
     append_text,
     copy_file,
     leftovers,
@@ -25,7 +25,7 @@ from compiler.disk import (
     write_bytes,
     write_text,
 )
-from compiler.runner.errors import RunError
+from compiler.core.errors import RunError
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_names_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 HOLD = """
 import sys, time
 from pathlib import Path
-from compiler.disk import new_file, scratch_folder
+from compiler.core.disk import new_file, scratch_folder
 place = Path(sys.argv[1])
 folder = scratch_folder(place / "run", "a run")
 (folder.path / "data").write_text("x")
@@ -177,7 +177,7 @@ def test_only_what_is_dead_is_removed(tmp_path: Path, root: Path) -> None:
 def test_the_collector_pauses_for_all_threads() -> None:
     import gc
 
-    from compiler.collector import no_garbage_collection
+    from compiler.core.gc_pause import no_garbage_collection
 
     started, go = threading.Event(), threading.Event()
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-import backends.cpu.emit
-import backends.cuda.emit
-from backends.cuda.compile import compile_text
+import backends.cpu.emit.emit
+import backends.cuda.emit.emit
+from backends.cuda.emit.compile import compile_text
 from backends.registry import backend
-from compiler.diagnostics import ModelError
-from compiler.frontend.language.currents import LIBRARY_CURRENTS
-from compiler.ir.model import Const, Driven
-from compiler.ir.program import Merged
+from compiler.core.diagnostics import ModelError
+from compiler.core.resources import library_path
+from compiler.frontend.language.spiking.currents import LIBRARY_CURRENTS
+from compiler.ir.level0.model import Const, Driven
+from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline import lower
-from compiler.resources import library_path
 from tests.numeric.simulated import model_of
 
 MANY = """\
@@ -56,7 +56,7 @@ def merged(folder: Path, target: str, n: int, order: str = "reproducible") -> Me
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 def test_code_does_not_grow_with_drives(tmp_path: Path, target: str) -> None:
-    emit = backends.cpu.emit.emit if target == "cpu" else backends.cuda.emit.emit
+    emit = backends.cpu.emit.emit.emit if target == "cpu" else backends.cuda.emit.emit.emit
     few, many = (merged(tmp_path, target, n) for n in (3, 60))
     assert emit(few).text == emit(many).text
     kernels = sum("into" in t.name for t in few.templates)
@@ -67,7 +67,7 @@ def test_code_does_not_grow_with_drives(tmp_path: Path, target: str) -> None:
 @pytest.mark.parametrize("order", ["reproducible", "bitwise"])
 def test_cuda_compiles(tmp_path: Path, order: str) -> None:
     program = merged(tmp_path, "cuda", 3, order)
-    emitted = backends.cuda.emit.emit(program)
+    emitted = backends.cuda.emit.emit.emit(program)
     assert compile_text(emitted, "many", order == "bitwise", "sm_90").binary.stat().st_size > 1000
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.diagnostics import Sink
+from compiler.core.diagnostics import Sink
+from compiler.core.source import SourceFile, Span
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
 from compiler.expr.diff import NotDifferentiable, diff, linear_in
 from compiler.expr.functions import FUNCTIONS
@@ -18,7 +19,6 @@ from compiler.expr.interp import evaluate
 from compiler.expr.parse import parse_expr
 from compiler.expr.show import show
 from compiler.expr.simplify import simplify
-from compiler.source import SourceFile, Span
 
 
 def tree_of(text: str) -> Expr:

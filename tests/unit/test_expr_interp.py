@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy import special
 
-from compiler.diagnostics import Sink
+from compiler.core.diagnostics import Sink
+from compiler.core.source import SourceFile, Span
 from compiler.expr.ast import Expr
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.inline import expand
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.parse import parse_expr
-from compiler.source import SourceFile, Span
 
 
 def tree_of(text: str) -> Expr:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.diagnostics import Diagnostic, Sink
+from compiler.core.diagnostics import Diagnostic, Sink
+from compiler.core.source import SourceFile, Span
 from compiler.expr.ast import (
     Binary,
     Bool,
@@ -28,7 +29,6 @@ from compiler.expr.parse import (
     parse_statement,
 )
 from compiler.expr.show import show
-from compiler.source import SourceFile, Span
 
 BEFORE = "key: "
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.registry import backend
-from compiler.diagnostics import ModelError, Sink
+from compiler.core.diagnostics import ModelError, Sink
+from compiler.core.source import NOWHERE
 from compiler.expr.ast import Call, Expr, Num, Ref, calls, children, extent, refs, substitute, with_children
 from compiler.expr.check import erase, infer_dimension
 from compiler.expr.diff import NotDifferentiable, diff, linear_in
@@ -25,7 +26,6 @@ from compiler.expr.simplify import has_random, simplify
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import DIMENSIONLESS
 from compiler.passes.pipeline import lower
-from compiler.source import NOWHERE
 from tests.numeric.simulated import model_of, simulate
 
 DEPTH = 60

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compiler.diagnostics import Sink
+from compiler.core.diagnostics import Sink
+from compiler.core.source import SourceFile, Span
 from compiler.expr.ast import Expr
 from compiler.expr.check import erase, infer_dimension
 from compiler.expr.diff import NotDifferentiable, diff, linear_in
@@ -16,7 +17,6 @@ from compiler.expr.show import show
 from compiler.expr.simplify import simplify
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import DIMENSIONLESS
-from compiler.source import SourceFile, Span
 
 ENV = {"v": Kind.REAL, "n": Kind.INT, "ok": Kind.BOOL, "tau_m": Kind.REAL}
 

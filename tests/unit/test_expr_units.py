@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.diagnostics import Diagnostic, Sink
+from compiler.core.diagnostics import Diagnostic, Sink
+from compiler.core.source import SourceFile, Span
 from compiler.expr.ast import Expr, Num, Quantity
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.parse import parse_expr
@@ -33,7 +34,6 @@ from compiler.expr.units import (
     parse_unit,
     to_canonical,
 )
-from compiler.source import SourceFile, Span
 
 
 def tree_of(text: str) -> Expr:

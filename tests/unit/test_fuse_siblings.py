@@ -9,11 +9,11 @@ import pytest
 
 from backends.cpu.backend import CpuBackend
 from compiler.expr.ast import Binary, Expr, Num, Ref
-from compiler.ir.graph import Feed, Map, Node, Tensor
-from compiler.ir.program import ArrayFormal, Mode
-from compiler.passes import lower_tensors
-from compiler.passes.fuse_epilogues import Epilogue
-from compiler.passes.fuse_siblings import MOST_ARRAYS, NEAR, siblings
+from compiler.ir.level1.graph import Feed, Map, Node, Tensor
+from compiler.ir.level2.program import ArrayFormal, Mode
+from compiler.passes.kernels import lower_tensors
+from compiler.passes.kernels.fuse_epilogues import Epilogue
+from compiler.passes.kernels.horizontal_fusion import MOST_ARRAYS, NEAR, siblings
 from compiler.passes.pipeline import lower
 from tests.cpu.test_layers import HEAD, NETS, TAIL, write
 from tests.numeric.simulated import model_of

@@ -18,14 +18,14 @@ import h5py
 import numpy as np
 import pytest
 
-from compiler.diagnostics import ModelError
+from compiler.core.diagnostics import ModelError
+from compiler.core.errors import RunError
 from compiler.files.array_files import headers, read_array
 from compiler.files.array_rows import array_parts, open_rows
 from compiler.frontend.load import load_model
-from compiler.interchange.safetensors import read_weights
-from compiler.lock import read_lock
-from compiler.runner.checkpoint import read_position
-from compiler.runner.errors import RunError
+from compiler.runtime.artifacts.checkpoint import read_position
+from compiler.runtime.artifacts.safetensors import read_weights
+from compiler.tune.lock import read_lock
 
 GIB = 1 << 30
 

@@ -9,20 +9,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from backends.cprint import Dialect
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit
-from backends.cuda.work import Work, calls_of
-from compiler.ir.model import Numerics
-from compiler.ir.program import Launch, Merged
+from backends.c_family.cprint import Dialect
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit
+from backends.cuda.kernels.launch_geometry import Work, calls_of
+from backends.cuda.run.backend import CudaBackend
+from compiler.ir.level0.model import Numerics
+from compiler.ir.level2.program import Launch, Merged
 from compiler.ir.space import DType
-from compiler.passes.merge import merge
-from compiler.passes.plan_memory import place
-from compiler.passes.write_tables import write_tables
+from compiler.layout.plan_memory import place
+from compiler.layout.write_tables import write_tables
+from compiler.passes.program.merge import merge
 from compiler.strategies import choose
-from compiler.strategies.implicit_gemm import PROCESSORS, TILES, sides, tiling
-from compiler.strategies.tensor_cores import PASSES, TF32, TF32X3, permitted
+from compiler.strategies.cuda.implicit_gemm import PROCESSORS, TILES, sides, tiling
+from compiler.strategies.cuda.tensor_cores import PASSES, TF32, TF32X3, permitted
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, program
 from tests.cpu.programs import expr
 from tests.gpu.products import STRATEGY, chosen, conv_cases, dense_cases, epilogue_cases, outer

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from compiler.core.source import SourceFile, Span
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
-from compiler.ir import graph, model, program
 from compiler.ir.digest import bind, canonical, digest
-from compiler.ir.program import (
+from compiler.ir.level0 import model
+from compiler.ir.level1 import graph
+from compiler.ir.level2 import program
+from compiler.ir.level2.program import (
     ELEMENT,
     SCALAR,
     Add,
@@ -57,7 +60,6 @@ from compiler.ir.program import (
 )
 from compiler.ir.space import Affine, DType, Role
 from compiler.ir.text import IRTextError, parse_ir, print_ir
-from compiler.source import SourceFile, Span
 
 LIF = Kernel(
     "exc: neuron update",

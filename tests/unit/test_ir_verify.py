@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.ir.program import KernelLaunch, Launch, Program
+from compiler.ir.level2.program import KernelLaunch, Launch, Program
 from compiler.ir.text import parse_ir
-from compiler.ir.verify import (
+from compiler.ir.verify.verify import (
     InternalError,
     cell_violations,
     graph_violations,
@@ -24,7 +24,7 @@ from compiler.ir.verify import (
     verify_model,
     verify_program,
 )
-from compiler.passes.merge import merge
+from compiler.passes.program.merge import merge
 
 PROGRAM = """
 Program(test, f32, reproducible,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from backends.cprint import Line
-from backends.cuda.pairs import in_pairs
+from backends.c_family.cprint import Line
+from backends.cuda.kernels.two_per_thread import in_pairs
 
 WAIT = Line("wait();")
 POINTERS = frozenset({"v_", "w_"})

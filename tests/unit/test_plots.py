@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.frontend.load import load_model
-from compiler.ir.model import Model, Plot, RecordSpikes
-from compiler.runner.plot_synapses import evolution, histogram
-from compiler.runner.plots import raster
-from compiler.runner.rates import Window, mean_rates
+from compiler.ir.level0.model import Model, Plot, RecordSpikes
+from compiler.runtime.common.rates import Window, mean_rates
+from compiler.runtime.plots.plots import raster
+from compiler.runtime.plots.synapses import evolution, histogram
 
 pytest.importorskip("matplotlib")
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.diagnostics import Diagnostic, Related, Severity
-from compiler.render import MAX_SHOWN, MAX_WIDTH, clip, ordered, render
-from compiler.source import NOWHERE, Origin, SourceFile, Span
+from compiler.core.diagnostics import Diagnostic, Related, Severity
+from compiler.core.render import MAX_SHOWN, MAX_WIDTH, clip, ordered, render
+from compiler.core.source import NOWHERE, Origin, SourceFile, Span
 
 TEXT = "language: 1\npopulations:\n  exc: 1\npopultions:\n  inh: 2\n"
 FILE = SourceFile("models/cuba.yaml", TEXT)

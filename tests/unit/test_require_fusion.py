@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from backends.cpu.backend import CpuBackend
-from backends.cuda.backend import CudaBackend
-from compiler.diagnostics import ModelError
-from compiler.ir.program import Kind
-from compiler.passes.lower_predict import lower_predict
+from backends.cuda.run.backend import CudaBackend
+from compiler.core.diagnostics import ModelError
+from compiler.ir.level2.program import Kind
 from compiler.passes.pipeline import lower
+from compiler.passes.predict_pipeline import lower_predict
 from tests.numeric.simulated import model_of
 
 MODEL = """\

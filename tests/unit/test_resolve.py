@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.diagnostics import ModelError, Sink
+from compiler.core.diagnostics import ModelError, Sink
+from compiler.core.render import render
+from compiler.core.resources import library_path, schema_path
+from compiler.core.source import SourceFile
 from compiler.expr.units import parse_unit
 from compiler.frontend.load import load_model
-from compiler.frontend.resolve import LibraryFinder, Resolved, resolve
-from compiler.frontend.resolve_values import value_of
-from compiler.frontend.tree import Mapping, Node, Scalar, from_plain, to_plain
-from compiler.frontend.yaml12 import load_file, load_text
-from compiler.render import render
-from compiler.resources import library_path, schema_path
-from compiler.source import SourceFile
+from compiler.frontend.resolve.resolve import LibraryFinder, Resolved, resolve
+from compiler.frontend.resolve.values import value_of
+from compiler.frontend.yaml.tree import Mapping, Node, Scalar, from_plain, to_plain
+from compiler.frontend.yaml.yaml12 import load_file, load_text
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -275,7 +275,7 @@ def test_a_broken_library_is_reported(tmp_path: Path) -> None:
 def test_resources_are_found_from_anywhere(tmp_path: Path) -> None:
     assert (library_path() / "neurons" / "lif.yaml").is_file()
     assert schema_path().name == "schemas"
-    code = "from compiler.resources import library_path; print(library_path())"
+    code = "from compiler.core.resources import library_path; print(library_path())"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -696,7 +696,7 @@ def test_blocks_with_arguments() -> None:
     ],
 )
 def test_block_refusals(use: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compiler.frontend.resolve_blocks.MOST_USES", 100)
+    monkeypatch.setattr("compiler.frontend.resolve.blocks.MOST_USES", 100)
     double = "".join(f"    m{k}(): [{{block: {{use: m{k + 1}}}}}, {{block: {{use: m{k + 1}}}}}]\n" for k in range(20))
     text = (
         "network:\n  blocks:\n    one(x): [{dense: {units: x}}]\n    loop(): [{block: {use: loop}}]\n"

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from backends.cpu.backend import CpuBackend
-from compiler.ir.graph import Map, Node, Reindex, Store, Variable
-from compiler.ir.program import ArrayFormal, Assign, Merged, Mode, Nest
-from compiler.passes import lower_tensors
-from compiler.passes.fuse_epilogues import Epilogue
-from compiler.passes.memory_bill import memory_bill
+from compiler.ir.level1.graph import Map, Node, Reindex, Store, Variable
+from compiler.ir.level2.program import ArrayFormal, Assign, Merged, Mode, Nest
+from compiler.layout.memory_report import memory_bill
+from compiler.layout.plan_memory import place
+from compiler.passes.kernels import lower_tensors
+from compiler.passes.kernels.fuse_epilogues import Epilogue
+from compiler.passes.kernels.reuse_arrays import reused
 from compiler.passes.pipeline import lower
-from compiler.passes.plan_memory import place
-from compiler.passes.reuse_arrays import reused
 from tests.cpu.test_layers import HEAD, NETS, TAIL, write
 from tests.numeric.simulated import model_of
 from tests.numeric.trained import load

@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 
 from backends.registry import TARGETS, backend
+from compiler.core.errors import RunError
 from compiler.frontend.load import load_model
-from compiler.ir.model import Expectation, Model
-from compiler.ir.program import Array, Lanes
+from compiler.ir.level0.model import Expectation, Model
+from compiler.ir.level2.program import Array, Lanes
 from compiler.ir.space import DType, Role
 from compiler.passes.pipeline import lower
-from compiler.runner import plots
-from compiler.runner.arrays import to_logical, to_physical
-from compiler.runner.build_folder import build_into
-from compiler.runner.errors import RunError
-from compiler.runner.expanded import expanded_yaml
-from compiler.runner.expectations import check_expectations
-from compiler.runner.growing import growing, open_file
-from compiler.runner.hashes import model_hash
-from compiler.runner.plots import draw_plots
-from compiler.runner.record import sorted_events
-from compiler.runner.run_folder import open_run_folder
+from compiler.runtime.artifacts.build_folder import build_into
+from compiler.runtime.artifacts.expanded import expanded_yaml
+from compiler.runtime.artifacts.run_folder import open_run_folder
+from compiler.runtime.common.arrays import to_logical, to_physical
+from compiler.runtime.common.hashes import model_hash
+from compiler.runtime.expectations import check_expectations
+from compiler.runtime.plots import plots
+from compiler.runtime.plots.plots import draw_plots
+from compiler.runtime.record.growing import growing, open_file
+from compiler.runtime.record.record import sorted_events
 
 CUBA = Path(__file__).resolve().parents[2] / "models" / "cuba.yaml"
 

@@ -13,8 +13,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from compiler.diagnostics import Sink
-from compiler.frontend import docs, schema_json
+from compiler.core.diagnostics import Sink
+from compiler.core.source import SourceFile
 from compiler.frontend.language import ROOT
 from compiler.frontend.language.kinds import (
     Alternative,
@@ -28,14 +28,15 @@ from compiler.frontend.language.kinds import (
     OneOf,
     Reference,
 )
-from compiler.frontend.language.populations import LIBRARY_NEURONS
-from compiler.frontend.language.synapses import LIBRARY_SYNAPSES
-from compiler.frontend.language.training import OPTIMIZER_CHOICE
-from compiler.frontend.tree import Mapping, from_plain, to_plain
-from compiler.frontend.validate import validate, validate_kind
-from compiler.frontend.yaml12 import load_file, load_text
-from compiler.passes.lower_network import ACTIVATIONS
-from compiler.source import SourceFile
+from compiler.frontend.language.spiking.populations import LIBRARY_NEURONS
+from compiler.frontend.language.spiking.synapses import LIBRARY_SYNAPSES
+from compiler.frontend.language.training.training import OPTIMIZER_CHOICE
+from compiler.frontend.schema import json_schema as schema_json
+from compiler.frontend.schema import reference_docs as docs
+from compiler.frontend.schema.validate import validate, validate_kind
+from compiler.frontend.yaml.tree import Mapping, from_plain, to_plain
+from compiler.frontend.yaml.yaml12 import load_file, load_text
+from compiler.passes.layers.lower_network import ACTIVATIONS
 
 CHECKOUT = Path(__file__).parents[2]
 MODELS = sorted((CHECKOUT / "models").glob("*.yaml"))
@@ -69,12 +70,14 @@ def mistakes(document: object) -> list[str]:
 
 def test_committed_schema_is_up_to_date() -> None:
     assert schema_json.COMMITTED.read_text(encoding="utf-8") == schema_json.render(), (
-        "stale: run `python -m compiler.frontend.schema_json`"
+        "stale: run `python -m compiler.frontend.schema.json_schema`"
     )
 
 
 def test_committed_reference_is_up_to_date() -> None:
-    assert docs.COMMITTED.read_text(encoding="utf-8") == docs.render(), "stale: run `python -m compiler.frontend.docs`"
+    assert docs.COMMITTED.read_text(encoding="utf-8") == docs.render(), (
+        "stale: run `python -m compiler.frontend.schema.reference_docs`"
+    )
 
 
 def test_metaschema_accepts_the_schema() -> None:

@@ -7,13 +7,13 @@ from typing import Any, cast
 import pytest
 
 from backends.protocol import Instance
+from compiler.core.errors import RunError
 from compiler.frontend.load import load_model
-from compiler.ir.model import Model
-from compiler.runner.errors import RunError
-from compiler.runner.health import Health
-from compiler.runner.progress import Quiet
-from compiler.runner.signals import Stop
-from compiler.runner.simulate import simulate
+from compiler.ir.level0.model import Model
+from compiler.runtime.common.progress import Quiet
+from compiler.runtime.common.signals import Stop
+from compiler.runtime.health import Health
+from compiler.runtime.spiking.simulate import simulate
 
 TEXT = """
 language: 1
@@ -79,7 +79,7 @@ def run(
     model: Model, instance: Full, writer: Writer, monkeypatch: pytest.MonkeyPatch, healthy: Healthy | None = None
 ) -> int:
     """The last step; no time passes that would ask for a drain."""
-    monkeypatch.setattr("compiler.runner.simulate.FLUSH_SECONDS", 1e9)
+    monkeypatch.setattr("compiler.runtime.spiking.simulate.FLUSH_SECONDS", 1e9)
     parts = cast(Instance, instance), model, [writer], None, cast(Health, healthy or Healthy())
     return simulate(*parts, Stop(), Quiet()).step
 
@@ -100,7 +100,7 @@ def test_the_state_is_looked_at_every_thousand_steps(
     model: Model, monkeypatch: pytest.MonkeyPatch, room: int | None
 ) -> None:
     """Also where buffers fill in between, and however long the blocks are."""
-    monkeypatch.setattr("compiler.runner.simulate.BLOCK_SECONDS", 1e9)
+    monkeypatch.setattr("compiler.runtime.spiking.simulate.BLOCK_SECONDS", 1e9)
     healthy = Healthy()
     run(model, Full(room), Writer(), monkeypatch, healthy)
     assert healthy.steps == [*range(1000, 11_001, 1000)]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from backends.cpu.emit import emit as emit_c
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit as emit_cuda
+from backends.cpu.emit.emit import emit as emit_c
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit as emit_cuda
+from backends.cuda.run.backend import CudaBackend
 from backends.registry import backend
-from compiler.ir.program import Merged
+from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline import lower
 from tests.numeric.simulated import model_of
 from tests.numeric.synapse_oracle import everything, model_text

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save
 
 from backends.protocol import AnyArray
-from compiler.runner.checkpoint import write_tensors
+from compiler.runtime.artifacts.checkpoint import write_tensors
 
 
 @pytest.mark.parametrize("metadata", [None, {"format": "netloom"}])

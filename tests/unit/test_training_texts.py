@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from backends.cpu.backend import CpuBackend
-from backends.cpu.emit import emit as emit_c
-from backends.cuda.backend import CudaBackend
-from backends.cuda.compile import compile_text
-from backends.cuda.emit import emit as emit_cuda
-from compiler.ir.program import Merged
+from backends.cpu.emit.emit import emit as emit_c
+from backends.cuda.emit.compile import compile_text
+from backends.cuda.emit.emit import emit as emit_cuda
+from backends.cuda.run.backend import CudaBackend
+from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline import lower
 from tests.numeric.simulated import model_of
 

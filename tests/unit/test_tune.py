@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from backends.cpu.backend import LANES, CpuBackend
-from backends.cuda.contract import strategies as cuda_strategies
-from compiler.ir.graph import Contract, Tensor
+from backends.cuda.kernels.contract import strategies as cuda_strategies
+from compiler.core.errors import RunError
+from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import along
-from compiler.lock import lock_path, read_lock, stale, write_lock
-from compiler.runner.errors import RunError
 from compiler.strategies import choose
 from compiler.strategies.choice import Choice
 from compiler.strategies.pins import (
@@ -27,7 +26,8 @@ from compiler.strategies.pins import (
     structure_digest,
 )
 from compiler.strategies.variants import MOST, TUNED, identity, text_of, ways
-from compiler.tune import Measured, Site, Tuned, choose_all
+from compiler.tune.lock import lock_path, read_lock, stale, write_lock
+from compiler.tune.measure import Measured, Site, Tuned, choose_all
 from tests.cpu.contractions import Conv, conv, dense, gradient
 
 CPU = CpuBackend().capabilities.strategies

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.diagnostics import Diagnostic, Sink
+from compiler.core.diagnostics import Diagnostic, Sink
+from compiler.core.source import SourceFile
 from compiler.frontend.language.kinds import (
     Choice,
     ListOf,
@@ -19,10 +20,9 @@ from compiler.frontend.language.kinds import (
     describe,
     plural,
 )
-from compiler.frontend.tree import from_plain
-from compiler.frontend.validate import validate, validate_kind
-from compiler.frontend.yaml12 import load_file, load_text
-from compiler.source import SourceFile
+from compiler.frontend.schema.validate import validate, validate_kind
+from compiler.frontend.yaml.tree import from_plain
+from compiler.frontend.yaml.yaml12 import load_file, load_text
 
 MODELS = Path(__file__).parents[2] / "models"
 

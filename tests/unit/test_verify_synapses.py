@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compiler.frontend.load import load_model
-from compiler.ir.model import Model, Projection
-from compiler.ir.verify import model_violations
+from compiler.ir.level0.model import Model, Projection
+from compiler.ir.verify.verify import model_violations
 
 TEXT = """\
 language: 1

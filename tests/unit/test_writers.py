@@ -1,4 +1,4 @@
-"""One way to write: nothing but compiler/disk.py opens a file for writing, makes a folder or renames."""
+"""One way to write: nothing but compiler/core/disk.py opens a file for writing, makes a folder or renames."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ WRITING = {
     "touch", "symlink", "link", "getpid",
 }  # fmt: skip
 OURS = {
-    "compiler/disk.py": {"open", "mkdir", "replace", "rename", "getpid", "link"},
-    "compiler/cli_app.py": {"open"},  # /dev/null
-    "compiler/runner/run_folder.py": {"write_bytes", "rename"},  # inside of `writing`; of a Scratch
-    "compiler/runner/build_folder.py": {"rename"},
-    "compiler/runner/growing.py": {"File"},  # inside of `recording`
-    "compiler/runner/continued.py": {"File"},  # of copies that are cut
-    "compiler/runner/superblock.py": {"open"},  # likewise
-    "compiler/runner/predict.py": {"savez"},  # into a stream of new_file, as the plots
-    "compiler/runner/plots.py": {"savefig"},
-    "compiler/runner/signals.py": {"getpid"},
-    "compiler/frontend/schema_json.py": {"mkdir", "write_text"},  # written by developers into a checkout
-    "compiler/frontend/docs.py": {"mkdir", "write_text"},
+    "compiler/core/disk.py": {"open", "mkdir", "replace", "rename", "getpid", "link"},
+    "compiler/cli/app.py": {"open"},  # /dev/null
+    "compiler/runtime/artifacts/run_folder.py": {"write_bytes", "rename"},  # inside of `writing`; of a Scratch
+    "compiler/runtime/artifacts/build_folder.py": {"rename"},
+    "compiler/runtime/record/growing.py": {"File"},  # inside of `recording`
+    "compiler/runtime/record/continued.py": {"File"},  # of copies that are cut
+    "compiler/runtime/record/superblock.py": {"open"},  # likewise
+    "compiler/runtime/inference/predict.py": {"savez"},  # into a stream of new_file, as the plots
+    "compiler/runtime/plots/plots.py": {"savefig"},
+    "compiler/runtime/common/signals.py": {"getpid"},
+    "compiler/frontend/schema/json_schema.py": {"mkdir", "write_text"},  # written by developers into a checkout
+    "compiler/frontend/schema/reference_docs.py": {"mkdir", "write_text"},
 }
 
 

@@ -10,9 +10,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.diagnostics import Sink
-from compiler.frontend import yaml12
-from compiler.frontend.tree import (
+from compiler.core.diagnostics import Sink
+from compiler.core.source import NOWHERE, Origin, SourceFile, Span
+from compiler.frontend.yaml import yaml12
+from compiler.frontend.yaml.tree import (
     Entry,
     Mapping,
     Node,
@@ -27,8 +28,7 @@ from compiler.frontend.tree import (
     within,
     without,
 )
-from compiler.frontend.yaml12 import load_file, load_text
-from compiler.source import NOWHERE, Origin, SourceFile, Span
+from compiler.frontend.yaml.yaml12 import load_file, load_text
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -7,9 +7,7 @@ Does not: say anything that is not about the top level.
 
 from __future__ import annotations
 
-from compiler.frontend.language.connections import INPUTS_MAP, PROJECTIONS_MAP
 from compiler.frontend.language.control import PHASES
-from compiler.frontend.language.currents import CURRENTS, TIMED
 from compiler.frontend.language.kinds import (
     Block,
     Choice,
@@ -22,13 +20,15 @@ from compiler.frontend.language.kinds import (
     Option,
     Text,
 )
-from compiler.frontend.language.layers import NETWORK
-from compiler.frontend.language.neurons import NEURONS
-from compiler.frontend.language.populations import CLASSES, POPULATIONS_MAP
+from compiler.frontend.language.layers.layers import NETWORK
 from compiler.frontend.language.recording import PLOTS, RECORD
 from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE, SWEEP
-from compiler.frontend.language.synapses import SYNAPSES
-from compiler.frontend.language.training import FUNCTIONS, OPTIMIZERS, TRAIN
+from compiler.frontend.language.spiking.connections import INPUTS_MAP, PROJECTIONS_MAP
+from compiler.frontend.language.spiking.currents import CURRENTS, TIMED
+from compiler.frontend.language.spiking.neurons import NEURONS
+from compiler.frontend.language.spiking.populations import CLASSES, POPULATIONS_MAP
+from compiler.frontend.language.spiking.synapses import SYNAPSES
+from compiler.frontend.language.training.training import FUNCTIONS, OPTIMIZERS, TRAIN
 from compiler.frontend.language.values import QUANTITY
 
 PARAMETER = Block(

@@ -1,0 +1,198 @@
+"""One template's names and addresses: the row structure, the columns, and where an element lies.
+
+Assumes: a legal template (ir/verify.py); the names in its affine accesses are dims, columns or integer locals.
+Guarantees: every formal has one field, every name one identifier; index texts are 64-bit integer arithmetic.
+Does not: print loops, loads of columns or files (the backends do).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from backends.c_family.cprint import Dialect, Line, Namer, Printer, Symbol
+from compiler.ir.level2.program import (
+    ArrayFormal,
+    At,
+    Axis,
+    Mode,
+    ScalarFormal,
+    Strided,
+    Template,
+    Whole,
+)
+from compiler.ir.space import DType
+
+NameText = Callable[[str], str]
+
+
+@dataclass
+class Kernel:
+    """A template while it is printed. `scope` holds the columns; `pointers` the array formals' C pointers."""
+
+    template: Template
+    printer: Printer
+    namer: Namer
+    scope: dict[str, Symbol]
+    pointers: dict[str, str]
+    fields: dict[str, str]
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.printer.dialect
+
+    @property
+    def function(self) -> str:
+        """`k3_neuron_update`: the number and what the kernel does (the part of its name after the path)."""
+        what = self.template.name.rsplit(": ", 1)[-1]
+        what = re.sub(r"\W+", "_", what.split("(")[0].strip(), flags=re.ASCII).strip("_").lower()
+        return f"k{self.template.index}_{what}" if what else f"k{self.template.index}"
+
+    @property
+    def row_type(self) -> str:
+        return f"k{self.template.index}_row"
+
+    def formal(self, name: str) -> ArrayFormal:
+        """The array formal called `name`."""
+        for f in self.template.formals:
+            if f.name == name and isinstance(f, ArrayFormal):
+                return f
+        raise KeyError(name)
+
+    def extent(self, extent: int | str) -> str:
+        return str(extent) if isinstance(extent, int) else self.scope[extent].text
+
+
+def open_kernel(template: Template, dialect: Dialect, used: set[str]) -> Kernel:
+    """Names for a template: see Namer."""
+    namer = Namer()
+    fields = Namer()
+    scope = {"step": Symbol("step", DType.I64)}
+    pointers: dict[str, str] = {}
+    for f in template.formals:
+        fields(f.name)
+        if isinstance(f, ScalarFormal):
+            scope[f.name] = Symbol(namer(f.name), f.dtype)
+        else:
+            pointers[f.name] = namer.beside(f.name, "p")
+    return Kernel(
+        template,
+        Printer(dialect, used),
+        namer,
+        scope,
+        pointers,
+        {f.name: fields(f.name) for f in template.formals},
+    )
+
+
+# ------------------------------------------------------------------------------------------ addresses
+
+
+def _sum(parts: Sequence[str]) -> str:
+    text = " + ".join(p for p in parts if p)
+    return text.replace("+ -", "- ") or "0"
+
+
+def axis_numerator(axis: Axis, name: NameText) -> str:
+    """const + sum(coefficient * dim) of an axis."""
+    parts = []
+    for dim, coefficient in axis.terms:
+        text = name(dim)
+        if coefficient == -1:
+            text = f"-{text}"
+        elif coefficient != 1:
+            text = f"{coefficient} * {text}"
+        parts.append(text)
+    if isinstance(axis.const, str):
+        parts.append(name(axis.const))
+    elif axis.const:
+        parts.append(str(axis.const))
+    return _sum(parts)
+
+
+def _atom(text: str) -> str:
+    return text if re.fullmatch(r"[\w\[\]]+", text) else f"({text})"
+
+
+def axis_index(axis: Axis, name: NameText) -> str:
+    numerator = axis_numerator(axis, name)
+    return numerator if axis.div == 1 else f"{_atom(numerator)} / {axis.div}"
+
+
+def axis_inside(axis: Axis, name: NameText) -> str | None:
+    """A truth value: the index is inside the extent and the division leaves nothing; None: always."""
+    tests = []
+    if axis.div != 1:
+        tests.append(f"({_atom(axis_numerator(axis, name))} % {axis.div} == 0)")
+    if axis.extent is not None:
+        extent = str(axis.extent) if isinstance(axis.extent, int) else name(axis.extent)
+        tests.append(f"((nl_u64){_atom(axis_index(axis, name))} < (nl_u64){_atom(extent)})")
+    return " & ".join(tests) or None
+
+
+def scaled(index: str, axis: Axis, name: NameText) -> str:
+    """index * stride."""
+    if axis.stride == 1 or index == "0":
+        return index
+    stride = str(axis.stride) if isinstance(axis.stride, int) else name(axis.stride)
+    return f"{_atom(index)} * {_atom(stride)}"
+
+
+def offset(access: Strided, name: NameText) -> str:
+    """The element offset of an access, written out in place."""
+    return _sum([scaled(axis_index(a, name), a, name) for a in access.axes])
+
+
+def inside(access: Strided, name: NameText) -> str | None:
+    """The guard of an access, written out in place."""
+    return " & ".join(t for a in access.axes if (t := axis_inside(a, name))) or None
+
+
+# ------------------------------------------------------------------------------------------- function
+
+
+def describe(k: Kernel, f: ArrayFormal | ScalarFormal) -> str:
+    """The comment of a row's field: what stands behind the number."""
+    kind = k.dialect.type_name(f.dtype)
+    if isinstance(f, ScalarFormal):
+        return ""
+    what = {
+        Mode.READ: "read",
+        Mode.WRITE: "written",
+        Mode.UPDATE: "updated",
+        Mode.ACCUMULATE: "added to",
+    }[f.mode]
+    match f.access:
+        case Strided() as s:
+            where = "".join(f"[{axis_index(a, str)}]" for a in s.axes) or "[0]"
+        case At(end):
+            where = f"[{end}]"
+        case Whole():
+            where = "[]"
+    return f"{kind} {where}, {what}"
+
+
+def row_struct(k: Kernel) -> list[Line]:
+    """The C structure of one row, in the order of the formals."""
+    lines = [Line("typedef struct {")]
+    for f in k.template.formals:
+        if isinstance(f, ArrayFormal):
+            lines.append(Line(f"nl_u64 {k.fields[f.name]}; /* {describe(k, f)} */", 1))
+        else:
+            t = "double" if f.dtype.is_real else "nl_u64" if f.dtype == DType.U64 else "nl_i64"
+            lines.append(Line(f"{t} {k.fields[f.name]};", 1))
+    if not k.template.formals:
+        lines.append(Line("nl_u64 unused;", 1))
+    lines.append(Line(f"}} {k.row_type};"))
+    return lines
+
+
+def mentioned(k: Kernel, lines: Iterable[Line]) -> set[str]:
+    """The formals whose identifiers occur in the lines."""
+    words = set(re.findall(r"\w+", "\n".join(x.text for x in lines)))
+    return {
+        f.name
+        for f in k.template.formals
+        if (k.scope[f.name].text if isinstance(f, ScalarFormal) else k.pointers[f.name]) in words
+    }

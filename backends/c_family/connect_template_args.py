@@ -1,0 +1,59 @@
+"""What the skeletons of both C-like backends are given: names of formals, the text of an expression rule.
+
+Assumes: formals as compiler/ir/level2/program.py names them.
+Guarantees: one reading of a rule for all targets.
+Does not: render (each backend has files of its own).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backends.c_family.access import Kernel
+from backends.c_family.cprint import Line, Symbol, type_of
+from compiler.expr.ast import refs
+from compiler.ir.level2.program import PLACES, Connect, Procedural, ScalarFormal
+from compiler.ir.space import DType
+
+SYNONYMS: Final = {"list": "spikes", "count": "spike_count"}
+
+
+def formal_names(k: Kernel) -> dict[str, str]:
+    """Identifiers by formal name; `list`/`count` also under their usual synonyms."""
+    names = {
+        f.name: k.scope[f.name].text if isinstance(f, ScalarFormal) else k.pointers[f.name] for f in k.template.formals
+    }
+    for name, other in SYNONYMS.items():
+        if name not in names and other in names:
+            names[name] = names[other]
+    return names
+
+
+def names_again(k: Kernel, p: Procedural) -> dict[str, str]:
+    """The names for a row that is drawn again: those that the rule has when it connects."""
+    names = formal_names(k)
+    return names | {"key": names["connect_key"], "row": k.pointers[p.row]}
+
+
+def lines_of(text: str) -> list[Line]:
+    """The lines of a rendered skeleton."""
+    return [Line(t.lstrip(), (len(t) - len(t.lstrip())) // 4) if t.strip() else Line("") for t in text.splitlines()]
+
+
+def given(k: Kernel, c: Connect) -> dict[str, object]:
+    """What the skeleton of an expression rule needs: the text over columns, `i`, `j` and their positions."""
+    if c.probability is None:
+        return {}
+    scope = dict(k.scope) | {n: Symbol(n, DType.I64) for n in ("i", "j", *PLACES)}
+    drawn = type_of(c.probability, scope, k.dialect.precision) != "bool"
+    if drawn:
+        k.printer.used.add("nl__draw")
+    used = refs(c.probability)
+    return {
+        "drawn": drawn,
+        "places_i": bool(used & set(PLACES[:3])),
+        "places_j": bool(used & set(PLACES[3:])),
+        "probability": k.printer.expr(c.probability, scope, k.dialect.precision)
+        if drawn
+        else k.printer.test(c.probability, scope),
+    }

@@ -1,0 +1,67 @@
+"""Emitted text whose lines remember the model: marks in a text, taken out again when the text is whole.
+
+Assumes: lines of backends/c_family/cprint.py.
+Guarantees: `unmarked` gives the text as the user sees it, and the model's span of each line (from 1) that has one.
+Does not: render skeletons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from backends.c_family.cprint import Line
+from compiler.core.source import NOWHERE, Span
+from compiler.ir.level2.program import Merged, Order, Template
+
+_MARK = re.compile("\x01(\\d+)\x02")
+
+
+def marked(lines: Iterable[Line], spans: list[Span]) -> str:
+    """Lines as text; those with a span end in a mark that `unmarked` takes out again."""
+    out = []
+    for line in lines:
+        text = "    " * line.depth + line.text if line.text and not line.text.startswith("#") else line.text
+        if line.span is not NOWHERE:
+            text += f"\x01{len(spans)}\x02"
+            spans.append(line.span)
+        out.append(text)
+    return "\n".join(out) + "\n"
+
+
+def unmarked(text: str, spans: Sequence[Span]) -> tuple[str, Mapping[int, Span]]:
+    """The text without marks, and the span of each line that had one."""
+    lines: list[str] = []
+    found: dict[int, Span] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if match := _MARK.search(line):
+            found[number] = spans[int(match[1])]
+            line = _MARK.sub("", line)
+        lines.append(line)
+    return "\n".join(lines), found
+
+
+def comment(text: str) -> str:
+    """Any text as a piece of a block comment, in one line: names, paths and descriptions come from outside.
+
+    Only printable ASCII is left, and nothing that ends or opens a comment, goes on in the next line or is a trigraph;
+    what else there is stands as its number.
+    """
+    plain = "".join(c if c.isascii() and c.isprintable() else f"<{ord(c):X}>" for c in text[:_LONGEST])
+    return re.sub(r"\*(?=/)|/(?=\*)|/(?=/)|\?(?=\?)|\\(?=\s*$)", r"\g<0> ", plain) + ("..." if text[_LONGEST:] else "")
+
+
+_LONGEST = 400
+"""Characters of a comment."""
+
+
+def heading(template: Template) -> list[Line]:
+    """The comment that names a kernel and its place in the model."""
+    where = f"  ({template.span})" if template.span is not NOWHERE else ""
+    text = comment(f"{template.name}{where}")
+    return [Line(""), Line(f"/* ---- k{template.index}  {text} */"), Line("")]
+
+
+def fixed_order(program: Merged) -> bool:
+    """Whether a*b+c must stay two operations."""
+    return program.order is Order.BITWISE or any(t.order is Order.BITWISE for t in program.templates)

@@ -1,0 +1,198 @@
+"""build: C text -> shared object, through a cache.
+
+Assumes: a C11 compiler that takes gcc's options (gcc, clang, zig cc).
+Guarantees: equal text (comments aside), compiler and flags compile once; several builds may use the cache at once, and
+an object that is not as it was compiled is compiled again. A failure names the model line that the C line stands for.
+Does not: load what it built.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from backends.cache import without_comments
+from backends.cpu.emit.emit import Emitted
+from backends.protocol import Artifact, BackendError
+from compiler.core.cache import cache_folder, find_files, keep_files
+from compiler.core.disk import scratch_folder, unwritable, write_text
+from compiler.core.errors import RunError
+from compiler.core.source import Span
+
+_NO_ROOM: Final = MappingProxyType(
+    {
+        errno.ENOSPC: ("No space left on device", "no space left on device"),
+        errno.EDQUOT: ("Disk quota exceeded", "disk quota exceeded"),
+        errno.EFBIG: ("File too large", "file too large", "File size limit exceeded"),
+    }
+)
+FLAGS = ("-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A command that compiles C, and the first line of what it says of itself."""
+
+    command: tuple[str, ...]
+    version: str
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.command)} ({self.version})"
+
+
+def find_compiler() -> Compiler:
+    """$CC, cc, gcc, clang, or the `ziglang` package. Raises BackendError (E0901, exit 3) when there is none."""
+    wanted = shlex.split(os.environ.get("CC", ""))
+    if wanted:
+        path = shutil.which(wanted[0])
+        if path is None:
+            raise BackendError(
+                "E0901",
+                f"the C compiler `{wanted[0]}` that $CC names was not found",
+                "correct or unset CC",
+                exit_code=3,
+            )
+        return _described((path, *wanted[1:]))
+    for name in ("cc", "gcc", "clang"):
+        if path := shutil.which(name):
+            return _described((path,))
+    if importlib.util.find_spec("ziglang") is not None:
+        return _described((sys.executable, "-m", "ziglang", "cc"))
+    raise BackendError(
+        "E0901",
+        "no C compiler was found ($CC, cc, gcc, clang)",
+        "install gcc or clang, or the Python package `ziglang`, or name a compiler in CC",
+        exit_code=3,
+    )
+
+
+@cache
+def _described(command: tuple[str, ...]) -> Compiler:
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    except OSError as e:
+        raise BackendError("E0901", f"the C compiler `{command[0]}` does not start: {e}", exit_code=3) from None
+    said = (done.stdout or done.stderr).strip().split("\n")[0]
+    if done.returncode != 0:
+        raise BackendError("E0901", f"`{' '.join(command)}` is not a C compiler", said, exit_code=3)
+    return Compiler(command, said)
+
+
+def flags(fixed_order: bool, portable: bool) -> tuple[str, ...]:
+    """The options of a build; bitwise order forbids joining a*b+c into one operation."""
+    native = () if portable else ("-march=native",)
+    wide = () if portable or platform.machine() not in ("x86_64", "AMD64") else ("-mprefer-vector-width=512",)
+    return (*FLAGS, *native, *wide, f"-ffp-contract={'off' if fixed_order else 'fast'}")
+
+
+def _native_key(options: tuple[str, ...]) -> str:
+    """What `-march=native` means here, so that a cache on a shared disk serves machines of several kinds."""
+    if "-march=native" not in options:
+        return platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().split("\n"):
+            if line.startswith(("flags", "Features")):
+                return f"{platform.machine()} {line}"
+    except OSError:
+        pass
+    return f"{platform.machine()} {platform.processor()}"
+
+
+def compile_text(emitted: Emitted, name: str, fixed_order: bool, portable: bool) -> Artifact:
+    """The shared object of a text, from the cache where it has been compiled before."""
+    compiler = find_compiler()
+    options = flags(fixed_order, portable)
+    digest = hashlib.sha256()
+    for part in (
+        without_comments(emitted.text),
+        without_comments(emitted.header),
+        str(compiler),
+        " ".join(options),
+        _native_key(options),
+    ):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    key = digest.hexdigest()
+    index = cache_folder() / "cpu" / key[:2] / f"{key}.json"
+    seconds = 0.0
+    found = find_files(index)
+    compiled = found is None
+    if found is None:
+        found, seconds = _compile(emitted, name, compiler, options, index)
+    return Artifact(emitted.text, found[".so"], key, compiled, str(compiler), options, seconds)
+
+
+def _compile(
+    emitted: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], index: Path
+) -> tuple[dict[str, Path], float]:
+    """Compile into the cache; the CPU seconds are those of the compiler and its children."""
+    with scratch_folder(index, "compiled code") as scratch:
+        folder = scratch.path
+        source = folder / f"{name}.c"
+        write_text(source, emitted.text, "generated code")
+        write_text(folder / "netloom.h", emitted.header, "generated code")
+        built = folder / "module.so"
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        code, said = _run([*compiler.command, *options, source.name, "-o", built.name], folder)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if code != 0:
+            raise _failure(said, source.name, emitted.spans, compiler, folder)
+        placed = keep_files(index, {".so": built})
+    return placed, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _run(command: list[str], folder: Path) -> tuple[int, str]:
+    """The exit code of a compiler and what it said. It has a process group of its own, which a signal that ends this
+    build ends as a whole: `cc` is the parent of those that work."""
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+    ) as process:
+        try:
+            out, error = process.communicate()
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, error or out
+
+
+def _failure(
+    said: str, source: str, spans: Mapping[int, Span], compiler: Compiler, folder: Path
+) -> BackendError | RunError:
+    """What the compiler refused, and the model line that the C line stands for, where it stands for one; E0930 where it
+    could not write."""
+    for number, texts in _NO_ROOM.items():
+        if any(text in said for text in texts):
+            error = OSError(number, os.strerror(number))
+            help = f"compilers also write to {tempfile.gettempdir()} (TMPDIR)"
+            return unwritable(error, folder, "compiled code", help=help)
+    shown = "\n".join(said.strip().split("\n")[:12])
+    where = ""
+    for match in re.finditer(rf"{re.escape(source)}:(\d+):\d+: (?:fatal )?error", said):
+        if span := spans.get(int(match[1])):
+            where = f"; it comes from {span}"
+            break
+    return BackendError(
+        "E0902",
+        f"the C compiler {compiler.command[0]} refused the generated code{where}:\n{shown}",
+        "this is a fault of the code generator unless the compiler's installation is broken: please report it",
+        exit_code=4,
+    )

@@ -1,0 +1,310 @@
+"""emit: the C11 text of a merged program.
+
+Assumes: a legal Merged (ir/verify.py).
+Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and
+values of rows. Every kernel says which part of the model it came from; `spans` maps lines of the text to the model.
+Does not: compile (build.py), or print tables (they are data).
+
+Strategies. A `Contract` is rendered from `templates/strategy_<name>.c.j2`. The file stands for the statements of one
+row (the columns are loaded already) and may use:
+  lit           its literals by name (`lit.tile`)
+  f             C identifiers by formal name: columns (integers, reals) and array pointers (`f.x` is `x_`)
+  real          the name of the real type; `bytes` its size in bytes (4 or 8)
+  lanes         the extent of the nest's LANE dim, 0 when there is none
+  dims          (name, extent as C) of the nest's dims, in order; `extent(name)` one of them
+  par, lane     the names of its PAR dims (the axes of the output, in order) and of its LANE dim (none: "")
+  plain         whether the epilogue only stores the accumulator in `y`
+  joined(a, b)  whether the epilogue's formals walk two neighbouring dims as one: a = 0 and b counts on
+  id            `k3`: a prefix for names at file scope
+  at(formal, **dims)        the C lvalue of a formal's element, dims given as C texts (default: the dim's own name)
+  address(formal, **dims)   the element offset alone
+  inside(formal, **dims)    the guard of the access as a C truth value, or "" when it has none
+  prologue(depth, **dims)   the nest's prologue at one point
+  term(**dims)              the nest's term as a C expression of formals' elements read in place
+  combine(acc, value)       `acc += value` or the like, as a statement
+  identity                  the value that accumulators start from
+  epilogue(acc, depth, **dims)  statements that consume `acc` (a C expression) at one point and store its results;
+                            a `{ }` block, indented by `depth` levels
+  order         "fast" | "reproducible" | "bitwise"
+  scratch       the expression `(real *)ctx->scratch`; Contract.scratch bytes of it may be used
+Tiles that strategies share (nl_tiles, nl_dots, ...) stand in templates/tiles.c.j2 and tiles.py, once in a program that
+uses them.
+A block between `{% set helpers %}` and `{% endset %}` is put at file scope before the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from backends.c_family.cprint import Body, Dialect, Element, Line, PrintError, Symbol, literal
+from backends.c_family.device_library import known, select
+from backends.c_family.source_map import comment, fixed_order, heading, marked, unmarked
+from backends.cpu.kernels.events import connect, emit_scheduled, record_events, record_trace
+from backends.cpu.kernels.kernel import Kernel, function, inside, offset, open_kernel, row_struct
+from backends.cpu.kernels.nest import IDENTITY, nest_lines
+from backends.cpu.kernels.propagate import propagate
+from backends.cpu.kernels.skeletons import environment, exists, render
+from backends.cpu.kernels.tiles import tile
+from backends.protocol import BackendError
+from compiler.core.source import NOWHERE, Span
+from compiler.expr.ast import Ref, refs
+from compiler.ir.level2.program import (
+    ArrayFormal,
+    Assign,
+    Connect,
+    Contract,
+    DimKind,
+    Emit,
+    EmitScheduled,
+    Merged,
+    Nest,
+    Propagate,
+    RecordEvents,
+    RecordTrace,
+    ScalarFormal,
+    Strided,
+)
+from compiler.ir.space import DType, Role
+from compiler.strategies.tiles import DOTS, TILES
+
+PHASES = 16
+_CONSTANTS = {
+    "NL_INF_F32": "#define NL_INF_F32 __builtin_inff()",
+    "NL_INF_F64": "#define NL_INF_F64 __builtin_inf()",
+    "NL_NAN_F32": '#define NL_NAN_F32 __builtin_nanf("")',
+    "NL_NAN_F64": '#define NL_NAN_F64 __builtin_nan("")',
+}
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """`text`: the C file; `header`: netloom.h; `spans`: model spans by line of the text (from 1)."""
+
+    text: str
+    header: str
+    spans: Mapping[int, Span]
+
+
+def emit(program: Merged, skeleton: str = "module.c.j2", more: Mapping[str, object] = MappingProxyType({})) -> Emitted:
+    """The C file and header of a program. `skeleton`: what the kernels stand in, which may read `more`.
+    Raises BackendError (E0903) for what has no C text."""
+    real = "double" if program.precision == DType.F64 else "float"
+    dialect = Dialect(program.precision)
+    used: set[str] = set()
+    blocks: list[list[Line]] = []
+    functions: list[str] = []
+    for template in program.templates:
+        try:
+            k = open_kernel(template, dialect, used)
+            blocks.append(kernel_lines(k))
+        except PrintError as e:
+            where = e.span if e.span is not NOWHERE else template.span
+            at = f" ({where})" if where is not NOWHERE else ""
+            raise BackendError("E0903", f"`{template.name}` has no C text: {e.message}{at}", exit_code=4) from None
+        functions.append(k.function)
+    spans: list[Span] = []
+    kernel_text = "\n".join(marked(b, spans) for b in blocks)
+    words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text))
+    device = select(sorted((used | words) & known()))
+    whole = render(
+        skeleton,
+        title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
+        fixed_order=fixed_order(program),
+        real=real,
+        phases=PHASES,
+        helpers=words,
+        bytes=program.precision.bytes,
+        tile=tile,
+        tile_shapes=TILES,
+        dot_shapes=DOTS,
+        device=device,
+        constants=[text for name, text in _CONSTANTS.items() if name in words],
+        kernel_text=kernel_text,
+        functions=functions,
+        **more,
+    )
+    text, found = unmarked(whole, spans)
+    header = render(
+        "module.h.j2",
+        source=f"{program.name}.c",
+        roles=[str(r) for r in Role],
+        kernels=len(program.templates),
+    )
+    return Emitted(text, header, found)
+
+
+def kernel_lines(k: Kernel) -> list[Line]:
+    """The comment, row structure and function of one template."""
+    helpers: list[Line] = []
+    match k.template.body:
+        case Nest() as nest:
+            body = nest_lines(k, nest)
+        case Contract() as contract:
+            helpers, body = emit_contract(k, contract)
+        case Propagate() as p:
+            return [*heading(k.template), *row_struct(k), Line(""), *propagate(k, p)]
+        case Connect() as c:
+            body = connect(k, c)
+        case RecordEvents() as r:
+            body = record_events(k, r)
+        case RecordTrace() as r:
+            body = record_trace(k, r)
+        case EmitScheduled() as e:
+            body = emit_scheduled(k, e)
+    return [*heading(k.template), *row_struct(k), Line(""), *helpers, *function(k, body)]
+
+
+# ----------------------------------------------------------------------------------------- strategies
+
+
+class ContractNames:
+    """What a strategy's file may call; see the header of this module."""
+
+    def __init__(self, k: Kernel, contract: Contract) -> None:
+        self.k, self.nest = k, contract.nest
+        self.dim_names = [d.name for d in contract.nest.dims]
+
+    def _name(self, dims: Mapping[str, str]) -> dict[str, str]:
+        unknown = set(dims) - set(self.dim_names)
+        if unknown:
+            raise PrintError(f"the strategy names unknown dims {sorted(unknown)}", self.k.template.span)
+        return {n: dims.get(n, n) for n in self.dim_names}
+
+    def _lookup(self, name: str, dims: Mapping[str, str]) -> str:
+        if name in dims:
+            text = dims[name]
+            return text if re.fullmatch(r"\w+", text) else f"({text})"
+        return self.k.scope[name].text if name in self.k.scope else self.k.namer(name)
+
+    def address(self, formal: str, **dims: str) -> str:
+        bound = self._name(dims)
+        access = self.k.formal(formal).access
+        if not isinstance(access, Strided):
+            raise PrintError(f"`{formal}` has no element access", self.k.template.span)
+        return offset(access, lambda n: self._lookup(n, bound))
+
+    def at(self, formal: str, **dims: str) -> str:
+        return f"{self.k.pointers[formal]}[{self.address(formal, **dims)}]"
+
+    def inside(self, formal: str, **dims: str) -> str:
+        bound = self._name(dims)
+        access = self.k.formal(formal).access
+        assert isinstance(access, Strided)
+        return inside(access, lambda n: self._lookup(n, bound)) or ""
+
+    def joined(self, a: str, b: str) -> bool:
+        """Whether every formal of the epilogue walks dims `a` and `b`, which are neighbours in storage, or neither."""
+        used = {s.target for s in self.nest.epilogue if not isinstance(s, Emit)}
+        used |= {n for s in self.nest.epilogue if not isinstance(s, Emit) for n in refs(s.value)}
+        for f in self.k.template.formals:
+            if isinstance(f, ArrayFormal) and f.name in used and isinstance(f.access, Strided):
+                walked = {d for x in f.access.axes for d, _ in x.terms}
+                if (a in walked) != (b in walked):
+                    return False
+        return not used & {a, b}
+
+    def _body(self, dims: Mapping[str, str]) -> Body:
+        bound = self._name(dims)
+        scope = dict(self.k.scope)
+        for name, text in bound.items():
+            scope[name] = Symbol(text, DType.I64, tight=bool(re.fullmatch(r"\w+", text)))
+        elements = {
+            f.name: Element(
+                self.at(f.name, **dims),
+                f.dtype,
+                f.mode,
+                self.inside(f.name, **dims) or None,
+                self.nest.fill,
+            )
+            for f in self.k.template.formals
+            if isinstance(f, ArrayFormal) and isinstance(f.access, Strided)
+        }
+        return Body(self.k.printer, scope, elements, self.k.namer)
+
+    def prologue(self, depth: int = 0, **dims: str) -> str:
+        body = self._body(dims)
+        return _plain([*body.run(self.nest.prologue), *body.stores()], depth)
+
+    def term(self, **dims: str) -> str:
+        """The term with its elements in place; formals may not be guarded here."""
+        assert self.nest.term is not None
+        body = self._body(dims)
+        scope = dict(body.scope)
+        for name in refs(self.nest.term):
+            if name in body.elements:
+                e = body.elements[name]
+                place = e.place if e.inside is None else f"({e.inside} ? {e.place} : {literal(e.fill, e.type)})"
+                scope[name] = Symbol(place, e.type)
+        return self.k.printer.expr(self.nest.term, scope, self.k.dialect.precision)
+
+    def combine(self, acc: str, value: str) -> str:
+        if self.nest.combine == "add":
+            return f"{acc} += {value};"
+        assert self.nest.combine is not None
+        call = self.k.printer.call(self.nest.combine, self.k.dialect.precision, acc, value)
+        return f"{acc} = {call};"
+
+    def epilogue(self, acc: str, depth: int = 0, **dims: str) -> str:
+        body = self._body(dims)
+        name = self.k.namer.own(self.nest.acc)
+        first: list[Line] = []
+        if acc != name:
+            first = [Line(f"const {self.k.dialect.real} {name} = {acc};")]
+        body.scope[self.nest.acc] = Symbol(name, self.k.dialect.precision)
+        inner = [*first, *body.run(self.nest.epilogue), *body.stores()]
+        lines = [Line("{"), *(Line(x.text, x.depth + 1, x.span) for x in inner), Line("}")]
+        return _plain(lines, depth)
+
+
+def _plain(lines: Iterable[Line], depth: int) -> str:
+    text = "\n".join("    " * (x.depth + depth) + x.text for x in lines)
+    return text.lstrip()
+
+
+def emit_contract(k: Kernel, contract: Contract) -> tuple[list[Line], list[Line]]:
+    """(file-scope helpers, statements of one row) of a contraction, from its strategy's file."""
+    file = f"strategy_{contract.strategy}.c.j2"
+    if not exists(file):
+        raise PrintError(f"there is no strategy `{contract.strategy}` for this target", k.template.span)
+    names = ContractNames(k, contract)
+    lanes = [d.extent for d in contract.nest.dims if d.kind is DimKind.LANE]
+    precision = k.dialect.precision
+    module = (
+        environment()
+        .get_template(file)
+        .make_module(
+            {
+                "lit": dict(contract.literals),
+                "f": {
+                    x.name: k.scope[x.name].text if isinstance(x, ScalarFormal) else k.pointers[x.name]
+                    for x in k.template.formals
+                },
+                "real": k.dialect.real,
+                "bytes": precision.bytes,
+                "lanes": lanes[0] if lanes else 0,
+                "dims": [(d.name, k.extent(d.extent)) for d in contract.nest.dims],
+                "par": [d.name for d in contract.nest.dims if d.kind is DimKind.PAR],
+                "lane": next((d.name for d in contract.nest.dims if d.kind is DimKind.LANE), ""),
+                "plain": contract.nest.epilogue == (Assign("y", Ref(contract.nest.acc)),),
+                "extent": lambda n: next(k.extent(d.extent) for d in contract.nest.dims if d.name == n),
+                "id": f"k{k.template.index}",
+                "joined": names.joined,
+                "at": names.at,
+                "address": names.address,
+                "inside": names.inside,
+                "prologue": names.prologue,
+                "term": names.term,
+                "combine": names.combine,
+                "identity": literal(IDENTITY[contract.nest.combine or "add"], precision),
+                "epilogue": names.epilogue,
+                "order": str(k.template.order),
+                "scratch": f"(({k.dialect.real} *)ctx->scratch)",
+            }
+        )
+    )
+    helpers = str(getattr(module, "helpers", "")).strip("\n")
+    shown = [Line(t) for t in helpers.split("\n")] + [Line("")] if helpers else []
+    return shown, [Line(t) for t in str(module).strip("\n").split("\n")]

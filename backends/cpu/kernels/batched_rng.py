@@ -1,0 +1,125 @@
+"""Random numbers of a flat map, or of the synapses of one source, made for a chunk of elements at once.
+
+Assumes: a nest over one PAR dim whose draws have that dim as their index (compiler/ir/level2/program.py, Nest);
+statements of a propagation whose draws have the synapse's number as their index, and synapses with consecutive numbers.
+Guarantees: the numbers are those of nl_uniform and the like, element for element; a block of four words serves as many
+neighbouring elements as it has words for (backends/device/philox.h), which a loop over elements could not use.
+Does not: Poisson numbers, whose words are not known in advance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from backends.c_family.cprint import Line, Symbol
+from backends.cpu.kernels.kernel import Kernel
+from compiler.expr.ast import Call, Expr, Num, Ref, children, with_children
+from compiler.ir.level2.program import Emit, Nest, Statement
+from compiler.ir.space import DType
+
+_WORDS: Mapping[str, tuple[int, int]] = {"uniform": (1, 2), "normal": (2, 4), "exponential": (1, 2)}
+"""Words that a draw takes in float32 and in float64."""
+SYNAPSES: Final = 64
+"""Synapses of one source that are drawn at once, at most."""
+
+
+@dataclass
+class Draws:
+    """The draws of one kernel. `scope`: what stands for them in its expressions."""
+
+    buffers: list[Line] = field(default_factory=list)
+    fills: list[Line] = field(default_factory=list)
+    scope: dict[str, Symbol] = field(default_factory=dict)
+
+
+def drawn_in_chunks(k: Kernel, nest: Nest, dim: str, index: str, base: str, end: str) -> tuple[Nest, Draws]:
+    """The nest with its draws read from buffers, which are filled for the elements from `base` to `end`; `index`: the C
+    text of the element's number."""
+    draws = Draws()
+    real = k.dialect.precision
+    suffix = "f64" if real is DType.F64 else "f32"
+    found: dict[Expr, str] = {}
+
+    def buffer(e: Call, words: int) -> str:
+        name = k.namer.fresh("words")
+        key, draw = (k.printer.expr(a, k.scope) for a in (e.args[0], e.args[2]))
+        size, first, last = (x if words == 1 else f"{words} * {x}" for x in ("NL_CHUNK", base, end))
+        draws.buffers.append(Line(f"nl_u32 {name}[{size} + NL_SLACK] __attribute__((aligned(64)));"))
+        draws.fills.append(Line(f"nl_words({name}, {key}, {first}, {last}, (nl_u64)step, {draw}u);"))
+        function = f"nl_{e.func}_of_{suffix}"
+        k.printer.used.add(function)
+        at = f"{index} - {base}"
+        parts = [f"{name}[{at}]"] if words == 1 else [f"{name}[{words} * ({at}) + {n}]" for n in range(words)]
+        local = f"#{name}"
+        draws.scope[local] = Symbol(f"{function}({', '.join(parts)})", real)
+        return local
+
+    def put(e: Expr) -> Expr | None:
+        match e:
+            case Call(func, (Ref(), Ref(at), Num())) if func in _WORDS and at == dim:
+                if e not in found:
+                    found[e] = buffer(e, _WORDS[func][real is DType.F64])
+                return Ref(found[e])
+        return None
+
+    return replace(nest, prologue=_replaced(nest.prologue, put)), draws
+
+
+def drawn_in_rows(
+    k: Kernel, statements: Sequence[Statement], first: str, many: str, t: str
+) -> tuple[tuple[Statement, ...], Draws]:
+    """The statements at a synapse with their draws read from buffers at `t`, which are filled for the `many` synapses
+    from number `first` on (C texts; at most SYNAPSES)."""
+    draws = Draws()
+    real = k.dialect.precision
+    suffix = "f64" if real is DType.F64 else "f32"
+    found: dict[Expr, str] = {}
+
+    def buffer(e: Call, words: int) -> str:
+        name, made, start = (k.namer.fresh(x) for x in (e.func, "words", "begin"))
+        key, draw = (k.printer.expr(a, k.scope) for a in (e.args[0], e.args[2]))
+        step = k.printer.expr(e.args[3], k.scope) if len(e.args) > 3 else "step"
+        function = f"nl_{e.func}_of_{suffix}"
+        k.printer.used.add(function)
+        at = f"{words} * ({first} + {t}) - {start}" if words > 1 else f"{first} + {t} - {start}"
+        parts = [f"{made}[{at}]", *(f"{made}[{at} + {n}]" for n in range(1, words))]
+        size, low, high = (x if words == 1 else f"{words} * {x}" for x in (str(SYNAPSES), first, f"({first} + {many})"))
+        draws.fills += [
+            Line(f"nl_u32 {made}[{size} + 4 + NL_SLACK] __attribute__((aligned(64)));"),
+            Line(f"const nl_i64 {start} = {low} / 4 * 4;"),
+            Line(f"nl_words({made}, {key}, {start}, {high}, (nl_u64){step}, {draw}u);"),
+            Line(f"{k.dialect.real} {name}[{SYNAPSES}];"),
+            Line("#pragma GCC ivdep"),
+            Line(f"for (nl_i64 {t} = 0; {t} < {many}; {t}++) {name}[{t}] = {function}({', '.join(parts)});"),
+        ]
+        local = f"#{name}"
+        draws.scope[local] = Symbol(f"{name}[{t}]", real)
+        return local
+
+    def put(e: Expr) -> Expr | None:
+        match e:
+            case Call(func, (Ref(), Ref("syn"), Num(), *_)) if func in _WORDS:
+                if e not in found:
+                    found[e] = buffer(e, _WORDS[func][real is DType.F64])
+                return Ref(found[e])
+        return None
+
+    return _replaced(statements, put), draws
+
+
+def _replaced(statements: Sequence[Statement], put: Callable[[Expr], Expr | None]) -> tuple[Statement, ...]:
+    """The statements with every expression for which `put` has another one replaced by it."""
+
+    def within(e: Expr) -> Expr:
+        other = put(e)
+        if other is not None:
+            return other
+        kids = children(e)
+        return with_children(e, tuple(within(x) for x in kids)) if kids else e
+
+    def statement(s: Statement) -> Statement:
+        return replace(s, when=within(s.when)) if isinstance(s, Emit) else replace(s, value=within(s.value))
+
+    return tuple(statement(s) for s in statements)

@@ -1,0 +1,583 @@
+"""Loop nests in C: maps, reductions and plain contractions.
+
+Assumes: a legal Nest: PAR iterations are independent, at most one LANE dim (literal extent).
+Guarantees: loops run PAR dims in order, RED dims inside them, the LANE dim innermost with one accumulator per lane,
+so that it becomes vector code; guards are computed at the outermost loop that they depend on. With `order` other
+than bitwise, a sum whose last RED dim is contiguous runs in PARTS partial accumulators joined by a fixed tree;
+bitwise keeps one accumulator in index order.
+Does not: collapse, tile or reorder dims (lowering and strategies do).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from backends.c_family.cprint import (
+    Body,
+    Element,
+    Line,
+    PrintError,
+    Scalar,
+    Scope,
+    Symbol,
+    indent,
+    infer_locals,
+    is_real,
+    literal,
+    statement_refs,
+    type_of,
+)
+from backends.cpu.kernels.batched_rng import drawn_in_chunks
+from backends.cpu.kernels.kernel import Kernel, axis_index, axis_inside, scaled
+from compiler.expr.ast import Binary, Call, Expr, Ref, children, refs, with_children
+from compiler.ir.level2.program import (
+    Add,
+    ArrayFormal,
+    Assign,
+    Dim,
+    DimKind,
+    Emit,
+    Mode,
+    Nest,
+    Order,
+    Statement,
+    Strided,
+)
+from compiler.ir.space import DType
+
+KEEP = Line("#pragma GCC unroll 1")  # gcc unrolls short loops before it looks for vector code
+PARTS = 32  # partial accumulators of a contiguous sum: two 64-byte vectors of float
+_DRAWS = frozenset({"uniform", "normal", "exponential", "poisson"})
+IDENTITY = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A guard test that becomes known inside the loop over dim `level` (-1: outside all loops).
+    `names`: what its lines declare."""
+
+    level: int
+    names: frozenset[str]
+    lines: tuple[Line, ...]
+
+
+def has_draws(e: Expr) -> bool:
+    """Whether a random number is drawn in an expression."""
+    return (isinstance(e, Call) and e.func in _DRAWS) or any(has_draws(x) for x in children(e))
+
+
+class NestPrinter:
+    """Prints one nest of one kernel. `order` is the sequence of loops: PAR, RED, LANE."""
+
+    def __init__(self, k: Kernel, nest: Nest) -> None:
+        self.k, self.nest = k, nest
+        self.par = [d for d in nest.dims if d.kind is DimKind.PAR]
+        self.red = [d for d in nest.dims if d.kind is DimKind.RED]
+        lanes = [d for d in nest.dims if d.kind is DimKind.LANE]
+        if len(lanes) > 1 or any(isinstance(d.extent, str) for d in lanes):
+            raise PrintError("a nest has at most one LANE dim, of literal extent", k.template.span)
+        self.lane = lanes[0] if lanes else None
+        self.loops: list[Dim] = [*self.par, *self.red, *lanes]
+        self.vars = {d.name: k.namer.own(d.name) for d in self.loops}
+        self.level = {d.name: i for i, d in enumerate(self.loops)}
+        self.scope: dict[str, Symbol] = dict(k.scope)
+        self.scope |= {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
+        self.per_lane: dict[str, Scalar] = {}
+        self.pieces: list[Guard] = []
+        self.constants: list[Line] = []
+        self.nest = self._without_constants(nest)
+        self.elements = self._elements()
+
+    # ------------------------------------------------------------------------------- constants of a row
+
+    def _without_constants(self, nest: Nest) -> Nest:
+        """The nest with integer locals, calls and powers of columns and `step` alone computed once per row: a compiler
+        does not move them out of a loop that it turns into vector code. The numbers stay the same."""
+        known = set(self.k.scope)
+        found: dict[Expr, str] = {}
+        statements = (*nest.prologue, *nest.epilogue)
+        targets = [s.target for s in statements if not isinstance(s, Emit)]
+
+        def index(s: Statement) -> bool:
+            """Whether a statement sets an integer local that is the same for all elements of a row."""
+            if not isinstance(s, Assign) or s.target in self.k.pointers or targets.count(s.target) > 1:
+                return False
+            same = refs(s.value) <= known and not has_draws(s.value)
+            return same and type_of(s.value, self.scope, self.k.dialect.precision) in (DType.I32, DType.I64)
+
+        def moved(e: Expr) -> Expr:
+            costly = (isinstance(e, Call) and e.func not in _DRAWS) or (isinstance(e, Binary) and e.op == "**")
+            if costly and refs(e) <= known and not has_draws(e):
+                if e not in found:
+                    t = type_of(e, self.k.scope, self.k.dialect.precision)
+                    local = self.k.namer.fresh("constant")
+                    text = self.k.printer.expr(e, self.k.scope)
+                    self.constants.append(Line(f"const {self.k.dialect.type_name(t)} {local} = {text};"))
+                    found[e] = f"#{local}"
+                    self.scope[found[e]] = Symbol(local, t)
+                return Ref(found[e])
+            kids = children(e)
+            return with_children(e, tuple(moved(x) for x in kids)) if kids else e
+
+        def statement(s: Statement) -> Statement:
+            return replace(s, when=moved(s.when)) if isinstance(s, Emit) else replace(s, value=moved(s.value))
+
+        kept: list[Statement] = []
+        for s in nest.prologue:
+            if isinstance(s, Assign) and index(s):
+                t = type_of(s.value, self.scope, self.k.dialect.precision)
+                local = self.k.namer(s.target)
+                text = self.k.printer.expr(s.value, self.scope)
+                self.constants.append(Line(f"const {self.k.dialect.type_name(t)} {local} = {text};", span=s.span))
+                self.scope[s.target] = Symbol(local, t)
+                known.add(s.target)
+            else:
+                kept.append(statement(s))
+        return replace(
+            nest,
+            prologue=tuple(kept),
+            term=None if nest.term is None else moved(nest.term),
+            epilogue=tuple(statement(s) for s in nest.epilogue),
+        )
+
+    # ------------------------------------------------------------------------------------- accesses
+
+    def name(self, name: str) -> str:
+        """The text of a dim, a column or a local of the prologue inside an index."""
+        if name in self.scope:
+            return self.scope[name].text
+        text = self.k.namer(name)
+        return f"{text}[{self.lane_var}]" if name in self.per_lane else text
+
+    @property
+    def lane_var(self) -> str:
+        assert self.lane is not None
+        return self.vars[self.lane.name]
+
+    def _axis_level(self, terms: Iterable[tuple[str, int]]) -> int | None:
+        """The loop in which an index is known; None when it needs a local of the prologue."""
+        level = -1
+        for dim, _ in terms:
+            if dim in self.level:
+                level = max(level, self.level[dim])
+            elif dim not in self.scope:
+                return None
+        return level
+
+    def _elements(self) -> dict[str, Element]:
+        found: dict[str, Element] = {}
+        for f in self.k.template.formals:
+            if isinstance(f, ArrayFormal) and isinstance(f.access, Strided):
+                found[f.name] = self._element(f, f.access)
+        return found
+
+    def _element(self, f: ArrayFormal, access: Strided) -> Element:
+        """The element of `f`; guard tests that need no local are split off to the loops that know them."""
+        parts: list[str] = []
+        late: list[str] = []
+        known: list[tuple[int, str, str | None]] = []
+        for number, axis in enumerate(access.axes):
+            index = axis_index(axis, self.name)
+            test = axis_inside(axis, self.name)
+            level = self._axis_level(axis.terms)
+            if test is None or level is None:
+                late += [test] if test else []
+                parts.append(scaled(index, axis, self.name))
+                continue
+            local = self.k.namer.beside(f.name, f"at{number}")
+            known.append((level, f"const nl_i64 {local} = {index};", None))
+            once = replace(axis, terms=(("#", 1),), const=0, div=1)
+            bound = axis_inside(once, lambda n, at=local: at if n == "#" else self.name(n))  # type: ignore[misc]
+            exact = axis_inside(replace(axis, extent=None), self.name)
+            known.append((level, "", " & ".join(t for t in (exact, bound) if t)))
+            parts.append(scaled(local, axis, self.name))
+        before: str | None = None
+        for level in sorted({x[0] for x in known}):
+            lines = [Line(text) for at, text, _ in known if at == level and text]
+            tests = [test for at, _, test in known if at == level and test]
+            flag = self.k.namer.beside(f.name, "in")
+            lines.append(Line(f"const int {flag} = {' & '.join([before, *tests] if before else tests)};"))
+            names = frozenset(re.findall(r"(\w+) =", "\n".join(x.text for x in lines)))
+            self.pieces.append(Guard(level, names, tuple(lines)))
+            before = flag
+        tests = [t for t in (before, *late) if t]
+        text = " + ".join(p for p in parts if p != "0") or "0"
+        place = f"{self.k.pointers[f.name]}[{text.replace('+ -', '- ')}]"
+        return Element(place, f.dtype, f.mode, " & ".join(tests) or None, self.nest.fill)
+
+    def hoisted(self, level: int, inner: Sequence[Line]) -> list[Line]:
+        """Index and guard computations that become known inside loop `level`, as far as `inner` uses them."""
+        words = set(re.findall(r"\w+", "\n".join(x.text for x in inner)))
+        kept = [g for g in self.pieces if g.level == level and g.names & words]
+        return [x for g in kept for x in g.lines]
+
+    # ---------------------------------------------------------------------------------------- loops
+
+    def loop(self, dim: Dim, inner: Sequence[Line], pragma: bool = False) -> list[Line]:
+        v = self.vars[dim.name]
+        head = f"for (nl_i64 {v} = 0; {v} < {self.k.extent(dim.extent)}; {v}++) {{"
+        start = [Line("#pragma GCC ivdep")] if pragma else []
+        if isinstance(dim.extent, int) and dim is self.lane:
+            start.append(KEEP)
+        before = self.hoisted(self.level[dim.name], inner)
+        return [*start, Line(head), *indent([*before, *inner]), Line("}")]
+
+    def body(self, scope: dict[str, Symbol]) -> Body:
+        return Body(self.k.printer, scope, self.elements, self.k.namer)
+
+    def independent(self) -> bool:
+        """Whether no statement adds to memory that other points of the nest add to."""
+        statements = (*self.nest.prologue, *self.nest.epilogue)
+        return not any(isinstance(s, Add) and self.elements[s.target].direct for s in statements)
+
+    def lines(self) -> list[Line]:
+        n = self.nest
+        emits = [s for s in n.prologue if isinstance(s, Emit)]
+        if emits:
+            inner = self._emitting(emits)
+            return [*self.hoisted(-1, inner), *inner]
+        drawing = self._drawing()
+        if drawing is not None:
+            return [*self.hoisted(-1, drawing), *drawing]
+        if self.lane is not None:
+            inner = self._lane_point()
+        elif n.combine is not None:
+            inner = self._reducing_point()
+        else:
+            body = self.body(dict(self.scope))
+            inner = [*body.run((*n.prologue, *n.epilogue)), *body.stores()]
+        for number, dim in enumerate(reversed(self.par)):
+            vector = number == 0 and self.lane is None and n.combine is None and self.independent()
+            inner = self.loop(dim, inner, vector)
+        return [*self.hoisted(-1, inner), *inner]
+
+    # --------------------------------------------------------------------------------------- events
+
+    def _emitting(self, emits: Sequence[Emit]) -> list[Line]:
+        """A flat map in chunks: vector code writes a byte per element, a scan appends the indices."""
+        n = self.nest
+        if len(self.loops) != 1 or self.loops[0].kind is not DimKind.PAR or n.combine:
+            raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
+        namer = self.k.namer
+        v = self.vars[self.loops[0].name]
+        extent = self.k.extent(self.loops[0].extent)
+        base, end = namer.fresh("base"), namer.fresh("end")
+        n, draws = drawn_in_chunks(self.k, n, self.loops[0].name, v, base, end)
+        self.scope |= draws.scope
+        emits = [s for s in n.prologue if isinstance(s, Emit)]
+        flags = {id(s): namer.fresh("fired") for s in emits}
+        counts = {id(s): namer.fresh("events") for s in emits}
+
+        def flag(s: Emit, scope: Scope) -> list[Line]:
+            test = self.k.printer.test(s.when, scope)
+            return [Line(f"{flags[id(s)]}[{v} - {base}] = (nl_u8)({test});", span=s.span)]
+
+        body = Body(self.k.printer, dict(self.scope), self.elements, namer, flag)
+        point = [*body.run(n.prologue), *body.stores()]
+        inner = [*self.hoisted(0, point), *point]
+        head: list[Line] = []
+        tail: list[Line] = []
+        last: list[Line] = []
+        for s in emits:
+            fired, events = flags[id(s)], counts[id(s)]
+            slot = namer.fresh("slot")
+            listed = self.k.pointers[s.list]
+            head += [
+                Line(f"const nl_i64 {slot} = nl_slot(step, {self.k.scope[s.slots].text});"),
+                Line(f"nl_u8 {fired}[NL_CHUNK] __attribute__((aligned(64)));"),
+                Line(f"nl_i32 {events} = 0;"),
+            ]
+            place = f"{listed} + {slot} * {_atom(extent)}"
+            tail.append(Line(f"{events} = nl_append({place}, {events}, {fired}, {base}, {end});", 1))
+            last.append(Line(f"{self.k.pointers[s.count]}[{slot}] = {events};"))
+        self.k.printer.used.add("nl_append")
+        return [*head, *draws.buffers, *self._chunks(base, end, draws.fills, inner, tail), *last]
+
+    def _chunks(
+        self, base: str, end: str, fills: Sequence[Line], inner: Sequence[Line], tail: Sequence[Line]
+    ) -> list[Line]:
+        """The only loop in chunks: what is made for a chunk at once, its elements, and what is done with them."""
+        v, extent = self.vars[self.loops[0].name], self.k.extent(self.loops[0].extent)
+        return [
+            Line(f"for (nl_i64 {base} = 0; {base} < {extent}; {base} += NL_CHUNK) {{"),
+            Line(f"const nl_i64 {end} = nl_least({base} + NL_CHUNK, {extent});", 1),
+            *indent(fills),
+            *([Line("#pragma GCC ivdep")] if self.independent() else []),
+            Line(f"for (nl_i64 {v} = {base}; {v} < {end}; {v}++) {{", 1),
+            *indent(inner, 2),
+            Line("}", 1),
+            *tail,
+            Line("}"),
+        ]
+
+    def _drawing(self) -> list[Line] | None:
+        """A flat map that draws numbers for its elements, in chunks; None when it draws none."""
+        if len(self.loops) != 1 or self.loops[0].kind is not DimKind.PAR or self.nest.combine:
+            return None
+        namer = self.k.namer
+        base, end = namer.fresh("base"), namer.fresh("end")
+        dim = self.loops[0].name
+        n, draws = drawn_in_chunks(self.k, self.nest, dim, self.vars[dim], base, end)
+        if not draws.buffers:
+            return None
+        body = self.body({**self.scope, **draws.scope})
+        point = [*body.run(n.prologue), *body.stores()]
+        inner = [*self.hoisted(0, point), *point]
+        return [*draws.buffers, *self._chunks(base, end, draws.fills, inner, ())]
+
+    # ----------------------------------------------------------------------------------- reductions
+
+    def acc_type(self, scope: Scope) -> DType:
+        assert self.nest.term is not None
+        virtual = {n: Symbol(n, e.type) for n, e in self.elements.items()}
+        statements = self.nest.prologue
+        real = self.k.dialect.precision
+        types = infer_locals(statements, {**virtual, **scope}, self.elements, real)
+        inner = {**virtual, **scope, **{n: Symbol(n, t) for n, t in types.items()}}
+        t = type_of(self.nest.term, inner, real)
+        if t == "bool" or t == DType.U8:
+            return DType.I32
+        if not is_real(t) and self.nest.combine != "add":
+            raise PrintError("only sums may run over integers", self.k.template.span)
+        return t
+
+    def identity(self, t: DType) -> str:
+        assert self.nest.combine is not None
+        return literal(IDENTITY[self.nest.combine], t)
+
+    def combined(self, acc: str, term: str, t: DType) -> str:
+        if self.nest.combine == "add":
+            return f"{acc} += {term};"
+        assert self.nest.combine is not None
+        return f"{acc} = {self.k.printer.call(self.nest.combine, t, acc, term)};"
+
+    def _term(self, scope: dict[str, Symbol], acc: str, t: DType) -> list[Line]:
+        """Loads and the combination of one term."""
+        assert self.nest.term is not None
+        body = self.body(dict(scope))
+        loads = body.load(refs(self.nest.term))
+        text = self.k.printer.expr(self.nest.term, body.scope, t)
+        return [*loads, Line(self.combined(acc, text, t), span=self.k.template.span)]
+
+    def _reducing_point(self) -> list[Line]:
+        body = self.body(dict(self.scope))
+        start = body.run(self.nest.prologue)
+        t = self.acc_type(self.scope)
+        acc = self.k.namer.own(self.nest.acc)
+        kind = self.k.dialect.type_name(t)
+        if self._contiguous() and is_real(t):
+            middle = self._in_parts(body.scope, acc, t)
+        else:
+            inner = self._term(body.scope, acc, t)
+            for dim in reversed(self.red):
+                inner = self.loop(dim, inner)
+            middle = [Line(f"{kind} {acc} = {self.identity(t)};"), *inner]
+        body.scope[self.nest.acc] = Symbol(acc, t)
+        return [*start, *middle, *body.run(self.nest.epilogue), *body.stores()]
+
+    def _contiguous(self) -> bool:
+        """Whether partial accumulators pay: the last RED dim walks memory and is not short."""
+        if not self.red or self.k.template.order is Order.BITWISE:
+            return False
+        last = self.red[-1]
+        if isinstance(last.extent, int) and last.extent < 8:
+            return False
+        assert self.nest.term is not None
+        names = refs(self.nest.term)
+        for f in self.k.template.formals:
+            if f.name in names and isinstance(f, ArrayFormal) and isinstance(f.access, Strided):
+                for a in f.access.axes:
+                    if (last.name, 1) in a.terms and a.stride == 1 and a.div == 1:
+                        return True
+        return False
+
+    def _in_parts(self, scope: dict[str, Symbol], acc: str, t: DType) -> list[Line]:
+        """The sum over the last RED dim in partial accumulators: element k goes to part k mod PARTS."""
+        last, k = self.red[-1], self.k
+        parts = PARTS
+        if isinstance(last.extent, int):
+            parts = next(p for p in (PARTS, 16, 8) if last.extent >= p)
+        kind = k.dialect.type_name(t)
+        part, at, first = k.namer.fresh("part"), k.namer.fresh("u"), k.namer.fresh("first")
+        v, extent = self.vars[last.name], k.extent(last.extent)
+        one = self._term(scope, f"{part}[{at}]", t)
+        term = [*self.hoisted(self.level[last.name], one), *one]
+
+        def run(count: str) -> list[Line]:
+            return [
+                *([KEEP] if count.isdigit() else []),
+                Line(f"for (nl_i64 {at} = 0; {at} < {count}; {at}++) {{"),
+                Line(f"const nl_i64 {v} = {first} + {at};", 1),
+                *indent(term),
+                Line("}"),
+            ]
+
+        inner = [
+            Line(f"nl_i64 {first} = 0;"),
+            Line(f"for (; {first} + {parts} <= {extent}; {first} += {parts}) {{"),
+            *indent(run(str(parts))),
+            Line("}"),
+        ]
+        if not (isinstance(last.extent, int) and last.extent % parts == 0):
+            inner += run(f"{extent} - {first}")
+        inner = [Line("{"), *indent(inner), Line("}")]
+        for dim in reversed(self.red[:-1]):
+            inner = self.loop(dim, inner)
+        half = k.namer.fresh("half")
+        return [
+            Line(f"{kind} {part}[{parts}];"),
+            Line(f"for (int {at} = 0; {at} < {parts}; {at}++) {part}[{at}] = {self.identity(t)};"),
+            *inner,
+            Line(f"for (int {half} = {parts // 2}; {half} > 0; {half} /= 2)"),
+            Line(f"for (int {at} = 0; {at} < {half}; {at}++)", 1),
+            Line(self.combined(f"{part}[{at}]", f"{part}[{at} + {half}]", t), 2),
+            Line(f"{kind} {acc} = {part}[0];"),
+        ]
+
+    # ---------------------------------------------------------------------------------------- lanes
+
+    def _varies(self, name: str) -> bool:
+        """Whether the element of formal `name` may differ from lane to lane."""
+        assert self.lane is not None
+        f = self.k.formal(name)
+        assert isinstance(f.access, Strided)
+        for a in f.access.axes:
+            for dim, _ in a.terms:
+                if dim == self.lane.name or dim not in self.scope:
+                    return True
+        return False
+
+    def _lane_section(self, inner: Sequence[Line]) -> list[Line]:
+        """One loop over the lanes."""
+        assert self.lane is not None
+        return self.loop(self.lane, inner, self.independent())
+
+    def _lane_loads(self, names: set[str], scope: dict[str, Symbol]) -> list[Line]:
+        """Loads that all lanes share, before the loop over the lanes."""
+        shared = {
+            n
+            for n in names
+            if n in self.elements and n not in scope and self.elements[n].mode is Mode.READ and not self._varies(n)
+        }
+        return self.body(scope).load(shared)
+
+    def _lane_arrays(self, statements: Sequence[Statement], scope: dict[str, Symbol]) -> list[Line]:
+        """What is assigned in one section and read in another: one value per lane."""
+        assert self.lane is not None
+        virtual = {n: Symbol(n, e.type) for n, e in self.elements.items()}
+        real = self.k.dialect.precision
+        types = infer_locals(statements, {**virtual, **scope}, self.elements, real)
+        lines = []
+        for s in statements:
+            if isinstance(s, Emit) or s.target in scope:
+                continue
+            if s.target in self.elements:
+                if self.elements[s.target].direct:
+                    continue
+                t: Scalar = self.elements[s.target].type
+            else:
+                t = types[s.target]
+            name = self.k.namer(s.target)
+            scope[s.target] = Symbol(f"{name}[{self.lane_var}]", t)
+            self.per_lane[s.target] = t
+            lines.append(Line(f"{self.k.dialect.type_name(t)} {name}[{self.lane.extent}];"))
+        return lines
+
+    def _lane_point(self) -> list[Line]:
+        n = self.nest
+        assert self.lane is not None
+        if n.combine is None:
+            statements = (*n.prologue, *n.epilogue)
+            scope = dict(self.scope)
+            before = self._lane_loads(statement_refs(statements), scope)
+            body = self.body(scope)
+            inner = [*body.run(statements), *body.stores()]
+            return [*before, *self._lane_section(inner)]
+        scope = dict(self.scope)
+        lines: list[Line] = []
+        stored = {s.target for s in n.prologue if not isinstance(s, Emit)} & set(self.elements)
+        if n.prologue:
+            lines += self._lane_loads(statement_refs(n.prologue), scope)
+            updated = [
+                s.target
+                for s in (*n.prologue, *n.epilogue)
+                if not isinstance(s, Emit) and s.target in self.elements and self.elements[s.target].mode is Mode.UPDATE
+            ]
+            lines += self._lane_arrays(n.prologue, scope)
+            if self.per_lane:  # indices may go through locals, which are one per lane now
+                self.pieces.clear()
+                self.elements = self._elements()
+            body = self.body(dict(scope))
+            first = [Line(f"{scope[t].text} = {self.elements[t].place};") for t in dict.fromkeys(updated) if t in scope]
+            lines += self._lane_section([*first, *body.run(n.prologue)])
+        t = self.acc_type(scope)
+        acc = self.k.namer.own(n.acc)
+        here = f"{acc}[{self.lane_var}]"
+        kind = self.k.dialect.type_name(t)
+        lines.append(Line(f"{kind} {acc}[{self.lane.extent}];"))
+        lines += [
+            KEEP,
+            Line(f"for (nl_i64 {self.lane_var} = 0; {self.lane_var} < {self.lane.extent}; {self.lane_var}++)"),
+            Line(f"{here} = {self.identity(t)};", 1),
+        ]
+        assert n.term is not None
+        inside = dict(scope)
+        before = self._lane_loads(refs(n.term), inside)
+        pointers, elements = self._lane_pointers(refs(n.term))
+        saved, self.elements = self.elements, {**self.elements, **elements}
+        inner = [*before, *pointers, *self._lane_section(self._term(inside, here, t))]
+        self.elements = saved
+        for dim in reversed(self.red):
+            inner = self.loop(dim, inner)
+        lines += inner
+        scope[n.acc] = Symbol(here, t)
+        lines += self._lane_loads(statement_refs(n.epilogue), scope)
+        body = self.body(scope)
+        body.mark(stored)
+        lines += self._lane_section([*body.run(n.epilogue), *body.stores()])
+        return lines
+
+    def _lane_pointers(self, names: set[str]) -> tuple[list[Line], Mapping[str, Element]]:
+        """Guarded reads whose guard is the same for all lanes: a pointer to the lanes or to the fill value."""
+        assert self.lane is not None
+        lines: list[Line] = []
+        found: dict[str, Element] = {}
+        for name in sorted(names & set(self.elements), key=list(self.elements).index):
+            e, f = self.elements[name], self.k.formal(name)
+            assert isinstance(f.access, Strided)
+            axes = [a for a in f.access.axes if any(d == self.lane.name for d, _ in a.terms)]
+            plain = (
+                len(axes) == 1
+                and axes[0].terms == ((self.lane.name, 1),)
+                and axes[0].stride == 1
+                and axes[0].extent is None
+                and axes[0].const == 0
+            )
+            if e.inside is None or f.mode is not Mode.READ or not plain:
+                continue
+            start = e.place.replace(f" + {self.lane_var}]", "]")
+            if start == e.place:
+                continue
+            base = start[start.index("[") + 1 : -1]
+            at, fill = self.k.namer.beside(name, "lanes"), self.k.namer.fresh("fill")
+            t = self.k.dialect.type_name(e.type)
+            value = literal(e.fill, e.type)
+            values = value if e.fill == 0 else f"[0 ... {int(self.lane.extent) - 1}] = {value}"
+            lines += [
+                Line(f"static const {t} {fill}[{self.lane.extent}] = {{{values}}};"),
+                Line(f"const {t} *const {at} = {e.inside} ? {self.k.pointers[name]} + {base} : {fill};"),
+            ]
+            found[name] = Element(f"{at}[{self.lane_var}]", e.type, e.mode)
+        return lines, found
+
+
+def _atom(text: str) -> str:
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def nest_lines(k: Kernel, nest: Nest) -> list[Line]:
+    """The C of one nest, for the row whose columns are loaded."""
+    printer = NestPrinter(k, nest)
+    return [*printer.constants, *printer.lines()]

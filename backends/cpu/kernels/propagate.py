@@ -1,0 +1,168 @@
+"""Propagation: events of one step, their rows of synapses, statements at every synapse.
+
+Assumes: formals as compiler/ir/level2/program.py names them. Lists of events are ascending.
+Guarantees: synapses of one event run in the order of the relation, events in list order: one fixed order of additions.
+Does not: choose the relation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Final
+
+from backends.c_family.access import Kernel, offset
+from backends.c_family.cprint import Body, Element, Line, Symbol, indent
+from backends.cpu.kernels.batched_rng import drawn_in_rows
+from backends.cpu.kernels.csr_prefetch import Due, function_ahead
+from backends.cpu.kernels.kernel import function
+from backends.cpu.kernels.synapse_loops import Ends, walk
+from backends.cpu.kernels.toeplitz_simd import channels_last, draws, parts_of
+from compiler.expr.ast import Num, Ref, refs
+from compiler.ir.level2.program import (
+    Add,
+    ArrayFormal,
+    Assign,
+    At,
+    Csr,
+    Events,
+    Every,
+    Mode,
+    Procedural,
+    Propagate,
+    Statement,
+    Strided,
+)
+from compiler.ir.space import DType
+from compiler.passes.model.free_names import free_name
+
+ENDS: Final = frozenset({"pre", "post", "syn"})
+
+
+def elements(k: Kernel, at: Mapping[str, str], now: Mapping[str, str]) -> dict[str, Element]:
+    """The formals of a propagation by name, at the ends that `at` names. `now`: the slot of this step in a ring, by the
+    column of its slots."""
+    ptr, scope = k.pointers, k.scope
+    found: dict[str, Element] = {}
+    for f in k.template.formals:
+        if isinstance(f, ArrayFormal) and isinstance(f.access, At):
+            place = at[f.access.end]
+            if f.access.ring is not None:
+                late, slots, size = f.access.ring
+                steps = f"{ptr[late]}[{at['syn']}]" if late in ptr else scope[late].text
+                slot = f"{'nl_earlier' if f.access.past else 'nl_later'}({now[slots]}, {steps}, {scope[slots].text})"
+                place = f"{slot} * {scope[size].text} + {place}"
+            found[f.name] = Element(f"{ptr[f.name]}[{place}]", f.dtype, f.mode)
+        elif isinstance(f, ArrayFormal) and isinstance(f.access, Strided):
+            place = f"{ptr[f.name]}[{offset(f.access, lambda n: scope[n].text)}]"
+            found[f.name] = Element(place, f.dtype, f.mode)
+    return found
+
+
+def _of_event(f: ArrayFormal, by: str, arrays: AbstractSet[str]) -> bool:
+    """Whether all synapses of an event read one element: that of its neuron, also of a step in the past."""
+    if not isinstance(f.access, At) or f.access.end != by or f.mode is not Mode.READ:
+        return False
+    return f.access.ring is None or f.access.ring[0] not in arrays
+
+
+def read_names(p: Propagate) -> set[str]:
+    """Every name that the statements read."""
+    used: set[str] = set()
+    for s in p.statements:
+        if isinstance(s, Add | Assign):
+            used |= refs(s.value)
+    return used
+
+
+def once_per_event(p: Propagate, known: AbstractSet[str]) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:
+    """(what is computed before the loop over synapses, the statements with its names). A sum's value that the synapse
+    does not enter, of names that are `known`, is computed once: compilers do not move it out of every kind of loop."""
+    assigned = {s.target for s in p.statements if isinstance(s, Assign | Add)}
+    once: list[Statement] = []
+    rest: list[Statement] = []
+    for s in p.statements:
+        names = refs(s.value) if isinstance(s, Add) else set()
+        if (
+            isinstance(s, Add)
+            and not isinstance(s.value, Ref | Num)
+            and names <= known - assigned
+            and not draws(s.value)
+        ):
+            name = free_name(f"each_{len(once)}", frozenset(known | assigned))
+            once.append(Assign(name, s.value, s.span))
+            s = replace(s, value=Ref(name))
+        rest.append(s)
+    return tuple(once), tuple(rest)
+
+
+def propagate(k: Kernel, p: Propagate) -> list[Line]:
+    """The function of a propagation: loops over events and their synapses."""
+    ptr, scope, namer = k.pointers, dict(k.scope), k.namer
+    number, event = namer.fresh("events"), namer.fresh("event")
+    early: list[Line] = []
+    pre, post, syn = namer.fresh("pre"), namer.fresh("post"), namer.fresh("k")
+    for end, text in (("pre", pre), ("post", post), ("syn", syn)):
+        scope.setdefault(end, Symbol(text, DType.I64))
+    ends = Ends(pre, post, syn) if p.by == "pre" else Ends(post, pre, syn)
+    if isinstance(p.relation, Procedural):
+        ends = replace(ends, many=namer.fresh("many"), nth=namer.fresh("t"))
+    due: Due | None = None
+    match p.events:
+        case Events(events, count, slots, delay, stride):
+            slot, head = namer.fresh("slot"), namer.fresh("list")
+            late, ring = scope[delay].text, scope[slots].text
+            early = [
+                Line(f"if (step <= {late}) continue; /* nothing had been emitted so long ago */"),
+                Line(f"const nl_i64 {slot} = nl_slot(step - {late}, {ring});"),
+                Line(f"const nl_i32 {number} = {ptr[count]}[{slot}];"),
+                Line(f"if ({number} == 0) continue;"),
+            ]
+            opening = [
+                Line(f"const nl_i32 *const {head} = {ptr[events]} + {slot} * {scope[stride].text};"),
+                Line(f"for (nl_i64 {event} = 0; {event} < {number}; {event}++) {{"),
+                Line(f"const nl_i64 {ends.event} = {head}[{event}];", 1),
+            ]
+            many = number
+            if isinstance(p.relation, Csr):
+                listed = f"{ptr[events]}[{slot} * {scope[stride].text} + {event}]"
+                due = Due(number, event, listed, *(namer.fresh(x) for x in ("count", "first", "end")))
+        case Every(n):
+            many = scope[n].text
+            opening = [Line(f"for (nl_i64 {ends.event} = 0; {ends.event} < {many}; {ends.event}++) {{")]
+    accesses = [f.access for f in k.template.formals if isinstance(f, ArrayFormal) and isinstance(f.access, At)]
+    now = {slots: namer.fresh("now") for slots in dict.fromkeys(a.ring[1] for a in accesses if a.ring is not None)}
+    slots_now = [Line(f"const nl_i64 {name} = nl_slot(step, {scope[slots].text});") for slots, name in now.items()]
+    places = elements(k, {"pre": pre, "post": post, "syn": syn}, now)
+    of_event = {f.name for f in k.template.formals if isinstance(f, ArrayFormal) and _of_event(f, p.by, ptr.keys())}
+    source = Body(k.printer, scope, places, namer)
+    before = source.load(of_event & read_names(p))
+    once, statements = once_per_event(p, (scope.keys() - ENDS) | of_event)
+    before += source.run(once)
+    fills: list[Line] = []
+    if isinstance(p.relation, Procedural) and p.relation.rule != "fixed_outdegree":  # which draws them out of order
+        statements, draws_ = drawn_in_rows(k, statements, ends.syn, ends.many, ends.nth)
+        fills = draws_.fills
+        source.scope.update(draws_.scope)
+    p = replace(p, statements=statements)
+    body = Body(k.printer, dict(source.scope), places, namer)
+    inner = [*body.run(p.statements), *body.stores()]
+    words = set(re.findall(r"\w+", "\n".join(x.text for x in (*before, *inner))))
+    w = walk(k, p.relation, ends, p.by, (due.first, due.end) if due else None, words, fills)
+    point = [*w.before, *before, *w.head, *indent([*w.inside, *inner], w.depth), *w.tail]
+    if due is not None and isinstance(p.relation, Csr):
+        return function_ahead(k, p.relation, ends, due, early, slots_now, point)
+    loops = [*opening, *indent(point), Line("}")]
+    parts = parts_of(k.template)
+    if parts is not None:
+        pays, lines = channels_last(k, p, parts, (many, opening), ends.event, before, source.scope, places)
+        loops = [
+            Line(f"if ({pays}) {{ /* many events: channels side by side */"),
+            *indent(lines),
+            Line("} else {"),
+            *indent(loops),
+            Line("}"),
+        ]
+    return function(k, [*slots_now, *loops], early)

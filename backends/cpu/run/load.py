@@ -1,0 +1,226 @@
+"""load: a compiled module with its memory, called through ctypes.
+
+Assumes: an Artifact of this backend and the merged program that it was emitted from.
+Guarantees: every array is a view of an arena (64-byte aligned, zeroed, then filled with the constants); sizes that
+depend on drawn connections are read back after the phases `count` and `scan`, and everything is placed again. While a
+call takes long, the main thread handles signals; what a signal ends waits for nothing, and whoever touches the arrays
+afterwards waits for the call.
+Does not: drain record buffers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.cpu.kernels import toeplitz_simd as channels
+from backends.protocol import AnyArray, Artifact, BackendError
+from compiler.ir.level2.program import CONNECT_PHASES, INIT_PHASES, Contract, Merged
+from compiler.ir.space import Role
+from compiler.layout.plan_memory import Placement, place, written
+from compiler.layout.write_tables import write_tables
+
+LONG: Final = 0.05
+"""Seconds from which on a call has a thread of its own; it costs about 0.1 ms."""
+Words = npt.NDArray[np.uint64]
+
+
+def aligned_zeros(size: int, alignment: int = 64) -> npt.NDArray[np.uint8]:
+    """`size` zero bytes at a multiple of `alignment`, of which no page is touched yet."""
+    raw = np.zeros(size + alignment, np.uint8)
+    start = -raw.ctypes.data % alignment
+    return raw[start : start + size]
+
+
+@cache
+def _library(binary: Path) -> ctypes.CDLL:
+    """The shared object with the types of its functions."""
+    try:
+        lib = ctypes.CDLL(str(binary))
+    except OSError as e:
+        raise BackendError(
+            "E0904",
+            f"the compiled module cannot be loaded: {e}",
+            "it may have been compiled on another machine: `netloom clean`, or build with --portable",
+        ) from None
+    pointer, i64, i32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+    for name, result, arguments in (
+        ("nl_create", pointer, []),
+        ("nl_destroy", None, [pointer]),
+        ("nl_set_arena", None, [pointer, i32, pointer]),
+        ("nl_set_scratch", None, [pointer, pointer]),
+        ("nl_set_table", None, [pointer, i32, pointer]),
+        ("nl_set_phase", i32, [pointer, i32, pointer, i64]),
+        ("nl_run", i64, [pointer, i32, i64, i64]),
+        ("nl_status", i32, [pointer]),
+    ):
+        function = getattr(lib, name)
+        function.restype, function.argtypes = result, arguments
+    return lib
+
+
+def launch_lists(program: Merged) -> tuple[npt.NDArray[np.int64], ...]:
+    """Per phase: rows (kernel, lo, hi, every, offset)."""
+    return tuple(
+        np.array([(x.template, x.lo, x.hi, x.every, x.offset) for x in phase.launches], np.int64).reshape(-1, 5)
+        for phase in program.phases
+    )
+
+
+def scratch_bytes(program: Merged, tables: tuple[Words, ...]) -> int:
+    """The most scratch memory that a row of a contraction or a convolution of events asks for."""
+    most = 0
+    for template, table in zip(program.templates, tables, strict=True):
+        most = max(most, channels.scratch_bytes(template, table))
+        if isinstance(template.body, Contract) and template.body.scratch is not None:
+            column = [f.name for f in template.formals].index(template.body.scratch)
+            most = max(most, int(table[:, column].view(np.int64).max(initial=0)))
+    return most
+
+
+class CpuInstance:
+    """A loaded program with its memory; see backends.protocol.Instance."""
+
+    def __init__(self, binary: Path, program: Merged, seed: int) -> None:
+        self.program = program
+        self._lib = _library(binary)
+        self._ctx: int | None = self._lib.nl_create()
+        if not self._ctx:
+            raise BackendError("E0905", "out of memory", exit_code=5)
+        self._arrays = {a.name: a for a in program.arrays}
+        self._phase = {p.name: i for i, p in enumerate(program.phases)}
+        self._launches = launch_lists(program)
+        self.arenas: dict[Role, npt.NDArray[np.uint8]] = {}
+        self.sizes: dict[str, int] = {}
+        self._pace: dict[str, float] = {}  # seconds that a step of a phase took the last time
+        self._running: threading.Thread | None = None
+        self._load(seed)
+
+    def _load(self, seed: int) -> None:
+        for number, launches in enumerate(self._launches):
+            if self._lib.nl_set_phase(self._ctx, number, launches.ctypes.data, len(launches)) != 0:
+                raise BackendError("E0903", "the program has too many phases")
+        self._place(seed)
+        unknown = [a for a in self.program.arrays if a.size_from is not None]
+        self._run_once(CONNECT_PHASES)
+        if unknown:
+            for a in unknown:
+                assert a.size_from is not None
+                size = int(self.view(a.size_from)[-1])
+                self.sizes[a.name] = self.sizes[a.size_from] = size
+            self._place(seed)
+        self._run_once(INIT_PHASES)
+
+    def _run_once(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            if name in self._phase:
+                self.run(name, 0, 1)
+
+    def _place(self, seed: int) -> None:
+        """Arenas, tables and constants for the sizes known so far; what connecting has made until now moves along."""
+        old = {n: self.read(n) for n in written(self.program, CONNECT_PHASES) if self.arenas}
+        self.placement: Placement = place(self.program, self.sizes)
+        for number, role in enumerate(Role):
+            size = self.placement.arena_bytes.get(role, 0)
+            try:
+                self.arenas[role] = aligned_zeros(size + 64)
+            except MemoryError:
+                bill = ", ".join(f"{r} {b / 2**20:.0f} MB" for r, b in self.placement.arena_bytes.items() if b)
+                raise BackendError("E0905", f"out of memory: {bill}", exit_code=5) from None
+            self._lib.nl_set_arena(self._ctx, number, self.arenas[role].ctypes.data)
+        self.tables = write_tables(self.program, self.placement, seed, self.sizes)
+        for number, table in enumerate(self.tables):
+            self._lib.nl_set_table(self._ctx, number, table.ctypes.data)
+        self._scratch = aligned_zeros(scratch_bytes(self.program, self.tables) + 64)
+        self._lib.nl_set_scratch(self._ctx, self._scratch.ctypes.data)
+        for name, values in self.program.constants.items():
+            if name in self.placement.offsets:
+                self.write(name, values)
+        for name, values in old.items():
+            self.write(name, values)
+
+    # ------------------------------------------------------------------------------------ protocol
+
+    def view(self, name: str) -> AnyArray:
+        """The array itself, flat, in physical layout, without a copy. Raises KeyError."""
+        self._wait()
+        array = self._arrays[name]
+        count = array.physical_size if array.size_from is None else self.sizes[name]
+        start = self.placement.offsets[name]
+        stop = start + count * array.dtype.bytes
+        return self.arenas[array.role][start:stop].view(array.dtype.numpy)
+
+    def read(self, name: str) -> AnyArray:
+        return self.view(name).copy()
+
+    def write(self, name: str, values: AnyArray) -> None:
+        """Replace an array's contents. Raises KeyError; ValueError for another number of elements."""
+        here = self.view(name)
+        flat = np.asarray(values).reshape(-1)
+        if len(flat) != len(here):
+            raise ValueError(f"`{name}` has {len(here)} elements, not {len(flat)}")
+        here[:] = flat
+
+    def run(self, phase: str, first_step: int, steps: int) -> int:
+        if self._ctx is None:
+            raise ValueError("the instance is closed")
+        self._wait()
+        begin = time.perf_counter()
+        done = self._call(phase, first_step, steps)
+        self._pace[phase] = (time.perf_counter() - begin) / max(done, 1)
+        status = int(self._lib.nl_status(self._ctx))
+        if status == 1:
+            raise BackendError("E0906", "a record buffer was not drained in time", exit_code=5)
+        if status == 2:
+            raise BackendError("E0905", "out of memory while connecting", exit_code=5)
+        return done
+
+    def _call(self, phase: str, first_step: int, steps: int) -> int:
+        """nl_run: in a thread of its own where it may take long, since Python handles signals between the instructions
+        of the main thread only."""
+        arguments = (self._ctx, self._phase[phase], first_step, steps)
+        seconds = self._pace.get(phase, LONG) * steps
+        if seconds < LONG or threading.current_thread() is not threading.main_thread():
+            return int(self._lib.nl_run(*arguments))
+        done: list[int] = []
+        # It holds on to this instance, so that its memory stays when the main thread has left.
+        thread = threading.Thread(target=lambda: done.append(self._lib.nl_run(*arguments)), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no room for its stack
+            return int(self._lib.nl_run(*arguments))
+        self._running = thread
+        self._wait()
+        return int(done[0])
+
+    def _wait(self) -> None:
+        """Wait for the call that runs. A signal whose handler raises ends the waiting, not the call."""
+        if self._running is not None and threading.current_thread() is not self._running:
+            self._running.join()
+            self._running = None
+
+    @property
+    def measured(self) -> Mapping[str, str]:
+        return {}
+
+    def close(self) -> None:
+        if self._ctx is not None and not (self._running is not None and self._running.is_alive()):
+            self._lib.nl_destroy(self._ctx)
+            self._ctx = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_ctx", None) is not None:
+            self.close()
+
+
+def load(artifact: Artifact, program: Merged, seed: int) -> CpuInstance:
+    """Allocate, connect and initialize."""
+    return CpuInstance(artifact.binary, program, seed)

@@ -1,0 +1,238 @@
+"""One GPU through PyCUDA: its context, stream, module, memory and launches. PyCUDA is imported here, when it is used.
+
+Assumes: the primary context of the device, shared with other users of it in this process.
+Guarantees: everything runs on one stream in order; copies with the host wait for it; failures are BackendErrors:
+E0905 (out of memory, with the bill), E0922 (code for another architecture), E0923 (no device), E0924 (a fault).
+Does not: know programs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from backends.cuda.device.driver import CHECK, Driver
+from backends.protocol import AnyArray, Artifact, BackendError
+
+_ARGUMENTS: Final = "PPqqPq"  # NL_ARGUMENTS of templates/module.cu.j2
+EARLY_FROM: Final = 90
+"""Architecture from which on kernels of a graph begin before those that they wait for have ended (nl_wait)."""
+BRANCHES: Final = 8
+"""Streams of a graph, at most."""
+_MOST_AT_ONCE: Final = 1 << 30
+
+
+@cache
+def _primary(ordinal: int) -> Any:
+    """The primary context of a device; it stays for as long as the process."""
+    import pycuda.driver as cuda
+
+    cuda.init()
+    return cuda.Device(ordinal).retain_primary_context()
+
+
+def _readable(size: int) -> str:
+    for unit, bytes_ in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= bytes_:
+            return f"{size / bytes_:.1f} {unit}"
+    return f"{size} bytes"
+
+
+class Device:
+    """A device with one stream and, after `load`, one module."""
+
+    def __init__(self, ordinal: int) -> None:
+        self.ordinal = ordinal
+        self.driver = Driver()
+        self.arch = self.driver.architecture(ordinal)
+        self.processors = self.driver.processors(ordinal)
+        self.blocks = 4 * self.processors  # of 256 threads: half of what it can hold
+        try:
+            import pycuda.driver as cuda
+        except ImportError as e:
+            raise BackendError(
+                "E0923", f"PyCUDA cannot be used: {e}", "pip install 'netloom[cuda]'", exit_code=3
+            ) from None
+        self._cuda: Any = cuda
+        self._context = _primary(ordinal)
+        self._functions: dict[str, Any] = {}
+        self._handles: dict[str, int] = {}
+        self._sides: list[Any] = []
+        self.begins_early = False  # whether kernels wait by themselves for those before them
+        with self.current():
+            self.stream: Any = cuda.Stream()
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Makes the context current; PyCUDA's errors become BackendErrors."""
+        self._context.push()
+        try:
+            yield
+        except self._cuda.Error as e:
+            raise BackendError(
+                "E0924",
+                f"the GPU failed: {e}",
+                CHECK,
+                exit_code=5,
+            ) from None
+        finally:
+            self._cuda.Context.pop()
+
+    # ------------------------------------------------------------------------------------- modules
+
+    def load(self, artifact: Artifact) -> None:
+        """Load all cubins, or their PTX where the device is of a later kind than they were compiled for."""
+        built = next((f.split("=")[1] for f in artifact.flags if f.startswith("--gpu-architecture=")), self.arch)
+        here, there = _number(self.arch), _number(built)
+        self.begins_early = there >= EARLY_FROM
+        suffix = ".cubin" if here // 10 == there // 10 and here >= there else ".ptx"
+        images = [binary.with_suffix(suffix) for binary in (artifact.binary, *artifact.beside)]
+        if here < there or not all(image.is_file() for image in images):
+            raise BackendError(
+                "E0922",
+                f"the code was compiled for {built}, but device {self.ordinal} "
+                f"({self.driver.name(self.ordinal)}) is {self.arch}",
+                f"build with --arch {self.arch}",
+                exit_code=3,
+            )
+        try:
+            self._code = [image.read_bytes() for image in images]
+            self.modules = [self._cuda.module_from_buffer(code) for code in self._code]
+        except self._cuda.Error as e:
+            raise BackendError(
+                "E0904", f"the compiled module cannot be loaded: {e}", "`netloom clean`, then build again"
+            ) from None
+
+    def set_global(self, name: str, values: AnyArray) -> None:
+        """Write a variable that every module has."""
+        for module in self.modules:
+            place, size = module.get_global(name)
+            assert values.nbytes == size, name
+            self._cuda.memcpy_htod(place, values)
+
+    # -------------------------------------------------------------------------------------- memory
+
+    def allocate(self, size: int, bill: Mapping[str, int]) -> Any:
+        """`size` zero bytes. `bill`: what the program needs, by kind, for the message when there is too little."""
+        try:
+            memory = self._cuda.mem_alloc(max(size, 64))
+        except self._cuda.MemoryError:
+            free, total = self._cuda.mem_get_info()
+            items = ", ".join(
+                f"{kind} {_readable(n)}" for kind, n in sorted(bill.items(), key=lambda x: -x[1]) if n > 0
+            )
+            raise BackendError(
+                "E0905",
+                f"the GPU's memory is too small: {_readable(sum(bill.values()))} are needed, "
+                f"{_readable(free)} of {_readable(total)} are free",
+                f"needed: {items}",
+                exit_code=5,
+            ) from None
+        place = int(memory)
+        for start in range(0, max(size, 64), _MOST_AT_ONCE):
+            count = min(_MOST_AT_ONCE, max(size, 64) - start)
+            self._cuda.memset_d8_async(place + start, 0, count, self.stream)
+        return memory
+
+    def upload(self, place: int, values: AnyArray) -> None:
+        """Copy to the device, after everything that was launched before."""
+        if values.nbytes:
+            self.stream.synchronize()
+            self._cuda.memcpy_htod(place, np.ascontiguousarray(values))
+
+    def download(self, place: int, values: AnyArray) -> None:
+        """Fill `values` from the device, after everything that was launched before."""
+        if values.nbytes:
+            self.stream.synchronize()
+            self._cuda.memcpy_dtoh(values, place)
+
+    def pinned(self, count: int) -> AnyArray:
+        """Host memory that the device can copy to while the host goes on; int64."""
+        memory: AnyArray = self._cuda.pagelocked_empty(count, np.int64)
+        return memory
+
+    def download_later(self, place: int, values: AnyArray) -> None:
+        self._cuda.memcpy_dtoh_async(values, place, self.stream)
+
+    # ------------------------------------------------------------------------------------- launches
+
+    def _function(self, name: str, arguments: str) -> Any:
+        if name not in self._functions:
+            self._functions[name] = self._find(name).prepare(list(arguments))
+        return self._functions[name]
+
+    def _find(self, name: str) -> Any:
+        """The kernel, in the module that has it."""
+        there = (module for module, code in zip(self.modules, self._code, strict=True) if has_kernel(code, name))
+        return next(there, self.modules[-1]).get_function(name)
+
+    def launch(
+        self,
+        name: str,
+        grid: int,
+        block: int,
+        arguments: tuple[int, ...],
+        stream: Any | None = None,
+        shared: int = 0,
+    ) -> None:
+        """Launch a kernel with the arguments that all kernels have, and `shared` bytes of dynamic shared memory."""
+        where = self.stream if stream is None else stream
+        function = self._function(name, _ARGUMENTS)
+        function.prepared_async_call((grid, 1, 1), (block, 1, 1), where, *arguments, shared_size=shared)
+
+    def room(self, name: str) -> int:
+        """Bytes of dynamic shared memory that a kernel can have at most; from now on it may."""
+        function = self._function(name, _ARGUMENTS)
+        room = self.driver.shared(self.ordinal) - int(function.shared_size_bytes)
+        function.set_attribute(self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, room)
+        return room
+
+    def streams(self, count: int) -> list[Any]:
+        """The device's stream and others beside it, `count` in all."""
+        while len(self._sides) < count - 1:
+            self._sides.append(self._cuda.Stream())
+        return [self.stream, *self._sides[: count - 1]]
+
+    def mark(self, stream: Any | None = None, timing: bool = False) -> Any:
+        """An event where a stream (the device's) stands."""
+        event = self._cuda.Event() if timing else self._cuda.Event(self._cuda.event_flags.DISABLE_TIMING)
+        event.record(self.stream if stream is None else stream)
+        return event
+
+    def call(self, name: str, types: str, grid: int, block: int, *arguments: int) -> None:
+        """Launch one of the module's own helpers."""
+        self._function(name, types).prepared_async_call((grid, 1, 1), (block, 1, 1), self.stream, *arguments)
+
+    def call_together(
+        self, name: str, types: str, grid: int, block: int, shared: int, arguments: tuple[int, ...]
+    ) -> None:
+        """Launch a helper whose blocks wait for each other, with `shared` bytes of dynamic shared memory."""
+        stream = self.stream.handle
+        if name not in self._handles:
+            self._handles[name] = self.driver.function_of(
+                stream, lambda: self.call(name, types, grid, block, *arguments)
+            )
+        self.driver.launch_together(self._handles[name], grid, block, shared, stream, arguments)
+
+    def clear_later(self, place: int, words: int) -> None:
+        """Zero 4-byte words, after what was launched before."""
+        self._cuda.memset_d32_async(place, 0, words, self.stream)
+
+    def synchronize(self) -> None:
+        self.stream.synchronize()
+
+
+def has_kernel(code: bytes, name: str) -> bool:
+    """Whether a cubin or PTX has a kernel."""
+    return f".text.{name}\0".encode() in code or f".entry {name}(".encode() in code
+
+
+def _number(arch: str) -> int:
+    """90 of sm_90, 103 of sm_103a."""
+    found = re.search(r"\d+", arch)
+    return int(found[0]) if found else 0

@@ -1,0 +1,286 @@
+"""compile: CUDA text -> cubin (and PTX), through a cache. No GPU is needed.
+
+Assumes: NVRTC 12 or later, from the package `nvidia-cuda-nvrtc` or a CUDA toolkit; else `nvcc`.
+Guarantees: equal text (comments aside), compiler, flags and architecture compile once; several builds may use the cache
+at once, and code that is not as it was compiled is compiled again. The parts of a text are compiled side by side.
+Beside the machine code lies its PTX, which the driver of a later architecture can compile. A failure names the model
+line that the line of the text stands for.
+Does not: need or load PyCUDA; load what it compiled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import os
+import re
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from backends.cache import without_comments
+from backends.cuda.device.driver import Driver
+from backends.cuda.emit.emit import Emitted
+from backends.protocol import Artifact, BackendError
+from compiler.core.cache import cache_folder, find_files, keep_files
+from compiler.core.disk import scratch_folder, write_bytes, write_text
+from compiler.core.source import Span
+
+DEFAULT_ARCH: Final = "sm_80"
+"""What is compiled for where there is no device and none is named."""
+_LIBRARIES: Final = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
+
+
+_QUICKLY: Final = "--Ofast-compile=mid"
+"""Half the time, for kernels whose loops need no unrolling by the compiler."""
+_QUICKLY_FROM: Final = (12, 9)
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """NVRTC (`library`) or nvcc (`command`)."""
+
+    library: str | None
+    command: str | None
+    version: str
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The numbers of the version."""
+        return tuple(int(n) for n in re.findall(r"\d+", self.version)[:2])
+
+    def __str__(self) -> str:
+        return f"NVRTC {self.version} ({self.library})" if self.library else f"{self.command} ({self.version})"
+
+
+def flags(fixed_order: bool, arch: str) -> tuple[str, ...]:
+    """The options of a build; denormals are flushed as on the CPU; bitwise order forbids joining a*b+c."""
+    return (
+        f"--gpu-architecture={arch}",
+        "--std=c++17",
+        "--ftz=true",
+        "--prec-div=true",
+        "--prec-sqrt=true",
+        f"--fmad={'false' if fixed_order else 'true'}",
+    )
+
+
+# --------------------------------------------------------------------------------------------- finding
+
+
+def _folders() -> Iterator[Path]:
+    """Where NVRTC may lie: packages first, then toolkits."""
+    for package in ("nvidia.cu13", "nvidia.cuda_nvrtc"):
+        try:
+            spec = importlib.util.find_spec(package)
+        except ModuleNotFoundError:
+            continue
+        for place in spec.submodule_search_locations or () if spec else ():
+            yield Path(place) / "lib"
+            yield Path(place) / "bin"
+    for root in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
+        if root:
+            yield Path(root) / "lib64"
+            yield Path(root) / "bin"
+
+
+def _open(path: str) -> ctypes.CDLL | None:
+    """NVRTC with the library of its own that lies beside it, which it looks for by name alone."""
+    try:
+        for own in sorted(Path(path).parent.glob("*nvrtc-builtins*")) if Path(path).is_absolute() else ():
+            ctypes.CDLL(str(own))
+        return ctypes.CDLL(path)
+    except OSError:
+        return None
+
+
+def _nvrtc_version(library: ctypes.CDLL) -> tuple[int, int]:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return major.value, minor.value
+
+
+@cache
+def find_compiler() -> Compiler:
+    """NVRTC, or nvcc. Raises BackendError (E0921, exit 3) when there is neither."""
+    for folder in _folders():
+        for name in _LIBRARIES:
+            path = folder / name
+            if path.is_file() and (library := _open(str(path))) is not None:
+                return Compiler(str(path), None, "{}.{}".format(*_nvrtc_version(library)))
+    for name in _LIBRARIES:
+        if (library := _open(name)) is not None:
+            return Compiler(name, None, "{}.{}".format(*_nvrtc_version(library)))
+    for candidate in (*_toolkit_nvcc(), shutil.which("nvcc")):
+        if candidate and Path(candidate).is_file():
+            done = subprocess.run([candidate, "--version"], capture_output=True, text=True, check=False, timeout=60)
+            found = re.search(r"release (\d+\.\d+)", done.stdout)
+            if done.returncode == 0 and found:
+                return Compiler(None, candidate, f"nvcc {found[1]}")
+    raise BackendError(
+        "E0921",
+        "no CUDA compiler was found (NVRTC, nvcc)",
+        "pip install 'netloom[cuda]', or install the CUDA toolkit and set CUDA_HOME",
+        exit_code=3,
+    )
+
+
+def _toolkit_nvcc() -> tuple[str, ...]:
+    return tuple(f"{root}/bin/nvcc" for n in ("CUDA_HOME", "CUDA_PATH") if (root := os.environ.get(n)))
+
+
+def default_arch(device: int = 0) -> str:
+    """The architecture of a device, or DEFAULT_ARCH where there is none."""
+    try:
+        return Driver().architecture(device)
+    except BackendError:
+        return DEFAULT_ARCH
+
+
+# ----------------------------------------------------------------------------------------- compiling
+
+
+def compile_text(emitted: Emitted, name: str, fixed_order: bool, arch: str) -> Artifact:
+    """The cubins of a text or of its parts, from the cache where they have been compiled before; the PTX of each lies
+    beside it (.ptx). Raises BackendError: E0921 without a compiler, E0902 when it refuses, E0922 for an unknown
+    architecture."""
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
+        raise BackendError("E0922", f"`{arch}` is not an architecture", "write it as sm_90", exit_code=2)
+    compiler = find_compiler()
+    options = flags(fixed_order, arch)
+    if compiler.library is not None:
+        options += ("--device-as-default-execution-space",)  # older NVRTC takes generic lambdas for host functions
+    begin = _cpu_seconds()
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None) as threads:
+        parts = emitted.parts or (emitted,)
+        first = sorted(parts, key=_work, reverse=True)  # so that no long one is left at the end
+        jobs = {x.name: threads.submit(_part, x, name, compiler, options, arch) for x in first}
+    found = [jobs[x.name].result() for x in parts]
+    compiled = any(made for *_, made in found)
+    seconds = _cpu_seconds() - begin if compiled else 0.0
+    binary, *beside = (path for path, *_ in found)
+    return Artifact(emitted.text, binary, found[0][1], compiled, str(compiler), options, seconds, tuple(beside))
+
+
+def _work(part: Emitted) -> float:
+    """About how long a part takes: one that needs little optimisation takes half as long."""
+    return len(part.text) * (0.5 if part.quick else 1.0)
+
+
+def _cpu_seconds() -> float:
+    """Of this process and those that it started."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def _part(part: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], arch: str) -> tuple[Path, str, bool]:
+    """Where the cubin of one text is, its key, and whether it was compiled now."""
+    if part.quick and compiler.library is not None and compiler.release >= _QUICKLY_FROM:
+        options += (_QUICKLY,)
+    digest = hashlib.sha256()
+    for word in (without_comments(part.text), str(compiler), " ".join(options)):
+        digest.update(word.encode())
+        digest.update(b"\0")
+    key = digest.hexdigest()
+    index = cache_folder() / "cuda" / key[:2] / f"{key}.json"
+    if (placed := find_files(index)) is not None:
+        return placed[".cubin"], key, False
+    source = f"{name}_{part.name}.cu" if part.name else f"{name}.cu"
+    with scratch_folder(index, "compiled code") as scratch:
+        if compiler.library is not None:
+            _by_nvrtc(part, source, compiler, options, scratch.path)
+        else:
+            _by_nvcc(part, source, compiler, options, arch, scratch.path)
+        placed = keep_files(index, {s: scratch.path / f"module{s}" for s in (".cubin", ".ptx")})
+    return placed[".cubin"], key, True
+
+
+def _by_nvrtc(part: Emitted, source: str, compiler: Compiler, options: tuple[str, ...], out: Path) -> None:
+    library = _open(compiler.library or "")
+    assert library is not None, compiler.library
+    library.nvrtcGetErrorString.restype = ctypes.c_char_p
+    program = ctypes.c_void_p()
+
+    def call(function: str, *arguments: object) -> None:
+        status = getattr(library, function)(*arguments)
+        if status != 0:
+            said = library.nvrtcGetErrorString(status).decode()
+            raise BackendError("E0902", f"{function} failed: {said}", exit_code=4)
+
+    def get(what: str) -> bytes:
+        size = ctypes.c_size_t()
+        call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        call(f"nvrtcGet{what}", program, buffer)
+        return buffer.raw
+
+    call("nvrtcCreateProgram", ctypes.byref(program), part.text.encode(), source.encode(), 0, None, None)
+    try:
+        given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+        status = library.nvrtcCompileProgram(program, len(options), given)
+        if status != 0:
+            raise _failure(get("ProgramLog").rstrip(b"\0").decode(errors="replace"), source, part.spans, compiler)
+        write_bytes(out / "module.cubin", get("CUBIN"), "compiled code")
+        write_bytes(out / "module.ptx", get("PTX").rstrip(b"\0"), "compiled code")
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _by_nvcc(part: Emitted, source: str, compiler: Compiler, options: tuple[str, ...], arch: str, out: Path) -> None:
+    write_text(out / source, part.text, "generated code")
+    virtual = arch.replace("sm_", "compute_")
+    rest = options[1:]
+    for kind, target in (("cubin", f"--gpu-architecture={arch}"), ("ptx", f"--gpu-architecture={virtual}")):
+        command = [compiler.command or "nvcc", f"--{kind}", target, *rest, source, "-o", f"module.{kind}"]
+        done = subprocess.run(command, cwd=out, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise _failure(done.stderr or done.stdout, source, part.spans, compiler)
+
+
+def _failure(said: str, source: str, spans: Mapping[int, Span], compiler: Compiler) -> BackendError:
+    """What the compiler refused, and the model line that the line of the text stands for, where it stands for one."""
+    if ("gpu-architecture" in said and "invalid value" in said) or "Unsupported gpu architecture" in said:
+        return BackendError(
+            "E0922",
+            f"{compiler} does not know this architecture: {said.strip().splitlines()[0]}",
+            "name another one with --arch, or install a newer CUDA toolkit",
+            exit_code=3,
+        )
+    shown = "\n".join(said.strip().split("\n")[:12])
+    where = ""
+    for match in re.finditer(rf"{re.escape(source)}\((\d+)\): (?:catastrophic )?error", said):
+        if span := spans.get(int(match[1])):
+            where = f"; it comes from {span}"
+            break
+    return BackendError(
+        "E0902",
+        f"the CUDA compiler refused the generated code{where}:\n{shown}",
+        "this is a fault of the code generator unless the compiler's installation is broken: please report it",
+        exit_code=4,
+    )
+
+
+# -------------------------------------------------------------------------------------------- doctor
+
+
+def doctor() -> tuple[tuple[str, str], ...]:
+    """(what, finding) lines for `netloom doctor`."""
+    lines: list[tuple[str, str]] = []
+    try:
+        lines.append(("CUDA compiler", str(find_compiler())))
+    except BackendError as e:
+        lines.append(("CUDA compiler", f"{e.message}; {e.help}"))
+    try:
+        driver = Driver()
+        lines.append(("CUDA driver", f"CUDA {driver.version()}"))
+        lines += [(f"GPU {n}", text) for n, text in enumerate(driver.describe())]
+    except BackendError as e:
+        lines.append(("CUDA driver", e.message))
+    return tuple(lines)

@@ -1,0 +1,192 @@
+"""emit: the CUDA text of a merged program.
+
+Assumes: a legal Merged (ir/verify.py) whose arrays are row-major.
+Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and
+values of rows. Every kernel says which part of the model it came from; `spans` maps lines of the text to the model;
+products share kernels (contract.py), which stand at the end. `parts` are texts that have the same kernels together,
+each of them once (parts.py), but for those shapes of tiles that no row has.
+Does not: compile (compile.py), divide work (work.py), or print tables (they are data).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from backends.c_family.access import Kernel, open_kernel
+from backends.c_family.cprint import Dialect, Line, PrintError
+from backends.c_family.device_library import known, select
+from backends.c_family.source_map import comment, heading, marked, unmarked
+from backends.cuda.emit.translation_units import Share, parts_of, whole_of
+from backends.cuda.kernels.barrier_placement import is_flat
+from backends.cuda.kernels.contract import Shared, contract_functions, numbers_of, shared_kernels, shared_names
+from backends.cuda.kernels.events import connect, emit_scheduled, record_events, record_trace
+from backends.cuda.kernels.kernel import BLOCK, Function, function, row_struct
+from backends.cuda.kernels.nest import nest_functions
+from backends.cuda.kernels.propagate import propagate
+from backends.cuda.kernels.skeletons import render
+from backends.cuda.persistent.rnn import chain_names, chained_templates
+from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
+from backends.cuda.persistent.rnn_text import shape_lines
+from backends.cuda.persistent.simulation import APART, COUNTERS, WAVE_BLOCKS, Stayed, resident_templates, threads
+from backends.protocol import BackendError
+from compiler.core.source import NOWHERE, Span
+from compiler.ir.level2.program import (
+    Connect,
+    Contract,
+    EmitScheduled,
+    Merged,
+    Nest,
+    Propagate,
+    RecordEvents,
+    RecordTrace,
+)
+from compiler.ir.space import DType
+
+_CONSTANTS = {
+    "NL_INF_F32": "#define NL_INF_F32 __int_as_float(0x7f800000)",
+    "NL_INF_F64": "#define NL_INF_F64 __longlong_as_double(0x7ff0000000000000ll)",
+    "NL_NAN_F32": "#define NL_NAN_F32 __int_as_float(0x7fc00000)",
+    "NL_NAN_F64": "#define NL_NAN_F64 __longlong_as_double(0x7ff8000000000000ll)",
+}
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """`text`: the .cu file; `spans`: model spans by line of the text (from 1). `parts`: what is compiled instead, side
+    by side (none: the text itself). `name`, `quick`: of a part, whether it needs little optimisation."""
+
+    text: str
+    spans: Mapping[int, Span]
+    parts: tuple[Emitted, ...] = ()
+    name: str = ""
+    quick: bool = False
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """What the texts of a program are put together from. `printed`: each template with its kernels; `pointwise`:
+    templates of which a chain needs the rows alone; `shapes`, `points`: of its stages, and their functions (stages.py,
+    stage_text.py); `numbers`: see contract.py."""
+
+    program: Merged
+    kernels: list[Kernel]
+    made: list[list[Function]]
+    printed: list[list[Line]]
+    pointwise: frozenset[int]
+    shapes: Shapes
+    points: list[Line]
+    resident: list[Stayed]
+    shared: list[Shared]
+    numbers: Mapping[int, frozenset[int]]
+
+    def block(self, template: int, whole: bool) -> list[Line]:
+        """The lines of a template, `whole` or what other kernels need of it."""
+        if whole:
+            return self.printed[template]
+        made = [] if template in self.pointwise else self.made[template]
+        return kernel_lines(self.kernels[template], made, False)
+
+
+def emit(program: Merged) -> Emitted:
+    """The CUDA text of a program. Raises BackendError (E0903) for what has none."""
+    dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
+    printed: list[list[Line]] = []
+    made: list[list[Function]] = []
+    # what kernels of several launches have written they read again: no promise that others leave it alone
+    stays = resident_templates(program)
+    again, chained = replace(dialect, restrict=""), frozenset(chained_templates(program))
+    several = chained | frozenset(stays)
+    kernels = [open_kernel(t, again if t.index in several else dialect, set()) for t in program.templates]
+    for template, k in zip(program.templates, kernels, strict=True):
+        try:
+            made.append(functions_of(k, template.index in stays))
+            printed.append(kernel_lines(k, made[-1], True))
+        except PrintError as e:
+            where = e.span if e.span is not NOWHERE else template.span
+            at = f" ({where})" if where is not NOWHERE else ""
+            raise BackendError("E0903", f"`{template.name}` has no CUDA text: {e.message}{at}", exit_code=4) from None
+    resident = [_stayed(kernels[t], f) for t in stays for f in made[t]]
+    shared, numbers = shared_kernels(kernels), numbers_of(program)
+    shapes = shapes_of(program)
+    points = shape_lines(program, shapes, again)
+    pieces = _Pieces(program, kernels, made, printed, chained - shapes.alone, shapes, points, resident, shared, numbers)
+    whole, shares = _text(pieces, whole_of(program)), parts_of(program)
+    if len(shares) == 1:
+        return replace(whole, quick=shares[0].quick)
+    return replace(whole, parts=tuple(_text(pieces, s) for s in shares))
+
+
+def _text(x: _Pieces, share: Share) -> Emitted:
+    """The text of a share of the kernels."""
+    program = x.program
+    spans: list[Span] = []
+    blocks = [marked(x.block(t, t in share.kernels), spans) for t in sorted({*share.kernels, *share.called})]
+    kernel_text = "\n".join(blocks)
+    shape_text = marked(x.points, spans) if share.chains else ""
+    words = set(re.findall(r"\bnl_\w+|\bNL_\w+", kernel_text + shape_text))
+    whole = render(
+        "module.cu.j2",
+        title=comment(f"{program.name}: {program.precision} arithmetic, {program.order} order of sums"),
+        real="double" if program.precision == DType.F64 else "float",
+        block=BLOCK,
+        words=words,
+        device=select(sorted(words & known(cuda=True)), cuda=True),
+        constants=[text for name, text in _CONSTANTS.items() if name in words],
+        kernel_text=kernel_text,
+        shape_text=shape_text,
+        helpers=share.helpers,
+        resident=x.resident if share.waves or share.stays else [],
+        waves=share.waves,
+        stays=share.stays,
+        threads=threads(x.resident),
+        counters=COUNTERS,
+        apart=APART,
+        wave_blocks=WAVE_BLOCKS,
+        **chain_names(x.shapes, x.kernels, share.chains),
+        **shared_names(x.shared, share.kernels, share.called, x.numbers if share.name else None),
+    )
+    text, found = unmarked(whole, spans)
+    return Emitted(text, found, name=share.name, quick=share.quick)
+
+
+def functions_of(k: Kernel, stays: bool) -> list[Function]:
+    """The functions of one template, the plain one (suffix "") first; `stays`: whether it is one of a resident kernel
+    too."""
+    match k.template.body:
+        case Nest() as nest:
+            return nest_functions(k, nest, stays)
+        case Contract() as contract:
+            return contract_functions(k, contract)
+        case Propagate() as p:
+            return propagate(k, p)
+        case Connect() as c:
+            return connect(k, c)
+        case RecordEvents():
+            return record_events(k)
+        case RecordTrace() as r:
+            return record_trace(k, r)
+        case EmitScheduled():
+            return emit_scheduled(k)
+
+
+def kernel_lines(k: Kernel, functions: Iterable[Function], whole: bool) -> list[Line]:
+    """The comment, row structure and functions of one template; `whole`: with the kernels."""
+    lines = [*heading(k.template), *row_struct(k)]
+    for made in functions:
+        lines += [Line(""), *function(k, made, whole)]
+    return lines
+
+
+def _stayed(k: Kernel, f: Function) -> Stayed:
+    words = {w for x in f.body for w in re.findall(r"\w+", x.text)}
+    joins, shares = "nl_joined" in words, words & {"__shared__", "__syncthreads", "nl_is_last", "nl_came_last"}
+    return Stayed(k.function + f.suffix, is_flat(k.template), joins or bool(shares), joins)
+
+
+def resident_functions(program: Merged) -> tuple[Stayed, ...]:
+    """The functions of the kernel that stays on the device, in their order there."""
+    dialect = Dialect(program.precision, restrict="", add="nl_accumulate")
+    kernels = [open_kernel(program.templates[t], dialect, set()) for t in resident_templates(program)]
+    return tuple(_stayed(k, f) for k in kernels for f in functions_of(k, True))

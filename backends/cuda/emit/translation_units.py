@@ -1,0 +1,81 @@
+"""parts: which kernels of a program the compiler gets together.
+
+Assumes: a legal Merged.
+Guarantees: every kernel is in one part. Products, convolutions, gradients of their filters and chains, whose texts take
+the compiler longest, are parts of their own, so that all parts are compiled side by side, and those that have not
+changed come from the cache. What is left, if it is nests alone, is maps and sums over one dim, which are as fast when
+they are compiled quickly, and sums over several dims, which are not. Of a simulation the kernels by themselves, the
+waves and the kernel that stays are parts: each of them has the functions of all templates of a step.
+Does not: look at sizes or rows: parts follow from the templates alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Final
+
+from backends.cuda.kernels.contract import PRODUCTS
+from backends.cuda.persistent.rnn import chained_templates
+from backends.cuda.persistent.simulation import resident_templates
+from compiler.ir.level2.program import Contract, DimKind, Merged, Nest
+from compiler.strategies.cuda import direct_conv, direct_conv_weights
+
+_REST: Final = "rest"
+_SUMS: Final = "sums"
+_PRODUCTS: Final = "products"
+_CONVOLUTIONS: Final = "convolutions"
+_FILTERS: Final = "filters"
+_CHAINS: Final = "chains"
+_WAVES: Final = "waves"
+_STAYS: Final = "stays"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the kernels, by templates. `called`: templates whose functions are called, by its chains, its waves or
+    its kernel that stays. `helpers`: whether it has the kernels that every program has; `quick`: whether it needs
+    little optimisation."""
+
+    name: str
+    kernels: Set[int]
+    called: Set[int] = frozenset()
+    chains: bool = False
+    waves: bool = False
+    stays: bool = False
+    helpers: bool = False
+    quick: bool = False
+
+
+def whole_of(program: Merged) -> Share:
+    """All kernels together."""
+    return Share("", frozenset(range(len(program.templates))), chains=True, waves=True, stays=True, helpers=True)
+
+
+def parts_of(program: Merged) -> tuple[Share, ...]:
+    """The parts of a program that have kernels; the first one has what every program has."""
+    contracts = {t.index: t.body.strategy for t in program.templates if isinstance(t.body, Contract)}
+    nests = {t.index: t.body for t in program.templates if isinstance(t.body, Nest)}
+    rest = {t.index for t in program.templates} - set(contracts)
+    resident = resident_templates(program)
+    quick = not resident and rest == set(nests)
+    sums = {t for t in rest if _is_long(nests[t])} if quick else set()
+    found = {
+        _SUMS: sums,
+        _PRODUCTS: {t for t, strategy in contracts.items() if strategy in PRODUCTS},
+        _CONVOLUTIONS: {t for t, strategy in contracts.items() if strategy == direct_conv.NAME},
+        _FILTERS: {t for t, strategy in contracts.items() if strategy == direct_conv_weights.NAME},
+    }
+    parts = [Share(_REST, rest - sums, helpers=True, quick=quick)]
+    parts += [Share(name, kernels) for name, kernels in found.items() if kernels]
+    if chained := chained_templates(program):
+        parts.append(Share(_CHAINS, frozenset(), frozenset(chained), chains=True))
+    if resident:
+        parts.append(Share(_WAVES, frozenset(), frozenset(resident), waves=True))
+        parts.append(Share(_STAYS, frozenset(), frozenset(resident), stays=True))
+    return tuple(parts)
+
+
+def _is_long(nest: Nest) -> bool:
+    """Whether it sums over several dims."""
+    return sum(d.kind is DimKind.RED for d in nest.dims) > 1

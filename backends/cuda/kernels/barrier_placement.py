@@ -1,0 +1,287 @@
+"""meetings: where the blocks of a kernel that runs a phase for many steps have to wait for each other.
+
+Assumes: a legal program; the launches of a phase run in order, step after step.
+Guarantees: two launches between which nobody waits touch nothing in common, or different slots of a ring, or each
+element of it in the same thread (`alike`: rows that the same block has to take). Launches that are not in every step
+wait for all before them and all after them.
+Does not: divide work among blocks (resident.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.expr.ast import Binary, Expr, Num, Ref
+from compiler.ir.level2.program import (
+    ELEMENT,
+    ArrayFormal,
+    Assign,
+    At,
+    DimKind,
+    Emit,
+    Events,
+    Launch,
+    Merged,
+    Mode,
+    Nest,
+    Propagate,
+    RecordEvents,
+    Strided,
+    Template,
+)
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """The slots of a ring that the rows of a launch touch in step s: s + first .. s + last, modulo `slots`; by row."""
+
+    first: Ints
+    last: Ints
+    slots: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """What a launch does to the arrays of one formal, by row. `own`: thread for thread the element of its point."""
+
+    names: tuple[str, ...]
+    mode: Mode
+    own: bool = False
+    ring: Ring | None = None
+
+
+class Meet(IntEnum):
+    """What two launches have to do with each other."""
+
+    NOT = 0
+    ALIKE = 1
+    WAIT = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Launched:
+    """A launch of a phase with all that it touches."""
+
+    launch: Launch
+    flat: bool
+    uses: tuple[Use, ...]
+
+
+def is_flat(template: Template) -> bool:
+    """Whether every point of the kernel is a thread's own: one dimension, no sum."""
+    body = template.body
+    return isinstance(body, Nest) and [d.kind for d in body.dims] == [DimKind.PAR] and body.combine is None
+
+
+def _places(nest: Nest) -> dict[str, tuple[int, str]]:
+    """Locals that are a slot of a ring: (steps from now, column of its slots)."""
+    found: dict[str, tuple[int, str]] = {}
+    for s in nest.prologue:
+        if isinstance(s, Assign) and isinstance(s.value, Binary) and s.value.op == "%":
+            steps, slots = _steps(s.value.left), s.value.right
+            if steps is not None and isinstance(slots, Ref):
+                found[s.target] = steps, slots.name
+    return found
+
+
+def _steps(e: Expr) -> int | None:
+    """k of `step + k` or `step - k`."""
+    match e:
+        case Ref("step"):
+            return 0
+        case Binary(op, Ref("step"), Num(k)) if op in "+-":
+            return int(k) if op == "+" else -int(k)
+    return None
+
+
+def launched(program: Merged, launch: Launch, table: npt.NDArray[np.uint64]) -> Launched:
+    """What the rows of a launch touch; `table`: the host's table of its template."""
+    template, rows = program.templates[launch.template], program.tables[launch.template]
+    position = {f.name: k for k, f in enumerate(template.formals)}
+    many = launch.hi - launch.lo
+    least = {a.name: a.least for a in program.arrays}
+
+    def column(name: str) -> Ints:
+        return table[launch.lo : launch.hi, position[name]].view(np.int64)
+
+    def ring(first: int | Ints, last: int | Ints, slots: str) -> Ring:
+        return Ring(np.broadcast_to(first, many), np.broadcast_to(last, many), column(slots))
+
+    def names(formal: str) -> tuple[str, ...]:
+        return rows.arrays[formal][launch.lo : launch.hi]
+
+    def late(formal: str, slots: str) -> tuple[Ints, Ints]:
+        """The least and the largest delay of each row."""
+        if formal in rows.arrays:
+            return np.array([least[n] for n in names(formal)], np.int64), column(slots) - 1
+        return column(formal), column(slots) * 0 + column(formal)
+
+    body, places = template.body, dict[str, tuple[int, str]]()
+    rings: dict[str, Ring] = {}
+    match body:
+        case Nest():
+            places = _places(body)
+            for s in body.prologue:
+                if isinstance(s, Emit):
+                    rings[s.list] = ring(0, 0, s.slots)
+                    rings[s.count] = ring(0, 1, s.slots)
+        case Propagate(Events(events, count, slots, delay, _)):
+            rings[events] = rings[count] = ring(-column(delay), -column(delay), slots)
+        case RecordEvents():
+            rings["list"] = rings["count"] = ring(0, 0, "slots")
+    flat = is_flat(template)
+    uses = []
+    for f in template.formals:
+        if not isinstance(f, ArrayFormal):
+            continue
+        own, found = False, rings.get(f.name)
+        match f.access:
+            case At(_, (delay, slots, _), past):
+                low, high = late(delay, slots)
+                found = ring(-high, -low, slots) if past else ring(low, high, slots)
+            case Strided(axes) if flat:
+                own = f.access == ELEMENT
+                first = axes[0].terms if axes else ()
+                if len(axes) == 2 and len(first) == 1 and first[0][0] in places and axes[1] == ELEMENT.axes[0]:
+                    steps, slots = places[first[0][0]]
+                    own, found = True, ring(steps, steps, slots)
+        uses.append(Use(names(f.name), f.mode, own, found))
+    return Launched(launch, flat, tuple(uses))
+
+
+def _commute(a: Mode, b: Mode) -> bool:
+    return a is b and a in (Mode.READ, Mode.ACCUMULATE)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What launch b, some steps after launch a, has to do with it: `always`; and where both touch slots of one ring,
+    the first and the last of b's counted from those of a, the slots of the ring, and what follows if they meet."""
+
+    always: Meet
+    rings: frozenset[tuple[int, int, int, Meet]]
+
+    def after(self, steps: int) -> Meet:
+        """b `steps` steps after a."""
+        met = (m for low, high, slots, m in self.rings if (high + steps) // slots > (low + steps - 1) // slots)
+        return max((self.always, *met))
+
+
+def pair(a: Launched, b: Launched) -> Pair:
+    """What two launches have to do with each other."""
+    always, rings = Meet.NOT, set[tuple[int, int, int, Meet]]()
+    for x in a.uses:
+        known = set(x.names)
+        for y in b.uses:
+            common = set() if _commute(x.mode, y.mode) else known.intersection(y.names)
+            if not common:
+                continue
+            what = Meet.ALIKE if x.own and y.own else Meet.WAIT
+            if x.ring is None or y.ring is None:
+                always = max(always, what)
+            else:
+                rings |= {(*gap, what) for gap in _gaps(x, x.ring, y, y.ring, common)}
+    return Pair(always, frozenset(rings))
+
+
+def _gaps(x: Use, first: Ring, y: Use, second: Ring, common: set[str]) -> set[tuple[int, int, int]]:
+    """(least, largest, slots) of how far the slots of the second use are from those of the first one."""
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(x.names):
+        if name in common:
+            rows.setdefault(name, []).append(row)
+    pairs = np.array([(m, n) for n, name in enumerate(y.names) for m in rows.get(name, ())], np.int64)
+    m, n = pairs[:, 0], pairs[:, 1]
+    low, high, slots = second.first[n] - first.last[m], second.last[n] - first.first[m], first.slots[m]
+    slots = np.where(slots == second.slots[n], slots, 1)  # of rings that are not one any two slots may be the same
+    found = np.unique(np.stack([low, high, slots], axis=1), axis=0)
+    return {(int(a), int(b), int(c)) for a, b, c in found}
+
+
+Pairs = Sequence[Sequence[Pair]]
+"""pairs[m][n]: what launch n has to do with launch m."""
+
+
+def paired(launches: Sequence[Launched]) -> Pairs:
+    """All pairs of launches."""
+    return [[pair(a, b) for b in launches] for a in launches]
+
+
+def beside(pairs: Pairs, steps: int) -> list[frozenset[tuple[int, int]]]:
+    """For each launch: (earlier one, steps before) of those within `steps` steps that it may run beside, whatever rings
+    they have in common."""
+    out = []
+    for n in range(len(pairs)):
+        free = set[tuple[int, int]]()
+        for m in range(len(pairs)):
+            found = pairs[m][n]
+            if found.rings and found.always is Meet.NOT:
+                free |= {(m, k) for k in range(0 if m < n else 1, steps) if found.after(k) is Meet.NOT}
+        out.append(frozenset(free))
+    return out
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """`before`: launches, by their place in the phase, before which all wait; `alone`: those that also all wait for."""
+
+    before: frozenset[int]
+    alone: frozenset[int]
+
+
+def meetings(launches: Sequence[Launched], pairs: Pairs) -> Meetings:
+    """As few places as possible where all wait: once a step at least."""
+    alone = frozenset(n for n, x in enumerate(launches) if x.launch.every != 1)
+    steady = [n for n in range(len(launches)) if n not in alone]
+    best: frozenset[int] | None = None
+    for start in range(len(steady)):
+        before = frozenset(_cut(pairs, steady, start))
+        if best is None or len(before) < len(best):
+            best = before
+    return Meetings((best or frozenset()) | alone, alone)
+
+
+def _cut(pairs: Pairs, steady: Sequence[int], start: int) -> set[int]:
+    """Where all wait, if they do before launch `steady[start]` and then as late as possible."""
+    before: set[int] = set()
+    since: list[int] = []
+    for n in (*steady[start:], *steady[:start]):
+        if not since or any(pairs[m][n].after(int(m > n)) is Meet.WAIT for m in since):
+            before.add(n)
+            since = []
+        since.append(n)
+    return before
+
+
+def alike(launches: Sequence[Launched], steady: Iterable[int]) -> dict[tuple[int, int], int]:
+    """(launch, row) -> its group: rows that the same blocks have to take part by part, since they share elements."""
+    group: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def root(x: tuple[int, int]) -> tuple[int, int]:
+        while group.setdefault(x, x) != x:
+            x = group[x]
+        return x
+
+    owner: dict[str, tuple[int, int]] = {}
+    for n in steady:
+        if not launches[n].flat:
+            continue
+        for row in range(launches[n].launch.hi - launches[n].launch.lo):
+            root((n, row))
+        for use in launches[n].uses:
+            for row, name in enumerate(use.names if use.own and use.mode is not Mode.READ else ()):
+                group[root((n, row))] = root(owner.setdefault(name, (n, row)))
+    for n in steady:
+        for use in launches[n].uses if launches[n].flat else ():
+            for row, name in enumerate(use.names if use.own and use.mode is Mode.READ else ()):
+                if name in owner:
+                    group[root((n, row))] = root(owner[name])
+    numbers: dict[tuple[int, int], int] = {}
+    return {x: numbers.setdefault(root(x), len(numbers)) for x in sorted(group)}

@@ -1,0 +1,329 @@
+"""Contractions by a strategy: the functions of one template.
+
+Assumes: a Contract in row-major layout with one of `strategies`.
+Guarantees: a contraction is two functions, parts of a kernel that all contractions of its kind share
+(templates/shared.cu.j2), since the sums cost much code and differ by data alone: one fills in the operands, as numbers,
+the other runs the epilogue, printed from the nest as everywhere. What is literal in the kernel is in its name: how many
+indices of each operand of a product are guarded; how the window of a convolution walks.
+Does not: choose tiles or splits: they are columns, from which work.py takes the number of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from backends.c_family.access import Kernel, scaled
+from backends.c_family.cprint import Line, PrintError, Symbol
+from backends.cuda.kernels import direct
+from backends.cuda.kernels.kernel import BLOCK, Function, with_end
+from backends.cuda.kernels.nest import NestPrinter
+from backends.cuda.kernels.skeletons import render
+from compiler.ir.level2.program import ArrayFormal, Axis, Contract, DimKind, Merged, Nest, Strided, Template
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, implicit_gemm, matmul, tensor_cores
+from compiler.strategies.cuda.implicit_gemm import Sides, sides
+
+PRODUCTS: Final = frozenset({matmul.NAME, implicit_gemm.NAME, *tensor_cores.PASSES})
+"""Strategies of products of two matrices."""
+_RESIDENT: Final = 3
+"""Blocks that a processor holds: while one waits for its operands another one sums."""
+PRODUCT: Final = "_product"
+STORE: Final = "_store"
+
+
+def strategies() -> frozenset[str]:
+    """Strategies that this target has."""
+    return PRODUCTS | direct.STRATEGIES
+
+
+def _access(template: Template, formal: str) -> Strided:
+    access = next(f.access for f in template.formals if f.name == formal and isinstance(f, ArrayFormal))
+    assert isinstance(access, Strided)
+    return access
+
+
+def sides_of(template: Template, nest: Nest) -> Sides:
+    """Which dims of a product are batch, M, N and K."""
+    used = [frozenset(d for a in _access(template, x).axes for d, _ in a.terms) for x in ("x0", "x1")]
+    par, red = (tuple(d.name for d in nest.dims if (d.kind is DimKind.RED) == summed) for summed in (False, True))
+    found = sides(par, red, (used[0], used[1]))
+    if found is None:
+        raise PrintError("an axis of the output indexes no operand", template.span)
+    return found
+
+
+# -------------------------------------------------------------------------------------- shared kernels
+
+
+def _guarded(access: Strided) -> list[Axis]:
+    return [a for a in access.axes if a.extent is not None or a.div != 1]
+
+
+def _guards(template: Template, contract: Contract) -> tuple[int, int]:
+    """How many indices are guarded of the operand of the rows, and of that of the columns."""
+    rows = sides_of(template, contract.nest).rows
+    first, second = (len(_guarded(_access(template, f"x{x}"))) for x in (rows, 1 - rows))
+    return first, second
+
+
+def shared_name(template: Template, contract: Contract) -> str:
+    """The kernel of a contraction: `implicit_gemm_guarded_2_plain`, `direct_conv_3_step_1_tap_1`."""
+    if contract.strategy == matmul.NAME:
+        return matmul.NAME
+    if contract.strategy in direct.STRATEGIES:
+        return "{}_{}_step_{}_tap_{}".format(contract.strategy, *direct.walk(template, contract))
+    parts = [f"guarded_{count}" if count else "plain" for count in _guards(template, contract)]
+    return "_".join([contract.strategy, *parts])
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A kernel of several contractions. `operands` and `sums`: the structures that their functions fill in and store;
+    `call`: what sums. `resident`: blocks that a processor has to have registers for (0: the compiler decides).
+    `number`: `s_tile` of the rows that it is for (None: of all)."""
+
+    name: str
+    call: str
+    operands: str
+    sums: str
+    resident: int
+    users: tuple[Kernel, ...]
+    number: int | None = None
+
+
+def _kinds(template: Template, contract: Contract) -> list[Shared]:
+    """The kernels of a contraction, without users: one, or one for each number of outputs of a thread."""
+    name, strategy = shared_name(template, contract), contract.strategy
+    if strategy in PRODUCTS:
+        call = "nl_matmul"
+        if strategy != matmul.NAME:
+            readers = [f"nl_reader<{count}>" for count in _guards(template, contract)]
+            call = f"nl_implicit_gemm<{tensor_cores.PASSES.get(strategy, 0)}, {', '.join(readers)}>"
+        return [Shared(name, call, "nl_product", "nl_sums", _RESIDENT, ())]
+    walk = direct.walk(template, contract)
+    literals = ", ".join(map(str, walk))
+    if strategy == direct_conv_weights.NAME:
+        call = f"nl_direct_weights<{direct_conv_weights.outs_of(walk[0])}, {literals}>"
+        return [Shared(name, call, "nl_weights", "nl_filters", _RESIDENT, ())]
+    return [
+        Shared(name + suffix, f"nl_direct<{outs}, {literals}>", "nl_convolution", "nl_strips", 0, (), number)
+        for number, (suffix, outs) in enumerate(zip(direct.SUFFIXES, direct_conv.OUTS, strict=True))
+    ]
+
+
+def shared_kernels(kernels: Iterable[Kernel]) -> list[Shared]:
+    """The kernels of all contractions, in the order of their first templates."""
+    found: dict[str, Shared] = {}
+    for k in kernels:
+        if isinstance(contract := k.template.body, Contract):
+            for kind in _kinds(k.template, contract):
+                x = found.get(kind.name, kind)
+                found[kind.name] = replace(x, users=(*x.users, k))
+    return list(found.values())
+
+
+def numbers_of(program: Merged) -> Mapping[int, frozenset[int]]:
+    """By template: the shapes of tiles, by number, that its rows have."""
+    tables = {t.index: program.tables[t.index].scalars for t in program.templates if isinstance(t.body, Contract)}
+    return {t: frozenset(int(str(n)) for n in x["s_tile"]) for t, x in tables.items() if "s_tile" in x}
+
+
+def shared_names(
+    every: Sequence[Shared], kernels: Set[int], called: Set[int], numbers: Mapping[int, frozenset[int]] | None
+) -> Mapping[str, Any]:
+    """What the skeletons of shared kernels ask for: of those that the templates `kernels` use, and of the structures
+    of templates whose functions are `called`. `numbers`: the shapes of tiles that rows have, which alone are printed
+    (None: all shapes). `room`: guards of an operand and dims of a side, at most."""
+
+    def has(number: int | None, templates: Iterable[int]) -> bool:
+        return numbers is None or number is None or any(number in numbers.get(t, ()) for t in templates)
+
+    shared = [s for s in every if s.users[0].template.index in kernels]
+    shared = [s for s in shared if has(s.number, (k.template.index for k in s.users))]
+    templates = {k.template.index: k.template for s in every for k in s.users}
+    here = {t: x for t, x in templates.items() if t in kernels or t in called}
+    contracts = [(t, t.body) for t in here.values() if isinstance(t.body, Contract)]
+    products = [(t, c) for t, c in contracts if c.strategy in PRODUCTS]
+    found = [sides_of(t, c.nest) for t, c in products]
+    tiles = implicit_gemm.TILES
+    matrices = [t.index for t, c in products if c.strategy == matmul.NAME]
+    others = [t.index for t, c in products if c.strategy != matmul.NAME]
+    return {
+        "shared": shared,
+        "contracted": bool(contracts),
+        "strategies": {c.strategy for t, c in contracts if t.index in kernels},
+        "products": bool(products),
+        "tensor_cores": any(c.strategy in tensor_cores.PASSES for t, c in products if t.index in kernels),
+        "square": tensor_cores.SQUARE,
+        "room": {
+            "guards": max((g for t, c in products for g in _guards(t, c)), default=0) or 1,
+            "dims": max((len(d) for x in found for d in (x.batch + x.m, x.batch + x.n, x.k)), default=0),
+        },
+        "stage": matmul.STAGE_BYTES,
+        "matmul_tiles": [
+            {"number": n, "size": x, "groups": BLOCK * 16 // x**2, "used": has(n, matrices)}
+            for n, x in enumerate(matmul.TILES)
+        ],
+        "gemm_tiles": [
+            {"number": n, **vars(x), "groups": BLOCK * 16 // (x.m * x.n), "used": has(n, others)}
+            for n, x in enumerate(tiles)
+        ],
+        "gemm_room": max(BLOCK * 16, *(x.k * (x.m + x.n + 16) for x in tiles)),
+    }
+
+
+# ------------------------------------------------------------------------------------------- printing
+
+
+@dataclass(frozen=True)
+class Step:
+    """A dim of one side of an operand: its extent, and how far an index of it goes: `by` elements in memory, `at` along
+    each guarded axis."""
+
+    extent: str
+    by: str
+    at: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A guarded index of an operand: where it starts, its extent, its elements in memory (where it is divided), and
+    what it is divided by."""
+
+    first: str
+    extent: str
+    stride: str
+    div: int
+
+    @property
+    def shift(self) -> int:
+        return max((self.div - 1).bit_length() - 1, 0)
+
+    @property
+    def inverse(self) -> int:
+        """Rounded up: with `shift`, exact for all numbers below 2^31 (Granlund & Montgomery 1994, theorem 4.2)."""
+        return -(-(1 << (32 + self.shift)) // self.div) if self.div > 1 else 0
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How an operand is read. `deep_first`: neighbours in memory are neighbours along K."""
+
+    pointer: str
+    first: str
+    guards: tuple[Guard, ...]
+    side: tuple[Step, ...]
+    deep: tuple[Step, ...]
+    deep_first: bool
+
+
+class _Printer:
+    """The texts that the skeletons ask for."""
+
+    def __init__(self, k: Kernel, contract: Contract) -> None:
+        self.k = k
+        self.nest = NestPrinter(k, contract.nest)
+        self.dims = {d.name: d for d in contract.nest.dims}
+        self.sides = sides_of(k.template, contract.nest)
+
+    def _access(self, formal: str) -> Strided:
+        return _access(self.k.template, formal)
+
+    def _number(self, value: int | str) -> str:
+        return str(value) if isinstance(value, int) else self.k.scope[value].text
+
+    def extent(self, dims: Sequence[str]) -> str:
+        return self.nest.extent([self.dims[d] for d in dims])
+
+    def split(self, index: str, dims: Sequence[str]) -> list[str]:
+        """Declarations of the dims of a flat index of less than 32 bits; the last one varies fastest."""
+        if not dims:
+            return []
+        names = [self.nest.vars[d] for d in dims]
+        if len(dims) == 1:
+            return [f"const nl_i64 {names[0]} = {index};"]
+        rest = self.k.namer.fresh("rest")
+        taken = [
+            f"const nl_i64 {name} = nl_take({rest}, (nl_u32){self.k.extent(self.dims[d].extent)});"
+            for d, name in reversed(list(zip(dims[1:], names[1:], strict=True)))
+        ]
+        return [f"nl_u32 {rest} = {index};", *taken, f"const nl_i64 {names[0]} = {rest};"]
+
+    def _scaled(self, factor: int | str, axis: Axis) -> str:
+        text = self._number(factor)
+        return self._number(axis.stride) if text == "1" else scaled(text, axis, self._number)
+
+    def _step(self, access: Strided, dim: str) -> Step:
+        terms = [(a, c) for a in access.axes for d, c in a.terms if d == dim]
+        by = " + ".join(self._scaled(c, a) for a, c in terms if a.div == 1) or "0"
+        at = tuple(sum(c for d, c in a.terms if d == dim) for a in _guarded(access))
+        return Step(self.k.extent(self.dims[dim].extent), by, at)
+
+    def _guard(self, axis: Axis) -> Guard:
+        extent = "0x7fffffff" if axis.extent is None else f"(nl_i32){self._number(axis.extent)}"
+        stride = self._number(axis.stride) if axis.div != 1 else "0"
+        return Guard(f"(nl_i32){self._number(axis.const)}", extent, stride, axis.div)
+
+    def operand(self, number: int) -> Operand:
+        """The operand of the rows (0) or of the columns (1)."""
+        formal = f"x{self.sides.rows if number == 0 else 1 - self.sides.rows}"
+        access = self._access(formal)
+        last = [a for a in access.axes if a.stride == 1]
+        consts = [self._scaled(a.const, a) for a in access.axes if a.div == 1 and a.const != 0]
+        return Operand(
+            self.k.pointers[formal],
+            " + ".join(consts) or "0",
+            tuple(self._guard(a) for a in _guarded(access)),
+            tuple(self._step(access, d) for d in (*self.sides.batch, *(self.sides.m, self.sides.n)[number])),
+            tuple(self._step(access, d) for d in self.sides.k),
+            bool(last) and all(d in self.sides.k for a in last for d, _ in a.terms),
+        )
+
+    def by_m(self) -> bool:
+        """Whether neighbours of the output in memory are neighbours along M."""
+        last = [d for a in self._access("y").axes if a.stride == 1 for d, _ in a.terms]
+        return not any(d in self.sides.n for d in last)
+
+
+def _epilogue(k: Kernel, nest: NestPrinter, value: str) -> list[Line]:
+    """What is done with one sum."""
+    body = nest.body()
+    acc = k.namer.own(nest.nest.acc)
+    body.scope[nest.nest.acc] = Symbol(acc, k.dialect.precision)
+    first = Line(f"const {k.dialect.real} {acc} = {value};")
+    return [first, *body.run(nest.nest.epilogue), *body.stores()]
+
+
+def contract_functions(k: Kernel, contract: Contract) -> list[Function]:
+    """The functions of one contraction."""
+    if contract.strategy not in strategies() or contract.nest.prologue or contract.nest.fill != 0:
+        raise PrintError(f"there is no strategy `{contract.strategy}` for this kernel", k.template.span)
+    if contract.strategy in direct.STRATEGIES:
+        product, store, nest = direct.direct_texts(k, contract)
+        value = "nl_at[nl_q]" if contract.strategy == direct_conv.NAME else "nl_own.at[nl_e]"
+    else:
+        product, store, nest = _product_texts(k, contract)
+        value = "nl_s.at[nl_e]"
+    (kind, *_) = _kinds(k.template, contract)
+    return [
+        Function(PRODUCT, with_end(product, ()), given=f"{kind.operands} &nl_p"),
+        Function(STORE, with_end(store, _epilogue(k, nest, value)), given=f"const {kind.sums} &nl_s"),
+    ]
+
+
+def _product_texts(k: Kernel, contract: Contract) -> tuple[str, str, NestPrinter]:
+    """What fills in the operands, what runs the epilogue of all sums (with `@end` for that of one), and the nest."""
+    p = _Printer(k, contract)
+    product = render(
+        "product.cu.j2",
+        operands=(p.operand(0), p.operand(1)),
+        extents=[p.extent(x) for x in (p.sides.m, p.sides.n, p.sides.k)],
+        by_m=p.by_m(),
+        matrices=contract.strategy == matmul.NAME,
+        column=lambda name: k.scope[name].text,
+    )
+    fast, slow = (p.sides.m, p.sides.n) if p.by_m() else (p.sides.n, p.sides.m)
+    batch = p.split("nl_s.batch", p.sides.batch)
+    text = render("store.cu.j2", batch=batch, fast=p.split("nl_fast", fast), slow=p.split("nl_slow", slow), block=BLOCK)
+    return product, text, p.nest

@@ -1,0 +1,170 @@
+"""Convolutions summed in registers: the operands and epilogues of the strategies direct_conv and direct_conv_weights.
+
+Assumes: a Contract that compiler/strategies/cuda/direct_conv.py or direct_conv_weights.py took: the image's last two
+axes are guarded sums of a dim of the output and one of the window, everything else is plain.
+Guarantees: the parts that dims play are found from the accesses alone. How a window walks along a row (its taps, their
+distance, its step) is literal in the kernel that such convolutions share, all else is data: where a window goes
+backwards, its taps are counted from the last one. The epilogue is printed from the nest.
+Does not: lay out blocks: that is columns (see the strategies), which work.py turns into numbers of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from backends.c_family.access import Kernel
+from backends.c_family.cprint import PrintError
+from backends.cuda.kernels.kernel import BLOCK
+from backends.cuda.kernels.nest import NestPrinter
+from backends.cuda.kernels.skeletons import render
+from compiler.ir.level2.program import ArrayFormal, Axis, Contract, DimKind, Strided, Template
+from compiler.strategies.cuda import direct_conv, direct_conv_weights
+
+STRATEGIES: Final = frozenset({direct_conv.NAME, direct_conv_weights.NAME})
+SUFFIXES: Final = ("", "_narrow")
+"""Of the kernels of direct_conv, by `s_tile`: a thread sums more outputs, or fewer."""
+
+
+@dataclass(frozen=True)
+class Line2:
+    """One windowed axis of the image: index = step * out + tap * window + const."""
+
+    out: str
+    window: str
+    step: int
+    tap: int
+    axis: Axis
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Dims by their part, and the formals of the image and of the other operand."""
+
+    image: str
+    other: str
+    n: str
+    o: str
+    c: str
+    i: str
+    j: str
+    r: str
+    s: str
+    row: Line2
+    col: Line2
+
+
+def _access(template: Template, formal: str) -> Strided:
+    access = next(f.access for f in template.formals if f.name == formal and isinstance(f, ArrayFormal))
+    assert isinstance(access, Strided)
+    return access
+
+
+def roles(template: Template, contract: Contract) -> Roles:
+    """The parts of the dims. Raises PrintError where the accesses are of another form."""
+    image, other = (f"x{dict(contract.literals)['image']}", f"x{1 - dict(contract.literals)['image']}")
+    kinds = {d.name: d.kind for d in contract.nest.dims}
+    forward = contract.strategy == direct_conv.NAME
+    windowed = [a for a in _access(template, image).axes if len(a.terms) == 2]
+    if len(windowed) != 2:
+        raise PrintError("the image has not two windowed axes", template.span)
+    lines = []
+    for axis in windowed:
+        (d1, c1), (d2, c2) = axis.terms
+        if (kinds[d1] is DimKind.RED) == forward:  # pixels are summed over only in the gradient of the weights
+            (d1, c1), (d2, c2) = (d2, c2), (d1, c1)
+        lines.append(Line2(d1, d2, c1, c2, axis))
+    row, col = lines
+    plain = [d for a in _access(template, image).axes if len(a.terms) == 1 for d, _ in a.terms]
+    others = {d for a in _access(template, other).axes for d, _ in a.terms}
+    c = next(d for d in plain if (kinds[d] is DimKind.RED) == forward)
+    n = next(d for d in plain if d != c)
+    o = next(d for d in others if d not in {n, c, row.out, row.window, col.out, col.window})
+    return Roles(image, other, n, o, c, row.out, col.out, row.window, col.window, row, col)
+
+
+def walk(template: Template, contract: Contract) -> tuple[int, int, int]:
+    """How a window walks along a row: its taps, its step, and how far taps are apart."""
+    cols = roles(template, contract).col
+    return dict(contract.literals)["taps"], cols.step, abs(cols.tap)
+
+
+class _Printer:
+    """The texts of one convolution."""
+
+    def __init__(self, k: Kernel, contract: Contract) -> None:
+        self.k = k
+        self.roles = roles(k.template, contract)
+        self.nest = NestPrinter(k, contract.nest)
+        self.dims = {d.name: d for d in contract.nest.dims}
+
+    def _number(self, value: int | str) -> str:
+        return str(value) if isinstance(value, int) else self.k.scope[value].text
+
+    def column(self, name: str) -> str:
+        return self.k.scope[name].text
+
+    def extent(self, dim: str) -> str:
+        return f"(nl_i32){self.k.extent(self.dims[dim].extent)}"
+
+    def _last(self, x: Line2) -> str:
+        """The number of the last tap."""
+        return f"({self.k.extent(self.dims[x.window].extent)} - 1)"
+
+    def _stride(self, formal: str, dim: str) -> str:
+        return next(self._number(a.stride) for a in _access(self.k.template, formal).axes if a.terms == ((dim, 1),))
+
+    def _seen(self, x: Line2) -> str:
+        """How long the image is along an axis."""
+        if x.axis.extent is not None:
+            return f"(nl_i32){self._number(x.axis.extent)}"
+        last = f"{x.step} * ({self.k.extent(self.dims[x.out].extent)} - 1)"  # no index leaves it: this is the last one
+        taps = f" + {x.tap} * {self._last(x)}" if x.tap > 0 else ""
+        return f"(nl_i32)({last}{taps} + {self._number(x.axis.const)} + 1)"
+
+    def _from(self, x: Line2) -> str:
+        """Where the first output finds its first tap, or its last one where the window goes backwards."""
+        back = f" - {-x.tap} * {self._last(x)}" if x.tap < 0 else ""
+        return f"(nl_i32)({self._number(x.axis.const)}{back})"
+
+    def image(self) -> str:
+        r = self.roles
+        by_c, by_row = self._stride(r.image, r.c), self._number(r.row.axis.stride)
+        by = [self._stride(r.image, r.n), f"(nl_i32){by_c}", f"(nl_i32){by_row}"]
+        sizes = [self.extent(r.n), self.extent(r.c), self._seen(r.row), self._seen(r.col)]
+        return self._nl_image(r.image, [*by, *sizes, self._from(r.row), self._from(r.col)])
+
+    def out(self) -> str:
+        """The gradient of the output, as an image."""
+        r = self.roles
+        by = [self._stride(r.other, r.n), *(f"(nl_i32){self._stride(r.other, d)}" for d in (r.o, r.i))]
+        return self._nl_image(r.other, [*by, *map(self.extent, (r.n, r.o, r.i, r.j)), "0", "0"])
+
+    def _nl_image(self, formal: str, values: Sequence[str]) -> str:
+        return f"nl_image{{{', '.join([self.k.pointers[formal], *values])}}}"
+
+    def weights(self) -> str:
+        """Where the weights of the tap begin that is counted as the first."""
+        r = self.roles
+        back = [f" + {self._last(x)} * {self._stride(r.other, x.window)}" for x in (r.row, r.col) if x.tap < 0]
+        return self.k.pointers[r.other] + "".join(back)
+
+    def by(self) -> dict[str, str]:
+        """Strides of the weights."""
+        r = self.roles
+        back = {x.window for x in (r.row, r.col) if x.tap < 0}
+        strides = {d: f"{'-' if d in back else ''}(nl_i32){self._stride(r.other, d)}" for d in (r.o, r.c, r.r, r.s)}
+        return dict(zip("ocrs", strides.values(), strict=True))
+
+
+def direct_texts(k: Kernel, contract: Contract) -> tuple[str, str, NestPrinter]:
+    """What fills in the operands, what runs the epilogue of all sums (with `@end` for that of one), and the nest."""
+    p = _Printer(k, contract)
+    names = {"r": p.roles, "extent": p.extent, "text": p.column, "image": p.image(), "name": lambda d: p.nest.vars[d]}
+    if contract.strategy == direct_conv.NAME:
+        product = render("product_direct_conv.cu.j2", weights=p.weights(), by=p.by(), **names)
+        return product, render("store_direct_conv.cu.j2", **names), p.nest
+    taps = dict(contract.literals)["taps"]
+    product = render("product_direct_conv_weights.cu.j2", out=p.out(), **names)
+    return product, render("store_direct_conv_weights.cu.j2", taps=taps, block=BLOCK, **names), p.nest

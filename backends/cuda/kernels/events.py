@@ -1,0 +1,109 @@
+"""Recording, given events and connecting: kernels whose trip counts are data.
+
+Assumes: formals as compiler/ir/level2/program.py names them. Lists of events are in no order. A ring has at least two
+slots more than the largest delay, so that the slot of the next step can be emptied while this one runs.
+Guarantees: the same relations and draws as backends/reference.
+Does not: deliver events (propagate.py) or choose rules.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from backends.c_family.access import Kernel, offset
+from backends.c_family.connect_template_args import formal_names, given, lines_of, names_again
+from backends.c_family.cprint import Body, Element, Line, Symbol
+from backends.cuda.kernels.kernel import Function, each_element
+from backends.cuda.kernels.skeletons import render
+from compiler.expr.ast import refs
+from compiler.ir.level2.program import (
+    ArrayFormal,
+    Connect,
+    Procedural,
+    RecordTrace,
+    Strided,
+)
+from compiler.ir.space import DType
+
+DRAWING: Final = {"fixed_probability": ("nl__draw",), "rewire": ("nl__draw",)} | dict.fromkeys(
+    ("fixed_total", "fixed_indegree", "fixed_outdegree"), ("nl__draw", "nl__shuffled_once")
+)
+"""Functions of backends/device that the skeletons of rules call."""
+SORT: Final = "_sort"
+"""Suffix of the function that puts drawn rows in ascending order."""
+
+
+def _skeleton(k: Kernel, file: str, **more: object) -> tuple[Line, ...]:
+    return tuple(lines_of(render(file, f=formal_names(k), real=k.dialect.real, name=k.template.name, **more)))
+
+
+def connect(k: Kernel, c: Connect) -> list[Function]:
+    """One stage of one rule; the draws are those of backends/reference."""
+    k.printer.used |= set(DRAWING.get(c.rule, ()))
+    file = "connect_scan.cu.j2" if c.stage == "scan" else f"connect_{c.rule}.cu.j2"
+    made = [Function("", _skeleton(k, file, stage=c.stage, **given(k, c)))]
+    if c.rule in ("fixed_total", "fixed_indegree", "fixed_outdegree") and c.stage == "fill":
+        made.append(Function(SORT, _skeleton(k, "connect_sort.cu.j2")))
+    if c.rule == "transpose" and c.stage in ("fill", "refill"):
+        made.append(Function(SORT, _skeleton(k, "connect_transpose_sort.cu.j2")))
+    return made
+
+
+def row_again(k: Kernel, p: Procedural) -> tuple[Line, ...]:
+    """The row of source `i` as its rule draws it; for fixed_outdegree, target `j` of its element `c`."""
+    k.printer.used |= set(DRAWING.get(p.rule, ()))
+    rule = given(k, Connect(p.rule, "walk", p.probability))
+    file = f"connect_{p.rule}.cu.j2" if p.rule == "fixed_outdegree" else f"walk_{p.rule}.cu.j2"
+    return tuple(lines_of(render(file, f=names_again(k, p), real=k.dialect.real, stage="walk", **rule)))
+
+
+def record_events(k: Kernel) -> list[Function]:
+    return [Function("", _skeleton(k, "record_events.cu.j2"))]
+
+
+def emit_scheduled(k: Kernel) -> list[Function]:
+    return [Function("", _skeleton(k, "emit_scheduled.cu.j2"))]
+
+
+def record_trace(k: Kernel, r: RecordTrace) -> list[Function]:
+    """One sample of every member; the value may read several arrays at the member's index `i`. The block that comes
+    last counts the sample: all others have read the counter by then."""
+    names = formal_names(k)
+    scope, i = dict(k.scope), k.namer.own("i")
+    scope["i"] = Symbol(i, DType.I64)
+    first: list[Line] = []
+    if "ring_slots" in scope:
+        slot = k.namer.fresh("slot")
+        first.append(Line(f"const nl_i64 {slot} = nl_slot(step, {scope['ring_slots'].text});"))
+        scope["slot"] = Symbol(slot, DType.I64)
+    elements = {
+        f.name: Element(f"{k.pointers[f.name]}[{offset(f.access, lambda n: scope[n].text)}]", f.dtype, f.mode)
+        for f in k.template.formals
+        if isinstance(f, ArrayFormal) and isinstance(f.access, Strided)
+    }
+    body = Body(k.printer, scope, elements, k.namer)
+    loads = body.load(refs(r.value))
+    value = k.printer.expr(r.value, body.scope, k.formal("buffer").dtype)
+    j, sample = k.namer.fresh("j"), k.namer.fresh("sample")
+    m, used, capacity = names["m"], names["used"], names["capacity"]
+    inner = [
+        Line(f"const nl_i64 {i} = {names['members']}[{j}];"),
+        *loads,
+        Line(f"{names['buffer']}[{sample} * {m} + {j}] = {value};", span=k.template.span),
+    ]
+    return [
+        Function(
+            "",
+            (
+                *first,
+                Line(f"const nl_i64 {sample} = {used}[0];"),
+                Line(f"if ({sample} >= {capacity}) {{"),
+                Line("if (threadIdx.x == 0) *nl_run.status = 1;", 1),
+                Line("return;", 1),
+                Line("}"),
+                *each_element(j, m, inner),
+                Line("__syncthreads();"),
+                Line(f"if (threadIdx.x == 0 && nl_is_last(nl_me, nl_t.memory)) {used}[0] = {sample} + 1;"),
+            ),
+        )
+    ]

@@ -1,0 +1,84 @@
+"""hazards: which launches of a phase may run side by side.
+
+Assumes: a legal program (rows of one launch are independent) and its placement.
+Guarantees: a launch waits for every earlier one whose results it reads, whose arrays it writes, or which writes what
+it reads; sums into one array by several launches commute. Recording spikes reads one slot of a ring of events, so that
+neurons need not wait for it in the next steps while they fill other slots.
+Does not: reorder launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.ir.level2.program import Launch, Merged
+from compiler.ir.space import Role
+from compiler.layout.plan_memory import Placement
+from compiler.passes.program.merge import touched as of_rows
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Arrays that a launch reads, writes and adds to."""
+
+    read: frozenset[str]
+    written: frozenset[str]
+    added: frozenset[str]
+
+    def needs(self, earlier: Touched) -> bool:
+        """Whether this launch must wait for an earlier one."""
+        touched = earlier.read | earlier.written | earlier.added
+        return bool(
+            self.written & touched
+            or self.read & (earlier.written | earlier.added)
+            or self.added & (earlier.read | earlier.written)
+        )
+
+
+def overlaps(program: Merged, placement: Placement) -> dict[str, frozenset[str]]:
+    """WORK arrays that lie in the same memory as another one, by name: their lifetimes do not overlap in the order of
+    launches, but they may when launches run side by side."""
+    arrays = [a for a in program.arrays if a.role is Role.WORK and a.name in placement.offsets]
+    spans = sorted(
+        (placement.offsets[a.name], placement.offsets[a.name] + a.physical_size * a.dtype.bytes, a.name) for a in arrays
+    )
+    found: dict[str, set[str]] = {}
+    for number, (_, end, name) in enumerate(spans):
+        for start, _, other in spans[number + 1 :]:
+            if start >= end:
+                break
+            found.setdefault(name, set()).add(other)
+            found.setdefault(other, set()).add(name)
+    return {name: frozenset(others) for name, others in found.items()}
+
+
+def touched(program: Merged, launch: Launch, shared: Mapping[str, frozenset[str]]) -> Touched:
+    """What the rows of a launch touch; to write an array is to write what shares its memory (`overlaps`)."""
+    formals, rows = program.templates[launch.template].formals, program.tables[launch.template]
+    read, written, added = of_rows(formals, rows, launch.lo, launch.hi)
+    for name in tuple(written | added):
+        written |= shared.get(name, frozenset())
+    return Touched(frozenset(read), frozenset(written), frozenset(added))
+
+
+def together(parts: Sequence[Touched]) -> Touched:
+    """What launches touch that are made as one."""
+    none: frozenset[str] = frozenset()
+    return Touched(
+        none.union(*(p.read for p in parts)),
+        none.union(*(p.written for p in parts)),
+        none.union(*(p.added for p in parts)),
+    )
+
+
+def conflicts(launches: Sequence[Touched]) -> list[frozenset[int]]:
+    """For each launch of a phase those that may not run beside it, itself included: of two of them that one waits which
+    comes later, in a step or in one of the next steps."""
+    found: list[set[int]] = [{n} for n in range(len(launches))]
+    for n, launch in enumerate(launches):
+        for m in range(n):
+            if launch.needs(launches[m]):
+                found[n].add(m)
+                found[m].add(n)
+    return [frozenset(x) for x in found]

@@ -1,0 +1,155 @@
+"""The CUDA function of one template: its row, the loads of its columns, and its share of a launch.
+
+Assumes: a kernel that backends/c_family/access.py has opened; blocks of at most BLOCK threads.
+Guarantees: a row holds device addresses and numbers in the types that they are used in (the host converts the words
+of the table when it uploads them); a column is loaded where its name is used, and only there; work is counted in
+64 bits. What one block does is a function of an nl_task; the kernel around it has the same arguments for all
+templates (NL_ARGUMENTS in templates/module.cu.j2).
+Does not: print bodies (nest.py, events.py) or files (emit.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from backends.c_family.access import Kernel, describe, mentioned
+from backends.c_family.cprint import C_TYPES, Line, indent
+from compiler.ir.level2.program import ArrayFormal, At, Mode, ScalarFormal
+from compiler.ir.space import DType
+
+BLOCK: Final = 256
+"""Threads of a block; a warp is 32 of them."""
+WORK: Final = "_block"
+"""Suffix of the device function that does the work of one block."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """One __global__ function of a template. `suffix` tells the functions of one template apart. `resident`: blocks
+    that a processor has to have registers for (0: the compiler decides). `given`: what it is given beside its row, if
+    it is no kernel but a part of one that several templates share (contract.py). `ahead`: what follows from the step
+    and the row alone, before kernels in front of it have ended; `waits`: the body itself waits for that."""
+
+    suffix: str
+    body: tuple[Line, ...]
+    early: tuple[Line, ...] = ()
+    resident: int = 0
+    given: str = ""
+    ahead: tuple[Line, ...] = ()
+    waits: bool = False
+
+
+def with_end(text: str, end: Sequence[Line]) -> tuple[Line, ...]:
+    """The lines of a rendered skeleton, with the epilogue where `@end` stands."""
+    lines: list[Line] = []
+    for line in text.strip("\n").split("\n"):
+        if line.strip() == "@end":
+            depth = (len(line) - len(line.lstrip())) // 4
+            lines += [Line(x.text, x.depth + depth, x.span) for x in end]
+        else:
+            lines.append(Line(line))
+    return tuple(lines)
+
+
+def _array_type(k: Kernel, f: ArrayFormal) -> str:
+    t = C_TYPES[f.dtype] if f.dtype != k.dialect.precision else k.dialect.real
+    return f"const {t}" if f.mode is Mode.READ else t
+
+
+def _scalar_type(k: Kernel, f: ScalarFormal) -> str:
+    """The type in the row: reals of the program's precision, integers of 64 bits."""
+    if f.dtype.is_real:
+        return k.dialect.type_name(f.dtype)
+    return "nl_u64" if f.dtype == DType.U64 else "nl_i64"
+
+
+def row_struct(k: Kernel) -> list[Line]:
+    """The structure of one row, in the order of the formals, 8 bytes each."""
+    lines = [Line(f"struct {k.row_type} {{")]
+    for f in k.template.formals:
+        if isinstance(f, ArrayFormal):
+            lines.append(Line(f"{_array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */", 1))
+        else:
+            t = _scalar_type(k, f)
+            narrow = "alignas(8) " if f.dtype == DType.F32 else ""
+            lines.append(Line(f"{narrow}{t} {k.fields[f.name]};", 1))
+    if not k.template.formals:
+        lines.append(Line("nl_u64 unused;", 1))
+    lines.append(Line("};"))
+    return lines
+
+
+def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
+    """Loads of the columns `names` (formals) of the row into constants, in the order of the formals."""
+    wanted = set(names)
+    lines = []
+    for f in k.template.formals:
+        if f.name not in wanted:
+            continue
+        source = f"self->{k.fields[f.name]}"
+        if isinstance(f, ScalarFormal):
+            t, stored = k.dialect.type_name(f.dtype), _scalar_type(k, f)
+            cast = "" if t == stored else f"({t})"
+            lines.append(Line(f"const {t} {k.scope[f.name].text} = {cast}{source};"))
+        else:
+            # both ends of a projection may be one array: no promise about what At-accesses point to
+            alone = "" if isinstance(f.access, At) and f.mode is not Mode.READ else f"{k.dialect.restrict} ".lstrip()
+            lines.append(Line(f"{_array_type(k, f)} *{alone}const {k.pointers[f.name]} = nl_global({source});"))
+    return lines
+
+
+def function(k: Kernel, made: Function, whole: bool = True) -> list[Line]:
+    """The text of a function: what one block does, and the kernel (if `whole`). `early` runs first, with its own
+    columns, and may return."""
+    first = mentioned(k, (*made.ahead, *made.early))
+    rest = mentioned(k, made.body) - first
+    step = [Line("const nl_i64 step = nl_t.step;")] if _uses(made, "step") else []
+    me = [Line("const nl_job &nl_me = nl_t.me;")]
+    row = [Line(f"const {k.row_type} *const self = (const {k.row_type} *)nl_t.self;")]
+    if not (first or rest):
+        row = []
+    start, wait = [*me, *row, *step], [] if made.waits else [WAIT]
+    if made.given:
+        inner = [*columns(k, rest), *made.body]
+        name, given = k.function + made.suffix, f"const {k.row_type} *self, nl_i64 step, {made.given}"
+        return [Line(f"NL_PART void {name}({given})"), Line("{"), *indent(inner), Line("}")]
+    if made.early:
+        inner = [*start, *columns(k, first), *made.ahead, *wait, *made.early, *columns(k, rest), *made.body]
+    else:
+        inner = [*start, *columns(k, first | rest), *made.ahead, *wait, *made.body]
+    name = k.function + made.suffix
+    bounds = f"__launch_bounds__({BLOCK}, {made.resident})" if made.resident else "NL_BLOCK"
+    kernel = f'extern "C" __global__ void {bounds} {name}(NL_ARGUMENTS) {{ {name}{WORK}(NL_TASK({k.row_type})); }}'
+    return [
+        Line(f"NL_FN void {name}{WORK}(const nl_task &nl_t)"),
+        Line("{"),
+        *indent(inner),
+        Line("}"),
+        *([Line(kernel)] if whole else []),
+    ]
+
+
+def _uses(made: Function, word: str) -> bool:
+    pattern = re.compile(rf"\b{word}\b")
+    return any(pattern.search(x.text) for x in (*made.ahead, *made.early, *made.body))
+
+
+WAIT: Final = Line("if (nl_t.waits) nl_wait();")
+ONCE: Final = Line("#pragma unroll 1")
+"""Most loops over elements run once in a thread: unrolled, they take twice as long to compile and run no faster."""
+
+
+def each_element(index: str, count: str, inner: Sequence[Line]) -> list[Line]:
+    """A loop over this block's part of `count` elements: neighbouring threads take neighbouring elements."""
+    return [
+        Line(f"const nl_i64 nl_end = nl_least({count}, (nl_me.part + 1ll) * nl_t.chunk);"),
+        ONCE,
+        Line(
+            f"for (nl_i64 {index} = nl_me.part * nl_t.chunk + threadIdx.x; {index} < nl_end; {index} += blockDim.x) {{"
+        ),
+        *indent(inner),
+        Line("}"),
+    ]

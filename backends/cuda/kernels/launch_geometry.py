@@ -1,0 +1,371 @@
+"""work: how the rows of a launch are divided among blocks of threads.
+
+Assumes: the host's tables (compiler/layout/write_tables.py) and the sizes known so far.
+Guarantees: what follows from extents alone and is data: calls of functions with a grid, a list of jobs and counters.
+Which of a reduction's two functions a row takes depends on its own extents, so merging rows, or another device,
+changes no bit. Grids stay below MOST_BLOCKS: larger work gets larger parts.
+Does not: know devices beyond the number of blocks they keep busy (propagation), or launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.c_family.access import open_kernel
+from backends.c_family.cprint import Dialect
+from backends.cuda.kernels.contract import shared_name, sides_of
+from backends.cuda.kernels.direct import SUFFIXES as DIRECT_SUFFIXES
+from backends.cuda.kernels.direct import roles
+from backends.cuda.kernels.events import SORT
+from backends.cuda.kernels.kernel import BLOCK
+from backends.cuda.kernels.nest import SHARED, WARP, is_windowed, sums_apart
+from backends.protocol import BackendError
+from compiler.ir.level2.program import (
+    ArrayFormal,
+    Bitmask,
+    Connect,
+    Contract,
+    Csr,
+    Dense,
+    Dim,
+    DimKind,
+    EmitScheduled,
+    Events,
+    Every,
+    Launch,
+    Nest,
+    OneToOne,
+    Order,
+    Procedural,
+    Propagate,
+    RecordEvents,
+    RecordTrace,
+    Rows,
+    Strided,
+    Template,
+    Toeplitz,
+)
+from compiler.strategies.cuda import direct_conv, direct_conv_weights, matmul
+from compiler.strategies.cuda.implicit_gemm import TILES
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+MOST_BLOCKS: Final = 1 << 20
+MANY_BLOCKS: Final = 1 << 12
+"""Blocks of a nest from which on each takes more points: reading a row costs as much as some points."""
+BUSY: Final = 1 << 17
+"""Threads that keep a device busy."""
+ENOUGH: Final = 1 << 14
+"""Points from which on a thread for each is better than several that share the terms of a sum."""
+LONG_SUM: Final = 2048
+MOST_SHARES: Final = 64
+"""Blocks that share a point of a reduction, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One kernel launch: `row` is the first row of the table; `jobs` (blocks, 4) u32 or None (one row, each block a
+    part of it). `memory`: bytes of counters, zero before the call, that begin with `places` (u64) if there are any.
+    `group`: threads of an element, or the template's number, where several share the function."""
+
+    function: str
+    grid: int
+    block: int
+    row: int
+    chunk: int
+    jobs: npt.NDArray[np.uint32] | None = None
+    group: int = 1
+    memory: int = 0
+    places: Words | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is known of one launch. `synapses`: the number of stored elements of an array, by name."""
+
+    template: Template
+    rows: Rows
+    table: Words
+    launch: Launch
+    synapses: Callable[[str], int]
+    blocks: int
+
+    def column(self, name: str) -> Ints:
+        """An integer column, for the rows of the launch."""
+        position = [f.name for f in self.template.formals].index(name)
+        return self.table[self.launch.lo : self.launch.hi, position].view(np.int64)
+
+    def extent(self, dims: tuple[Dim, ...], summed: bool) -> Ints:
+        """Products of the extents of all dims that are summed over, or that are not, one per row."""
+        total = np.ones(self.launch.hi - self.launch.lo, np.int64)
+        for d in dims:
+            if (d.kind is DimKind.RED) == summed:
+                total = total * (d.extent if isinstance(d.extent, int) else self.column(d.extent))
+        return total
+
+
+def _spread(
+    function: str,
+    w: Work,
+    counts: Ints,
+    per_block: int,
+    chosen: Ints | None = None,
+    most: int = MOST_BLOCKS,
+    **more: Any,
+) -> list[Call]:
+    """Blocks of `per_block` elements over the rows `chosen` (default all), `counts` elements each."""
+    rows = np.arange(len(counts), dtype=np.int64) if chosen is None else chosen
+    counts = counts[rows]
+    chunk = per_block
+    while int((-(-counts // chunk)).sum()) > max(most, len(counts)):
+        chunk *= 2
+    parts = -(-counts // chunk)
+    return _call(function, w, rows, parts, chunk, **more)
+
+
+def _call(function: str, w: Work, rows: Ints, parts: Ints, chunk: int, block: int = BLOCK, **more: Any) -> list[Call]:
+    total = int(parts.sum())
+    if total == 0:
+        return []
+    if len(rows) == 1:
+        return [Call(function, total, block, w.launch.lo + int(rows[0]), chunk, None, **more)]
+    jobs = np.zeros((total, 4), np.uint32)
+    jobs[:, 0] = np.repeat(rows, parts)
+    jobs[:, 1] = np.arange(total) - np.repeat(np.cumsum(parts) - parts, parts)
+    jobs[:, 2] = np.repeat(parts, parts)
+    return [Call(function, total, block, w.launch.lo, chunk, jobs, **more)]
+
+
+def group_size(points: int, terms: int) -> int:
+    """Threads that share one point of a reduction: 1, a warp, a block or several blocks."""
+    if terms < WARP or points >= ENOUGH:
+        return 1
+    blocks = min(terms // LONG_SUM, BUSY // (points * BLOCK), MOST_SHARES)
+    if terms >= 4 * LONG_SUM and blocks > 1:
+        return blocks * BLOCK
+    few = points * (WARP if terms >= LONG_SUM else BLOCK) < BUSY
+    return BLOCK if few and terms >= BLOCK else WARP
+
+
+def _check_windows(w: Work, nest: Nest) -> None:
+    """Indices of windowed axes are 32-bit in the text."""
+    for f in w.template.formals:
+        if not isinstance(f, ArrayFormal) or not isinstance(f.access, Strided):
+            continue
+        windowed = [a for a in f.access.axes if is_windowed(a)]
+        extents = {a.extent for a in windowed}
+        extents |= {d.extent for d in nest.dims for a in windowed if d.name in dict(a.terms)}
+        for extent in extents:
+            if isinstance(extent, str) and int(w.column(extent).max(initial=0)) >= 1 << 30:
+                what = f"`{w.template.name}` reads through windows along an axis of 2^30 elements or more"
+                raise BackendError("E0903", what, exit_code=4)
+
+
+def _nest(function: str, w: Work, nest: Nest) -> list[Call]:
+    _check_windows(w, nest)
+    points = w.extent(nest.dims, False)
+    if nest.combine is None or w.template.order is Order.BITWISE:
+        return _spread(function, w, points, BLOCK, most=MANY_BLOCKS)
+    terms = w.extent(nest.dims, True)
+    groups = np.array([group_size(int(p), int(t)) for p, t in zip(points, terms, strict=True)], np.int64)
+    calls = _spread(function, w, points, BLOCK, np.flatnonzero(groups == 1), MANY_BLOCKS)
+    shared = function + SHARED if sums_apart(w.template) else function
+    for group in (WARP, BLOCK):
+        calls += _spread(shared, w, points, BLOCK // group, np.flatnonzero(groups == group), group=group)
+    for group in np.unique(groups[groups > BLOCK]).tolist():
+        rows, shares = np.flatnonzero(groups == group), group // BLOCK
+        words = (points[rows] + 1) // 2 * 2 + 2 * points[rows] * shares
+        places, memory = _places(rows, words)
+        parts = points[rows] * shares
+        calls += _call(shared, w, rows, parts, 1, group=group, places=places, memory=memory)
+    return calls
+
+
+def _product(w: Work, contract: Contract) -> list[Call]:
+    """A block for each tile and split, in the kernel that the template shares with others."""
+    dims = {d.name: d for d in contract.nest.dims}
+    found = sides_of(w.template, contract.nest)
+    sizes = [w.extent(tuple(dims[d] for d in part), False) for part in (found.batch, found.m, found.n)]
+    splits = w.column("s_splits")
+    bytes_ = next(f.dtype.bytes for f in w.template.formals if f.name == "y")
+    shapes = [(x, x) for x in matmul.TILES] if contract.strategy == matmul.NAME else [(x.m, x.n) for x in TILES]
+    tall, wide = (np.array([x[side] for x in shapes], np.int64)[w.column("s_tile")] for side in (0, 1))
+    batch, m, n = sizes
+    many = batch * -(-m // tall) * -(-n // wide)
+    sums = np.where(splits > 1, many * splits, 0)
+    words = np.where(sums > 0, (many + 1) // 2 * 2 + sums * (tall * wide * bytes_ // 4), 0)
+    rows = np.arange(len(many), dtype=np.int64)
+    places, memory = _places(rows, words)
+    name = shared_name(w.template, contract)
+    return _call(name, w, rows, many * splits, 1, group=w.template.index, places=places, memory=memory)
+
+
+def _direct(w: Work, contract: Contract) -> list[Call]:
+    """A block for each part of the pixels and outputs; the rows of one number of outputs per thread are one call."""
+    name = shared_name(w.template, contract)
+    r = roles(w.template, contract)
+    dims = {d.name: d for d in contract.nest.dims}
+    extents = [w.extent((dims[d],), dims[d].kind is DimKind.RED) for d in (r.n, r.o, r.i, r.j)]
+    names = ("s_tile", "s_strips", "s_rows", "s_samples", "s_blocks")
+    columns = {name: w.column(name) for name in names}
+    many = np.array(
+        [
+            direct_conv.tiles({x: int(columns[x][row]) for x in names}, *(int(e[row]) for e in extents))
+            for row in range(len(extents[0]))
+        ],
+        np.int64,
+    )
+    calls = []
+    for number, suffix in enumerate(DIRECT_SUFFIXES):
+        rows = np.flatnonzero(columns["s_tile"] == number)
+        calls += _call(name + suffix, w, rows, many[rows], 1, group=w.template.index)
+    return calls
+
+
+def _direct_weights(w: Work, contract: Contract) -> list[Call]:
+    """A block for each tile and split of the samples."""
+    r = roles(w.template, contract)
+    taps = dict(contract.literals)["taps"]
+    dims = {d.name: d for d in contract.nest.dims}
+    o, c, window = (w.extent((dims[d],), False) for d in (r.o, r.c, r.r))
+    blocks, channels, splits = w.column("s_blocks"), w.column("s_channels"), w.column("s_splits")
+    bytes_ = next(f.dtype.bytes for f in w.template.formals if f.name == "y")
+    rows = np.arange(len(o), dtype=np.int64)
+    many, words = np.zeros_like(rows), np.zeros_like(rows)
+    for n in rows.tolist():
+        shape = int(blocks[n]), int(channels[n])
+        many[n] = direct_conv_weights.tiles(*shape, taps, int(o[n]), int(c[n]))
+        counters, sums = direct_conv_weights.words_of(int(splits[n]), *shape, int(window[n]), taps)
+        words[n] = (many[n] * counters + 1) // 2 * 2 + many[n] * sums * bytes_ // 4 + many[n] * sums * bytes_ // 4 % 2
+    places, memory = _places(rows, words)
+    name = shared_name(w.template, contract)
+    return _call(name, w, rows, many * splits, 1, group=w.template.index, places=places, memory=memory)
+
+
+def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
+    """Where the memory of each row of a call begins, in words of 4 bytes, and how many bytes there are in all."""
+    if not words.any():
+        return None, 0
+    count = 1 if len(rows) == 1 else int(rows.max()) + 1
+    places = np.zeros(count, np.uint64)
+    places[rows if count > 1 else [0]] = 2 * count + np.cumsum(words) - words
+    return places, 8 * count + 4 * int(words.sum())
+
+
+def propagated(w: Work, p: Propagate) -> npt.NDArray[np.float64]:
+    """How many synapses each row of a propagation has, about."""
+    match p.relation:
+        case Csr(_, col):
+            names = w.rows.arrays[col][w.launch.lo : w.launch.hi]
+            return np.array([w.synapses(n) for n in names], np.float64)
+        case Dense(n_pre, n_post):
+            return w.column(n_pre).astype(np.float64) * w.column(n_post)
+        case OneToOne():
+            return w.column(p.events.n if isinstance(p.events, Every) else p.events.stride).astype(np.float64)
+        case Bitmask(words):
+            names = w.rows.arrays[words][w.launch.lo : w.launch.hi]
+            return np.array([32 * w.synapses(n) for n in names], np.float64)
+        case Toeplitz(kernel):
+            sources = w.column("in_c") * w.column("in_h") * w.column("in_w")
+            return sources.astype(np.float64) * w.column("out_c") * kernel[0] * kernel[1]
+        case Procedural():
+            return w.column("n_pre").astype(np.float64) * w.column("n_post")
+
+
+def _propagate(function: str, w: Work, p: Propagate) -> list[Call]:
+    """Half of the blocks evenly (a step may bring events to any row), half by the synapses that the events of a step
+    reach: of n neurons about sqrt(n) spike, since small populations are often the faster ones. In all no more than run
+    side by side. Many small rows take a small block each."""
+    rows = w.launch.hi - w.launch.lo
+    weight = propagated(w, p)
+    if isinstance(p.events, Events):
+        weight = weight / np.sqrt(np.maximum(w.column(p.events.stride), 1))
+    even = max(1, w.blocks // (2 * rows))
+    rest = max(0, w.blocks - even * rows)
+    wanted = rest * weight / max(weight.sum(), 1.0)
+    parts = even + np.floor(wanted).astype(np.int64)
+    if rest and weight.any():
+        left = max(0, w.blocks - int(parts.sum()))
+        parts[np.argsort(np.floor(wanted) - wanted, kind="stable")[:left]] += 1
+    block = BLOCK if rows <= w.blocks else 2 * WARP
+    return _call(function, w, np.arange(rows, dtype=np.int64), parts, 1, block)
+
+
+def _connect(function: str, w: Work, c: Connect) -> list[Call]:
+    n_pre = w.column("n_pre")
+    one = np.ones(len(n_pre), np.int64)
+    if c.stage == "scan":
+        return _spread(function, w, one, 1)
+    if c.rule == "all_to_all" and c.stage == "fill":
+        return _spread(function, w, n_pre * w.column("n_post"), BLOCK)
+    if c.rule == "transpose":
+        return _transpose(function, w, c.stage)
+    if c.rule == "fixed_outdegree" and c.stage == "fill":
+        return [*_spread(function, w, n_pre * w.column("number"), BLOCK), *_spread(function + SORT, w, n_pre, 1)]
+    if c.rule not in ("fixed_total", "fixed_indegree"):
+        return _spread(function, w, n_pre, BLOCK)
+    synapses = w.column("number") * (1 if c.rule == "fixed_total" else w.column("n_post"))
+    if c.stage == "count":
+        return _spread(function, w, synapses, BLOCK)
+    places = (2 * len(n_pre) + np.cumsum(n_pre) - n_pre).astype(np.uint64)
+    memory = 8 * len(n_pre) + 4 * int(n_pre.sum())
+    fill = _spread(function, w, synapses, BLOCK, memory=memory, places=places)
+    return [*fill, *_spread(function + SORT, w, n_pre, 1)]
+
+
+def _transpose(function: str, w: Work, stage: str) -> list[Call]:
+    synapses = np.array([w.synapses(n) for n in w.rows.arrays["col"][w.launch.lo : w.launch.hi]], np.int64)
+    if stage == "count":
+        return _spread(function, w, synapses, BLOCK)
+    n_post = w.column("n_post")
+    if stage == "refill":
+        return [*_spread(function, w, synapses, BLOCK), *_spread(function + SORT, w, n_post, 1)]
+    places = (2 * len(n_post) + np.cumsum(n_post) - n_post).astype(np.uint64)
+    memory = 8 * len(n_post) + 4 * int(n_post.sum())
+    fill = _spread(function, w, synapses, BLOCK, memory=memory, places=places)
+    return [*fill, *_spread(function + SORT, w, n_post, 1)]
+
+
+def function_name(template: Template, dialect: Dialect) -> str:
+    """The plain function of a template, without suffix."""
+    return open_kernel(template, dialect, set()).function
+
+
+def row_bytes(template: Template) -> int:
+    """Bytes of a row of the template's table."""
+    return 8 * max(len(template.formals), 1)
+
+
+def calls_of(w: Work, dialect: Dialect) -> list[Call]:
+    """The calls of one launch, in order."""
+    name = function_name(w.template, dialect)
+    rows = w.launch.hi - w.launch.lo
+    one = np.ones(rows, np.int64)
+    match w.template.body:
+        case Nest() as nest:
+            return _nest(name, w, nest)
+        case Contract() as c if c.strategy == direct_conv.NAME:
+            return _direct(w, c)
+        case Contract() as c if c.strategy == direct_conv_weights.NAME:
+            return _direct_weights(w, c)
+        case Contract() as c:
+            return _product(w, c)
+        case Propagate() as p:
+            return _propagate(name, w, p)
+        case Connect() as c:
+            return _connect(name, w, c)
+        case RecordTrace():
+            return _spread(name, w, w.column("m"), BLOCK, memory=4 * rows)
+        case RecordEvents() | EmitScheduled():
+            return _spread(name, w, one, 1)
+
+
+def array_elements(sizes: Mapping[str, int], physical: Mapping[str, int]) -> Callable[[str], int]:
+    """Stored elements of an array: found by connecting, or known from its shape."""
+    return lambda name: sizes[name] if name in sizes else max(physical[name], 0)

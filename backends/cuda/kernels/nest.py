@@ -1,0 +1,371 @@
+"""Loop nests in CUDA: maps, reductions and plain contractions.
+
+Assumes: a legal Nest: PAR (and LANE) iterations are independent.
+Guarantees: one thread per point of the PAR dims, the last of them along neighbouring threads (this target stores
+tensors row-major; a LANE dim is one more PAR dim); RED dims run inside the
+thread, in order. A warp or a block may share one point of a reduction: thread t takes the
+terms t, t + group, ... and partial sums are joined by a fixed tree, so the bits depend on the extents alone, never on
+the launch. Group 1 is a thread alone. A sum in steps that leave terms out has a function of nested loops beside it, for
+threads alone; work.py chooses between the two. `bitwise` always takes nested loops.
+Does not: tile or reorder dims (strategies do).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from backends.c_family.access import Kernel, axis_index, axis_numerator, scaled
+from backends.c_family.cprint import (
+    Body,
+    Element,
+    EmitPrinter,
+    Line,
+    PrintError,
+    Scalar,
+    Scope,
+    Symbol,
+    indent,
+    infer_locals,
+    is_real,
+    literal,
+    refuse_emit,
+    type_of,
+)
+from backends.cuda.kernels.kernel import ONCE, WAIT, Function, each_element
+from backends.cuda.kernels.two_per_thread import in_pairs
+from compiler.expr.ast import Num, refs, substitute
+from compiler.expr.simplify import simplify
+from compiler.ir.level2.program import Add, ArrayFormal, Axis, Dim, DimKind, Emit, Nest, Order, Strided, Template
+from compiler.ir.space import DType
+
+IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
+SHARED: Final = "_together"
+"""Suffix of the function in which several threads share a point, where a thread alone has another one."""
+WARP: Final = 32
+_DRAWS: Final = re.compile(r"\bnl_(uniform|normal|exponential|poisson)_")
+_RESIDENT: Final = 4
+"""Blocks of a sum over few terms that a processor holds: it waits for memory most of the time."""
+
+
+def is_windowed(axis: Axis) -> bool:
+    """Whether the index is a sum that may leave the array or leave a rest."""
+    return axis.div != 1 or axis.extent is not None
+
+
+def sums_apart(template: Template) -> bool:
+    """Whether a thread that sums a point alone has a function of its own, of nested loops: in steps that leave terms
+    out. Else it sums as threads do that share a point, as the first of one."""
+    accesses = (f.access for f in template.formals if isinstance(f, ArrayFormal))
+    return any(axis.div != 1 for x in accesses if isinstance(x, Strided) for axis in x.axes)
+
+
+class NestPrinter:
+    """Prints one nest of one kernel."""
+
+    def __init__(self, k: Kernel, nest: Nest, stays: bool = False) -> None:
+        self.k, self.nest, self.stays = k, nest, stays
+        self.par = [d for d in nest.dims if d.kind is not DimKind.RED]
+        self.red = [d for d in nest.dims if d.kind is DimKind.RED]
+        self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
+        self.scope: dict[str, Symbol] = dict(k.scope)
+        self.scope |= {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
+        self.elements = {
+            f.name: self._element(f, f.access)
+            for f in k.template.formals
+            if isinstance(f, ArrayFormal) and isinstance(f.access, Strided)
+        }
+
+    def _name(self, name: str) -> str:
+        """The text of a dim, a column or a local of the prologue inside an index."""
+        return self.scope[name].text if name in self.scope else self.k.namer(name)
+
+    def _short(self, name: str) -> str:
+        """The same in 32 bits."""
+        return f"(nl_i32){self._name(name)}"
+
+    def _element(self, f: ArrayFormal, access: Strided) -> Element:
+        """Indices of guarded axes are 32-bit (work.py makes sure that they fit), addresses 64-bit."""
+        parts, tests = [], []
+        for axis in access.axes:
+            if not is_windowed(axis):
+                parts.append(scaled(axis_index(axis, self._name), axis, self._name))
+                continue
+            index = axis_index(axis, self._short)
+            parts.append(scaled(f"(nl_i64)({index})", axis, self._name))
+            if axis.div != 1:
+                tests.append(f"(({axis_numerator(axis, self._short)}) % {axis.div} == 0)")
+            if axis.extent is not None:
+                extent = str(axis.extent) if isinstance(axis.extent, int) else self._name(axis.extent)
+                tests.append(f"((nl_u32)({index}) < (nl_u32){extent})")
+        place = f"{self.k.pointers[f.name]}[{' + '.join(p for p in parts if p != '0') or '0'}]"
+        return Element(place, f.dtype, f.mode, " & ".join(tests) or None, self.nest.fill)
+
+    def body(self, emit: EmitPrinter = refuse_emit, known: Mapping[str, Symbol] | None = None) -> Body:
+        """What is done at a point. `known`: formals that need not be loaded."""
+        return Body(self.k.printer, {**self.scope, **(known or {})}, self.elements, self.k.namer, emit)
+
+    def _check_order(self) -> None:
+        """Concurrent additions of reals have no order."""
+        for s in (*self.nest.prologue, *self.nest.epilogue):
+            if not isinstance(s, Add) or not self.elements[s.target].direct:
+                continue
+            if is_real(self.elements[s.target].type) and self.k.template.order is not Order.FAST:
+                raise PrintError(f"sums into `{s.target}` from many threads have no fixed order here", s.span)
+
+    def extent(self, dims: Sequence[Dim]) -> str:
+        """The product of extents, as a 64-bit expression."""
+        parts = [self.k.extent(d.extent) for d in dims]
+        if not parts:
+            return "1ll"
+        return " * ".join([f"(nl_i64){parts[0]}" if parts[0].isdigit() else parts[0], *parts[1:]])
+
+    def _split(self, index: str, dims: Sequence[Dim]) -> list[Line]:
+        """The dims of a flat index; the last one varies fastest."""
+        if not dims:
+            return []
+        if len(dims) == 1:
+            return [Line(f"const nl_i64 {self.vars[dims[0].name]} = {index};")]
+        rest = self.k.namer.fresh("rest")
+        lines = [Line(f"nl_u64 {rest} = {index};")]
+        for d in reversed(dims[1:]):
+            lines.append(Line(f"const nl_i64 {self.vars[d.name]} = nl_take({rest}, {self.k.extent(d.extent)});"))
+        return [*lines, Line(f"const nl_i64 {self.vars[dims[0].name]} = {rest};")]
+
+    def functions(self) -> list[Function]:
+        self._check_order()
+        emits = [s for s in self.nest.prologue if isinstance(s, Emit)]
+        if self.nest.combine is None:
+            return [self._map(emits)]
+        if emits:
+            raise PrintError("events can only be emitted by a map", emits[0].span)
+        if self.k.template.order is Order.BITWISE or self._is_short():
+            return [self._sequential()]
+        if sums_apart(self.k.template):
+            return [self._sequential(), self._shared(SHARED, 0)]
+        return [self._shared("", _RESIDENT if len(self.red) == 1 else 0)]
+
+    def _is_short(self) -> bool:
+        """Whether a sum is known to have too few terms for a warp (small windows)."""
+        terms = 1
+        for d in self.red:
+            if isinstance(d.extent, str):
+                return False
+            terms *= d.extent
+        return terms < WARP
+
+    # ----------------------------------------------------------------------------------------- maps
+
+    def _map(self, emits: Sequence[Emit]) -> Function:
+        n, namer = self.nest, self.k.namer
+        if emits and len(self.par) != 1:
+            raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
+        ahead, before = list[Line](), list[Line]()
+        slots = {id(s): namer.fresh("slot") for s in emits}
+        for s in emits:
+            number, count = self.k.scope[s.slots].text, self.k.pointers[s.count]
+            ahead.append(Line(f"const nl_i64 {slots[id(s)]} = nl_slot(step, {number});"))
+            before.append(
+                Line(f"if (nl_me.part == 0 && threadIdx.x == 0) {count}[nl_later({slots[id(s)]}, 1, {number})] = 0;")
+            )
+
+        def emit(s: Emit, scope: Scope) -> list[Line]:
+            test = self.k.printer.test(s.when, scope)
+            extent = self.k.extent(self.par[0].extent)
+            index = self.vars[self.par[0].name]
+            place = f"{self.k.pointers[s.list]} + {slots[id(s)]} * {extent}"
+            counter = f"{self.k.pointers[s.count]} + {slots[id(s)]}"
+            return [Line(f"nl_append({place}, {counter}, {test}, (nl_i32){index});", span=s.span)]
+
+        body = self.body(emit)
+        e = self.vars[self.par[0].name] if len(self.par) == 1 else namer.fresh("e")
+        split = self._split(e, self.par) if len(self.par) != 1 else []
+        inner = [*split, *body.run((*n.prologue, *n.epilogue)), *body.stores()]
+        drawn = self._drawn(inner)
+        drawn = 0 if before else drawn
+        if drawn:
+            inner.insert(drawn, WAIT)
+        loop = each_element(e, self.extent(self.par), inner)
+        if self.stays and len(self.par) == 1:
+            loop = [loop[0], *in_pairs(inner, e, WAIT, frozenset(self.k.pointers.values()))]
+        if drawn == 0:
+            return Function("", tuple([*before, *loop]), ahead=tuple(ahead))
+        return Function("", tuple([*loop, WAIT]), waits=True)
+
+    def _drawn(self, inner: Sequence[Line]) -> int:
+        """How many of the first lines draw numbers and touch no array: they need not wait for what others write."""
+        pointers = re.compile("|".join(rf"\b{re.escape(p)}\b" for p in self.k.pointers.values()))
+        free = next((at for at, x in enumerate(inner) if pointers.search(x.text)), 0)
+        return free if any(_DRAWS.search(x.text) for x in inner[:free]) else 0
+
+    # ----------------------------------------------------------------------------------- reductions
+
+    def _acc_type(self) -> DType:
+        assert self.nest.term is not None
+        virtual: dict[str, Symbol] = {n: Symbol(n, e.type) for n, e in self.elements.items()}
+        known = {**virtual, **self.scope}
+        real = self.k.dialect.precision
+        types = infer_locals(self.nest.prologue, known, self.elements, real)
+        t: Scalar = type_of(self.nest.term, {**known, **{n: Symbol(n, t) for n, t in types.items()}}, real)
+        if t == "bool" or t == DType.U8:
+            return DType.I32
+        if not is_real(t) and self.nest.combine != "add":
+            raise PrintError("only sums may run over integers", self.k.template.span)
+        return t
+
+    def _joined(self, a: str, b: str, t: DType) -> str:
+        """combine(a, b) as an expression."""
+        assert self.nest.combine is not None
+        return f"{a} + {b}" if self.nest.combine == "add" else self.k.printer.call(self.nest.combine, t, a, b)
+
+    def _term(self, scope: dict[str, Symbol], acc: str, t: DType) -> list[Line]:
+        """Loads and the combination of one term."""
+        assert self.nest.term is not None
+        body = Body(self.k.printer, dict(scope), self.elements, self.k.namer)
+        loads = body.load(refs(self.nest.term))
+        text = self.k.printer.expr(self.nest.term, body.scope, t)
+        line = f"{acc} += {text};" if self.nest.combine == "add" else f"{acc} = {self._joined(acc, text, t)};"
+        return [*loads, Line(line, span=self.k.template.span)]
+
+    def _start(self, body: Body) -> tuple[list[Line], DType, str]:
+        """The prologue and the accumulator's declaration."""
+        lines = body.run(self.nest.prologue)
+        t = self._acc_type()
+        acc = self.k.namer.own(self.nest.acc)
+        return [*lines, Line(f"{self.k.dialect.type_name(t)} {acc} = {self._nothing(t)};")], t, acc
+
+    def _nothing(self, t: DType) -> str:
+        """What changes nothing when it is combined with something."""
+        assert self.nest.combine is not None
+        return literal(IDENTITY[self.nest.combine], t)
+
+    def _sequential(self) -> Function:
+        body = self.body()
+        start, t, acc = self._start(body)
+        loop = self._term(body.scope, acc, t)
+        sparse = self._sparse()
+        for d in reversed(self.red):
+            v, (first, step) = self.vars[d.name], sparse.get(d.name, ("0", 1))
+            count = f"{v}++" if step == 1 else f"{v} += {step}"
+            head = Line(f"for (nl_i64 {v} = {first}; {v} < {self.k.extent(d.extent)}; {count}) {{")
+            loop = [head, *indent(loop), Line("}")]
+        body.scope[self.nest.acc] = Symbol(acc, t)
+        e = self.k.namer.fresh("e")
+        inner = [*self._split(e, self.par), *start, *loop, *body.run(self.nest.epilogue), *body.stores()]
+        return Function("", tuple(each_element(e, self.extent(self.par), inner)), resident=_RESIDENT)
+
+    def _sparse(self) -> dict[str, tuple[str, int]]:
+        """Dims that are summed over in steps of a divisor, from which term on: the others read 0 because the division
+        leaves a rest, and add nothing (the gradient of a pooling). Leaving them out changes no bit."""
+        found: dict[str, tuple[str, int]] = {}
+        if self.nest.combine != "add" or self.nest.fill != 0 or self.nest.term is None:
+            return found
+        red = {d.name for d in self.red}
+        for f in self.k.template.formals:
+            if (
+                not isinstance(f, ArrayFormal)
+                or not isinstance(f.access, Strided)
+                or f.name not in refs(self.nest.term)
+            ):
+                continue
+            if simplify(substitute(self.nest.term, {f.name: Num(0.0)})) != Num(0.0):
+                continue
+            for axis in f.access.axes:
+                summed = [(d, c) for d, c in axis.terms if d in red]
+                if axis.div == 1 or len(summed) != 1 or abs(summed[0][1]) != 1:
+                    continue
+                (dim, sign), rest = summed[0], tuple(t for t in axis.terms if t[0] not in red)
+                index = axis_numerator(replace(axis, terms=rest), self._short)
+                found.setdefault(dim, (f"nl_rest({'-' if sign > 0 else ''}({index}), {axis.div})", axis.div))
+        return found
+
+    def _walk(self, r: str, term: list[Line]) -> list[Line]:
+        """Terms nl_first, nl_first + group, ..., four at a time, so that their loads overlap; several dims are counted
+        on, each by its part of the stride, with carries instead of divisions."""
+        start, count = [Line(f"nl_i64 {r} = nl_first;")], [Line(f"{r} += nl_group;")]
+        if len(self.red) == 1:
+            term = [*self._split(r, self.red), *term]
+        else:
+            at, by = self.k.namer.fresh("at"), self.k.namer.fresh("by")
+            start.append(Line(f"nl_u64 {at} = nl_first, {by} = nl_group;"))
+            for number, d in reversed(list(enumerate(self.red))):
+                v, extent = self.vars[d.name], self.k.extent(d.extent)
+                step = self.k.namer.fresh(f"{d.name}_step")
+                first, more = (at, by) if number == 0 else (f"nl_take({at}, {extent})", f"nl_take({by}, {extent})")
+                start += [Line(f"nl_i64 {v} = {first};"), Line(f"const nl_i64 {step} = {more};")]
+                count.append(Line(f"{v} += {step};"))
+                if number > 0:
+                    before = self.vars[self.red[number - 1].name]
+                    count += [
+                        Line(f"if ({v} >= {extent}) {{"),
+                        Line(f"{v} -= {extent};", 1),
+                        Line(f"{before}++;", 1),
+                        Line("}"),
+                    ]
+        return [
+            *start,
+            Line("const auto nl_more = [&](int) {"),
+            *indent([*term, *count]),
+            Line("};"),
+            ONCE,
+            Line(f"while ({r} + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);"),
+            ONCE,
+            Line(f"while ({r} < nl_terms) nl_more(0);"),
+        ]
+
+    def _joins(self, t: DType) -> str:
+        """The function that joins two parts, by name."""
+        if self.nest.combine == "add":
+            return f"nl_sum_of<{self.k.dialect.type_name(t)}>"
+        return self._joined("a", "b", t).split("(")[0]
+
+    def _shared(self, suffix: str, resident: int) -> Function:
+        """nl_t.group threads share a point: 1, 32 (a warp), a block, or several blocks (one point each)."""
+        body = self.body()
+        start, t, acc = self._start(body)
+        kind = self.k.dialect.type_name(t)
+        r, e = self.k.namer.fresh("r"), self.k.namer.fresh("e")
+        loop = [
+            Line(f"const nl_i64 nl_terms = {self.extent(self.red)};"),
+            Line("const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;"),
+            *self._walk(r, self._term(body.scope, acc, t)),
+            Line("if (nl_are_many(nl_group)) {"),
+            Line(f"const auto nl_all = nl_joined<{kind}, {self._joins(t)}>(", 1),
+            Line(f"{acc}, {self._nothing(t)}, nl_me, nl_t.memory, nl_bits, nl_splits);", 2),
+            Line("if (!nl_all.here) return;", 1),
+            Line(f"{acc} = nl_all.value;", 1),
+            Line("}"),
+        ]
+        body.scope[self.nest.acc] = Symbol(acc, t)
+        end = [*body.run(self.nest.epilogue), *body.stores()]
+        inner = [
+            *self._split(e, self.par),
+            *start,
+            *loop,
+            Line("if (nl_lane == 0) {"),
+            *indent(end),
+            Line("}"),
+        ]
+        return Function(
+            suffix,
+            (
+                Line("const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);"),
+                Line("const nl_u32 nl_splits = nl_group >> nl_bits;"),
+                Line("const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;"),
+                Line("const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);"),
+                Line(f"const nl_i64 nl_end = nl_least({self.extent(self.par)}, (nl_part + 1ll) * nl_t.chunk);"),
+                ONCE,
+                Line(f"for (nl_i64 {e} = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); {e} < nl_end;"),
+                Line(f"{e} += blockDim.x >> nl_bits) {{", 2),
+                *indent(inner),
+                Line("}"),
+            ),
+            resident=resident,
+        )
+
+
+def nest_functions(k: Kernel, nest: Nest, stays: bool) -> list[Function]:
+    """The functions of one nest; `stays`: blocks may have more points than threads (resident.py)."""
+    return NestPrinter(k, nest, stays).functions()

@@ -1,0 +1,82 @@
+"""chain: a chain as one launch: what its kernel is called, the structures that it reads, and its text.
+
+Assumes: a merged program.
+Guarantees: the text has the shapes of the stages (stages.py) of all chains of a program, each once; what depends on
+numbers is in tables (chain_walk.py).
+Does not: fill in tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from backends.c_family.access import Kernel
+from backends.cuda.persistent.rnn_plan import Shapes
+from compiler.ir.level2.program import Merged
+
+NAME: Final = "nl_chained"
+AHEAD: Final = 32
+"""Threads of a block that fetch what the next stages need, beside BLOCK that sum."""
+SPARE: Final = 16
+"""Words of each of them, for what is only brought near."""
+TILE: Final = 4
+"""Samples that are summed at once."""
+TOGETHER: Final = 4
+"""Products that are summed side by side, at most."""
+MINE: Final = 16
+"""Units of a matrix that a thread keeps in registers."""
+SLOTS: Final = 16
+"""Places for values that products multiply, at most."""
+RECORDS: Final = 3
+"""Stages that are on chip at a time."""
+EXPECTED: Final = 4096
+"""Bytes of an array that a link reads of a sample, up to which they are brought near while the stage before runs."""
+MATRIX: Final = np.dtype(
+    [("from", "u8"), ("by_row", "i8"), ("rows", "i4"), ("columns", "i4"), ("at", "i4"), ("pitch", "i4")]
+)
+STAGE: Final = np.dtype(
+    [
+        ("each", "i8"),
+        *((name, "i4") for name in ("what", "outs", "bits", "split", "ways", "products", "fresh")),
+        *((name, "i4") for name in ("mine", "rows", "reads", "unused", "unused_2", "unused_3", "unused_4")),
+    ]
+)
+FACTOR: Final = np.dtype(
+    [
+        ("values", "u8"),
+        ("by_sample", "i8"),
+        *((name, "i4") for name in ("at", "by_out", "by_term", "slot", "fresh", "terms", "pitch", "unused")),
+    ]
+)
+READ: Final = np.dtype([("from", "u8"), ("bytes", "i8")])
+FEED: Final = np.dtype([("slot", "i4"), ("pitch", "i4")])
+CHAIN: Final = np.dtype(
+    [
+        ("samples", "i8"),
+        *((name, "i4") for name in ("matrices", "stages", "record", "values", "sums", "turn", "records", "mine")),
+        *((name, "i4") for name in ("unused", "unused_2")),
+    ]
+)
+"""nl_matrix, nl_stage, nl_factor, nl_read, nl_feed_to and nl_chain of templates/chain.cu.j2."""
+
+
+def chained_templates(program: Merged) -> tuple[int, ...]:
+    """The templates that chains run, ascending."""
+    return tuple(sorted({x.template for p in program.phases for c in p.chains for x in p.launches[c.first : c.last]}))
+
+
+def chain_names(shapes: Shapes, kernels: Sequence[Kernel], there: bool) -> Mapping[str, Any]:
+    """What the skeleton asks for, where chains are `there`."""
+    return {
+        "chained": there and bool(shapes.of),
+        "alone": [{"number": t, "function": kernels[t].function} for t in sorted(shapes.alone)],
+        "shapes": range(len(shapes.number)),
+        "chain_name": NAME,
+        "tile": TILE,
+        "mine": MINE,
+        "ahead": AHEAD,
+        "spare": SPARE,
+    }

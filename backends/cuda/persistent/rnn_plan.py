@@ -1,0 +1,254 @@
+"""stages: links of a chain that a block makes one after the other without waiting in between.
+
+Assumes: legal chains (ir/samples.py); tables of numbers.
+Guarantees: a stage is products whose values are there when it begins, and what follows them point by point: a thread
+that has an element (sample, output) of one link goes on with it in the next one, in registers. A shape is what stages
+have in common: templates, and which of their operands a link before has made. It does not depend on sizes, so that the
+text of a shape (stage_text.py) is the same for all steps of a layer. What nothing reads later is not stored.
+Does not: number or place anything (chain_walk.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from compiler.ir.level2.batch_independence import nest_of, numbers, product_of
+from compiler.ir.level2.program import (
+    ArrayFormal,
+    Chain,
+    DimKind,
+    Launch,
+    Merged,
+    MergedPhase,
+    Mode,
+    Strided,
+    Template,
+)
+from compiler.ir.space import Role
+
+MOST: Final = 8
+"""Links of a stage: each needs registers."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A link of a shape. `known`: formals that it reads and which result of the links before they are; `results`: the
+    formals that it writes."""
+
+    template: int
+    known: tuple[tuple[str, int], ...]
+    results: tuple[str, ...]
+
+
+Shape = tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Links [first, last) of a phase; no shape: a map by itself. `arrays`: those of the results, in their order."""
+
+    first: int
+    last: int
+    shape: Shape = ()
+    arrays: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """The stages of a program's chains and their shapes. `of`: by phase and first launch of a chain, its stages;
+    `alone`: templates that run by themselves somewhere; `stored`, `fed`: by shape, the results that are stored, and
+    those that products of the stage behind multiply."""
+
+    of: Mapping[tuple[str, int], Sequence[Stage]]
+    alone: frozenset[int]
+    number: Mapping[Shape, int]
+    stored: Sequence[frozenset[int]]
+    fed: Sequence[frozenset[int]]
+
+
+# --------------------------------------------------------------------------------------------- finding
+
+
+def _strides(template: Template, formal: ArrayFormal, samples: int, outs: int, row: _Row) -> tuple[int, int] | None:
+    """How far apart the elements of neighbouring samples and of neighbouring outputs are, at a point of the row."""
+    nest, access = nest_of(template), formal.access
+    assert nest is not None
+    if not isinstance(access, Strided):
+        return None
+    par = [d for d in nest.dims if d.kind is not DimKind.RED]
+    extents = [row.number(d.extent) for d in par]
+    flat = extents == [samples * outs]
+    if not flat and extents != [samples, outs]:
+        return None
+    by = dict.fromkeys((d.name for d in par), 0)
+    for a in access.axes:
+        if len(a.terms) != 1 or a.terms[0][1] != 1 or (a.const, a.div, a.extent) != (0, 1, None):
+            return None
+        dim, stride = a.terms[0][0], row.number(a.stride)
+        if dim not in by or stride is None:
+            return None
+        by[dim] += stride
+    found = list(by.values())
+    return (found[0] * outs, found[0]) if flat else (found[0], found[1])
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One link."""
+
+    program: Merged
+    launch: Launch
+
+    @property
+    def template(self) -> Template:
+        return self.program.templates[self.launch.template]
+
+    def number(self, name: int | str) -> int | None:
+        return numbers(self.program.tables[self.launch.template], self.launch.lo)(name)
+
+    def extent(self, dim: str) -> int | None:
+        nest = nest_of(self.template)
+        assert nest is not None
+        return self.number(next(d.extent for d in nest.dims if d.name == dim))
+
+    def array(self, formal: str) -> str:
+        return self.program.tables[self.launch.template].arrays[formal][self.launch.lo]
+
+    def formals(self) -> Iterator[ArrayFormal]:
+        return (f for f in self.template.formals if isinstance(f, ArrayFormal))
+
+
+@dataclass
+class _Open:
+    """A stage that is being put together."""
+
+    samples: int
+    outs: int
+    first: int
+    parts: list[Part] = field(default_factory=list)
+    arrays: list[str] = field(default_factory=list)
+    results: dict[str, int] = field(default_factory=dict)  # the newest of an array
+    where: dict[str, tuple[int, int]] = field(default_factory=dict)  # strides of what is written
+    read: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
+
+    def add(self, row: _Row) -> bool:
+        """The link as one more part, if it may be one."""
+        template, nest = row.template, nest_of(row.template)
+        assert nest is not None
+        product = product_of(template)
+        if len(self.parts) == MOST or (product is None and nest.combine is not None):
+            return False
+        if product is not None and self.outs != row.extent(product.out):
+            return False
+        operands = () if product is None else (product.values, product.matrix)
+        if any(row.array(x) in self.where for x in operands):
+            return False
+        reads: dict[str, tuple[str, tuple[int, int]]] = {}
+        writes: dict[str, tuple[str, tuple[int, int]]] = {}
+        for f in row.formals():
+            if f.name in operands:
+                continue
+            by = _strides(template, f, self.samples, self.outs, row)
+            name = row.array(f.name)
+            if by is None or self.where.get(name, by) != by:
+                return False
+            if f.mode is not Mode.WRITE:
+                reads[f.name] = name, by
+            if f.mode is not Mode.READ:
+                if f.dtype is not row.program.precision:
+                    return False
+                writes[f.name] = name, by
+        every = [*reads.values(), *((name, by) for name, points in self.read.items() for by in points)]
+        if any(name == other and by != place for name, by in writes.values() for other, place in every):
+            return False
+        known = tuple((f, self.results[name]) for f, (name, _) in reads.items() if name in self.results)
+        for name, by in reads.values():
+            self.read.setdefault(name, set()).add(by)
+        for name, by in writes.values():
+            self.where[name], self.results[name] = by, len(self.arrays)
+            self.arrays.append(name)
+        self.parts.append(Part(template.index, known, tuple(writes)))
+        return True
+
+    def closed(self) -> Stage:
+        return Stage(self.first, self.first + len(self.parts), tuple(self.parts), tuple(self.arrays))
+
+
+def stages_of(program: Merged, phase: MergedPhase, chain: Chain) -> list[Stage]:
+    """The stages of a chain, in order; none, if one of its products does something that is not point by point."""
+    found: list[Stage] = []
+    now: _Open | None = None
+    for n in range(chain.first, chain.last):
+        row = _Row(program, phase.launches[n])
+        if now is not None:
+            if now.add(row):
+                continue
+            found.append(now.closed())
+            now = None
+        if (product := product_of(row.template)) is None:
+            found.append(Stage(n, n + 1))
+            continue
+        outs = row.extent(product.out)
+        assert outs is not None
+        now = _Open(chain.samples, outs, n)
+        if not now.add(row):
+            return []
+    return found if now is None else [*found, now.closed()]
+
+
+def shapes_of(program: Merged) -> Shapes:
+    """The stages of all chains, and their shapes in the order of their first stages."""
+    of = {(p.name, c.first): stages_of(program, p, c) for p in program.phases for c in p.chains}
+    if not of:
+        return Shapes(of, frozenset(), {}, (), ())
+    chained = [(p, of[p.name, c.first]) for p in program.phases for c in p.chains]
+    alone = frozenset(p.launches[s.first].template for p, stages in chained for s in stages if not s.shape)
+    wanted = Counter[str]()  # reads of an array that are not known results
+    for x in (x for phase in program.phases for x in phase.launches):
+        for f in program.templates[x.template].formals:
+            if isinstance(f, ArrayFormal) and f.mode is not Mode.WRITE:
+                wanted.update(program.tables[x.template].arrays[f.name][x.lo : x.hi])
+    for phase, stages in chained:
+        for s in stages:
+            for part, x in zip(s.shape, phase.launches[s.first : s.last], strict=bool(s.shape)):
+                for formal, _ in part.known:
+                    wanted[_Row(program, x).array(formal)] -= 1
+    roles = {a.name: a.role for a in program.arrays}
+    known_here = {name for _, stages in chained for s in stages for name in s.arrays if wanted.get(name) == 0}
+    number: dict[Shape, int] = {}
+    stored: list[set[int]] = []
+    fed: list[set[int]] = []
+    for phase, stages in chained:
+        for s, behind in zip(stages, [*stages[1:], Stage(0, 0)], strict=False):
+            if not s.shape:
+                continue
+            at = number.setdefault(s.shape, len(number))
+            if at == len(stored):
+                stored.append(set())
+                fed.append(set())
+            multiplied = set(values_of(program, phase, behind))
+            newest = {name: r for r, name in enumerate(s.arrays)}
+            for name, r in newest.items():
+                if roles[name] is not Role.WORK or name not in known_here:
+                    stored[at].add(r)
+                if name in multiplied:
+                    fed[at].add(r)
+    return Shapes(of, alone, number, [frozenset(x) for x in stored], [frozenset(x) for x in fed])
+
+
+def values_of(program: Merged, phase: MergedPhase, stage: Stage) -> list[str]:
+    """The arrays of values that the products of a stage multiply, product by product."""
+    found = []
+    for x in phase.launches[stage.first : stage.last] if stage.shape else ():
+        row = _Row(program, x)
+        if (product := product_of(row.template)) is not None:
+            found.append(row.array(product.values))
+    return found
+
+
+def row_bytes(template: Template) -> int:
+    """Bytes of a row on chip, in units of 16."""
+    return -(-len(template.formals) // 2) * 16

@@ -1,0 +1,63 @@
+"""The CUDA backend as backends/protocol.py describes one.
+
+Assumes: merged programs whose tensors are row-major.
+Guarantees: one .cu text per program, compiled without a GPU, run on one.
+Does not: decide anything about the model; import PyCUDA before something is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends.c_family.source_map import fixed_order
+from backends.cuda.emit.compile import compile_text, default_arch
+from backends.cuda.emit.emit import emit
+from backends.cuda.kernels.contract import strategies
+from backends.cuda.run.cuda_graphs import Way
+from backends.cuda.run.load import APART, CudaInstance
+from backends.manifest import manifest
+from backends.protocol import Artifact, Capabilities
+from compiler.core.disk import copy_file, write_text
+from compiler.ir.level2.program import Merged
+from compiler.layout.plan_memory import place
+
+
+@dataclass(frozen=True)
+class CudaBackend:
+    """backends.protocol.Backend. `device`: the number of the GPU; `check`: wait for every kernel, to name one that
+    fails; `chains`: whether recurrent layers run as chains (compiler/passes/program/persistent_rnn.py); `way`: how
+    simulations run (schedule.py; None: in the way that is fastest where it is measured). Options of `build`: `arch`
+    ("sm_90"; default: that of the device); `seed` is noted in the manifest."""
+
+    device: int = 0
+    check: bool = False
+    chains: bool = True
+    way: Way | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities("cuda", 0, False, strategies(), APART, self.chains)
+
+    def emit(self, program: Merged) -> str:
+        return emit(program).text
+
+    def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
+        """Compile (or find in the cache) and write <name>.cu, .cubin, .ptx (of parts: <name>_<part>.cubin, .ptx) and
+        manifest.json."""
+        emitted = emit(program)
+        arch = options.get("arch") or default_arch(self.device)
+        artifact = compile_text(emitted, program.name, fixed_order(program), arch)
+        write_text(folder / f"{program.name}.cu", emitted.text, "generated code")
+        names = [f"{program.name}_{part.name}" for part in emitted.parts] or [program.name]
+        for name, binary in zip(names, (artifact.binary, *artifact.beside), strict=True):
+            for suffix in (".cubin", ".ptx"):
+                copy_file(binary.with_suffix(suffix), folder / f"{name}{suffix}", "compiled code")
+        seed = int(options.get("seed", "1"))
+        text = manifest(program, place(program, {}, APART), artifact, seed, "cuda")
+        write_text(folder / "manifest.json", text, "the manifest of a build")
+        return artifact
+
+    def load(self, artifact: Artifact, program: Merged, seed: int) -> CudaInstance:
+        return CudaInstance(artifact, program, seed, self.device, self.check, self.way)

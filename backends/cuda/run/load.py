@@ -1,0 +1,282 @@
+"""load: a compiled module with its memory on a GPU.
+
+Assumes: an Artifact of this backend and the merged program that it was emitted from.
+Guarantees: one allocation per role (zeroed, then filled with the constants); relations are drawn on the device, and
+only their sizes come to the host, after the phases `count` and `scan`; then what depends on them is placed. A run
+stops before a record buffer can overflow.
+Does not: drain record buffers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from backends.cuda.device.device import Device
+from backends.cuda.run.cuda_graphs import Ready, Way, run_checked, run_steps
+from backends.cuda.run.load_plan import Prepared, prepare
+from backends.protocol import AnyArray, Artifact, BackendError
+from compiler.ir.level2.program import CONNECT_PHASES, INIT_PHASES, Array, Merged
+from compiler.ir.space import Role
+from compiler.layout.plan_memory import Placement, place, written
+from compiler.layout.write_tables import write_tables
+
+FEW_STEPS: Final = 8
+"""A run returns for a drain when no more steps than this have room, not when none has."""
+
+APART: Final = 1 << 30
+"""Bytes of WORK arrays up to which they share no memory."""
+
+ANSWERS: Final = 4
+"""Questions to the device that may be open."""
+
+
+class CudaInstance:
+    """A loaded program with its memory; see backends.protocol.Instance. With `check`, every kernel is waited for, so
+    that a fault is reported with the name of what failed. `way`: see CudaBackend."""
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        program: Merged,
+        seed: int,
+        device: int = 0,
+        check: bool = False,
+        way: Way | None = None,
+    ) -> None:
+        self.program, self._check = program, check
+        self._arrays = {a.name: a for a in program.arrays}
+        self.sizes: dict[str, int] = {}
+        self.placement: Placement | None = None
+        self._arenas: dict[Role, Any] = {}
+        self._next: tuple[str, int] | None = None  # the phase and step that the device stands before
+        self._closed = False
+        self._device = Device(device)
+        self._prepared = Prepared(self._device)
+        with self._device.current():
+            self._device.load(artifact)
+            self._own = self._device.allocate(16 * (1 + ANSWERS), {})
+            self._answers = self._device.pinned(2 * ANSWERS)
+            step = int(self._own)
+            self._device.set_global("nl_run", np.array([step, step + 8], np.uint64))
+            self._load(seed)
+        for plan in self._prepared.plans.values():
+            plan.way = way
+
+    # ----------------------------------------------------------------------------------------- loading
+
+    def _load(self, seed: int) -> None:
+        self._place(seed)
+        late = [a for a in self.program.arrays if a.size_from is not None]
+        self._run_once(CONNECT_PHASES)
+        if late:
+            self._measure(late)
+            self._place(seed)
+        self._run_once(INIT_PHASES)
+        self._device.synchronize()
+        for name in (*CONNECT_PHASES, *INIT_PHASES):
+            self._prepared.plans.pop(name, None)
+
+    def _measure(self, late: list[Array]) -> None:
+        """The sizes that were drawn: the last element of each array of row pointers, one copy for each arena."""
+        assert self.placement is not None
+        sources = [self._arrays[a.size_from] for a in late if a.size_from is not None]
+        for role in {a.role for a in sources}:
+            used = [a for a in sources if a.role is role]
+            ends = {a.name: self.placement.offsets[a.name] + (a.physical_size - 1) * 8 for a in used}
+            first, last = min(ends.values()), max(ends.values()) + 8
+            part = np.empty((last - first) // 8, np.int64)
+            self._device.download(int(self._arenas[role]) + first, part)
+            for name, end in ends.items():
+                self.sizes[name] = int(part[(end - first) // 8])
+        for a in late:
+            self.sizes[a.name] = self.sizes[a.size_from or ""]
+
+    def _run_once(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            if name in self._prepared.plans:
+                self._start(name, 0)
+                for call in run_checked(self._device, self._prepared.plans[name], 0, 1):
+                    self._wait(call)
+        self._next = None
+
+    def _place(self, seed: int) -> None:
+        """Arenas, tables and launches for the sizes known so far. What an arena that has to grow held moves along."""
+        program, device, before = self.program, self._device, self.placement
+        placement = place(program, self.sizes, APART)
+        grown = {r for r in Role if before is None or placement.arena_bytes.get(r, 0) != before.arena_bytes.get(r, 0)}
+        kept = {
+            n: self._get(n)
+            for n in written(program, CONNECT_PHASES)
+            if before is not None and self._arrays[n].role in grown
+        }
+        bill = {str(r): n for r, n in placement.arena_bytes.items()}
+        self._prepared.free()
+        for role in grown:
+            if role in self._arenas:
+                self._arenas.pop(role).free()
+        for role in Role:
+            if role in grown:
+                self._arenas[role] = device.allocate(placement.arena_bytes.get(role, 0), bill)
+        self.placement = placement
+        for name, values in {**program.constants, **kept}.items():
+            if self._arrays[name].role in grown and name in placement.offsets:
+                self._put(name, values)
+        tables = write_tables(program, placement, seed, self.sizes)
+        bases = np.array([int(self._arenas[r]) for r in Role], np.uint64)
+        self._prepared = prepare(device, program, tables, bases, placement, self.sizes, self._address)
+
+    # ------------------------------------------------------------------------------------------ memory
+
+    def _address(self, name: str) -> int:
+        assert self.placement is not None
+        return int(self._arenas[self._arrays[name].role]) + self.placement.offsets[name]
+
+    def _size(self, name: str) -> int:
+        array = self._arrays[name]
+        return array.physical_size if array.size_from is None else self.sizes[name]
+
+    def _get(self, name: str, count: int | None = None) -> AnyArray:
+        size = self._size(name)
+        values = np.empty(size if count is None else min(count, size), self._arrays[name].dtype.numpy)
+        self._device.download(self._address(name), values)
+        return values
+
+    def _put(self, name: str, values: AnyArray) -> None:
+        flat = np.asarray(values).reshape(-1).astype(self._arrays[name].dtype.numpy, copy=False)
+        if len(flat) != self._size(name):
+            raise ValueError(f"`{name}` has {self._size(name)} elements, not {len(flat)}")
+        self._device.upload(self._address(name), flat)
+
+    def read(self, name: str, count: int | None = None) -> AnyArray:
+        """A copy of an array's contents (of its first `count` elements). Raises KeyError."""
+        with self._device.current():
+            return self._get(name, count)
+
+    def write(self, name: str, values: AnyArray) -> None:
+        """Replace an array's contents. Raises KeyError; ValueError for another number of elements."""
+        with self._device.current():
+            self._put(name, values)
+        if self._arrays[name].role is Role.EVENT:
+            self._next = None
+
+    # ----------------------------------------------------------------------------------------- running
+
+    def _start(self, phase: str, step: int) -> None:
+        """Tell the device the step, unless it stands there already."""
+        if self._next != (phase, step):
+            watch = self._prepared.watch[phase]
+            grid = max(1, min(64, watch.ring_count // 256))
+            self._device.call("nl_begin", "Pqq", grid, 256, watch.rings, watch.ring_count, step)
+
+    def _ask(self, phase: str, number: int) -> None:
+        """Have the device say, into answer `number`, how many steps have room in every record buffer."""
+        watch = self._prepared.watch[phase]
+        out = int(self._own) + 16 * (1 + number)
+        self._device.call("nl_room", "PqP", 1, 256, watch.buffers, watch.buffer_count, out)
+        self._device.download_later(out, self._answers[2 * number : 2 * number + 2])
+
+    def _answer(self, number: int) -> int:
+        """What the device has said. Raises BackendError when a buffer has overflowed."""
+        room, status = (int(x) for x in self._answers[2 * number : 2 * number + 2])
+        if status != 0:
+            raise _not_drained()
+        return room
+
+    def _wait(self, call: Ready) -> None:
+        """With `check`: wait for a call, and name it when it fails."""
+        if not self._check:
+            return
+        try:
+            self._device.synchronize()
+        except Exception as e:
+            raise BackendError("E0924", f"{call.label} failed on the GPU: {e}", exit_code=5) from None
+
+    def run(self, phase: str, first_step: int, steps: int) -> int:
+        """Run steps; returns how many ran: fewer where a record buffer could have overflowed. Waits for the device
+        only where it has to, and at the end of more than one step."""
+        if self._closed:
+            raise ValueError("the instance is closed")
+        with self._device.current():
+            self._start(phase, first_step)
+            if self._prepared.watch[phase].buffer_count == 0:
+                self._launch(phase, first_step, steps)
+                done = steps
+            else:
+                done = self._run_recorded(phase, first_step, steps)
+            self._next = (phase, first_step + done)
+            if steps > 1:
+                self._device.synchronize()
+        return done
+
+    def timed(self, phase: str, first_step: int, steps: int) -> float:
+        """Run steps of a phase without recording; returns the seconds between events before and after them, the
+        second time: what is prepared once (graphs) is not counted."""
+        self.run(phase, first_step, steps)
+        with self._device.current():
+            self._start(phase, first_step)
+            begin = self._device.mark(timing=True)
+            self._launch(phase, first_step, steps)
+            end = self._device.mark(timing=True)
+            end.synchronize()
+            self._next = (phase, first_step + steps)
+            return float(end.time_since(begin)) / 1000
+
+    def _launch(self, phase: str, step: int, count: int) -> None:
+        if not self._check:
+            run_steps(self._device, self._prepared.plans[phase], step, count)
+            return
+        for call in run_checked(self._device, self._prepared.plans[phase], step, count):
+            self._wait(call)
+
+    def _run_recorded(self, phase: str, first_step: int, steps: int) -> int:
+        """Steps are launched in blocks that fit into what the buffers had room for when the device last said so. It is
+        asked again after each block, and answers while the next ones run."""
+        self._ask(phase, 0)
+        self._device.synchronize()
+        room, since, done, number = self._answer(0), 0, 0, 0  # steps launched since the answer was asked for
+        if room == 0:
+            return 0
+        asked: deque[tuple[int, int, Any]] = deque()
+        while done < steps:
+            left = room - since
+            if left < min(FEW_STEPS, steps - done) and asked:
+                slot, then, event = asked.popleft()
+                event.synchronize()
+                room, since = self._answer(slot), done - then
+                continue
+            if done > 0 and left < min(FEW_STEPS, steps - done):
+                break
+            count = min(steps - done, max(left // 2, 1))
+            self._launch(phase, first_step + done, count)
+            done, since = done + count, since + count
+            if len(asked) < ANSWERS - 1:
+                number = (number + 1) % ANSWERS
+                self._ask(phase, number)
+                asked.append((number, done, self._device.mark()))
+        return done
+
+    @property
+    def measured(self) -> Mapping[str, str]:
+        """Phases that can run in several ways: how they do."""
+        found = {n: p.way for n, p in self._prepared.plans.items() if len(p.ways) > 1}
+        return {phase: way or "graphs (too few steps to measure)" for phase, way in found.items()}
+
+    def close(self) -> None:
+        """Free the memory."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._device.current():
+            self._device.synchronize()
+            self._prepared.free()
+            for memory in (*self._arenas.values(), self._own):
+                memory.free()
+        self._arenas.clear()
+
+
+def _not_drained() -> BackendError:
+    return BackendError("E0906", "a record buffer was not drained in time", exit_code=5)

@@ -1,0 +1,263 @@
+"""plans: the phases of a program, ready to run on a device: tables, jobs, counters, what waits for what.
+
+Assumes: arenas that exist and a placement in them; the sizes known so far.
+Guarantees: everything that kernels read beside the arrays is on the device and lives as long as the `Prepared`.
+Does not: run anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from backends.c_family.cprint import Dialect
+from backends.cuda.device.device import Device
+from backends.cuda.emit.emit import resident_functions
+from backends.cuda.kernels.barrier_placement import beside, launched, paired
+from backends.cuda.kernels.hazards import conflicts, overlaps, together, touched
+from backends.cuda.kernels.kernel import BLOCK
+from backends.cuda.kernels.launch_geometry import Words, Work, array_elements, calls_of, row_bytes
+from backends.cuda.persistent.rnn import AHEAD
+from backends.cuda.persistent.rnn import NAME as CHAINED
+from backends.cuda.persistent.rnn_plan import Shapes, shapes_of
+from backends.cuda.persistent.rnn_table import Walk
+from backends.cuda.persistent.rnn_table import walk as chain_walk
+from backends.cuda.persistent.simulation import (
+    APART,
+    COUNTERS,
+    PHASE,
+    ROOM,
+    WAVE_BLOCKS,
+    Ground,
+    counters,
+    errands,
+    threads,
+    waves,
+)
+from backends.cuda.run.cuda_graphs import STEPS, Plan, Ready, Stay, Timed, Waves, release
+from backends.protocol import AnyArray
+from compiler.ir.level2.program import (
+    ArrayFormal,
+    Emit,
+    EmitScheduled,
+    Launch,
+    Merged,
+    MergedPhase,
+    Nest,
+    RecordEvents,
+    RecordTrace,
+    Rows,
+    Template,
+)
+from compiler.ir.space import DType
+from compiler.layout.plan_memory import Placement
+from compiler.layout.write_tables import NOT_PLACED, ROLE_SHIFT
+from compiler.passes.program.merge import joined
+
+_OFFSET: Final = np.uint64((1 << ROLE_SHIFT) - 1)
+Address = Callable[[str], int]
+
+
+def device_table(template: Template, table: Words, bases: Words) -> Words:
+    """The rows as the kernels read them: device addresses, and reals in their own type. `bases`: by role number."""
+    out = table.copy()
+    for column, formal in enumerate(template.formals):
+        words = table[:, column]
+        if isinstance(formal, ArrayFormal):
+            placed = words != np.uint64(NOT_PLACED)
+            role = np.where(placed, words >> np.uint64(ROLE_SHIFT), 0).astype(np.int64)
+            out[:, column] = np.where(placed, bases[role] + (words & _OFFSET), 0)
+        elif formal.dtype == DType.F32:
+            narrow = np.zeros((len(words), 2), np.float32)
+            narrow[:, 0] = words.view(np.float64).astype(np.float32)
+            out[:, column] = narrow.view(np.uint64)[:, 0]
+    return out
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Lists on the device: rings that nl_begin empties, buffers that nl_room looks at, and how many."""
+
+    rings: int
+    ring_count: int
+    buffers: int
+    buffer_count: int
+
+
+@dataclass
+class Prepared:
+    """Plans and watches by phase, and the memory that they point to."""
+
+    device: Device
+    plans: dict[str, Plan] = field(default_factory=dict)
+    watch: dict[str, Watch] = field(default_factory=dict)
+    memory: list[Any] = field(default_factory=list)
+
+    def keep(self, values: AnyArray, what: str = "launches") -> int:
+        """The address of a copy on the device."""
+        memory = self.device.allocate(values.nbytes, {what: values.nbytes})
+        self.memory.append(memory)
+        self.device.upload(int(memory), values)
+        return int(memory)
+
+    def free(self) -> None:
+        for plan in self.plans.values():
+            release(self.device, plan)
+        for memory in self.memory:
+            memory.free()
+        self.memory.clear()
+        self.plans.clear()
+
+
+def prepare(
+    device: Device,
+    program: Merged,
+    tables: tuple[Words, ...],
+    bases: Words,
+    placement: Placement,
+    sizes: Mapping[str, int],
+    address: Address,
+) -> Prepared:
+    """All phases, for the host's tables; `bases`: addresses of the arenas by role number."""
+    out = Prepared(device)
+    words = [device_table(t, table, bases) for t, table in zip(program.templates, tables, strict=True)]
+    rows = [out.keep(x, "tables") for x in words]
+    elements = array_elements(sizes, {a.name: a.physical_size for a in program.arrays})
+    shared = overlaps(program, placement)
+    shapes = shapes_of(program)
+    sized = all(a.size_from is None or a.name in sizes for a in program.arrays)
+
+    def work(launch: Launch) -> Work:
+        template, table = program.templates[launch.template], tables[launch.template]
+        return Work(template, program.tables[launch.template], table, launch, elements, device.blocks)
+
+    for phase in program.phases:
+        parts = _parts(device, program, phase, words, shapes)
+        steps = sized and phase.name == PHASE and not shared and not phase.chains
+        known = [launched(program, x, tables[x.template]) for x in phase.launches] if steps else []
+        pairs = paired(known)
+        apart = conflicts([together([touched(program, x, shared) for x in launches]) for launches, _ in parts])
+        free = beside(pairs, STEPS) if steps else [frozenset[tuple[int, int]]()] * len(parts)
+        timed = []
+        for (launches, walk), others, besides in zip(parts, apart, free, strict=True):
+            label = _label(program, launches[0], len(launches))
+            if walk is not None:
+                timed.append(_chained(out, walk, label, others))
+            else:
+                timed.append(_timed(out, work(launches[0]), rows[launches[0].template], program, others, besides))
+        functions = resident_functions(program) if steps else ()
+        stay, run = None, None
+        if functions:
+            ground = Ground(program, phase, tables, rows, elements, out.keep, functions, known, pairs)
+            stay = _stay(out, ground, device.processors)
+            run = _waves(out, ground, WAVE_BLOCKS * device.processors)
+        out.plans[phase.name] = Plan(tuple(timed), stay, run)
+        out.watch[phase.name] = _watch(out, program, phase, tables, address)
+    return out
+
+
+def _parts(
+    device: Device, program: Merged, phase: MergedPhase, words: Sequence[Words], shapes: Shapes
+) -> list[tuple[tuple[Launch, ...], Walk | None]]:
+    """What is launched at once, in order: single launches, and the chains that pay and that this device has room for.
+    The launches of other chains become one again where they are independent."""
+    if not phase.chains:
+        return [((x,), None) for x in phase.launches]
+    found: list[tuple[tuple[Launch, ...], Walk | None]] = []
+    done = 0
+
+    def single(last: int) -> list[tuple[tuple[Launch, ...], Walk | None]]:
+        return [((x,), None) for x in joined(program.templates, program.tables, phase.launches[done:last])]
+
+    for chain in phase.chains:
+        if not chain.pays:
+            continue
+        walk = chain_walk(program, phase, chain, words, shapes, device.processors, device.room(CHAINED))
+        if walk is not None:
+            found += [*single(chain.first), (phase.launches[chain.first : chain.last], walk)]
+            done = chain.last
+    return [*found, *single(len(phase.launches))]
+
+
+def _chained(out: Prepared, walk: Walk, label: str, others: frozenset[int]) -> Timed:
+    table = out.keep(walk.table)
+    call = Ready(CHAINED, walk.blocks, BLOCK + AHEAD, table, 0, walk.samples, 0, 1, label, walk.shared)
+    return Timed((call,), 1, 0, others)
+
+
+def _label(program: Merged, launch: Launch, many: int) -> str:
+    template, rows = program.templates[launch.template], program.tables[launch.template]
+    path = rows.paths[launch.lo] if launch.lo < len(rows.paths) else template.name
+    more = f" and {many - 1} more" if many > 1 else ""
+    return f"{template.name} (`{path}`{more})"
+
+
+def _timed(
+    out: Prepared,
+    work: Work,
+    base: int,
+    program: Merged,
+    others: frozenset[int],
+    besides: frozenset[tuple[int, int]],
+) -> Timed:
+    width = row_bytes(work.template)
+    label = _label(program, work.launch, work.launch.hi - work.launch.lo)
+    ready = []
+    for call in calls_of(work, Dialect(program.precision)):
+        jobs = 0 if call.jobs is None else out.keep(call.jobs)
+        memory = counters(out.keep, call)
+        at = base + call.row * width
+        ready.append(Ready(call.function, call.grid, call.block, at, jobs, call.chunk, memory, call.group, label))
+    return Timed(tuple(ready), work.launch.every, work.launch.offset, others, besides)
+
+
+def _stay(out: Prepared, ground: Ground, blocks: int) -> Stay:
+    """A phase as a kernel that stays on the device, its lists there."""
+    made, arrived = errands(ground, blocks), out.keep(np.zeros(COUNTERS * APART, np.uint32))
+    return Stay(blocks, threads(ground.functions), ROOM, out.keep(made.errands), out.keep(made.first), arrived)
+
+
+def _waves(out: Prepared, ground: Ground, blocks: int) -> Waves | None:
+    """A phase as waves, their lists on the device; None where it cannot run so."""
+    made = waves(ground, blocks)
+    if not made:
+        return None
+    around = bool(made[0].errands["later"].any())
+    return Waves(blocks, tuple((out.keep(x.errands), out.keep(x.first)) for x in made), around)
+
+
+def _watch(out: Prepared, program: Merged, phase: MergedPhase, tables: tuple[Words, ...], address: Address) -> Watch:
+    rings: list[tuple[int, int]] = []
+    buffers: list[tuple[int, int, int, int]] = []
+    for launch in phase.launches:
+        template, rows = program.templates[launch.template], program.tables[launch.template]
+        names = [f.name for f in template.formals]
+        part = tables[launch.template][launch.lo : launch.hi]
+
+        def column(name: str, names: list[str] = names, part: Words = part) -> list[int]:
+            values: list[int] = part[:, names.index(name)].view(np.int64).tolist()
+            return values
+
+        def places(name: str, rows: Rows = rows, at: Launch = launch) -> list[int]:
+            return [address(n) for n in rows.arrays[name][at.lo : at.hi]]
+
+        match template.body:
+            case Nest(_, prologue):
+                for s in prologue:
+                    if isinstance(s, Emit):
+                        rings += zip(places(s.count), column(s.slots), strict=True)
+            case EmitScheduled():
+                count = "count" if "count" in names else "spike_count"
+                rings += zip(places(count), column("slots"), strict=True)
+            case RecordEvents():
+                found = zip(places("used"), column("capacity"), column("n"), strict=True)
+                buffers += [(used, room, max(most, 1), launch.every) for used, room, most in found]
+            case RecordTrace():
+                pairs = zip(places("used"), column("capacity"), strict=True)
+                buffers += [(used, room, 1, launch.every) for used, room in pairs]
+    ring = out.keep(np.array(rings, np.int64)) if rings else 0
+    buffer = out.keep(np.array(buffers, np.int64)) if buffers else 0
+    return Watch(ring, len(rings), buffer, len(buffers))

@@ -1,0 +1,66 @@
+"""The command line's entry: answers `--version` at once and hands everything else to the application.
+
+Assumes: nothing; this module imports next to nothing, which is its purpose.
+Guarantees: `netloom --version` costs little more than starting Python; the garbage collector takes little time. Where
+the address space is limited (`ulimit -v`) to less than the libraries need, that is said before they are loaded.
+Does not: define commands (compiler/cli/app.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+LEAST_SPACE = 384 << 20
+"""Bytes of address space. With less, a BLAS may end the process or wait for ever when it asks for its buffers."""
+
+
+def little_space() -> str | None:
+    """What is wrong with the limit of the address space; None where there is enough."""
+    try:
+        import resource
+    except ImportError:  # there are no such limits on this system
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY or limit >= LEAST_SPACE:
+        return None
+    message = f"the address space is limited to {limit >> 20} MB; netloom needs at least {LEAST_SPACE >> 20} MB"
+    return f"error[E0905]: {message}\n  = help: `ulimit -v` shows and sets the limit, in kB"
+
+
+def main() -> None:
+    """Run the command in sys.argv and exit with its code."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from compiler.core.version import VERSION
+
+        print(f"netloom {VERSION}")
+        return
+    import gc
+
+    if (message := little_space()) is not None:
+        print(message, file=sys.stderr)
+        sys.exit(5)
+    # Everything here runs in one thread; idle threads of a BLAS would only spin. Set before numpy is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Modules and the levels of a model live until the end: a collector that looks for garbage among them, again and
+    # again and once more at the end, takes a tenth of the time of a build.
+    gc.set_threshold(100_000, 50, 50)
+    from compiler.runtime.common.signals import ended_by_signals
+
+    with ended_by_signals(command=True) as ending:
+        try:
+            from compiler.cli.app import run_app
+
+            code = run_app()
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            code = 130
+        if ending.number is not None and code in (1, 130):  # 1: it came while typer was reading options
+            code = 128 + ending.number
+    gc.disable()
+    gc.freeze()
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,317 @@
+"""What commands print: summaries, reports of builds and runs, tables of expectations, decisions of the passes.
+
+Assumes: results of compiler/runner.
+Guarantees: plain text on standard output; `--format json` prints one JSON object instead.
+Does not: decide exit codes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+
+import typer
+
+from compiler.cli.errors import Format, colored, show
+from compiler.core.catalogue import explain
+from compiler.core.disk import bytes_text
+from compiler.core.errors import RunError
+from compiler.core.strict_json import dumps
+from compiler.ir.level0.model import Model
+from compiler.ir.level1.graph import Weight
+from compiler.ir.level2.synapse_values import own_name
+from compiler.passes.relations.expected_sizes import synapse_counts
+from compiler.runtime.artifacts.results import BuildResult, RunResult
+from compiler.runtime.common.options import Options
+from compiler.runtime.common.timing import Times
+from compiler.runtime.expectations import Check
+from compiler.runtime.prepare import Prepared, load_checked, prepare
+from compiler.runtime.resources.bill import Need, large, least_needs, needs_of
+from compiler.runtime.resources.bill import warnings as too_large
+
+LONG = 40  # rows of a table before the middle is left out
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Columns with two spaces between them; the first `left` to the left, the others to the right."""
+    shown = [list(r) for r in rows]
+    if len(shown) > LONG:
+        more = len(shown) - LONG + 1
+        middle = [f"... {more} more", *[""] * (len(header) - 1)]
+        shown = [*shown[: LONG - 5], middle, *shown[-4:]]
+    cells = [list(header), *shown]
+    widths = [max(len(r[i]) for r in cells) for i in range(len(header))]
+    lines = []
+    for row in cells:
+        padded = (c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        lines.append("  " + "  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def seconds_text(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+# --------------------------------------------------------------------------------------------- summary
+
+
+def show_summary(path: Path, options: Options, format: Format) -> None:
+    """Populations, projections, layers and memory of a model."""
+    model, _ = load_checked(path, options, Times())
+    runnable = (model.simulate is not None) is not (model.train is not None)
+    needs = least_needs(model, options)
+    prepared = prepare(path, options, Times()) if runnable and not large(needs, 1) else None
+    if prepared is not None:
+        needs = needs_of(model, prepared.lowered.merged, prepared.backend, options)
+    if format is Format.json:
+        typer.echo(json.dumps(_summary(model, prepared, needs), indent=2))
+        return
+    typer.echo(model.name + (f": {' '.join(model.description.split())}" if model.description else ""))
+    if model.params:
+        rows = [
+            [
+                p.name,
+                f"{p.value:g}" if isinstance(p.value, float) else str(p.value),
+                "" if p.unit == "1" else p.unit,
+                p.doc,
+            ]
+            for p in model.params
+        ]
+        _section("parameters (change them with --set)", table(["name", "value", "unit", ""], rows, left=1))
+    if model.populations:
+        rows = [[p.name, p.neuron.name, f"{p.size:,}"] for p in model.populations]
+        rows.append(["total", "", f"{sum(p.size for p in model.populations):,}"])
+        _section("populations", table(["name", "neuron", "size"], rows, left=2))
+    if model.projections:
+        synapses = synapse_counts(model)
+        rows = [
+            [f.name, f"{m.source} -> {m.target}", f.rule, f.into, f"{synapses[own_name(f, m)]:,.0f}", str(m.delay)]
+            for f in model.projections
+            for m in f.members
+        ]
+        _section("projections", table(["name", "", "rule", "into", "synapses", "delay (steps)"], rows, left=4))
+    if model.network is not None:
+        counts = _parameters(prepared)
+        rows = [[i.name, "input", "x".join(map(str, i.shape)) or "-", ""] for i in model.network.inputs]
+        rows += [
+            [
+                x.name,
+                x.kind + (f", {x.activation}" if x.activation else ""),
+                "x".join(map(str, x.shape)) or "-",
+                f"{counts[x.name]:,}" if counts.get(x.name) else "",
+            ]
+            for x in model.network.layers
+        ]
+        rows.append(["total", "", "", f"{sum(counts.values()):,}"])
+        _section("layers", table(["name", "kind", "shape", "parameters"], rows, left=2))
+    if model.simulate is not None:
+        s = model.simulate
+        warmup = f" after {s.warmup * s.dt:g} ms of warm-up" if s.warmup else ""
+        _section("simulate", f"  {s.steps * s.dt:g} ms{warmup} in steps of {s.dt:g} ms, seed {s.seed}")
+    if model.train is not None:
+        t = model.train
+        _section("train", f"  {t.optimizer.name}, batches of {t.batch}, {t.epochs} epochs, seed {t.seed}")
+    if prepared is not None:
+        rows = [[role, bytes_text(size)] for role, size in _arenas(prepared).items() if size]
+        merged = prepared.lowered.merged
+        rows.append(["total", bytes_text(sum(_arenas(prepared).values()))])
+        drawn = ", synapses as expected" if any(a.size_from for a in merged.arrays) else ""
+        _section(f"memory ({options.target}{drawn})", table(["arena", "size"], rows))
+        launched = sum(len(p.launches) for p in merged.phases)
+        rows_total = sum(r.count for r in merged.tables)
+        _section("code", f"  {len(merged.templates)} kernels for {rows_total:,} rows, {launched} launches")
+    if runnable:
+        disk = next(n for n in needs if n.kind == "on disk")
+        rows = [[p.what, p.note, bytes_text(p.bytes)] for p in disk.parts if p.bytes]
+        rows.append(["total", "", bytes_text(disk.bytes)])
+        _section("a run writes", table(["", "", "size"], rows, left=2))
+        rows = [[n.kind, bytes_text(n.bytes), _room(n)] for n in needs]
+        _section("needs", table(["", "size", "there is"], rows))
+    show(too_large(needs), format)
+
+
+def _room(need: Need) -> str:
+    return "-" if need.room is None else bytes_text(need.room.bytes)
+
+
+def _section(title: str, text: str) -> None:
+    typer.echo(f"\n{title}\n{text}")
+
+
+def _parameters(prepared: Prepared | None) -> dict[str, int]:
+    """Trained values by layer."""
+    counts: dict[str, int] = {}
+    if prepared is not None and prepared.lowered.tensors:
+        for node in prepared.lowered.tensors[0].nodes:
+            if isinstance(node, Weight):
+                layer = node.out.name.rpartition(".")[0]
+                counts[layer] = counts.get(layer, 0) + prod(node.out.shape)
+    return counts
+
+
+def _arenas(prepared: Prepared) -> dict[str, int]:
+    from compiler.layout.plan_memory import place
+    from compiler.passes.relations.expected_sizes import expected_sizes
+
+    sizes = expected_sizes(prepared.model, prepared.lowered.merged)
+    placed = place(prepared.lowered.merged, sizes, prepared.backend.capabilities.apart)
+    return {role.value: size for role, size in placed.arena_bytes.items()}
+
+
+def _summary(model: Model, prepared: Prepared | None, needs: Sequence[Need]) -> dict[str, object]:
+    counts = _parameters(prepared)
+    return {
+        "name": model.name,
+        "params": {p.name: p.value for p in model.params},
+        "populations": {p.name: {"neuron": p.neuron.name, "size": p.size} for p in model.populations},
+        "projections": {p.name: {"rule": p.rule, "members": len(p.members)} for p in model.projections},
+        "layers": [
+            {"name": x.name, "kind": x.kind, "shape": list(x.shape), "parameters": counts.get(x.name, 0)}
+            for x in (model.network.layers if model.network else ())
+        ],
+        "arena_bytes": _arenas(prepared) if prepared else None,
+        "kernels": len(prepared.lowered.merged.templates) if prepared else None,
+        "needs": [
+            {
+                "kind": n.kind,
+                "bytes": n.bytes,
+                "room": None if n.room is None else n.room.bytes,
+                "parts": [{"what": p.what, "bytes": p.bytes, "note": p.note} for p in n.parts[:LONG]],
+            }
+            for n in needs
+        ],
+    }
+
+
+def show_expanded(path: Path, options: Options) -> None:
+    """The file with `use`, `for`, `repeat` and classes expanded."""
+    from compiler.runtime.artifacts.expanded import expanded_yaml
+
+    load_checked(path, options, Times())
+    typer.echo(expanded_yaml(path, options.settings), nl=False)
+
+
+def show_stage(path: Path, options: Options, stage: str) -> None:
+    """A level of the IR as text."""
+    from compiler.ir.text import print_ir
+
+    if stage == "model":
+        typer.echo(print_ir(load_checked(path, options, Times())[0]))
+        return
+    lowered = prepare(path, options, Times()).lowered
+    if stage == "program":
+        typer.echo(print_ir(lowered.merged))
+        return
+    if lowered.spiking is not None:
+        for cell in lowered.spiking.cells:
+            typer.echo(print_ir(cell))
+    for graph in lowered.tensors:
+        typer.echo(print_ir(graph))
+
+
+def show_code(path: Path, options: Options) -> None:
+    """The text that is compiled."""
+    prepared = prepare(path, options, Times())
+    typer.echo(prepared.backend.emit(prepared.lowered.merged), nl=False)
+
+
+# -------------------------------------------------------------------------------------------- explain
+
+
+def is_code(text: str) -> bool:
+    return re.fullmatch(r"[EWew]\d{4}", text) is not None
+
+
+def explain_code(code: str) -> None:
+    """The catalogue's text. Raises RunError (E0915, exit 2) for a code that does not exist."""
+    text = explain(code)
+    if text is None:
+        raise RunError("E0915", f"there is no code `{code}`", exit_code=2)
+    typer.echo(text, nl=False)
+
+
+def explain_model(path: Path, options: Options) -> None:
+    """What the passes decided, grouped by pass."""
+    decisions = prepare(path, options, Times()).lowered.decisions
+    for name in dict.fromkeys(d.pass_name for d in decisions):
+        typer.echo(name)
+        for d in decisions:
+            if d.pass_name == name:
+                typer.echo(f"  {d.subject}: {d.verdict}" + (f" ({d.reason})" if d.reason else ""))
+
+
+# -------------------------------------------------------------------------------------------- reports
+
+
+def report_build(result: BuildResult, format: Format) -> None:
+    """Where the build is and how long it took."""
+    if format is Format.json:
+        typer.echo(
+            json.dumps(
+                {
+                    "folder": str(result.folder),
+                    "artifact": str(result.artifact),
+                    "compiled": result.compiled,
+                    "seconds": dict(result.seconds),
+                }
+            )
+        )
+        return
+    parts = ", ".join(f"{n} {seconds_text(s)}" for n, s in result.seconds.items() if s >= 0.0005)
+    state = "compiled" if result.compiled else "nothing to compile"
+    typer.echo(f"{result.folder}: {state} ({parts})")
+
+
+def report_run(result: RunResult, format: Format) -> None:
+    """What came out of a run and where it is."""
+    if format is Format.json:
+        typer.echo(dumps({"folder": str(result.folder), **result.record}))
+        return
+    for warning in result.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    times = result.record["times"]
+    name = result.record["name"]
+    wall = times["run"]["wall_seconds"]
+    if "simulated_ms" in times:
+        typer.echo(
+            f"{name}: {times['simulated_ms'] / 1000:g} s simulated in {seconds_text(wall)} "
+            f"({times['real_time_factor']:.3g} x real time)"
+        )
+        sizes = [
+            [n, f"{result.rates[n]:.2f} Hz", f"{c:,} spikes"] for n, c in result.counts.items() if n in result.rates
+        ]
+        if sizes:
+            typer.echo("\n".join(table(["", "", ""], sizes).split("\n")[1:]))
+    else:
+        typer.echo(f"{name}: trained in {seconds_text(wall)}" + (f"; {result.course}" if result.course else ""))
+        if result.metrics:
+            typer.echo("  " + ", ".join(f"{k} {v:.4g}" for k, v in result.metrics.items()))
+    if result.checks:
+        _print_checks(result.checks, err=False)
+    if result.status == "interrupted":
+        typer.echo(f"interrupted; go on with --resume {result.folder}", err=True)
+    typer.echo(f"results: {result.folder}")
+
+
+def report_checks(result: RunResult, format: Format) -> None:
+    """The expectations of a model and what came out."""
+    if format is Format.json:
+        typer.echo(dumps({"folder": str(result.folder), "expectations": [c.as_json() for c in result.checks]}))
+        return
+    for warning in result.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    typer.echo(result.record["name"])
+    _print_checks(result.checks, err=False)
+
+
+def _print_checks(checks: Sequence[Check], err: bool) -> None:
+    marks = {True: "met", False: "NOT MET"}
+    rows = [[c.subject, c.shown, c.bounds, marks[c.met]] for c in checks]
+    text = table(["expected", "value", "good", ""], rows, left=4)
+    if colored(sys.stdout):
+        text = text.replace("NOT MET", "\x1b[1;31mNOT MET\x1b[0m")
+    typer.echo(text, err=err)

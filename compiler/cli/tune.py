@@ -1,0 +1,69 @@
+"""The command `netloom tune`: measure strategies and write them beside the model.
+
+Assumes: compiler/cli/app.py imports this module, which adds its commands to the application.
+Guarantees: as cli_app.py.
+Does not: do anything itself.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from compiler.cli.errors import Format, guarded, show
+from compiler.cli.options import DEVICE, FORMAT, MODEL, ORDER, PORTABLE, PRECISION, QUIET, SET, TARGET, app, options_of
+
+if TYPE_CHECKING:
+    from compiler.runtime.tuning import TuneResult
+
+
+@app.command()
+def tune(
+    model: MODEL,
+    target: TARGET = "cpu",
+    set: SET = None,
+    precision: PRECISION = None,
+    order: ORDER = None,
+    device: DEVICE = None,
+    portable: PORTABLE = False,
+    rounds: Annotated[int, typer.Option(help="How often each way is measured.", min=1)] = 7,
+    format: FORMAT = Format.human,
+    quiet: QUIET = False,
+) -> None:
+    """Measure how to compute each contraction and write MODEL.lock.
+
+    `build` and `run` use the file when it stands beside the model.
+    """
+    with guarded(format):
+        from compiler.runtime.tuning import tune_model
+
+        options = options_of(target, set, precision, order, device=device, portable=portable, lock=False)
+
+        def watch(number: int, count: int, path: str) -> None:
+            if not quiet and format is Format.human:
+                typer.echo(f"{number}/{count} {path}", err=True)
+
+        result = tune_model(model, options, rounds, watch)
+        show(result.warnings, format)
+        if format is Format.json:
+            typer.echo(json.dumps({"file": str(result.file), "contractions": result.summary()}))
+        elif not quiet:
+            _report(result)
+
+
+def _report(result: TuneResult) -> None:
+    """What changed, and where it stands."""
+    from compiler.cli.show import table
+
+    rows = [
+        [path, str(entry["way"]), f"{entry['microseconds']:.1f}", f"{entry['before']:.1f}"]
+        for path, entry in result.summary().items()
+        if entry["way"] != entry["rules"]
+    ]
+    if rows:
+        typer.echo(table(["contraction", "way", "us", "us before"], rows, 2))
+    many = len(result.tuned)
+    same = "all as the rules say" if not rows else f"{len(rows)} not as the rules say"
+    typer.echo(f"{result.file}: {many} {'contraction' if many == 1 else 'contractions'}, {same}")

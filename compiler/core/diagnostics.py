@@ -1,0 +1,168 @@
+"""Diagnostics: errors as data, collected by whoever finds them and rendered in one place (render.py).
+
+Assumes: spans from compiler.core.source.
+Guarantees: a pass that meets a user's mistake adds a Diagnostic to its `Sink` and goes on where it can;
+`Sink.check()` ends the stage when there are errors. No other exception stands for a user's mistake.
+Does not: print, colour or exit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Final
+
+from compiler.core.source import Span
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Related:
+    """A second place that explains the first: "declared here", "first used here"."""
+
+    message: str
+    span: Span
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding. `code` is stable ("E0123"); the catalogue in compiler/core/catalogue.py tells more about each.
+    `file`, `line` and `column` say where it begins (None: nowhere in a file); `str` is what the command line prints of
+    it."""
+
+    code: str
+    message: str
+    span: Span | None
+    help: str | None = None
+    related: tuple[Related, ...] = ()
+    severity: Severity = Severity.ERROR
+
+    @property
+    def file(self) -> str | None:
+        """The path of the file, as it was given."""
+        return None if self.span is None else self.span.file.path
+
+    @property
+    def line(self) -> int | None:
+        """From 1."""
+        return None if self.span is None else self.span.line
+
+    @property
+    def column(self) -> int | None:
+        """In characters, from 1."""
+        return None if self.span is None else self.span.column
+
+    def __str__(self) -> str:
+        from compiler.core.render import block
+
+        return block(self)
+
+
+class ModelError(Exception):
+    """Raised when a stage cannot go on; carries every diagnostic collected so far. `str` is what the command line
+    prints."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        super().__init__(self.diagnostics)
+
+    def __str__(self) -> str:
+        from compiler.core.render import render
+
+        return render(self.diagnostics, "human").rstrip("\n")
+
+
+class CodedError(Exception):
+    """What goes wrong elsewhere than at a place of a model file. `exit_code`: of the command line; `str` is what that
+    prints."""
+
+    def __init__(self, code: str, message: str, help: str | None, exit_code: int) -> None:
+        super().__init__(code, message, help, exit_code)
+        self.code, self.message, self.help, self.exit_code = code, message, help, exit_code
+
+    def __str__(self) -> str:
+        from compiler.core.render import complaint
+
+        return complaint(self.code, self.message, self.help).rstrip("\n")
+
+
+@dataclass
+class Sink:
+    """Collects diagnostics. A stage shares one sink; `check` raises when any of them is an error."""
+
+    items: list[Diagnostic] = field(default_factory=list)
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        span: Span | None,
+        help: str | None = None,
+        related: tuple[Related, ...] = (),
+    ) -> None:
+        self.items.append(Diagnostic(code, message, span, help, related))
+
+    def warning(self, code: str, message: str, span: Span | None, help: str | None = None) -> None:
+        self.items.append(Diagnostic(code, message, span, help, (), Severity.WARNING))
+
+    def check(self) -> None:
+        """Raise ModelError with everything collected if at least one item is an error."""
+        if any(d.severity is Severity.ERROR for d in self.items):
+            raise ModelError(self.items)
+
+
+def did_you_mean(word: str, known: Iterable[str], limit: int = 1) -> str | None:
+    """ "did you mean `x`?" for the nearest of `known`, or None when nothing is near. Other capitals, `-` and missing
+    `_` are nearest (`MaxPool2d`), then names that go on where `word` ends (`stdp`), abbreviations of each part
+    (`exp_euler`), and similar spellings."""
+    names = list(dict.fromkeys(known))
+    near = (
+        [n for n in names if letters_of(n) == letters_of(word)][:limit]
+        or _that_go_on(word, names)
+        or _abbreviated(word, names)[:limit]
+        or get_close_matches(word, names, n=limit, cutoff=0.6)
+        or _in_any_case(word, names)[:limit]
+    )
+    if not near:
+        return None
+    shown = [f"`{n}`" for n in near]
+    return f"did you mean {' or '.join(p for p in (', '.join(shown[:-1]), shown[-1]) if p)}?"
+
+
+_MOST_LONGER: Final = 5
+
+
+def letters_of(word: str) -> str:
+    """`word` as far as spelling goes: no case, no `_`, `-` and blanks."""
+    return "".join(c for c in word.lower() if c not in "_- ")
+
+
+def _that_go_on(word: str, names: list[str]) -> list[str]:
+    """Names that have more parts after `word`, if they are few."""
+    longer = [n for n in names if len(word) > 2 and n.startswith(f"{word}_")]
+    return longer if len(longer) <= _MOST_LONGER else []
+
+
+def _abbreviated(word: str, names: list[str]) -> list[str]:
+    """The one name whose parts begin with those of `word`."""
+    parts = word.lower().split("_")
+    if len(word) < 3 or not all(parts):
+        return []
+    found = [n for n in names if _begins_with(n.lower().split("_"), parts)]
+    return found if len(found) == 1 else []
+
+
+def _begins_with(whole: list[str], parts: list[str]) -> bool:
+    return len(whole) == len(parts) and all(a.startswith(b) for a, b in zip(whole, parts, strict=True))
+
+
+def _in_any_case(word: str, names: list[str]) -> list[str]:
+    lower = {n.lower(): n for n in names}
+    return [lower[n] for n in get_close_matches(word.lower(), list(lower), n=1, cutoff=0.7)]

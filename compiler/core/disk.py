@@ -1,0 +1,319 @@
+"""Writing to disk: every file and folder that netloom makes goes through here.
+
+What is not finished has a hidden name that nobody else has (`.name.<16 random digits>.part`, made exclusively) and is
+held by a lock (flock) for as long as its process lives: the file itself, or for a folder `.name.<digits>.lock` beside
+it, which is there before the folder and goes after it. So `netloom clean` can tell what a dead process left behind
+from what is being written, by another container or another thread too.
+
+Assumes: a POSIX file system; where it has no locks, nothing is taken for left behind.
+Guarantees: a file is complete or absent; what cannot be written is a RunError (E0930, exit 5) that says what it is,
+how much it needs and how much is free.
+Does not: wait until data are on the medium.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final, Self
+
+from compiler.core.errors import RunError
+
+UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
+"""What goes wrong in writing to a file that is open already."""
+_PART: Final = re.compile(r"\..*\.[0-9a-f]{16}\.part")
+_LOCK: Final = re.compile(r"\..*\.[0-9a-f]{16}\.lock")
+
+
+def bytes_text(count: float) -> str:
+    """1234567 -> "1.2 MB"."""
+    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
+        if count < 1000 or unit == "PB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+# ------------------------------------------------------------------------------------------- failing
+
+
+def unwritable(error: OSError, path: Path, what: str, needed: int | None = None, help: str | None = None) -> RunError:
+    """The error for `path`, which holds `what` ("a checkpoint") and needs so many bytes."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    sizes = [] if needed is None else [f"{bytes_text(needed)} needed"]
+    free = free_bytes(path)
+    if free is not None:
+        sizes.append(f"{bytes_text(free)} free")
+    shown = f" ({', '.join(sizes)})" if sizes else ""
+    known = {
+        errno.ENOSPC: "make room, or write to another disk",
+        errno.EDQUOT: "make room within the quota, or write to another disk",
+        errno.EFBIG: "raise the limit on the size of files (`ulimit -f`), or write less",
+    }.get(error.errno or 0)
+    helps = [h for h in (known, help) if h is not None]
+    return RunError("E0930", f"{what} cannot be written to `{path}`: {reason}{shown}", "; ".join(helps) or None)
+
+
+def free_bytes(path: Path) -> int | None:
+    """Bytes that a user may still write where `path` stands or would stand; None when that is not known."""
+    for place in (path, *path.absolute().parents):
+        try:
+            return shutil.disk_usage(place).free
+        except FileNotFoundError:
+            continue
+        except OSError:
+            break
+    return None
+
+
+@contextmanager
+def writing(path: Path, what: str, needed: int | None = None) -> Iterator[None]:
+    """Around what does nothing but write `what` to `path`: an OSError becomes a RunError (E0930)."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(error, path, what, needed) from error
+
+
+# ------------------------------------------------------------------------------------- files, folders
+
+
+@contextmanager
+def new_file(path: Path, what: str, needed: int | None = None) -> Iterator[IO[bytes]]:
+    """A stream (that can also be read) whose contents become the file `path` at the end; nothing, when it fails.
+    Folders are made. Raises RunError (E0930)."""
+    scratch: Path | None = None
+    try:
+        with writing(path, what, needed):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            scratch = _hidden(path, ".part")  # known before it is there, so that no signal leaves it behind
+            with writing(path, what, needed):
+                fd = _claim(scratch)
+            if fd is not None:
+                break
+            scratch = None
+        lock = os.dup(fd)  # so that nobody takes it for left behind between its end and its name
+        try:
+            with open(scratch, "w+b", opener=lambda *_: fd) as stream:  # so that it has a name
+                yield stream
+            os.replace(scratch, path)
+        finally:
+            os.close(lock)
+    except OSError as error:
+        if error.errno in UNWRITABLE or error.filename == str(scratch):
+            raise unwritable(error, path, what, needed) from error
+        raise
+    finally:
+        if scratch is not None:
+            with suppress(OSError):
+                scratch.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes, what: str) -> None:
+    """Replace or make a file, all or nothing. Raises RunError (E0930)."""
+    with new_file(path, what, len(data)) as stream:
+        stream.write(data)
+
+
+def write_text(path: Path, text: str, what: str) -> None:
+    """Replace or make a file of UTF-8, all or nothing. Raises RunError (E0930)."""
+    write_bytes(path, text.encode(), what)
+
+
+def append_text(path: Path, text: str, what: str) -> None:
+    """Add lines to a file; what cannot be added whole is not added. Raises RunError (E0930)."""
+    data = text.encode()
+    with writing(path, what, len(data)), path.open("ab", buffering=0) as file:
+        before = file.tell()
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+        except OSError:
+            with suppress(OSError):
+                file.truncate(before)
+            raise
+
+
+def copy_file(source: Path, path: Path, what: str) -> None:
+    """A copy, all or nothing. Raises RunError (E0930); OSError when `source` cannot be read."""
+    with source.open("rb") as read, new_file(path, what, os.fstat(read.fileno()).st_size) as stream:
+        shutil.copyfileobj(read, stream, 1 << 20)
+
+
+def link_file(source: Path, path: Path, what: str) -> None:
+    """The same file under another name, for files that are never changed; a copy where a file system has no links.
+    Raises RunError (E0930)."""
+    with writing(path, what):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, path)
+    except OSError:
+        copy_file(source, path, what)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names of a folder on disk, where the system can."""
+    with suppress(OSError):
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)
+
+
+@dataclass
+class Scratch:
+    """A folder that is not finished: `path`, and the lock that says that it is alive (`fd` is -1 without one). What was
+    neither renamed nor `kept` is removed at the end of a `with`, and when nobody in the process that made it knows it
+    any more (a signal may come between its making and the `with`)."""
+
+    path: Path
+    fd: int = -1
+    kept: bool = False
+    owner: int = field(default_factory=os.getpid)
+
+    @property
+    def lock(self) -> Path:
+        return self.path.with_suffix(".lock")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def __del__(self) -> None:
+        if not self.kept and self.owner == os.getpid():
+            self.remove()
+
+    def rename(self, place: Path) -> None:
+        """Give it its name and let go of the lock. Raises OSError when `place` exists and is not an empty folder."""
+        os.rename(self.path, place)
+        self._release()
+
+    def remove(self) -> None:
+        """Remove what is left of it."""
+        if self.fd >= 0 or not self.kept:
+            shutil.rmtree(self.path, ignore_errors=True)
+            self._release()
+
+    def _release(self) -> None:
+        self.kept = True
+        with suppress(OSError):
+            self.lock.unlink(missing_ok=True)
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def scratch_folder(place: Path, what: str) -> Scratch:
+    """An empty hidden folder beside `place`, for as long as this process lives. Raises RunError (E0930)."""
+    with writing(place, what):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            made = Scratch(_hidden(place, ".part"))
+            fd = _claim(made.lock)
+            if fd is not None:
+                made.fd = fd
+                made.path.mkdir()
+                return made
+            made.kept = True  # it is somebody else's
+
+
+def _hidden(place: Path, suffix: str) -> Path:
+    """A name beside `place` that nobody has."""
+    return place.with_name(f".{place.name}.{os.urandom(8).hex()}{suffix}")
+
+
+def _claim(path: Path) -> int | None:
+    """Make a file and lock it; None when there is one, or `netloom clean` was faster."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return None
+    if _locked(fd) is not False and _stands(fd, path):
+        return fd
+    os.close(fd)
+    return None
+
+
+def _locked(fd: int) -> bool | None:
+    """Take the lock of an open file: False when another one holds it, None when the file system has no locks."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+
+
+def _stands(fd: int, path: Path) -> bool:
+    """Whether `path` still is the open file."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except OSError:
+        return False
+
+
+# -------------------------------------------------------------------------------------- left behind
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """The hidden files and folders of dead processes in `folder`, and the locks of folders that are gone."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    found = [folder / n for n in names if _PART.fullmatch(n)]
+    found += [folder / n for n in names if _LOCK.fullmatch(n) and f"{n[:-5]}.part" not in names]
+    return [p for p in found if not _alive(p)]
+
+
+def remove_leftover(path: Path) -> bool:
+    """Remove one of `leftovers`, and its lock; False when it lives after all."""
+    fd = _open_lock(path)
+    if fd is None:
+        return False
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        path.with_suffix(".lock").unlink(missing_ok=True)
+    finally:
+        os.close(fd)
+    return not path.exists()
+
+
+def _alive(path: Path) -> bool:
+    fd = _open_lock(path)
+    if fd is not None:
+        os.close(fd)
+    return fd is None
+
+
+def _open_lock(path: Path) -> int | None:
+    """The lock of something hidden, held; None when a living process holds it, or when that cannot be known."""
+    try:
+        if not path.is_dir():
+            fd = os.open(path, os.O_RDWR)
+        elif path.with_suffix(".lock").exists():
+            fd = os.open(path.with_suffix(".lock"), os.O_RDWR)
+        else:  # it is there before its folder, and goes after it
+            return os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    if _locked(fd):
+        return fd
+    os.close(fd)
+    return None

@@ -1,0 +1,32 @@
+"""Where the files that travel with the compiler lie: the standard library, the schemas and the data of `netloom init`.
+
+Assumes: a checkout (`models/library`, `schemas`, `models/data/digits.npz` beside `compiler`) or an installed wheel
+(`compiler/data/...`).
+Guarantees: the same answer from any working directory.
+Does not: read them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def library_path() -> Path:
+    """The folder with `neurons/`, `synapses/` and `optimizers/` of the standard library."""
+    return _place("library", Path("models") / "library")
+
+
+def schema_path() -> Path:
+    """The folder of the JSON Schemas."""
+    return _place("schemas", Path("schemas"))
+
+
+def digits_path() -> Path:
+    """The handwritten digits that `netloom init --kind network` puts beside its model (models/data/README.md)."""
+    return _place("digits.npz", Path("models") / "data" / "digits.npz")
+
+
+def _place(packaged: str, in_checkout: Path) -> Path:
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "data" / packaged
+    return installed if installed.exists() else package.parent / in_checkout

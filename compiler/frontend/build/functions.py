@@ -1,0 +1,193 @@
+"""The file's own functions: `swish(x): x / (1 + exp(-x))`.
+
+Assumes: the `functions` block has been validated.
+Guarantees: bodies are typed and have no mistake that does not depend on where they are called;
+dimensions are checked again wherever a function is put in.
+Does not: differentiate.
+"""
+
+from __future__ import annotations
+
+import keyword
+from dataclasses import dataclass, field, replace
+
+from compiler.core.diagnostics import Related, Sink
+from compiler.expr.ast import Bool, Expr, Num, calls, refs, substitute
+from compiler.expr.check import erase
+from compiler.expr.functions import FUNCTIONS
+from compiler.expr.inline import Definition, inline
+from compiler.expr.parse import parse_signature
+from compiler.expr.types import Kind
+from compiler.frontend.yaml import tree
+from compiler.frontend.resolve.values import exact_span, expression_of
+from compiler.frontend.build.shared.scope import Wanted, check_tree
+from compiler.frontend.yaml.tree import Node
+from compiler.frontend.build.shared.values import Context, Names, mapping
+from compiler.ir.level0.model import FunctionDef
+from compiler.core.source import Span
+
+
+@dataclass
+class Functions:
+    """Functions by name; None: it has a mistake, which was reported."""
+
+    c: Context
+    known: dict[str, FunctionDef | None] = field(default_factory=dict)
+    _constant: dict[str, FunctionDef] = field(default_factory=dict)
+
+    def closed(self, name: str) -> FunctionDef | None:
+        """The function with parameters of the model as numbers: it depends on its arguments only."""
+        found = self.known[name]
+        if found is None:
+            return None
+        if name not in self._constant:
+            numbers: dict[str, Expr] = {
+                n: Bool(v) if isinstance(v, bool) else Num(v)
+                for n, v in self.c.names.numbers.items()
+                if n not in found.args and n in refs(found.body)
+            }
+            body = substitute(found.body, numbers) if numbers else found.body
+            self._constant[name] = FunctionDef(found.name, found.args, body, found.span)
+        return self._constant[name]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    name: str
+    args: tuple[str, ...]
+    body: Expr
+    node: Node
+    span: Span
+
+
+def build_functions(node: Node | None, c: Context) -> Functions:
+    """All functions of the file, and the context's scope with them in it."""
+    block = mapping(node)
+    out = Functions(c)
+    drafts: dict[str, _Draft] = {}
+    places: dict[str, Span] = {}
+    for entry in block.entries if block is not None else ():
+        span, exact = exact_span(entry.key)
+        signature = parse_signature(entry.key.text, span, c.sink, exact=exact)
+        if signature is None:
+            continue
+        name, args = signature
+        if name in places:
+            related = (Related("the other one is here", places[name]),)
+            c.sink.error("E0212", f"two functions are called `{name}`", entry.key.span, None, related)
+            continue
+        places[name] = entry.key.span
+        out.known[name] = None
+        if name in FUNCTIONS:
+            message = f"`{name}` is a built-in function and cannot be declared anew"
+            c.sink.error("E0107", message, entry.key.span, "choose another name")
+            continue
+        reserved = [a for a in args if keyword.iskeyword(a)]
+        if reserved:
+            message = f"`{reserved[0]}` is a word of the expression language and cannot name an argument"
+            c.sink.error("E0107", message, entry.key.span)
+            continue
+        if not isinstance(entry.value, tree.Scalar):
+            continue
+        body = expression_of(entry.value, c.sink, (*args, *c.names.scope.kinds))
+        if body is not None:
+            drafts[name] = _Draft(name, args, body, entry.value, entry.key.span)
+    _check(drafts, out, c)
+    return out
+
+
+def _check(drafts: dict[str, _Draft], out: Functions, c: Context) -> None:
+    definitions = {d.name: Definition(d.name, d.args, d.body) for d in drafts.values()}
+    arities = {d.name: len(d.args) for d in drafts.values()}
+    broken = {n for n in out.known if n not in drafts}
+    arities.update(dict.fromkeys(broken, -1))
+    base = replace(c.names.scope, functions=definitions, arities=arities)
+    called = {d.name: calls(d.body) & (drafts.keys() | broken) for d in drafts.values()}
+    sinks = {name: Sink() for name in drafts}
+    order, cycles = _in_order(called)
+    for name, cycle in cycles.items():
+        help = "a function cannot call itself; a recurrence belongs into `update`"
+        message = f"the function `{name}` calls itself ({' -> '.join(cycle)})"
+        sinks[name].error("E0307", message, drafts[name].node.span, help)
+    broken |= drafts.keys() - set(order)
+    for d in (drafts[name] for name in order):
+        if called[d.name] & broken:
+            broken.add(d.name)
+            continue
+        scope = base.extended(dict.fromkeys(d.args, Kind.REAL), dict.fromkeys(d.args))
+        why = "random numbers cannot be drawn in a function; draw them in `update`"
+        checked = check_tree(d.body, d.node.span, scope, Wanted(f"`{d.name}`", random=why), sinks[d.name])
+        if checked is None:
+            broken.add(d.name)
+            continue
+        body = inline(d.body, definitions, Sink())
+        assert body is not None
+        # what calls it finds it whole, so that each body is put in once
+        definitions[d.name] = Definition(d.name, d.args, body)
+        out.known[d.name] = FunctionDef(d.name, d.args, erase(body), d.span)
+    for sink in sinks.values():
+        c.sink.items.extend(sink.items)
+    c.names = Names(replace(base, broken=frozenset(broken)), c.names.numbers)
+
+
+def _in_order(called: dict[str, set[str]]) -> tuple[list[str], dict[str, list[str]]]:
+    """The functions, each after those that it calls, without those that never end; of these, one for each set that
+    calls each other, with the calls by which it comes back to itself."""
+    callers: dict[str, set[str]] = {name: set() for name in called}
+    for name, names in called.items():
+        for other in names & called.keys():
+            callers[other].add(name)
+    order = _peeled({name: names & called.keys() for name, names in called.items()}, callers)
+    rest = called.keys() - set(order)
+    # without those that only lead to a cycle
+    rest -= set(_peeled({n: callers[n] & rest for n in rest}, {n: called[n] & rest for n in rest}))
+    cycles: dict[str, list[str]] = {}
+    for name in called:
+        if name not in rest:
+            continue
+        cycle = _cycle(name, {n: called[n] & rest for n in rest})
+        if cycle is not None:
+            cycles[name] = cycle
+            rest -= _reaching(name, callers)
+    return order, cycles
+
+
+def _peeled(before: dict[str, set[str]], after: dict[str, set[str]]) -> list[str]:
+    """Names in an order in which each stands after all of `before[name]`; `after` is its inverse."""
+    waiting = {name: len(names) for name, names in before.items()}
+    ready = [name for name, count in waiting.items() if count == 0]
+    for name in ready:  # which grows
+        for other in after[name] & waiting.keys():
+            waiting[other] -= 1
+            if waiting[other] == 0:
+                ready.append(other)
+    return ready
+
+
+def _reaching(name: str, callers: dict[str, set[str]]) -> set[str]:
+    """`name` and what calls it, directly or not."""
+    found = {name}
+    stack = [name]
+    while stack:
+        new = callers[stack.pop()] - found
+        found |= new
+        stack.extend(new)
+    return found
+
+
+def _cycle(name: str, called: dict[str, set[str]]) -> list[str] | None:
+    """The calls by which `name` comes back to itself."""
+    before: dict[str, str] = {}
+    stack = [name]
+    while stack:
+        current = stack.pop()
+        for other in sorted(called[current]):
+            if other == name:
+                path = [name, current] if current != name else [name]
+                while path[-1] != name:
+                    path.append(before[path[-1]])
+                return [name, *path[1:-1][::-1], name] if len(path) > 1 else [name, name]
+            if other not in before:
+                before[other] = current
+                stack.append(other)
+    return None

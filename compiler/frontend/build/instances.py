@@ -1,0 +1,114 @@
+"""Instances: independent copies of a spiking network that run side by side.
+
+Assumes: a built model; `simulate.instances` copies of it are wanted.
+Guarantees: population `exc` becomes `exc_0`, `exc_1`, ... (the rows of the same kernels: the emitted code stays the
+same), and with it everything that names it: projections within each copy, inputs, records, plots, expectations.
+Random streams are named by population, so that each copy has its own. With shared weights every copy's projections
+use the synapses of the first: all of static ones, else connections, parameters and what the synapse's `shared` names.
+Does not: connect copies with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from compiler.core.diagnostics import Related, Sink
+from compiler.expr.show import shorten
+from compiler.frontend.build.synapses.checks import all_actions
+from compiler.ir.level0.model import Expectation, Member, Model, Plot, Projection, Rewire, SynapseDef, values_of
+from compiler.ir.level2.synapse_sums import over_instances
+from compiler.core.source import Span
+
+Names = tuple[str, ...]
+
+
+def copy_name(name: str, copy: int) -> str:
+    return f"{name}_{copy}"
+
+
+def check_instances(model: Model, shared: bool, at: Span, sink: Sink) -> None:
+    """Refuses names that copies would take twice, and shared synapses that may change."""
+    assert model.simulate is not None
+    names = {p.name: p for p in model.populations}
+    for p in model.populations:
+        for copy in range(model.simulate.instances):
+            other = names.get(copy_name(p.name, copy))
+            if other is not None:
+                message = f"the copies of `{p.name}` are called `{copy_name(p.name, copy)}`, which is a population too"
+                sink.error("E0212", message, other.span, "choose another name", (Related("there are copies", at),))
+                return
+    for projection in model.projections:
+        if projection.synapse is not None:
+            _check_synapse(projection, projection.synapse, shared, at, sink)
+
+
+def _check_synapse(projection: Projection, synapse: SynapseDef, shared: bool, at: Span, sink: Sink) -> None:
+    for action in all_actions(synapse):
+        summed = next((x for e in values_of([action]) if (x := over_instances(e)) is not None), None)
+        if summed is not None and not shared:
+            message = f"`{shorten(summed)}` needs instances that have the same synapses"
+            sink.error("E0802", message, action.span, "write `weights: shared`", (Related("there are copies", at),))
+            return
+        if isinstance(action, Rewire) and shared:
+            message = f"the synapses of `{projection.name}` are rewired, so that the copies cannot share them"
+            wanted = Related("they are to be shared here", at)
+            sink.error("E0802", message, action.span, "leave out `weights: shared`", (wanted,))
+            return
+    if shared and synapse.state and synapse.shared is None:
+        message = f"the synapses of `{projection.name}` may change: which of their variables do the copies share?"
+        related = (Related("the synapse is declared here", synapse.span), Related("they are to be shared here", at))
+        help = f"say it in the synapse, `shared: [{synapse.state[0].name}]`, or leave out `weights: shared`"
+        sink.error("E0802", message, projection.span, help, related)
+
+
+def expand_instances(model: Model, shared: bool) -> Model:
+    """The model with `simulate.instances` copies of its spiking network."""
+    if model.simulate is None or model.simulate.instances == 1:
+        return model
+    copies = range(model.simulate.instances)
+    names = {p.name for p in model.populations}
+
+    def all_copies(of: Names) -> Names:
+        return tuple(copy_name(n, k) for n in of for k in copies)
+
+    return replace(
+        model,
+        populations=tuple(replace(p, name=copy_name(p.name, k)) for p in model.populations for k in copies),
+        projections=tuple(_projection(p, copies, shared) for p in model.projections),
+        poisson=tuple(replace(x, population=copy_name(x.population, k)) for x in model.poisson for k in copies),
+        drives=tuple(replace(x, population=copy_name(x.population, k)) for x in model.drives for k in copies),
+        spikes=tuple(replace(r, populations=all_copies(r.populations)) for r in model.spikes),
+        traces=tuple(replace(r, population=copy_name(r.population, k)) for r in model.traces for k in copies),
+        rates=tuple(replace(r, population=copy_name(r.population, k)) for r in model.rates for k in copies),
+        plots=tuple(_plot(p, names, all_copies) for p in model.plots),
+        expect=tuple(x for e in model.expect for x in _expectation(e, names, copies)),
+    )
+
+
+def _projection(projection: Projection, copies: range, shared: bool) -> Projection:
+    members = tuple(_member(m, k, shared) for k in copies for m in projection.members)
+    return replace(projection, members=members)
+
+
+def _member(m: Member, copy: int, shared: bool) -> Member:
+    like = (copy_name(m.source, 0), copy_name(m.target, 0)) if shared and copy > 0 else None
+    return replace(m, source=copy_name(m.source, copy), target=copy_name(m.target, copy), like=like)
+
+
+def _plot(plot: Plot, names: set[str], all_copies: Callable[[Names], Names]) -> Plot:
+    args = tuple(
+        (key, all_copies(value) if isinstance(value, tuple) and set(value) <= names else value)
+        for key, value in plot.args
+    )
+    return replace(plot, args=args)
+
+
+def _expectation(e: Expectation, names: set[str], copies: range) -> tuple[Expectation, ...]:
+    given = dict(e.args)
+    of = given.get("of")
+    if not isinstance(of, str) or of not in names:
+        return (e,)
+    return tuple(
+        replace(e, args=tuple((k, copy_name(of, copy) if k == "of" else v) for k, v in e.args)) for copy in copies
+    )

@@ -1,0 +1,184 @@
+"""From the resolved tree to the level-0 model.
+
+Assumes: a validated, resolved tree; the values of the parameters.
+Guarantees: the Model of compiler/ir/level0/model.py with everything that its header promises, or None with
+all mistakes in the sink; a mistake in one block does not hide those of others.
+Does not: read the YAML file or expand anything (load.py, resolve.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from compiler.core.diagnostics import Severity, Sink
+from compiler.expr.types import Kind
+from compiler.expr.units import canonical_name
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.spiking.currents import Currents
+from compiler.frontend.build.functions import build_functions
+from compiler.frontend.build.spiking.inputs import build_inputs
+from compiler.frontend.build.tensors.network import Built, build_network, check_use
+from compiler.frontend.build.tensors.optimizer import check_others
+from compiler.frontend.build.shared.phases import build_phases
+from compiler.frontend.build.plots import build_plots
+from compiler.frontend.build.spiking.populations import build_populations
+from compiler.frontend.build.projections.projections import build_projections
+from compiler.frontend.build.spiking.records import build_records
+from compiler.frontend.build.run import (
+    build_expectations,
+    build_numerics,
+    build_simulate,
+    read_step,
+)
+from compiler.frontend.build.synapses.synapses import Synapses
+from compiler.frontend.build.spiking.timed import build_timed
+from compiler.frontend.build.tensors.train import build_train
+from compiler.frontend.build.shared.definitions import Definitions
+from compiler.frontend.build.spiking.drives import Drives
+from compiler.frontend.build.instances import check_instances, expand_instances
+from compiler.frontend.build.spiking.given_spikes import check_repeated
+from compiler.frontend.language.spiking.currents import CURRENT
+from compiler.frontend.language.spiking.neurons import NEURON
+from compiler.frontend.language.spiking.synapses import SYNAPSE
+from compiler.frontend.language.training.training import OPTIMIZER
+from compiler.frontend.resolve.resolve import LibraryFinder, ParamValue, Resolved
+from compiler.frontend.resolve.values import kind_of_value
+from compiler.frontend.build.shared.scope import Scope
+from compiler.frontend.build.shared.values import Context, Names, mapping, text_of
+from compiler.frontend.schema.wording import quoted
+from compiler.ir.level0.model import FunctionDef, Model, ModelParam, Train
+
+_OF_SPIKING = ("projections", "record", "classes", "inputs", "phases")
+
+
+def build_model(
+    resolved: Resolved,
+    name: str,
+    folder: Path,
+    library: LibraryFinder,
+    sink: Sink,
+    unread: frozenset[str] = frozenset(),
+) -> Model | None:
+    """The model of a resolved file; `name` is used when the file gives none. None after an error."""
+    root = _check_parts(resolved.root, sink)
+    c = Context(sink, _names(resolved.params), folder, unread=unread)
+    functions = build_functions(root.get("functions"), c)
+    simulate_block = mapping(root.get("simulate"))
+    step = read_step(simulate_block, c)
+    c.phases = build_phases(root.get("phases"), step, c)
+    neurons = Definitions("neurons", "neuron", NEURON, root, folder, library, sink, True)
+    optimizers = Definitions("optimizers", "optimizer", OPTIMIZER, root, folder, library, sink, True)
+    timed = build_timed(root.get("timed"), c, step)
+    populations = build_populations(root, c, neurons, step)
+    synapses = Synapses(c, Definitions("synapses", "synapse", SYNAPSE, root, folder, library, sink, True))
+    synapses.build_own()
+    projections = build_projections(root, c, populations, synapses)
+    check_repeated(populations.repeated, projections, sink)
+    drives = Drives(c, {a.name: a for a in timed})
+    for made in populations.drives:
+        if made.population in populations.built:
+            drives.add(made, populations.built[made.population].size)
+    currents = Currents(c, Definitions("currents", "current", CURRENT, root, folder, library, sink, True), drives)
+    poisson = build_inputs(root.get("inputs"), populations, currents, c)
+    currents.check_others()
+    drives.add_hidden(populations.built.values())
+    drives.check_poisson(poisson, populations.built)
+    declared = mapping(resolved.root.get("projections"))
+    named = () if declared is None else tuple(e.name for e in declared.entries)
+    simulate = None if simulate_block is None else build_simulate(simulate_block, step, projections, named, c)
+    recorded = build_records(root.get("record"), populations, projections, named, c)
+    numerics = build_numerics(mapping(root.get("numerics")))
+    network_block, train_block = mapping(root.get("network")), mapping(root.get("train"))
+    built = Built()
+    train: Train | None = None
+    if network_block is not None:
+        built = build_network(network_block, c, functions, numerics.precision)
+    if train_block is not None and network_block is not None:
+        train = build_train(train_block, built, c, optimizers)
+        if train is not None and built.network is not None:
+            read = train.loss.reads
+            layers = tuple(n for n in read if n not in built.inputs)
+            check_use(built.network, layers, tuple(n for n in read if n in built.inputs), c)
+    else:
+        check_others(c, optimizers)
+    plots = build_plots(root.get("plots"), populations, recorded, train_block is not None, c)
+    expect = build_expectations(root.get("expect"), populations, recorded, train, train_block is not None, c)
+    c.unread_params.warn(sink)
+    if any(d.severity is Severity.ERROR for d in sink.items):
+        return None
+    known: list[FunctionDef] = [f for n in functions.known if (f := functions.closed(n)) is not None]
+    model = Model(
+        name=text_of(root.get("name")) or name,
+        description=text_of(root.get("description")).strip(),
+        params=tuple(_param(p) for p in resolved.params.values()),
+        functions=tuple(known),
+        populations=tuple(populations.built[n] for n in populations.names),
+        projections=projections,
+        simulate=simulate,
+        spikes=tuple(recorded.spikes),
+        traces=tuple(recorded.traces),
+        synapses=tuple(recorded.synapses),
+        rates=tuple(recorded.rates),
+        histograms=tuple(recorded.histograms),
+        network=built.network,
+        train=train,
+        plots=plots,
+        expect=expect,
+        numerics=numerics,
+        poisson=poisson,
+        drives=tuple(drives.found),
+        timed=tuple(drives.timed.values()),
+        phases=c.phases,
+        span=root.span,
+    )
+    if simulate_block is None or model.simulate is None or model.simulate.instances == 1:
+        return model
+    shared = text_of(simulate_block.get("weights")) == "shared"
+    check_instances(model, shared, simulate_block.span, sink)
+    return None if any(d.severity is Severity.ERROR for d in sink.items) else expand_instances(model, shared)
+
+
+def _names(params: dict[str, ParamValue]) -> Names:
+    """The parameters of the model as the outermost scope."""
+    usable = {n: p for n, p in params.items() if not isinstance(p.value, str)}
+    kinds: dict[str, Kind] = {n: kind_of_value(p.value) for n, p in usable.items()}
+    for n, p in usable.items():
+        if p.kind == "float":
+            kinds[n] = Kind.REAL
+    scope = Scope(
+        kinds,
+        {n: p.dimension for n, p in usable.items()},
+        places={n: p.span for n, p in usable.items()},
+    )
+    return Names(scope, {n: p.value for n, p in usable.items()})
+
+
+def _param(p: ParamValue) -> ModelParam:
+    return ModelParam(p.name, p.kind, p.value, canonical_name(p.dimension), p.doc.strip(), p.span)
+
+
+def _check_parts(root: tree.Mapping, sink: Sink) -> tree.Mapping:
+    """Reports blocks that need others which are not there; `root` without them."""
+    blocks = mapping(root.get("populations"))
+    spiking = blocks is not None and bool(blocks.entries)
+    if spiking and root.entry("simulate") is None:
+        at = root.entry("populations")
+        help = "for example `simulate: {dt: 0.1 ms, duration: 1 s}`"
+        sink.error("E0103", "`populations` need a `simulate` block", at.key.span if at else root.span, help)
+    alone = [e for k in ("simulate", *_OF_SPIKING) if (e := root.entry(k)) and not spiking and k != "classes"]
+    if alone:
+        message = f"{quoted((e.name for e in alone), 'and')} {'needs' if len(alone) == 1 else 'need'} `populations`"
+        help = "for example `populations: {exc: {neuron: library/neurons/lif, size: 100}}`"
+        sink.error("E0103", message, alone[0].key.span, help)
+    network, train = root.entry("network"), root.entry("train")
+    if train is not None and network is None:
+        sink.error("E0103", "`train` needs a `network`", train.key.span)
+    if not spiking and network is None and train is None:
+        others = [k for k in ("simulate", *_OF_SPIKING) if root.entry(k) is not None]
+        if not others:
+            at_span = root.entries[0].key.span if root.entries else root.span
+            help = "a file of definitions is taken over by others: `use: this_file.yaml#name`"
+            sink.error("E0103", "the file has neither `populations` nor a `network`", at_span, help)
+    if alone:
+        return tree.without(root, "projections", "inputs", "record", "plots", "expect")
+    return root

@@ -1,0 +1,83 @@
+"""Plots: from resolved blocks of `plots` to what is drawn.
+
+Assumes: what is recorded is known.
+Guarantees: what a plot shows is recorded.
+Does not: draw (runner/plots.py).
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.spiking.records import Recorded, need_spikes, need_trace
+from compiler.frontend.build.spiking.select import select
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import Context, choices, whole
+from compiler.ir.level0.model import (
+    Plot,
+)
+from compiler.core.source import Span
+
+
+def build_plots(
+    node: Node | None, populations: Populations, recorded: Recorded, train: bool, c: Context
+) -> tuple[Plot, ...]:
+    """Everything under `plots`. Args: raster: from; trace: from, variable; training: none."""
+    out: list[Plot] = []
+    for kind, block, at in choices(node):
+        if kind == "training":
+            if not train:
+                c.sink.error("E0103", "the plot `training` needs a `train` block", at)
+            else:
+                out.append(Plot(kind, (), at))
+            continue
+        source = block.get("from")
+        if kind in ("histogram", "matrix", "evolution"):
+            drawn = _of_synapses(kind, block, at, recorded, c)
+            out += [] if drawn is None else [drawn]
+            continue
+        if source is None:
+            continue
+        names = select(source, populations, c)
+        if names is None:
+            continue
+        if kind == "rate":
+            missing = next((n for n in names if n not in recorded.rated), None)
+            if missing is not None:
+                if "rate" in recorded.refused:
+                    continue  # the mistake was reported there
+                help = f"add `- rate: {{from: {missing}, every: 10 ms}}` to `record`"
+                c.sink.error("E0213", f"the rate of `{missing}` is not recorded", source.span, help)
+            else:
+                out.append(Plot(kind, (("from", names),), at))
+            continue
+        if kind == "raster":
+            if need_spikes(names, source, recorded, c):
+                out.append(Plot(kind, (("from", names),), at))
+            continue
+        variable = block.get("variable")
+        if isinstance(variable, Scalar) and need_trace(names, variable, recorded, c):
+            out.append(Plot(kind, (("from", names), ("variable", variable.text)), at))
+    return tuple(out)
+
+
+def _of_synapses(kind: str, block: tree.Mapping, at: Span, recorded: Recorded, c: Context) -> Plot | None:
+    """A plot of recorded synapses."""
+    source, variable = block.get("from"), block.get("variable")
+    if not isinstance(source, Scalar) or not isinstance(variable, Scalar):
+        return None
+    if (source.text, variable.text) not in recorded.weighed:
+        if "synapses" in recorded.refused:
+            return None  # the mistake was reported there
+        message = f"`{variable.text}` of the synapses of `{source.text}` is not recorded"
+        help = f"add `- synapses: {{from: {source.text}, variables: [{variable.text}]}}` to `record`"
+        c.sink.error("E0213", message, variable.span, help)
+        return None
+    args: list[tuple[str, str | int]] = [("from", source.text), ("variable", variable.text)]
+    if kind == "histogram":
+        node = block.get("bins")
+        bins = 20 if node is None else whole(node, c, "`bins`", 1, 10_000)
+        if bins is None:
+            return None
+        args.append(("bins", bins))
+    return Plot(kind, tuple(args), at)

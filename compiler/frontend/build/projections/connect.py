@@ -1,0 +1,203 @@
+"""Connectivity: from a resolved block of `connect` to the rule of a family and its arguments at each member.
+
+Assumes: populations have been built.
+Guarantees: probabilities are in [0, 1], numbers whole and no larger than what can be drawn; populations fit the rule
+(sizes, shapes, pairs); a storage that the rule cannot have is refused.
+Does not: draw connections, read lists of pairs (pair_lists.py), expressions (build_rule.py) or kernels
+(build_planes.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from compiler.core.diagnostics import Related
+from compiler.expr.ast import Expr
+from compiler.expr.units import DIMENSIONLESS
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.projections.kernels import Kernels, check_planes, read_planes
+from compiler.frontend.build.spiking.populations import MAX_SIZE, Populations
+from compiler.frontend.build.projections.rule import read_rule
+from compiler.frontend.build.projections.storage import check_bits, storage_of
+from compiler.frontend.build.spiking.family import Family, inside
+from compiler.frontend.build.projections.pairs import Pairs, read_pairs
+from compiler.frontend.yaml.tree import Scalar
+from compiler.frontend.build.shared.values import Context, mapping
+from compiler.ir.level0.model import Planes, Value
+from compiler.core.source import Span
+
+Args = tuple[tuple[str, float | int], ...]
+Arguments = Callable[[str, str, dict[str, Any]], "Args | None"]
+"""(source, target, environment of the member) -> numbers of the rule; None after an error."""
+
+
+@dataclass
+class Connectivity:
+    """What `connect` says of one family. `rule`, `storage`, `probability`, `planes`: see ir/model.py, Projection."""
+
+    rule: str
+    written: str  # the rule's name in the file
+    span: Span
+    storage: str
+    arguments: Arguments
+    probability: Expr | None = None
+    planes: Planes | None = None
+    pairs: Pairs | None = None
+    kernels: Kernels = field(default_factory=Kernels)
+
+    @property
+    def count(self) -> int | None:
+        """How many values a list or a file gives, where that is known: one per pair."""
+        return None if self.pairs is None else len(self.pairs.pairs)
+
+    @property
+    def listed(self) -> bool:
+        """Whether weights may be given as a list or in a file: for pairs, and for the elements of a kernel (whose
+        `weight` refuses what it cannot have)."""
+        return self.pairs is not None or self.planes is not None
+
+    def weight(self, value: Value, source: str, target: str, family: Family) -> Value | None:
+        """The weight of one member as level 0 has it; None after an error."""
+        if self.planes is None:
+            return value
+        return self.kernels.weight(value, self.planes, source, target, family)
+
+
+def connectivity(entry: tree.Entry, family: Family) -> Connectivity | None:
+    """What the one key of `connect` says; None after an error that leaves nothing to check members with."""
+    settings = mapping(entry.value) or tree.Mapping((), entry.key.span)
+    name, at, c = entry.name, entry.key.span, family.c
+    storage = storage_of(name, settings, c)
+    own = 0 if _flag(settings, "autapses") is False else 1
+    match name:
+        case "all_to_all":
+            return Connectivity(name, name, at, storage, lambda s, t, env: (("autapses", own),))
+        case "one_to_one":
+            return Connectivity(name, name, at, storage, _one_to_one(at, own, family))
+        case "fixed_probability":
+            return Connectivity(name, name, at, storage, _probability(settings, own, family))
+        case "fixed_total" | "fixed_indegree" | "fixed_outdegree":
+            return Connectivity(name, name, at, storage, _number(name, settings, own, family))
+        case "rule":
+            rule = read_rule(settings, own, family)
+            if rule is None:
+                return None
+            return Connectivity("expression", name, at, storage, rule.arguments, rule.probability)
+        case "pairs":
+            pairs = read_pairs(settings, c)
+            if pairs is None:
+                return None
+            check_bits(storage, pairs, settings, c)
+            return Connectivity(name, name, at, storage, _pairs(pairs, family), pairs=pairs)
+        case "conv2d" | "avg_pool2d":
+            planes = read_planes(name, settings, c)
+            if planes is None:
+                return None
+
+            def shaped(source: str, target: str, env: dict[str, Any]) -> Args | None:
+                return () if check_planes(name, planes, source, target, at, family) else None
+
+            return Connectivity(name, name, at, storage, shaped, planes=planes)
+    return None
+
+
+def _flag(settings: tree.Mapping, name: str) -> bool | None:
+    node = settings.get(name)
+    return node.value if isinstance(node, Scalar) and isinstance(node.value, bool) else None
+
+
+def _one_to_one(at: Span, own: int, family: Family) -> Arguments:
+    def sizes(source: str, target: str, env: dict[str, Any]) -> Args | None:
+        if source == target and own == 0:
+            return None
+        same_sizes(source, target, at, family.populations, family.c)
+        return ()
+
+    return sizes
+
+
+def _pairs(pairs: Pairs, family: Family) -> Arguments:
+    def fit(source: str, target: str, env: dict[str, Any]) -> Args:
+        pairs.check(source, target, family.populations, family.c)
+        return ()
+
+    return fit
+
+
+def _probability(settings: tree.Mapping, own: int, family: Family) -> Arguments:
+    node = settings.get("p")
+    if node is None:
+        return lambda s, t, env: None
+    probability = family.per_member(node, "`p`", DIMENSIONLESS)
+
+    def with_p(source: str, target: str, env: dict[str, Any]) -> Args | None:
+        p = probability(env)
+        if p is None or not inside(p, 0.0, 1.0, "`p`", node, family.c):
+            return None
+        return (("p", float(p)), ("autapses", own))
+
+    return with_p
+
+
+def _number(rule: str, settings: tree.Mapping, own: int, family: Family) -> Arguments:
+    """`number` of the rules that fix one; the first member that cannot have so many is reported."""
+    node, c = settings.get("number"), family.c
+    if node is None:
+        return lambda s, t, env: None
+    repeat = 0 if _flag(settings, "multapses") is False else 1
+    count = family.per_member(node, "`number`", DIMENSIONLESS)
+    most = float(1 << 53) if rule == "fixed_total" else float(MAX_SIZE)
+    told = False
+
+    def with_number(source: str, target: str, env: dict[str, Any]) -> Args | None:
+        nonlocal told
+        n = count(env)
+        if n is None or not inside(n, 0.0, most, "`number`", node, c):
+            return None
+        if n != int(n):
+            message = f"`number` must be a whole number; it is {n:g}"
+            c.sink.error("E0102", message, node.span, "use `round(...)`")
+            return None
+        alone = int(source == target and not own)
+        n_from, n_to = int(env["n_from"]), int(env["n_to"])
+        pool = n_from - alone if rule == "fixed_indegree" else n_to - alone
+        pool *= n_from if rule == "fixed_total" else 1
+        if (n > 0 and pool == 0) or (not repeat and n > pool):
+            if not told:
+                told = True
+                _too_many(rule, int(n), pool, source, target, bool(alone), node, family)
+            return None
+        return (("number", int(n)), ("multapses", repeat), ("autapses", own))
+
+    return with_number
+
+
+def _too_many(
+    rule: str, n: int, pool: int, source: str, target: str, alone: bool, node: tree.Node, family: Family
+) -> None:
+    places = family.populations.places
+    other = " but itself" if alone else ""
+    if pool == 0:
+        message = f"`{source}` has one neuron, which has no other to connect to"
+        family.c.sink.error("E0604", message, node.span, "leave `autapses: false` out")
+        return
+    each = {
+        "fixed_total": f"there are {pool:,} pairs of neurons of `{source}` and `{target}`",
+        "fixed_indegree": f"each neuron of `{target}` has {pool:,} possible sources in `{source}`{other}",
+        "fixed_outdegree": f"each neuron of `{source}` has {pool:,} possible targets in `{target}`{other}",
+    }[rule]
+    if rule == "fixed_total" and alone:
+        each += " without autapses"
+    message = f"`number` is {n:,}, but {each}, and `multapses: false` takes each at most once"
+    related = tuple(Related("declared here", places[p]) for p in dict.fromkeys((source, target)))
+    family.c.sink.error("E0106", message, node.span, "a smaller number, or `multapses: true`", related)
+
+
+def same_sizes(source: str, target: str, at: Span, populations: Populations, c: Context) -> None:
+    n, m = populations.built[source].size, populations.built[target].size
+    if n != m:
+        message = f"`one_to_one` needs populations of one size: `{source}` has {n:,}, `{target}` has {m:,}"
+        related = tuple(Related("declared here", populations.places[p]) for p in dict.fromkeys((source, target)))
+        c.sink.error("E0604", message, at, None, related)

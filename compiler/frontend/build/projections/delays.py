@@ -1,0 +1,193 @@
+"""Delays: whole steps, or distributions of them, at each member of a family.
+
+Assumes: the time step is known.
+Guarantees: delays are at least 0 and at most MAX_DELAY steps, and whole unless rounding is asked for.
+Does not: draw them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.expr.units import TIME
+from compiler.files.array_files import read_array
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.spiking.family import Family
+from compiler.frontend.yaml.tree import Node
+from compiler.frontend.build.shared.values import (
+    Context,
+    Names,
+    Step,
+    mapping,
+    steps_of,
+    text_of,
+)
+from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.ir.level0.model import Distribution, FromFile, Listed
+
+MAX_DELAY = 1 << 20
+"""Steps; what is under way is held in a ring of this many slots at most."""
+
+Delay = Callable[[dict[str, Any]], "int | Distribution | Listed | None"]
+
+
+def longest(delays: Distribution | Listed) -> int:
+    """The largest of delays that differ from synapse to synapse, in steps."""
+    if isinstance(delays, Listed):
+        return int(max(delays.values, default=0.0))
+    return math.ceil(dict(delays.args)["high" if delays.kind == "uniform" else "max"])
+
+
+def _drawn_delay(node: tree.Mapping, family: Family, step: Step) -> Delay:
+    """Delays that differ from synapse to synapse: their distribution at each member, in steps."""
+    c, kind = family.c, node.entries[0]
+    block = mapping(kind.value)
+    if block is None:
+        return lambda env: None
+    if text_of(block.get("round")) != "nearest":
+        message = "delays that are drawn are not whole steps"
+        c.sink.error("E0601", message, kind.key.span, "add `round: nearest` to the distribution")
+        return lambda env: None
+    used = family.mentions(node)
+    known: dict[tuple[Any, ...], Distribution | None] = {}
+
+    def drawn(env: dict[str, Any]) -> Distribution | None:
+        key = tuple(env[n] for n in used)
+        if key not in known:
+            names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
+            value = None if None in key else initial_value(node, c, "`delay`", TIME, names)[0]
+            known[key] = _in_steps(value, step, block, c) if isinstance(value, Distribution) else None
+        return known[key]
+
+    return drawn
+
+
+def _in_steps(value: Distribution, step: Step, block: tree.Mapping, c: Context) -> Distribution | None:
+    """A distribution of delays (ms) in units of the step; a normal one is cut at 0 (or its `min`) and ten
+    standard deviations (or its `max`). Of a lognormal one, mean and standard deviation are those of the logarithm."""
+    given = dict(value.args)
+    low, high = ("low", "high") if value.kind == "uniform" else ("min", "max")
+
+    def wrong(name: str, message: str, help: str | None = None) -> None:
+        item = block.get(name)
+        c.sink.error("E0106", message, value.span if item is None else item.span, help)
+
+    for name in (low, high, *(("mean",) if value.kind != "lognormal" else ())):
+        if given.get(name, 0.0) < 0:
+            wrong(name, f"`{name}` of `delay` must not be negative; it is {given[name]:g} ms")
+            return None
+    args = {name: number / step.dt for name, number in value.args if name != "keep_sign"}
+    if value.kind == "lognormal":
+        args |= {"mean": given["mean"] - math.log(step.dt), "std": given["std"]}
+    if value.kind == "normal":
+        args.setdefault("min", 0.0)
+        args.setdefault("max", max(args["min"], args["mean"] + 10.0 * args["std"]))
+    if args[high] > MAX_DELAY:
+        longest = (
+            f"`{high}` of `delay` is" if high in given else "ten standard deviations of `delay` above its `mean` are"
+        )
+        help = None if high in given else "give the longest delay as `max`"
+        message = f"{longest} {args[high]:,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+        wrong(high, message, help)
+        return None
+    return Distribution(value.kind, tuple(args.items()), value.span)
+
+
+def _listed_delays(node: Node, family: Family, step: Step, count: int | None) -> Delay:
+    """A delay for each of `count` given pairs, in their order: the same at each member."""
+    c = family.c
+    if count is None:
+        message = "delays from a list or a file need connections that are given one by one"
+        c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`")
+        return lambda env: None
+    value = initial_value(node, c, "`delay`", TIME, family.names, count, "connection")[0]
+    times: npt.NDArray[np.float64]
+    if isinstance(value, Listed):
+        times = np.array(value.values)
+    elif isinstance(value, FromFile):
+        try:
+            times = np.asarray(read_array(Path(value.path), value.array), np.float64).ravel()
+        except (OSError, ValueError, TypeError) as error:
+            c.sink.error("E0703", f"the array cannot be read: {error}", node.span)
+            return lambda env: None
+        if len(times) != count:
+            message = f"`delay` needs {count:,} numbers, one for each connection; the array has {len(times):,}"
+            c.sink.error("E0703", message, node.span)
+            return lambda env: None
+    else:
+        return lambda env: None
+    steps = np.zeros(count)
+    for time in np.unique(times).tolist():  # one mistake is told, not one for each connection
+        found = steps_of(time, node.span, c.sink, "each `delay`", step)
+        if found is None:
+            return lambda env: None
+        steps[times == time] = found
+    if steps.max(initial=0.0) > MAX_DELAY:
+        message = f"`delay` is {steps.max():,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+        c.sink.error("E0106", message, node.span)
+        return lambda env: None
+    whole = Listed(tuple(steps.tolist()), node.span)
+    return lambda env: whole
+
+
+def one_by_one(node: Node | None) -> bool:
+    """Whether a delay is given for each connection: a list or an array."""
+    block = mapping(node)
+    return isinstance(node, tree.Sequence) or (block is not None and block.get("file") is not None)
+
+
+def _no_delay(env: dict[str, Any]) -> None:
+    """Without a time step there are no delays in steps; its mistake was reported."""
+
+
+def delay_steps(node: Node | None, family: Family, count: int | None = None) -> Delay:
+    """The delay at each member: whole steps, or delays that differ from connection to connection: a distribution of
+    steps, or the steps of each of `count` given pairs."""
+    step, block = family.populations.step, mapping(node)
+    if node is not None and one_by_one(node):
+        return _no_delay if step is None else _listed_delays(node, family, step, count)
+    if block is None or block.get("value") is not None:
+        return whole_delay(node, family, "`delay`")
+    if len(block.entries) == 1 and step is not None:
+        return _drawn_delay(block, family, step)
+    return lambda env: None
+
+
+def whole_delay(node: Node | None, family: Family, what: str) -> Callable[[dict[str, Any]], int | None]:
+    """A time at each member, `what`, in whole steps: given so, or rounded where that is asked for. 0 without a node."""
+    c, step = family.c, family.populations.step
+    if node is None:
+        return lambda env: 0
+    nearest = False
+    block = mapping(node)
+    if block is not None:
+        inner = block.get("value")
+        if inner is None:
+            return lambda env: None
+        nearest = text_of(block.get("round")) == "nearest"
+        node = inner
+    time = family.per_member(node, what, TIME)
+    at, known = node.span, dict[float, "int | None"]()
+
+    def steps(env: dict[str, Any]) -> int | None:
+        value = time(env)
+        if value is None or step is None:
+            return None
+        if value not in known:
+            if None in known.values():
+                return None  # one mistake is told once, not for every member
+            count = steps_of(value, at, c.sink, what, step, nearest=nearest, roundable=True)
+            if count is not None and count > MAX_DELAY:
+                message = f"{what} is {count:,} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
+                c.sink.error("E0106", message, at)
+                count = None
+            known[value] = count
+        return known[value]
+
+    return steps

@@ -1,0 +1,139 @@
+"""`conv2d` and `avg_pool2d` between populations with a shape: the kernel's layout, and weights that positions share.
+
+Assumes: populations have been built.
+Guarantees: the target has the shape that the operation gives; the weight of a convolution has one number for each
+element of the kernel in the order (out channel, in channel, row, column), or one for all; that of a pooling is divided
+by the size of its window, so that it is a mean.
+Does not: store anything (Toeplitz, in ir/program.py, says which pairs are connected).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from compiler.core.diagnostics import Related
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.data_files import Header, headers
+from compiler.frontend.build.spiking.family import Family
+from compiler.frontend.yaml.tree import Scalar
+from compiler.frontend.build.shared.values import Context, pair_of
+from compiler.ir.level0.model import Const, FromFile, Listed, Planes, Population, Value
+from compiler.core.source import Span
+
+
+def read_planes(rule: str, settings: tree.Mapping, c: Context) -> Planes | None:
+    """The layout of a validated block; None after an error."""
+
+    def two(name: str, low: int, default: tuple[int, int] | None) -> tuple[int, int] | None:
+        node = settings.get(name)
+        return default if node is None else pair_of(node, c, f"`{name}`", low)
+
+    if rule == "avg_pool2d":
+        size = two("size", 1, None)
+        stride = two("stride", 1, size)
+        return None if size is None or stride is None else Planes(size, stride, (0, 0), True, True)
+    kernel, padding, stride = two("kernel", 1, None), two("padding", 0, (0, 0)), two("stride", 1, (1, 1))
+    depthwise = settings.get("depthwise")
+    if kernel is None or padding is None or stride is None:
+        return None
+    return Planes(kernel, stride, padding, isinstance(depthwise, Scalar) and depthwise.value is True)
+
+
+def layout(population: Population) -> tuple[int, int, int] | None:
+    """(channels, height, width); None for a population that is not laid out in a plane."""
+    match population.shape:
+        case (c, h, w):
+            return c, h, w
+        case (h, w):
+            return 1, h, w
+    return None
+
+
+def check_planes(rule: str, planes: Planes, source: str, target: str, at: Span, family: Family) -> bool:
+    """Whether two populations have the shapes that the operation needs; an error where not."""
+    populations, sink = family.populations, family.c.sink
+    a, b = populations.built[source], populations.built[target]
+    places = tuple(Related("declared here", populations.places[p]) for p in dict.fromkeys((source, target)))
+    shapes = []
+    for population in (a, b):
+        found = layout(population)
+        if found is None:
+            has = f"its shape is {list(population.shape)}" if population.shape else "it has a `size` only"
+            message = f"`{rule}` needs populations with a height and a width; `{population.name}` has none: {has}"
+            related = (Related("declared here", populations.places[population.name]),)
+            sink.error("E0604", message, at, "give it a `shape: [channels, height, width]`", related)
+            return False
+        shapes.append(found)
+    (in_c, in_h, in_w), (out_c, out_h, out_w) = shapes
+    made = []
+    for name, n, k, p, s in zip(
+        ("height", "width"), (in_h, in_w), planes.kernel, planes.padding, planes.stride, strict=True
+    ):
+        if k > n + 2 * p:
+            padded = f" and its padding of {p}" if p else ""
+            message = f"the {name} of the kernel, {k}, is larger than that of `{source}`, {n}{padded}"
+            sink.error("E0604", message, at, None, places)
+            return False
+        made.append((n + 2 * p - k) // s + 1)
+    per_channel = planes.depthwise or planes.shared
+    channels = in_c if per_channel else out_c
+    if (out_c, out_h, out_w) == (channels, *made):
+        return True
+    given = [out_c, out_h, out_w]
+    message = f"the `{rule}` of `{source}` has the shape {[channels, *made]}, but `{target}` has {given}"
+    sink.error("E0604", message, at, f"write `shape: {[channels, *made]}` in `{target}`", places)
+    return False
+
+
+@dataclass
+class Kernels:
+    """Weights that all positions share, checked once for each file and layout."""
+
+    _known: dict[tuple[object, ...], tuple[Value, Value | None]] = field(default_factory=dict)
+
+    def weight(self, value: Value, planes: Planes, source: str, target: str, family: Family) -> Value | None:
+        """The weight as level 0 has it: the kernel's elements, or one number; None after an error."""
+        built = family.populations.built
+        a, b = layout(built[source]), layout(built[target])
+        if a is None or b is None:
+            return None
+        kh, kw = planes.kernel
+        shape = (a[0], kh, kw) if planes.depthwise else (b[0], a[0], kh, kw)
+        key = (id(value), shape)
+        if key not in self._known:  # the value is kept, so that its id stays its own
+            self._known[key] = value, _weight(value, planes, shape, family.c)
+        return self._known[key][1]
+
+
+def _weight(value: Value, planes: Planes, shape: tuple[int, ...], c: Context) -> Value | None:
+    words = "(channels, height, width)" if planes.depthwise else "(out channels, in channels, height, width)"
+    count = 1
+    for n in shape:
+        count *= n
+    if planes.shared:
+        if isinstance(value, Const):
+            return replace(value, value=value.value / (planes.kernel[0] * planes.kernel[1]))
+        message = "the weight of `avg_pool2d` is one number, which its windows share out"
+        c.sink.error("E0802", message, value.span, "use `conv2d` with `depthwise: true` for other weights")
+        return None
+    match value:
+        case Listed(values) if len(values) != count:
+            message = f"the kernel has {count:,} numbers, {words} = {list(shape)}; the list has {len(values):,}"
+            c.sink.error("E0703", message, value.span)
+            return None
+        case FromFile(path, array):
+            header = _header(path, array)
+            if header is not None and header.shape not in (shape, (count,)):
+                message = f"the kernel has the shape {list(shape)}, {words}; the array has {list(header.shape)}"
+                c.sink.error("E0703", message, value.span)
+                return None
+    return value
+
+
+def _header(path: str, array: str | None) -> Header | None:
+    """The header of an array; None where there is none to read (.csv)."""
+    try:
+        return headers(Path(path)).get(array or "")
+    except (OSError, ValueError):
+        return None

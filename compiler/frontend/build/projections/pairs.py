@@ -1,0 +1,158 @@
+"""`connect: {pairs: ...}`: connections that are given one by one.
+
+Assumes: a validated block.
+Guarantees: pairs of whole numbers from 0 in the user's order; that they fit the populations is
+checked per member.
+Does not: sort.
+
+Files: an .npz with two arrays, a .csv with two named columns, or a SONATA edges file (HDF5): the data sets
+source_node_id and target_node_id of edges/<population> (Dai et al. 2020, The SONATA data format, PLoS Comput Biol).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.core.diagnostics import did_you_mean
+from compiler.files.array_files import HDF5
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.spiking.populations import MAX_SIZE, Populations
+from compiler.frontend.build.shared.data_files import Header, arrays_of, locate, pick, read_array
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import Context, whole
+from compiler.core.source import Span
+
+
+@dataclass
+class Pairs:
+    """Pairs (source, target), and where each stands (one place for those of a file)."""
+
+    pairs: tuple[tuple[int, int], ...]
+    places: tuple[tuple[Span, Span], ...]
+
+    def check(self, source: str, target: str, populations: Populations, c: Context) -> None:
+        """E0106 for the first index that is not one of a neuron."""
+        sizes = (populations.built[source].size, populations.built[target].size)
+        if not self.pairs:
+            return
+        table = np.array(self.pairs, np.int64)
+        for side, (name, size) in enumerate(zip((source, target), sizes, strict=True)):
+            outside = np.nonzero(table[:, side] >= size)[0]
+            if len(outside):
+                first = int(outside[0])
+                at = self.places[first if len(self.places) > 1 else 0][side]
+                index = int(table[first, side])
+                message = f"`{name}` has no neuron {index}: it has {size:,}, counted from 0"
+                c.sink.error("E0106", message, at)
+
+
+def read_pairs(settings: tree.Mapping, c: Context) -> Pairs | None:
+    """The pairs of a `pairs` rule; None after an error."""
+    listed = settings.get("list")
+    if isinstance(listed, tree.Sequence):
+        return _inline(listed, c)
+    file = settings.get("file")
+    return _from_file(file, settings, c) if isinstance(file, Scalar) else None
+
+
+def _inline(node: tree.Sequence, c: Context) -> Pairs | None:
+    pairs: list[tuple[int, int]] = []
+    places: list[tuple[Span, Span]] = []
+    wrong = False
+    for item in node.items:
+        parts: tuple[Node, ...] = item.items if isinstance(item, tree.Sequence) else ()
+        values = [whole(p, c, "each index", 0, MAX_SIZE - 1) for p in parts]
+        if len(values) != 2 or values[0] is None or values[1] is None:
+            wrong = True
+            continue
+        pairs.append((values[0], values[1]))
+        places.append((parts[0].span, parts[1].span))
+    return None if wrong else Pairs(tuple(pairs), tuple(places))
+
+
+def _from_file(file: Scalar, settings: tree.Mapping, c: Context) -> Pairs | None:
+    path = locate(file, c)
+    if path is None:
+        return None
+    if path.suffix not in (".npz", ".csv", *HDF5):
+        help = "write two arrays into an `.npz`, or two named columns into a `.csv`"
+        c.sink.error("E0703", f"`{file.text}` holds one array only", file.span, help)
+        return None
+    found = arrays_of(path, file, c)
+    if found is None:
+        return None
+    group = _group(found, path.suffix in HDF5, file, settings, c)
+    if group is None:
+        return None
+    columns: list[npt.NDArray[np.int64]] = []
+    places: list[Span] = []
+    for key in ("sources", "targets"):
+        node = settings.get(key)
+        default = f"{key[:-1]}_node_id" if path.suffix in HDF5 else key
+        name = node.text if isinstance(node, Scalar) else default
+        at = file.span if node is None else node.span
+        column = _column(path, found, group + name, at, file, c)
+        if column is None:
+            return None
+        columns.append(column)
+        places.append(at)
+    if len(columns[0]) != len(columns[1]):
+        message = f"`{file.text}` has {len(columns[0]):,} sources, but {len(columns[1]):,} targets"
+        c.sink.error("E0703", message, file.span)
+        return None
+    pairs = zip(columns[0].tolist(), columns[1].tolist(), strict=True)
+    return Pairs(tuple(pairs), ((places[0], places[1]),))
+
+
+def _group(found: dict[str, Header], sonata: bool, file: Scalar, settings: tree.Mapping, c: Context) -> str | None:
+    """What the names of the two arrays begin with: the population of edges in a SONATA file; None after an error."""
+    node = settings.get("population")
+    if not sonata:
+        if node is None:
+            return ""
+        c.sink.error("E0702", f"`{file.text}` has no populations of edges", node.span, "only SONATA files (`.h5`) have")
+        return None
+    if settings.get("sources") is not None and settings.get("targets") is not None and node is None:
+        return ""  # any HDF5 file: both are paths of data sets
+    names = sorted({name.split("/")[1] for name in found if name.startswith("edges/") and name.count("/") >= 2})
+    known = ", ".join(f"`{n}`" for n in names)
+    if isinstance(node, Scalar):
+        if node.text in names:
+            return f"edges/{node.text}/"
+        help = did_you_mean(node.text, names) or (f"it has {known}" if known else None)
+        c.sink.error("E0702", f"`{file.text}` has no population of edges `{node.text}`", node.span, help)
+        return None
+    if len(names) == 1:
+        return f"edges/{names[0]}/"
+    if names:
+        c.sink.error("E0702", f"say which edges of `{file.text}` are meant", file.span, f"`population:` {known}")
+    else:
+        help = "SONATA files have `edges/<population>/source_node_id`; for others give `sources` and `targets`"
+        c.sink.error("E0702", f"`{file.text}` has no populations of edges", file.span, help)
+    return None
+
+
+def _column(
+    path: Path, found: dict[str, Header], name: str, at: Span, file: Scalar, c: Context
+) -> npt.NDArray[np.int64] | None:
+    """One column of indices."""
+    if pick(found, name, at, file, c) is None:
+        return None
+    try:
+        data = read_array(path, name)
+    except (OSError, ValueError, TypeError) as error:
+        c.sink.error("E0703", f"`{file.text}` cannot be read: {error}", file.span)
+        return None
+    if data.ndim != 1 or data.dtype.kind not in "iuf":
+        message = f"`{name}` must be a list of indices; it is {data.dtype} of shape {list(data.shape)}"
+        c.sink.error("E0703", message, at)
+        return None
+    whole_numbers = data.astype(np.int64)
+    if (data.dtype.kind == "f" and not np.array_equal(whole_numbers, data)) or (whole_numbers < 0).any():
+        c.sink.error("E0703", f"`{name}` must hold whole numbers from 0", at)
+        return None
+    return whole_numbers

@@ -1,0 +1,319 @@
+"""Projections: from resolved blocks of `projections` to families with a table of members.
+
+Assumes: populations have been built.
+Guarantees: members stand in the order of sources, then targets, each in the order in which `from`
+and `to` name them (`all` and classes: in the order of `populations`); a member whose probability or
+number of connections is 0 does not exist. Weights have the dimension of the input, delays are whole
+steps. With a synapse, its parameters and states have values at every member, and it fits its neurons.
+Does not: draw connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.types import Kind
+from compiler.expr.units import DIMENSIONLESS, Dimension, describe
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.projections.connect import connectivity
+from compiler.frontend.build.projections.delays import delay_steps, longest, one_by_one, whole_delay
+from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.synapses.synapses import BuiltSynapse, Synapses
+from compiler.frontend.build.projections.storage import check_values
+from compiler.frontend.build.spiking.family import SIZES, Family, inside
+from compiler.frontend.build.spiking.member_values import MemberValue, member_values
+from compiler.frontend.resolve.for_ import MAX_COPIES
+from compiler.frontend.build.spiking.select import select
+from compiler.frontend.build.synapses.fits import check_delays, check_delivery, check_reads, check_rewired, check_spikes
+from compiler.frontend.build.synapses.statements import Ends
+from compiler.frontend.build.synapses.transpose import check_transposes
+from compiler.frontend.build.synapses.use import Settings, given_dimensions, read_settings
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import (
+    Context,
+    Names,
+    mapping,
+    text_of,
+)
+from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.ir.level0.model import Const, Distribution, FromFile, Listed, Member, Projection, Value
+from compiler.core.source import Span
+
+
+def build_projections(
+    root: tree.Mapping, c: Context, populations: Populations, synapses: Synapses
+) -> tuple[Projection, ...]:
+    """All families of the file that have no mistake."""
+    blocks = mapping(root.get("projections"))
+    sizes: dict[str, Dimension | None] = dict.fromkeys(SIZES, DIMENSIONLESS)
+    shared = c.names.scope.extended(SIZES, sizes)
+    names = Names(shared, c.names.numbers)
+    out: list[Projection] = []
+    for entry in blocks.entries if blocks is not None else ():
+        block = mapping(entry.value)
+        if block is None:
+            continue
+        built = _projection(entry.name, block, entry.key.span, c, populations, names, synapses)
+        if built is not None:
+            out.append(built)
+    check_transposes(tuple(out), () if blocks is None else tuple(e.name for e in blocks.entries), c)
+    return tuple(out)
+
+
+def _projection(
+    name: str,
+    block: tree.Mapping,
+    at: Span,
+    c: Context,
+    populations: Populations,
+    names: Names,
+    synapses: Synapses,
+) -> Projection | None:
+    before = len(c.sink.items)
+    sources = select(block.get("from"), populations, c)
+    targets = select(block.get("to"), populations, c)
+    if len(sources or ()) * len(targets or ()) > MAX_COPIES:
+        message = f"`{name}` connects {len(sources or ()):,} x {len(targets or ()):,} populations; at most "
+        c.sink.error("E0208", f"{message}{MAX_COPIES:,} pairs of them are allowed", at)
+        return None
+    declared = mapping(block.get("values"))
+    values: dict[str, MemberValue] = {}
+    if declared is not None:
+        values = member_values(declared, sources, targets, populations, c)
+        kinds = dict.fromkeys(values, Kind.REAL)
+        scope = names.scope.extended(kinds, {n: v.dimension for n, v in values.items()})
+        names = Names(scope, names.numbers)
+    family = Family(name, c, populations, names, values)
+    reference = block.get("synapse")
+    plastic = isinstance(reference, Scalar)
+    synapse = synapses.find(reference) if isinstance(reference, Scalar) else None
+    if plastic and (synapse is None or synapse.definition is None):
+        return None
+    user, sure = Related(f"the projection `{name}` uses the synapse here", at), True
+    if synapse is not None:
+        dimensions, sure = given_dimensions(block, synapse, family)
+        synapse = synapses.with_dimensions(synapse, dimensions, user) if sure else synapse
+    deliver = mapping(block.get("deliver"))
+    into = deliver.get("into") if deliver is not None else None
+    dimension, fits = _input(into, targets, populations, c) if into is not None else (None, plastic)
+    if synapse is None:
+        _check_sources(block.get("from"), sources, populations, c)
+    elif sure:
+        fits = _check_synapse(synapse, synapses, block, user, sources, targets, dimension, family) and fits
+    connect = mapping(block.get("connect"))
+    if connect is None or len(connect.entries) != 1 or (deliver is None and not plastic):
+        return None
+    rule = connect.entries[0]
+    connection = connectivity(rule, family)
+    count = None if connection is None else connection.count
+    refused = rule.name if connection is not None and not connection.listed else None
+    weight = _no_weight if deliver is None or plastic else _weight(deliver, dimension, family, refused, count)
+    listed = None if connection is None or connection.pairs is None else count
+    given = _no_settings if synapse is None else read_settings(block, synapse, family, at, listed)
+    unpaired = connection is None and one_by_one(block.get("delay"))  # the pairs that they belong to have a mistake
+    delay = delay_steps(None if unpaired else block.get("delay"), family, count)
+    back_delay = whole_delay(block.get("back_delay"), family, "`back_delay`")
+    occupied = _occupied(block.entry("occupied"), synapse, family)
+    if not fits or sources is None or targets is None or any(p not in populations.built for p in (*sources, *targets)):
+        return None
+    if connection is None:
+        return None
+    pairs = connection.pairs
+    members: list[Member] = []
+    lost = False
+    for source in sources:
+        for target in targets:
+            env = family.environment(source, target)
+            told = len(c.sink.items)
+            args = connection.arguments(source, target, env)
+            left_out = args is None and len(c.sink.items) == told
+            w, own = weight(env), given(env)
+            d, back, part = delay(env), back_delay(env), occupied(env)
+            late: Distribution | Listed | None = None
+            if isinstance(d, Distribution | Listed):
+                late, d = d, longest(d)
+            if args is not None and w is not None:
+                w = connection.weight(w, source, target, family)
+            if args is None or w is None or d is None or own is None or back is None or part is None:
+                lost = lost or not left_out  # to a mistake, or to the step's
+                continue
+            if dict(args).get("p", 1) == 0 or dict(args).get("number", 1) == 0:
+                continue
+            listed_at = None if pairs is None else 0
+            members.append(Member(source, target, args, w, d, listed_at, late, *own, back, None, part))
+    if connection.rule == "one_to_one" and not members and sources == targets and not lost:
+        message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
+        c.sink.error("E0604", message, rule.key.span, "leave `autapses: false` out")
+    definition = None if synapse is None else synapse.definition
+    if synapse is not None and not sure and len(c.sink.items) == before:  # else a value has a mistake
+        _check_synapse(synapse, synapses, block, user, sources, targets, dimension, family)
+    if definition is not None:
+        check_delays(block, definition, members, family)
+        check_reads(definition, text_of(into), members, user, c)
+        check_rewired(definition, connection.rule, connection.storage, rule.key.span, c)
+    storage = settings.get("storage") if (settings := mapping(rule.value)) is not None else None
+    given_at = (deliver.get("weight") if deliver is not None else None, block.get("delay"), reference, storage)
+    check_values(connection.rule, connection.storage, members, definition, given_at, c)
+    if len(c.sink.items) > before:
+        return None
+    lists = () if pairs is None else (pairs.pairs,)
+    return Projection(
+        name,
+        connection.rule,
+        text_of(into),
+        tuple(members),
+        lists,
+        definition,
+        connection.storage,
+        connection.probability,
+        connection.planes,
+        span=at,
+    )
+
+
+def _occupied(
+    entry: tree.Entry | None, synapse: BuiltSynapse | None, family: Family
+) -> Callable[[dict[str, Any]], float | None]:
+    """`occupied` at each member."""
+    if entry is None:
+        return lambda env: 1.0
+    part = family.per_member(entry.value, "`occupied`", DIMENSIONLESS)
+    if synapse is not None and synapse.definition is not None and not synapse.definition.vacancies:
+        message = f"`occupied` has no effect: the synapse `{synapse.name}` never removes or forms synapses"
+        related = (Related("the synapse is declared here", synapse.span),)
+        family.c.sink.error("E0108", message, entry.key.span, "leave `occupied` out", related)
+
+    def at(env: dict[str, Any]) -> float | None:
+        found = part(env)
+        good = found is not None and inside(found, 0.0, 1.0, "`occupied`", entry.value, family.c)
+        return float(found) if good and found is not None else None
+
+    return at
+
+
+def _no_weight(env: dict[str, Any]) -> Value:
+    """With a synapse, the statements of the synapse say what is delivered."""
+    return Const(0.0)
+
+
+def _no_settings(env: Mapping[str, Any]) -> Settings:
+    return (), ()
+
+
+def _check_synapse(
+    synapse: BuiltSynapse,
+    synapses: Synapses,
+    block: tree.Mapping,
+    user: Related,
+    sources: tuple[str, ...] | None,
+    targets: tuple[str, ...] | None,
+    into: Dimension | None,
+    family: Family,
+) -> bool:
+    """Whether the synapse can stand between these neurons and has all that it needs; reports it if not."""
+    good = check_delivery(block, synapse, user.span, family)
+    if sources is None or targets is None or synapse.definition is None:
+        return False
+    check_spikes(block, synapse.definition, sources, targets, family)
+    neuron_of = family.populations.neuron_of
+    ends = [{id(n): n for p in names if (n := neuron_of.get(p)) is not None} for names in (sources, targets)]
+    for pre in ends[0].values():
+        for post in ends[1].values():
+            good = synapses.fits(synapse, Ends(pre, post, into), user) and good
+    return good
+
+
+def _check_sources(node: Node | None, sources: tuple[str, ...] | None, populations: Populations, c: Context) -> None:
+    for source in sources or ():
+        neuron = populations.neuron_of.get(source)
+        if neuron is not None and not neuron.spikes and node is not None:
+            message = f"`{source}` never spikes: its neuron `{neuron.name}` has no `spike`"
+            related = (Related("the neuron is declared here", neuron.span),)
+            c.sink.error("E0604", message, node.span, "add `spike: {when: ...}` to the neuron", related)
+            return
+
+
+def _input(
+    into: Node | None, targets: tuple[str, ...] | None, populations: Populations, c: Context
+) -> tuple[Dimension | None, bool]:
+    """The dimension of the input that is delivered into (None: unknown), and whether every target
+    has it."""
+    if not isinstance(into, Scalar):
+        return None, False
+    dimension: Dimension | None = None
+    first: str | None = None
+    seen: set[int] = set()
+    for target in targets or ():
+        neuron = populations.neuron_of.get(target)
+        if neuron is None or id(neuron) in seen:
+            continue
+        seen.add(id(neuron))
+        if into.text not in neuron.inputs:
+            _no_input(into, target, populations, c)
+            return None, False
+        found = neuron.inputs[into.text]
+        if found is None:
+            return None, False
+        if dimension is not None and found != dimension:
+            message = f"`{into.text}` is {describe(dimension)} in `{first}`, but {describe(found)} in `{target}`"
+            c.sink.error("E0401", message, into.span, "write one entry for each of them")
+            return None, False
+        dimension, first = found, first or target
+    return dimension, True
+
+
+def _no_input(into: Scalar, target: str, populations: Populations, c: Context) -> None:
+    neuron = populations.neuron_of[target]
+    help = did_you_mean(into.text, neuron.inputs)
+    if help is None:
+        if into.text in neuron.states or into.text in neuron.params:
+            noun = "a state variable" if into.text in neuron.states else "a parameter"
+            help = f"`{into.text}` is {noun}; spikes are delivered into `inputs`"
+        elif neuron.inputs:
+            help = "its inputs are " + ", ".join(f"`{n}`" for n in neuron.inputs)
+        else:
+            help = "it has no `inputs`"
+    message = f"neuron `{neuron.name}` of `{target}` has no input `{into.text}`"
+    related = (Related("the neuron is declared here", neuron.span),)
+    c.sink.error("E0201", message, into.span, help, related)
+
+
+def _weight(
+    deliver: tree.Mapping, dimension: Dimension | None, family: Family, rule: str | None, count: int | None
+) -> Callable[[dict[str, Any]], Value | None]:
+    """The weight at each member. `rule`: the rule, if it draws connections, which have no order for a list."""
+    c, node = family.c, deliver.get("weight")
+    if node is None:
+        help = "for example `weight: 1.62 mV`"
+        c.sink.error("E0103", "`deliver` lacks `weight`", deliver.span, help)
+        return lambda env: None
+    if isinstance(node, Scalar):
+        at = family.per_member(node, "`weight`", dimension)
+
+        def one(env: dict[str, Any]) -> Value | None:
+            found = at(env)
+            if found is None or not inside(found, -float("inf"), float("inf"), "`weight`", node, c):
+                return None
+            return Const(float(found), node.span)
+
+        return one
+    used = family.mentions(node)
+    known: dict[tuple[Any, ...], Value | None] = {}
+
+    def several(env: dict[str, Any]) -> Value | None:
+        key = tuple(env[n] for n in used)
+        if key not in known:
+            names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
+            value = (
+                None if None in key else initial_value(node, c, "`weight`", dimension, names, count, "connection")[0]
+            )
+            if isinstance(value, FromFile | Listed) and rule is not None:
+                message = f"weights from a list or a file need connections that are given one by one, not `{rule}`"
+                c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`")
+                value = None
+            known[key] = value
+        return known[key]
+
+    return several

@@ -1,0 +1,125 @@
+"""`storage`: how the connections of a family are held.
+
+Assumes: a validated block of a connect rule.
+Guarantees: what comes out is a storage that level 0 knows, that the rule can have, and that has a place for the
+connections' values and what their statements need; anything else is refused with the reason.
+Does not: choose (`auto` stays).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from compiler.expr.simplify import has_random
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.projections.pairs import Pairs
+from compiler.frontend.build.synapses.checks import all_actions
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import Context
+from compiler.ir.level0.model import Const, Distribution, Member, SynapseDef, values_of
+from compiler.ir.level2.synapse_sums import has_sums
+
+_KERNELS: Final = ("conv2d", "avg_pool2d")
+_BY_TARGET: Final = {
+    "fixed_total": "its connections are drawn for all sources together",
+    "fixed_indegree": "its connections are drawn target by target",
+    "pairs": "given pairs have to be held",
+}
+
+
+def storage_of(rule: str, settings: tree.Mapping, c: Context) -> str:
+    """The storage that a rule's block asks for, `auto` without one or after an error."""
+    node = settings.get("storage")
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return "auto"
+    asked = node.value
+    problem, help = _problem(rule, asked, settings)
+    if problem is not None:
+        c.sink.error("E0611", f"`{rule}` cannot be stored as `{asked}`: {problem}", node.span, help)
+        return "auto"
+    if asked == "procedural":  # what follows from the positions alone is never stored in these
+        return {"conv2d": "toeplitz", "avg_pool2d": "toeplitz", "all_to_all": "dense", "one_to_one": "auto"}.get(
+            rule, asked
+        )
+    return asked
+
+
+def _problem(rule: str, asked: str, settings: tree.Mapping) -> tuple[str | None, str | None]:
+    """Why the rule cannot have the storage, and what to write instead."""
+    sparse = "use `sparse` or `auto`"
+    if asked == "toeplitz" and rule not in _KERNELS:
+        return "only convolutions are Toeplitz matrices", "`conv2d` and `avg_pool2d` can; here, " + sparse
+    if asked == "dense" and rule != "all_to_all":
+        return "`dense` holds every pair of neurons, and this rule leaves some out", sparse
+    if asked == "procedural" and rule in _BY_TARGET:
+        why = f"{_BY_TARGET[rule]}, so those of one source cannot be found again at its spikes"
+        return why, sparse + ("; `fixed_outdegree` can" if rule != "pairs" else "")
+    if asked == "bitmask":
+        if rule in _KERNELS:
+            return "a bit for each pair has no place for the kernel's weights", "use `toeplitz`, `sparse` or `auto`"
+        multapses = settings.get("multapses")
+        repeats = not (isinstance(multapses, Scalar) and multapses.value is False)
+        if rule in ("fixed_total", "fixed_indegree", "fixed_outdegree"):
+            if repeats:
+                return "one bit cannot hold a pair that is connected several times", sparse
+            return "bits are drawn pair by pair, and this rule draws a number of them", sparse
+    return None, None
+
+
+def check_bits(storage: str, pairs: Pairs, settings: tree.Mapping, c: Context) -> None:
+    """E0611 for a pair that stands twice in a list that is to be held as bits."""
+    node = settings.get("storage")
+    if storage != "bitmask" or node is None or len(set(pairs.pairs)) == len(pairs.pairs):
+        return
+    message = "`pairs` cannot be stored as `bitmask`: a pair stands twice, and one bit cannot hold it"
+    c.sink.error("E0611", message, node.span, "use `sparse` or `auto`")
+
+
+def check_values(
+    rule: str,
+    storage: str,
+    members: Iterable[Member],
+    synapse: SynapseDef | None,
+    given: tuple[Node | None, ...],
+    c: Context,
+) -> None:
+    """E0611 for values that differ from connection to connection, and for statements that find connections by their
+    targets, where nothing is stored that could serve them. `given`: the weight, the delay, the synapse and the storage
+    in the file."""
+    if storage not in ("bitmask", "procedural", "toeplitz"):
+        return
+    weight, delay, model, written = given
+    asked = written.text if isinstance(written, Scalar) else storage
+    found: tuple[str, Node | None] | None = None
+    if synapse is not None:
+        if any(has_sums(e) for e in values_of(all_actions(synapse))):
+            what = f"connections stored as `{asked}` are not found by their targets"
+            message = f"{what}, but `{synapse.name}` sums over them"
+            c.sink.error("E0611", message, None if model is None else model.span, "use `storage: sparse`")
+            return
+        values = (*values_of(all_actions(synapse)), *(x.value for x in synapse.lets))
+        draws = storage != "procedural" and any(has_random(e) for e in values)
+        post = (
+            "`on_post`" if synapse.on_post else next((f"`{e.name}`" for e in synapse.events if e.end == "post"), None)
+        )
+        if not synapse.state and post is not None:
+            what = f"connections stored as `{asked}` are not found by their targets"
+            message = f"{what}, but {post} of `{synapse.name}` runs at spikes of a target"
+            c.sink.error("E0611", message, None if model is None else model.span, "use `storage: sparse`")
+            return
+        if synapse.state or post is not None or draws:
+            found = f"the synapse `{synapse.name}`", model
+    again = storage == "procedural" and synapse is None and rule != "fixed_outdegree"
+    for m in members:
+        drawn = again and isinstance(m.weight, Distribution)  # as the connections are
+        if storage != "toeplitz" and not (isinstance(m.weight, Const) or drawn):
+            found = found or ("the weight", weight)
+        if m.delays is not None:
+            found = found or ("the delay", delay)
+        if storage != "toeplitz" and any(not isinstance(v, Const) for _, v in m.params):
+            found = found or ("a parameter of the synapse", model)
+    if found is not None:
+        message = f"connections stored as `{asked}` have nothing of their own, but {found[0]} is one for each"
+        help = "use `storage: sparse`, or one value for all"
+        c.sink.error("E0611", message, None if found[1] is None else found[1].span, help)

@@ -1,0 +1,116 @@
+"""Data files that a model names: whether they are there, and what they hold.
+
+Assumes: the formats of compiler/files/array_files.py.
+Guarantees: shapes and types are read from headers, so that a large file costs nothing; what is
+wrong with a file is an error at the place that names it, never an exception.
+Does not: follow pickles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from compiler.core.diagnostics import did_you_mean
+from compiler.files.array_files import HDF5, Header, headers, read_array
+from compiler.files.guard import special
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import Context
+from compiler.core.source import Span
+
+__all__ = ["Header", "arrays_of", "check_array", "headers", "locate", "pick", "read_array"]
+
+
+def locate(file: Scalar, c: Context, folder: bool = False) -> Path | None:
+    """The file (or folder) that `file` names, counted from the model's folder; None (E0701) when it is not
+    there."""
+    path = c.folder / file.text
+    try:
+        if path.is_dir() if folder else path.is_file():
+            return path.resolve()
+        other = path.is_file() if folder else path.is_dir()
+        near = None if other else did_you_mean(path.name, _names_in(path.parent))
+    except (OSError, ValueError):
+        other, near = False, None
+    is_other = "is a file, not a folder" if folder else "is a directory, not a file"
+    kind = special(path)
+    what = is_other if other else f"is {kind}, not a file" if kind else "does not exist"
+    help = near or "paths count from the folder of the model file"
+    c.sink.error("E0701", f"the {'folder' if folder else 'file'} `{file.text}` {what}", file.span, help)
+    return None
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [p.name for p in folder.iterdir()] if folder.is_dir() else []
+
+
+def arrays_of(path: Path, file: Scalar, c: Context) -> dict[str, Header] | None:
+    """The headers of a file's arrays, with an error (E0703) where it is broken."""
+    try:
+        return headers(path)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        c.sink.error("E0703", f"`{file.text}` cannot be read: {reason[:120]}", file.span)
+        return None
+
+
+def pick(found: dict[str, Header], name: str, span: Span, file: Scalar, c: Context) -> Header | None:
+    """The array `name`; E0702 when there is none."""
+    if name in found:
+        return found[name]
+    known = ", ".join(f"`{n}`" for n in list(found)[:12])
+    help = did_you_mean(name, found) or (f"it has {known}" if known else "it has none")
+    csv = file.text.endswith(".csv")
+    if csv and not found:
+        help = "its first line has no names; leave `array` out to use the whole table"
+    what = "column" if csv else "data set" if file.text.endswith(HDF5) else "array"
+    c.sink.error("E0702", f"`{file.text}` has no {what} `{name}`", span, help)
+    return None
+
+
+def check_array(
+    file: Scalar, array: Node | None, sha256: Node | None, c: Context
+) -> tuple[Path, str | None, Header | None] | None:
+    """Path, name and header (None for .csv) of one array in a file; None after an error."""
+    path = locate(file, c)
+    if path is None:
+        return None
+    if isinstance(sha256, Scalar) and not _has_sum(path, sha256, file, c):
+        return None
+    if path.suffix == ".csv" and array is None:
+        return path, None, None
+    found = arrays_of(path, file, c)
+    if found is None:
+        return None
+    name: str | None = array.text if isinstance(array, Scalar) else None
+    if path.suffix == ".npy":
+        if name is not None and array is not None:
+            c.sink.error("E0702", "a .npy file has no named arrays", array.span, "leave `array` out")
+            return None
+        header: Header | None = found[""]
+    elif name is None:
+        if len(found) != 1:
+            known = ", ".join(f"`{n}`" for n in list(found)[:12]) or "none"
+            message = f"say which array of `{file.text}` is meant"
+            c.sink.error("E0702", message, file.span, f"write `array: ...`; it has {known}")
+            return None
+        name, header = next(iter(found.items()))
+    else:
+        header = pick(found, name, array.span if array is not None else file.span, file, c)
+    if header is None:
+        return None
+    if header.kind not in "fiub":
+        at = array.span if array is not None else file.span
+        c.sink.error("E0703", f"the array holds {header.dtype}, not numbers", at)
+        return None
+    return path, name, header
+
+
+def _has_sum(path: Path, sha256: Scalar, file: Scalar, c: Context) -> bool:
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if digest == sha256.text:
+        return True
+    message = f"`{file.text}` is not the file that the model was written for: its SHA-256 sum differs"
+    c.sink.error("E0704", message, sha256.span, f"it is {digest}")
+    return False

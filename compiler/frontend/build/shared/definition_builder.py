@@ -1,0 +1,268 @@
+"""What definitions with dynamics (neurons, synapses) have in common while they are built.
+
+Assumes: the block has been validated; `use` is taken over.
+Guarantees: params see params before them, states what is before them; named expressions and equations see what the
+caller's scope gives; every mistake is one diagnostic, and names that were declared with one are known all the same.
+Does not: know what kind of definition it is.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.ast import Binary, Expr, Ref, refs
+from compiler.expr.interp import ExprError, evaluate
+from compiler.expr.parse import Assign, parse_derivative
+from compiler.expr.types import Kind
+from compiler.expr.unit_names import unit_meant
+from compiler.expr.units import DIMENSIONLESS, TIME, UNITS, Dimension, canonical_name, parse_unit
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.random_help import with_distribution
+from compiler.frontend.resolve.values import exact_span
+from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_expression, check_tree, with_value
+from compiler.frontend.yaml.tree import Entry, Node, Scalar
+from compiler.frontend.build.shared.values import Context, mapping, text_of
+from compiler.frontend.build.shared.initial_values import explain_draws, initial_value
+from compiler.ir.level0.model import Const, Formula, Ode, ParamDecl, Set, StateDecl, Value
+from compiler.core.source import Span
+
+TIMES: Final = ("t", "dt")
+
+
+@dataclass
+class Draft:
+    """A definition being built. `noun`: what it is called in messages; `no_random`: why its equations draw nothing;
+    `given`: dimensions of parameters and states that come from where it is used, in place of those of the defaults."""
+
+    name: str
+    node: tree.Mapping
+    c: Context
+    noun: str = "neuron"
+    no_random: str = "random numbers can be drawn in `update` and `spike` only"
+    params: dict[str, Dimension | None] = field(default_factory=dict)
+    states: dict[str, Dimension | None] = field(default_factory=dict)
+    inputs: dict[str, Dimension | None] = field(default_factory=dict)
+    locals: dict[str, tuple[Kind, Dimension | None]] = field(default_factory=dict)
+    places: dict[str, Span] = field(default_factory=dict)
+    nouns: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, Span] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+    given: Mapping[str, Dimension] = field(default_factory=dict)
+
+    def declare(self, key: Scalar, noun: str) -> bool:
+        """Whether `key` may be the name of a new `noun`; reports it if not."""
+        name = key.text
+        if name in TIMES:
+            meaning = "the time" if name == "t" else "the time step"
+            self.c.sink.error("E0107", f"`{name}` is {meaning} and cannot name {noun}", key.span)
+            return False
+        if keyword.iskeyword(name):
+            message = f"`{name}` is a word of the expression language and cannot name {noun}"
+            self.c.sink.error("E0107", message, key.span)
+            return False
+        if name in self.places:
+            message = f"`{name}` is {self.nouns[name]} already and cannot be {noun} too"
+            related = (Related("declared here", self.places[name]),)
+            self.c.sink.error("E0212", message, key.span, "choose another name", related)
+            return False
+        self.places[name] = key.span
+        self.nouns[name] = noun
+        return True
+
+    def scope(self, *groups: Mapping[str, Dimension | None]) -> Scope:
+        dimensions: dict[str, Dimension | None] = {}
+        for group in groups:
+            dimensions.update(group)
+        kinds = dict.fromkeys(dimensions, Kind.REAL)
+        return self.c.names.scope.extended(kinds, dimensions, self.places)
+
+    def check(self, node: Node, scope: Scope, wanted: Wanted) -> Checked | None:
+        found = check_expression(node, scope, wanted, self.c.sink)
+        if found is not None:
+            self.read |= refs(found.expr)
+        return found
+
+
+def build_params(d: Draft) -> tuple[ParamDecl, ...]:
+    out: list[ParamDecl] = []
+    for entry in entries_of(d.node, "params"):
+        name = entry.name
+        if not d.declare(entry.key, "a parameter"):
+            continue
+        node, doc = entry.value, ""
+        block = mapping(node)
+        if block is not None:
+            doc = text_of(block.get("description")).strip()
+            unit = block.get("unit")
+            if unit is not None:
+                dimension = unit_dimension(unit, d.c)
+                d.params[name] = dimension
+                out.append(ParamDecl(name, unit_name(dimension), None, doc, entry.key.span))
+                continue
+            value = block.get("value")
+            if value is None:
+                continue
+            node = value
+        scope = d.scope(d.params)
+        d.origins[name] = node.span
+        before = len(d.c.sink.items)
+        found = d.check(node, scope, Wanted(f"parameter `{name}`"))
+        if found is None and isinstance(node, Scalar):
+            user = {"neuron": "population", "synapse": "projection", "current": "input"}.get(d.noun, d.noun)
+            lead = f"give it in the {user}: "
+            d.c.sink.items[before:] = [with_distribution(i, node.text, None, lead) for i in d.c.sink.items[before:]]
+        if found is None:
+            d.params[name] = None
+            continue
+        dimension = d.given.get(name, found.dimension or DIMENSIONLESS)
+        d.params[name] = dimension
+        default = constant_or_formula(found.expr, node, d)
+        out.append(ParamDecl(name, unit_name(dimension), default, doc, entry.key.span))
+    return tuple(out)
+
+
+def constant_or_formula(e: Expr, node: Node, d: Draft) -> Value | None:
+    """A number where the expression reads parameters of the model only, else a formula."""
+    if refs(e) & (d.params.keys() | d.states.keys()):
+        return Formula(e, node.span)
+    try:
+        return Const(evaluate(e, d.c.names.numbers), node.span)
+    except ExprError as error:
+        d.c.sink.error("E0308", f"this has no value: {error.message}", node.span)
+        return None
+
+
+Drawn = Callable[[Node, str], "tuple[Value | None, Dimension | None]"]
+"""Value and dimension of an initial value that is no expression (a distribution, a list, an array); `what` it is."""
+
+
+def build_states(d: Draft, drawn: Drawn | None = None) -> tuple[StateDecl, ...]:
+    out: list[StateDecl] = []
+    for entry in entries_of(d.node, "state"):
+        name = entry.name
+        if not d.declare(entry.key, "a state variable"):
+            continue
+        if isinstance(entry.value, Scalar):
+            scope = d.scope(d.params, d.states)  # the initial values of states before it
+            before = len(d.c.sink.items)
+            found = d.check(entry.value, scope, Wanted(f"the initial value of `{name}`"))
+            explain_draws(d.c.sink, before, entry.value, None)
+            dimension = None if found is None else found.dimension or DIMENSIONLESS
+            value = None if found is None else constant_or_formula(found.expr, entry.value, d)
+        elif drawn is not None:
+            value, dimension = drawn(entry.value, f"the initial value of `{name}`")
+        else:
+            value, dimension = initial_value(entry.value, d.c, f"the initial value of `{name}`", None)
+        dimension = d.given.get(name, dimension)
+        d.states[name] = dimension
+        if value is not None and dimension is not None:
+            out.append(StateDecl(name, unit_name(dimension), value, entry.key.span))
+    return tuple(out)
+
+
+def unit_dimension(node: Node, c: Context) -> Dimension | None:
+    """The dimension of a unit that is written out; None after an error."""
+    found = parse_unit(text_of(node))
+    if found is None:
+        text = text_of(node)
+        meant = unit_meant(text)
+        help = f"write `{meant}`" if meant else did_you_mean(text, UNITS) or "for example `mV`, `pA`, `nS` or `1/ms`"
+        c.sink.error("E0403", f"`{text}` is not a known unit", node.span, help)
+        return None
+    return found[0]
+
+
+def build_lets(d: Draft, scope: Scope) -> tuple[tuple[Set, ...], Scope]:
+    out: list[Set] = []
+    for entry in entries_of(d.node, "let"):
+        name = entry.name
+        if not d.declare(entry.key, "a named expression"):
+            continue
+        found = d.check(entry.value, scope, Wanted(f"`{name}`", None, None, d.no_random))
+        scope = with_value(scope, name, found, entry.key.span)
+        if found is not None:
+            out.append(Set(name, found.expr, entry.key.span))
+    return tuple(out), scope
+
+
+def build_dynamics(d: Draft, scope: Scope) -> tuple[Ode, ...]:
+    out: list[Ode] = []
+    for entry in entries_of(d.node, "dynamics"):
+        span, exact = exact_span(entry.key)
+        name = parse_derivative(entry.key.text, span, d.c.sink, exact=exact)
+        if name is None:
+            continue
+        if name not in d.states:
+            not_a_state(d, name, entry.key.span, "has no derivative")
+            continue
+        dimension = d.states[name]
+        wanted = Wanted(f"`d{name}/dt`", None if dimension is None else dimension / TIME, False, d.no_random)
+        found = d.check(entry.value, scope, wanted)
+        if found is not None:
+            out.append(Ode(name, found.expr, entry.value.span))
+    return tuple(out)
+
+
+def not_a_state(d: Draft, name: str, span: Span, consequence: str) -> None:
+    noun = d.nouns.get(name)
+    related = (Related("declared here", d.places[name]),) if name in d.places else ()
+    help: str | None
+    if noun is None:
+        message = f"`{name}` is no state variable"
+        near = did_you_mean(name, d.states)
+        help = near or f"declare it: `state: {{{name}: ...}}` with its initial value"
+    else:
+        message = f"`{name}` is {noun} and {consequence}"
+        help = "an input decays by itself; write `decay: ...`" if noun == "an input" else None
+        if noun == "a parameter":
+            help = "what changes during a run belongs into `state`"
+    d.c.sink.error("E0310", message, span, help, related)
+
+
+def not_assignable(d: Draft, target: str, at: Span, scope: Scope) -> None:
+    noun = d.nouns.get(target)
+    if target in TIMES:
+        noun = "the time" if target == "t" else "the time step"
+    elif noun is None:
+        noun = "a parameter of the model" if target in scope.kinds else f"no name of this {d.noun}"
+    place = scope.places.get(target)
+    related = (Related("declared here", place),) if place is not None else ()
+    help = "what changes during a run belongs into `state`" if "parameter" in noun else None
+    d.c.sink.error("E0310", f"`{target}` is {noun} and cannot be assigned to", at, help, related)
+
+
+def assigned(d: Draft, statement: Assign, scope: Scope, wanted: Wanted, node: Node) -> Checked | None:
+    """The new value of a statement's target: `x += a` is `x = x + a`."""
+    value = statement.value
+    if statement.op != "=":
+        value = Binary(statement.op[0], Ref(statement.target, statement.target_span), value, statement.span)
+    found = check_tree(value, node.span, scope, wanted, d.c.sink)
+    if found is not None:
+        d.read |= refs(found.expr)
+    return found
+
+
+def note_unread(d: Draft, params: tuple[ParamDecl, ...], noun: str) -> None:
+    """Note parameters that no expression of the definition reads, where a user wrote them."""
+    d.c.unread_params.read(p.span for p in params if p.name in d.read)
+    if any(p.span.via is not None or p.span.file.path.startswith("library/") for p in params):
+        return
+    d.c.unread_params.candidates += [(f"`{p.name}` of {noun} `{d.name}`", p.span) for p in params]
+
+
+def unit_name(dimension: Dimension | None) -> str:
+    return canonical_name(dimension or DIMENSIONLESS)
+
+
+def entries_of(node: tree.Mapping, name: str) -> tuple[Entry, ...]:
+    block = mapping(node.get(name))
+    return () if block is None else block.entries
+
+
+def listed(node: tree.Mapping, name: str) -> tuple[Node, ...]:
+    items = node.get(name)
+    return items.items if isinstance(items, tree.Sequence) else ()

@@ -1,0 +1,186 @@
+"""Values per element: one number, a distribution, an array in a file, a list.
+
+Assumes: a validated node of the language's `initial value`, `weight` or `setting`.
+Guarantees: a Value of level 0 in canonical units; distributions have the numbers that the model
+promises (a relative standard deviation is resolved, the moments of a lognormal are those of its
+logarithm).
+Does not: read the arrays of files beyond their headers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from compiler.core.diagnostics import Sink
+from compiler.expr.units import DIMENSIONLESS, Dimension
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.data_files import check_array
+from compiler.frontend.build.shared.random_help import with_distribution
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+from compiler.frontend.build.shared.values import Context, Names, bounded, mapping, number_and_dimension, shown
+from compiler.ir.level0.model import Const, Distribution, FromFile, Listed, Value
+
+_Found = tuple[Value | None, Dimension | None]
+_NUMBERS = ("low", "high", "mean", "std", "min", "max")
+
+
+def initial_value(
+    node: Node,
+    c: Context,
+    what: str,
+    dimension: Dimension | None,
+    names: Names | None = None,
+    count: int | None = None,
+    each: str = "neuron",
+) -> _Found:
+    """The value and its dimension; (None, ...) after an error.
+
+    `dimension` None: any (then an array of a file has no unit). `count`: how many elements a list
+    or an array must have, where that is known, and `each` what has one.
+    """
+    match node:
+        case Scalar():
+            before = len(c.sink.items)
+            found = number_and_dimension(node, c, what, dimension, names)
+            if found is None:
+                explain_draws(c.sink, before, node, dimension)
+                return None, dimension
+            return Const(found[0], node.span), dimension if dimension is not None else found[1] or DIMENSIONLESS
+        case Sequence(items=items):
+            return _listed(items, node, c, what, dimension, names, count, each)
+        case tree.Mapping():
+            if node.get("file") is not None:
+                return from_file(node, c, what, count, each), dimension or DIMENSIONLESS
+            return _distribution(node, c, what, dimension, names)
+
+
+def explain_draws(sink: Sink, before: int, node: Node, dimension: Dimension | None, more: str = "") -> None:
+    """Help with a random number where a distribution may stand, `uniform(-65, -50)`; `more`: what it needs too."""
+    if isinstance(node, Scalar):
+        found = sink.items[before:]
+        sink.items[before:] = [with_distribution(d, node.text, dimension, more=more) for d in found]
+
+
+def _listed(
+    items: tuple[Node, ...],
+    node: Node,
+    c: Context,
+    what: str,
+    dimension: Dimension | None,
+    names: Names | None,
+    count: int | None,
+    each: str,
+) -> _Found:
+    values: list[float] = []
+    wrong = False
+    for item in items:
+        found = number_and_dimension(item, c, f"each number of {what}", dimension, names)
+        if found is None:
+            wrong = True
+            continue
+        dimension = dimension if dimension is not None else found[1]
+        values.append(float(found[0]))
+    if wrong:
+        return None, dimension
+    if count is not None and len(values) != count:
+        message = f"{what} needs {count:,} numbers, one for each {each}; the list has {len(values):,}"
+        c.sink.error("E0703", message, node.span)
+        return None, dimension
+    return Listed(tuple(values), node.span), dimension or DIMENSIONLESS
+
+
+def from_file(
+    node: tree.Mapping, c: Context, what: str, count: int | None = None, each: str = "neuron"
+) -> FromFile | None:
+    """The array that `{file: ..., array: ...}` names, after a look at the file."""
+    file, array = node.get("file"), node.get("array")
+    if not isinstance(file, Scalar):
+        return None
+    found = check_array(file, array, node.get("sha256"), c)
+    if found is None:
+        return None
+    path, name, header = found
+    if count is not None and header is not None and header.size != count:
+        message = f"{what} needs {count:,} numbers, one for each {each}; the array has the shape {list(header.shape)}"
+        c.sink.error("E0703", message, (array or file).span)
+        return None
+    return FromFile(str(path), name, 1.0, node.span)
+
+
+def _distribution(
+    node: tree.Mapping, c: Context, what: str, dimension: Dimension | None, names: Names | None
+) -> _Found:
+    if len(node.entries) != 1:
+        return None, dimension
+    kind, block = node.entries[0].name, mapping(node.entries[0].value)
+    if block is None:
+        return None, dimension
+    at = node.entries[0].key.span
+    args: dict[str, float] = {}
+    wrong = False
+    for name in _NUMBERS:
+        item = block.get(name)
+        if item is None:
+            continue
+        found = number_and_dimension(item, c, f"`{name}` of {what}", dimension, names)
+        if found is None:
+            wrong = True
+            continue
+        if dimension is None and found[1] is not None:
+            dimension = found[1]
+        args[name] = float(found[0])
+        bad = not math.isfinite(args[name])
+        if bad or (name == "std" and args[name] < 0):
+            word = "finite" if bad else "at least 0"
+            c.sink.error(
+                "E0106",
+                f"`{name}` of {what} must be {word}; it is {shown(args[name], dimension or DIMENSIONLESS)}",
+                item.span,
+            )
+            wrong = True
+    relative = block.get("relative_std")
+    if relative is not None:
+        share = bounded(relative, c, "`relative_std`", DIMENSIONLESS, 0.0, names=names)
+        if share is None:
+            wrong = True
+        elif "mean" in args:
+            args["std"] = share * abs(args["mean"])
+    keep = block.get("keep_sign")
+    if isinstance(keep, Scalar) and keep.value is True:
+        args["keep_sign"] = 1.0
+    if wrong or not _complete(kind, args, block, what, c):
+        return None, dimension
+    if kind == "lognormal":
+        args = _of_logarithm(args)
+    return Distribution(kind, tuple(args.items()), at), dimension or DIMENSIONLESS
+
+
+def _complete(kind: str, args: Mapping[str, float], block: tree.Mapping, what: str, c: Context) -> bool:
+    """Whether the numbers make a distribution of this kind."""
+
+    def fail(name: str, message: str) -> bool:
+        entry = block.entry(name)
+        c.sink.error("E0106", message, block.span if entry is None else entry.value.span)
+        return False
+
+    if kind == "uniform" and args["low"] > args["high"]:
+        return fail("high", f"`high` of {what} is below `low`")
+    if args.get("min", -math.inf) > args.get("max", math.inf):
+        return fail("max", f"`max` of {what} is below `min`")
+    if kind == "lognormal" and args["mean"] <= 0:
+        return fail("mean", f"`mean` of {what} must be above 0 in a lognormal distribution")
+    if kind == "lognormal" and args["std"] / args["mean"] > _WIDEST:
+        return fail("std", f"`std` of {what} is more than {_WIDEST:g} times the mean")
+    return True
+
+
+_WIDEST: Final = 1e100
+"""Standard deviation by mean of a lognormal value; the square of a much larger one is no float64."""
+
+
+def _of_logarithm(args: Mapping[str, float]) -> dict[str, float]:
+    """`args` with mean and standard deviation of the logarithm of a lognormal value with the given moments."""
+    variance = math.log1p((args["std"] / args["mean"]) ** 2)
+    return {**args, "mean": math.log(args["mean"]) - variance / 2, "std": math.sqrt(variance)}

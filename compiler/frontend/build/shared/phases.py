@@ -1,0 +1,172 @@
+"""Phases of a run, and what definitions do at their events.
+
+Assumes: validated blocks.
+Guarantees: trials and events are whole steps, events inside their trial; handlers name events that exist, and assign
+to what may be assigned to.
+Does not: know neurons or pools (its callers give scopes and targets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.expr.types import Kind
+from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.definition_builder import TIMES, Draft, assigned
+from compiler.frontend.build.shared.scope import Scope, Wanted, no_value_yet, read_statement, unsure_of, with_value
+from compiler.frontend.yaml.tree import Node
+from compiler.frontend.build.shared.values import Context, Step, mapping, number, shown, steps
+from compiler.frontend.schema.wording import allowed
+from compiler.ir.level0.model import Handler, PhaseDef, Set
+from compiler.core.source import Span
+
+Actions = TypeVar("Actions")
+Made = TypeVar("Made")
+
+COUNTERS: Final = ("count", "step")
+TAKEN: Final = frozenset({"pool", "population", "pre", "post"})
+"""Words before a dot that mean something else."""
+
+
+def build_phases(node: Node | None, step: Step | None, c: Context) -> tuple[PhaseDef, ...]:
+    """Everything under `phases`. A phase with a mistake is known by name all the same."""
+    out: list[PhaseDef] = []
+    blocks = mapping(node)
+    for entry in blocks.entries if blocks is not None else ():
+        block = mapping(entry.value)
+        if block is None:
+            continue
+        name = entry.name
+        if name in TAKEN:
+            c.sink.error(
+                "E0107", f"`{name}.` has a meaning of its own, so no phase can be called `{name}`", entry.key.span
+            )
+            continue
+        every_node = block.get("every")
+        every = _whole(every_node, f"`every` of `{name}`", step, c, 1)
+        events: list[tuple[str, int]] = []
+        listed = mapping(block.get("events"))
+        for event in listed.entries if listed is not None else ():
+            at = _whole(event.value, f"the event `{event.name}`", step, c, 0)
+            if at is not None and every is not None and at > every and step is not None:
+                message = f"the event `{event.name}` comes after the end of the trial"
+                help = f"a trial of `{name}` lasts {shown(every * step.dt, TIME)}"
+                related = () if every_node is None else (Related("as given here", every_node.span),)
+                c.sink.error("E0106", message, event.value.span, help, related)
+                at = None
+            events.append((event.name, at or 0))
+        out.append(PhaseDef(name, every or 1, tuple(events), entry.key.span))
+    return tuple(out)
+
+
+def _whole(node: Node | None, what: str, step: Step | None, c: Context, low: int) -> int | None:
+    if node is None:
+        return None
+    if step is None:
+        number(node, c, what, TIME)
+        return None
+    return steps(node, c, what, step, low=low)
+
+
+def counters(c: Context) -> dict[str, Dimension | None]:
+    """What expressions read of phases: `trial.count`, `trial.step`."""
+    return {f"{p.name}.{x}": DIMENSIONLESS for p in c.phases for x in COUNTERS}
+
+
+def build_handlers(
+    d: Draft, node: Node | None, scope: Scope, targets: Mapping[str, Dimension | None], own: Mapping[str, str]
+) -> tuple[Handler, ...]:
+    """`on: {trial.start: [...]}` in `scope`. `own`: names as they stand here -> as the model calls them."""
+    return find_handlers(node, d.c, lambda items: build_actions(d, items, scope, targets, own), Handler)
+
+
+def find_handlers(
+    node: Node | None,
+    c: Context,
+    actions: Callable[[tuple[Node, ...]], Actions],
+    made: Callable[[str, str, Actions, Span], Made],
+) -> tuple[Made, ...]:
+    """One handler (phase, event, actions, place) per key of an `on` block; keys must name events that exist."""
+    out: list[Made] = []
+    block = mapping(node)
+    for entry in block.entries if block is not None else ():
+        found = find_event(entry.key, c)
+        if found is None:
+            continue
+        phase, event = found
+        items = entry.value.items if isinstance(entry.value, tree.Sequence) else ()
+        out.append(made(phase.name, event, actions(items), entry.key.span))
+    return tuple(out)
+
+
+def find_event(node: tree.Scalar, c: Context) -> tuple[PhaseDef, str] | None:
+    """The phase and the event that `trial.start` names; None after an error."""
+    phases = {p.name: p for p in c.phases}
+    phase_name, _, event = node.text.partition(".")
+    phase = phases.get(phase_name)
+    if phase is None:
+        help = did_you_mean(phase_name, phases)
+        if help is None:
+            example = "phases: {trial: {every: 200 ms, events: {start: 0 ms}}}"
+            help = allowed("there are", phases) if phases else f"declare it: `{example}`"
+        c.sink.error("E0201", f"there is no phase `{phase_name}`", node.span, help)
+        return None
+    events = dict(phase.events)
+    if event not in events:
+        related = (Related("the phase is declared here", phase.span),)
+        help = did_you_mean(event, events) or (allowed("it has", events) if events else "it has no `events`")
+        c.sink.error("E0201", f"phase `{phase_name}` has no event `{event}`", node.span, help, related)
+        return None
+    return phase, event
+
+
+def build_actions(
+    d: Draft, items: tuple[Node, ...], scope: Scope, targets: Mapping[str, Dimension | None], own: Mapping[str, str]
+) -> tuple[Set, ...]:
+    """Assignments to `targets` and to locals, in order, each reading the newest values."""
+    out: list[Set] = []
+    names = dict(own)
+    prefix = next((v.removesuffix(k) for k, v in own.items()), "")
+    found_locals: dict[str, tuple[Kind, Dimension | None]] = {}
+    for node in items:
+        statement = read_statement(node, scope, d.c.sink)
+        if statement is None:
+            scope = unsure_of(node, scope)
+            continue
+        target, at = statement.target, statement.target_span
+        if target in targets:
+            wanted = Wanted(f"`{target}`", targets[target], False, None)
+        elif target in found_locals:
+            kind, dimension = found_locals[target]
+            wanted = Wanted(f"`{target}`", dimension, kind is Kind.BOOL, None)
+        elif target in scope.kinds or "." in target or target in TIMES:
+            place = scope.places.get(target)
+            related = () if place is None else (Related("declared here", place),)
+            near = did_you_mean(target, targets)
+            help = near or (allowed("assignments here may change", targets) if targets else None)
+            d.c.sink.error("E0310", f"`{target}` cannot be assigned to here", at, help, related)
+            continue
+        elif statement.op != "=":
+            no_value_yet(statement, scope, d.c.sink)
+            continue
+        else:
+            wanted = Wanted(f"`{target}`", None, None, None)
+        found = assigned(d, statement, scope, wanted, node)
+        if target not in targets and target not in found_locals:
+            kind = Kind.REAL if found is None or found.kind is Kind.INT else found.kind
+            dimension = None if found is None else found.dimension
+            found_locals[target] = (kind, dimension)
+            names[target] = prefix + target
+            scope = with_value(scope, target, found, at)
+        if found is not None:
+            value = substitute(found.expr, _bindings(names, refs(found.expr)))
+            out.append(Set(names.get(target, target), value, statement.span))
+    return tuple(out)
+
+
+def _bindings(names: Mapping[str, str], used: set[str]) -> dict[str, Expr]:
+    return {old: Ref(new) for old, new in names.items() if old in used and old != new}

@@ -1,0 +1,87 @@
+"""Better help where a random number is written in the way of other simulators: `uniform(-65, -50)`, `5 * randn()`.
+
+Assumes: diagnostics of an expression that has been checked.
+Guarantees: codes, places and messages stay; the help is what may stand at the place: a distribution, or a draw.
+Does not: find mistakes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from compiler.core.diagnostics import Diagnostic
+from compiler.expr.units import Dimension, canonical_name
+
+_NUMBERS: Final = {
+    **dict.fromkeys(("uniform", "rand", "random"), ("uniform", "low", "high")),
+    **dict.fromkeys(("normal", "randn", "gauss", "gaussian"), ("normal", "mean", "std")),
+    "lognormal": ("lognormal", "mean", "std"),
+    "exponential": ("exponential", "mean", ""),
+}
+"""Functions that draw, here and elsewhere: the distribution, and the names of its numbers."""
+_DRAWS: Final = "|".join(_NUMBERS)
+_CALL: Final = re.compile(rf"\s*({_DRAWS})\(([^(),]*)(?:,([^(),]*))?\)\s*", re.ASCII)
+_SCALED: Final = re.compile(rf"\s*([^()+*]+)\+\s*([^()+*]+?)\s*\*\s*({_DRAWS})\(\)\s*", re.ASCII)
+_NAMED: Final = re.compile(rf"`({_DRAWS})`")
+_BARE: Final = re.compile(r"\s*-?[\d.]+(?:e-?\d+)?\s*")
+_ABOUT_DRAWS: Final = ("E0303", "E0304", "E0309")
+
+
+def draws(d: Diagnostic) -> str | None:
+    """The function that draws and that the mistake is about; None for any other mistake."""
+    if d.code == "E0309":
+        at = d.span
+        text = "" if at is None else at.file.text[at.start : at.end]
+        return next((n for n in _NUMBERS if text.startswith(n)), "random")
+    found = _NAMED.search(d.message) if d.code in _ABOUT_DRAWS else None
+    return None if found is None else found[1]
+
+
+def with_distribution(
+    d: Diagnostic, text: str, dimension: Dimension | None, lead: str = "write ", more: str = ""
+) -> Diagnostic:
+    """`d`, about the value `text`, with the distribution as help that says the same; `lead` stands before it, `more`
+    at its end."""
+    name = draws(d)
+    if name is None:
+        return d
+    return replace(d, help=f"{lead}`{distribution(name, text, dimension)[:-2]}{more}}}}}`")
+
+
+def distribution(name: str, text: str, dimension: Dimension | None) -> str:
+    """The distribution that `text`, which calls the function `name`, is in other simulators."""
+    kind, first, second = _NUMBERS[name]
+    call, scaled = _CALL.fullmatch(text), _SCALED.fullmatch(text)
+    a, b = "...", "..."
+    if call is not None and call[2].strip():
+        a, b = call[2], call[3] or "..."
+    elif scaled is not None:
+        a, b = scaled[1], scaled[2]
+        if kind == "uniform":
+            b = f"{a.strip()} + {b.strip()}"
+    numbers = [f"{n}: {_with_unit(v, dimension)}" for n, v in ((first, a), (second, b)) if n]
+    return f"{{{kind}: {{{', '.join(numbers)}}}}}"
+
+
+def _with_unit(text: str, dimension: Dimension | None) -> str:
+    bare = _BARE.fullmatch(text) is not None and dimension is not None and not dimension.dimensionless
+    return f"{text.strip()} {canonical_name(dimension)}" if bare and dimension is not None else text.strip()
+
+
+def without_draw(d: Diagnostic, reason: str | None, text: str) -> Diagnostic:
+    """`d` of an expression where random numbers cannot be drawn, for a `reason`; None: they can."""
+    name = draws(d)
+    if name is None or d.code == "E0309":
+        return d
+    if reason is not None:
+        return replace(d, help=reason)
+    call = _CALL.fullmatch(text)
+    a, b = (call[2].strip(), (call[3] or "").strip()) if call is not None else ("", "")
+    kind = _NUMBERS[name][0]
+    if not a or not b:
+        return d
+    span = f"({b} - {a})" if re.fullmatch(r"[\w.]+( \w+)?", a) else f"({b} - ({a}))"
+    help = {"uniform": f"{a} + {span} * random()", "normal": f"{a} + {b} * normal()"}.get(kind)
+    return d if help is None else replace(d, help=f"write `{help}`")

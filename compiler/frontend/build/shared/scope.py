@@ -1,0 +1,290 @@
+"""Expressions of a model file in the scope of names that they may use.
+
+Assumes: scalars of a resolved tree.
+Guarantees: an expression that comes out is parsed, typed and dimension-checked, has no call of the
+file's own functions left (they are put in), and all of its numbers are in canonical units. A
+mistake is one diagnostic; a name that was declared with a mistake is known but gives no more
+errors.
+Does not: know what an expression is for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from compiler.core.diagnostics import Diagnostic, Related, Sink, did_you_mean
+from compiler.expr.ast import Call, Expr, Num, Ref, calls, children, refs, rewrite, with_children
+from compiler.expr.check import check_assignable, erase, infer_dimension
+from compiler.expr.functions import FUNCTIONS
+from compiler.expr.inline import Definition, inline
+from compiler.expr.parse import Assign, Statement, parse_statement
+from compiler.expr.simplify import has_random
+from compiler.expr.types import Kind, check_types
+from compiler.expr.units import Dimension
+from compiler.frontend.build.shared.random_help import without_draw
+from compiler.frontend.resolve.values import exact_span, expression_of
+from compiler.frontend.build.shared.delayed import Delayable
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.schema.wording import found
+from compiler.ir.level2.delayed import DELAYED
+from compiler.ir.level0.model import hidden
+from compiler.core.source import NOWHERE, Span
+
+_ASSIGNS: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)", re.ASCII)
+_NO_PLACES: Final[Mapping[str, Span]] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class TimedName:
+    """A timed array, which is read as `name(t)`, with a column for each neuron as `name(t, i)`."""
+
+    name: str
+    dimension: Dimension | None
+    per_neuron: bool
+    broken: bool = False  # it has a mistake, so that any form of reading it may be right
+
+    @property
+    def form(self) -> str:
+        return f"{self.name}(t, i)" if self.per_neuron else f"{self.name}(t)"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Names that an expression may use, with their kinds and dimensions (None: unknown, after an
+    error). `broken`: functions with a mistake; `unsure`: names whose kind is not known for the same reason.
+    `places`: where they were declared; `delayed`: what may be read with a synapse's delay."""
+
+    kinds: Mapping[str, Kind]
+    dimensions: Mapping[str, Dimension | None]
+    functions: Mapping[str, Definition] = field(default_factory=dict)
+    arities: Mapping[str, int] = field(default_factory=dict)
+    broken: frozenset[str] = frozenset()
+    places: Mapping[str, Span] = field(default_factory=dict)
+    timed: Mapping[str, TimedName] = field(default_factory=dict)
+    delayed: Delayable | None = None
+    unsure: frozenset[str] = frozenset()
+
+    def extended(
+        self,
+        kinds: Mapping[str, Kind],
+        dimensions: Mapping[str, Dimension | None],
+        places: Mapping[str, Span] = _NO_PLACES,
+    ) -> Scope:
+        """This scope with more names, which hide those of the same name."""
+        return replace(
+            self,
+            kinds={**self.kinds, **kinds},
+            unsure=self.unsure - kinds.keys() if self.unsure else self.unsure,
+            dimensions={**self.dimensions, **dimensions},
+            places={**self.places, **places},
+        )
+
+
+def with_value(scope: Scope, name: str, found: Checked | None, at: Span) -> Scope:
+    """`scope` with a name that is given the value `found`; None: the value has a mistake."""
+    if found is None:
+        known = scope.extended({name: Kind.REAL}, {name: None}, {name: at})
+        return replace(known, unsure=scope.unsure | {name})
+    kind = Kind.REAL if found.kind is Kind.INT else found.kind
+    return scope.extended({name: kind}, {name: found.dimension}, {name: at})
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A checked expression: erased of units and functions, with its dimension (None: any)."""
+
+    expr: Expr
+    dimension: Dimension | None
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What may stand at a place: `what` names it in messages ("`dv/dt`"); `dimension` None: any;
+    `condition`: True for a condition, False for a number, None for either; `random`: whether draws
+    may stand, or else why not."""
+
+    what: str
+    dimension: Dimension | None = None
+    condition: bool | None = False
+    random: str | None = "random numbers cannot stand here"
+
+
+def check_expression(node: Node, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
+    """The expression of a scalar in `scope`; None after an error."""
+    if not isinstance(node, Scalar):
+        message = f"{wanted.what} must be an expression, not {found(node)}"
+        sink.error("E0102", message, node.span)
+        return None
+    tree = expression_of(node, sink, scope.kinds)
+    return None if tree is None else check_tree(tree, node.span, scope, wanted, sink)
+
+
+def check_tree(tree: Expr, span: Span, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
+    """A parsed expression of the scalar at `span`, checked in `scope`; None after an error."""
+    own = Sink()
+    result = _check(tree, scope, wanted, own)
+    for d in own.items:
+        at = d.span
+        text = "" if at is None else at.file.text[at.start : at.end]
+        sink.items.append(_placed(without_draw(_worded(d, scope), wanted.random, text), span))
+    return result
+
+
+def _check(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
+    delayed = scope.delayed
+    if delayed is None or DELAYED not in calls(tree) - scope.functions.keys():
+        return _check_names(tree, scope, wanted, sink)
+    taken = delayed.take(tree, sink)
+    if taken is None:
+        return None
+    found = _check_names(taken, scope.extended(dict.fromkeys(delayed.names, Kind.REAL), delayed.names), wanted, sink)
+    return None if found is None else replace(found, expr=delayed.put(found.expr))
+
+
+def _check_names(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checked | None:
+    if scope.timed and calls(tree) & scope.timed.keys():
+        read = _read_timed(tree, scope, sink)
+        if read is None:
+            return None
+        tree = read
+        values = {hidden(n): t.dimension for n, t in scope.timed.items()}
+        scope = scope.extended(dict.fromkeys(values, Kind.REAL), values)
+    called = calls(tree)
+    if called & scope.broken or (scope.unsure and refs(tree) & scope.unsure):
+        return None  # the mistake was reported where the function or the name is given its value
+    kind = check_types(tree, scope.kinds, sink, {**scope.arities, **dict.fromkeys(scope.timed, 1)})
+    if sink.items:
+        return None
+    if called & scope.functions.keys():
+        whole = inline(tree, scope.functions, sink)
+        if whole is None:
+            return None
+        tree = whole
+        kind = check_types(tree, scope.kinds, sink, scope.arities)
+        if sink.items:
+            return None
+    if wanted.condition is not None and wanted.condition == kind.numeric:
+        _wrong_kind(tree, kind, wanted, sink)
+        return None
+    if wanted.random is not None and has_random(tree):
+        at = _first_random(tree) or tree.span
+        sink.error("E0309", f"{wanted.what}: {wanted.random}", at)
+        return None
+    if not check_assignable(wanted.dimension, tree, scope.dimensions, sink, wanted.what):
+        return None
+    dimension = infer_dimension(tree, scope.dimensions, Sink())
+    try:
+        return Checked(_within_64_bits(erase(tree)), dimension, kind)
+    except OverflowError:
+        sink.error("E0308", "a number in it is too large", tree.span)
+        return None
+
+
+def _read_timed(e: Expr, scope: Scope, sink: Sink) -> Expr | None:
+    """`e` with reads of timed arrays as names of their values in this step; None after an error."""
+    if isinstance(e, Call) and e.func in scope.timed:
+        array = scope.timed[e.func]
+        given = tuple(a.name if isinstance(a, Ref) else "" for a in e.args)
+        if "t" not in scope.kinds:
+            help = "timed arrays are read in equations, in rates of Poisson inputs and in a population's `params`"
+            sink.error("E0312", f"the timed array `{e.func}` cannot be read here", e.span, help)
+            return None
+        if not array.broken and given != (("t", "i") if array.per_neuron else ("t",)):
+            why = "it has a column for each neuron" if array.per_neuron else "it has one value for all neurons"
+            help = f"write `{array.form}`: {why}, and is read at the time of the step"
+            sink.error("E0312", f"the timed array `{e.func}` cannot be read like this", e.span, help)
+            return None
+        return Ref(hidden(e.func), e.span)
+    kids = children(e)
+    new = tuple(_read_timed(k, scope, sink) for k in kids)
+    if None in new:
+        return None
+    whole = tuple(k for k in new if k is not None)
+    return with_children(e, whole) if any(a is not b for a, b in zip(kids, whole, strict=True)) else e
+
+
+def _within_64_bits(e: Expr) -> Expr:
+    """`e` with integers that no machine integer holds as real numbers. Raises OverflowError."""
+
+    def fitting(x: Expr) -> Expr:
+        large = isinstance(x, Num) and isinstance(x.value, int) and not -(1 << 63) <= x.value < 1 << 63
+        return Num(float(x.value), x.span) if isinstance(x, Num) and large else x
+
+    return rewrite(e, fitting)
+
+
+def _wrong_kind(tree: Expr, kind: Kind, wanted: Wanted, sink: Sink) -> None:
+    needed = Kind.BOOL.value if wanted.condition else Kind.REAL.value
+    help = "compare it with something, as in `v > v_thresh`" if wanted.condition else "write `1 if ... else 0`"
+    sink.error("E0306", f"{wanted.what} must be {needed}; this is {kind.value}", tree.span, help)
+
+
+def _worded(d: Diagnostic, scope: Scope) -> Diagnostic:
+    """Reads of timed arrays in a message as the user writes them."""
+    message, help = d.message, d.help
+    if d.code == "E0302" and message.startswith("unknown name `xi"):
+        help = "white noise stands in `dynamics`; elsewhere write `sqrt(dt) * normal()` for its sum over a step"
+    for name, array in scope.timed.items():
+        if hidden(name) in message + (help or ""):
+            word = re.compile(rf"\b{hidden(name)}\b")
+            message = word.sub(array.form, message)
+            help = None if help is None else word.sub(array.form, help)
+    return d if (message, help) == (d.message, d.help) else replace(d, message=message, help=help)
+
+
+def _placed(d: Diagnostic, span: Span) -> Diagnostic:
+    """A mistake in a function that only shows where it is called gets that place too."""
+    at = d.span
+    if at is None or at is NOWHERE:
+        return replace(d, span=span)
+    inside = at.file is span.file and span.start <= at.start and at.end <= span.end
+    if inside:
+        return d
+    return replace(d, related=(*d.related, Related("the function is called here", span)))
+
+
+def _first_random(e: Expr) -> Span | None:
+    if isinstance(e, Call) and e.func in FUNCTIONS and FUNCTIONS[e.func].random:
+        return e.span
+    return next((s for k in children(e) if (s := _first_random(k)) is not None), None)
+
+
+def read_action(node: Node, scope: Scope, sink: Sink) -> Statement | None:
+    """The assignment or call of a scalar, not yet checked; None after an error. Augmented forms stay."""
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        help = "for example `v = v_reset`"
+        sink.error("E0102", f"an assignment is expected, not {found(node)}", node.span, help)
+        return None
+    span, exact = exact_span(node)
+    return parse_statement(node.text, span, sink, exact=exact, names=scope.kinds)
+
+
+def no_value_yet(statement: Assign, scope: Scope, sink: Sink) -> None:
+    """The error of `x += 1` where `x` is no name that has a value."""
+    target = statement.target
+    message = f"`{target}` has no value yet that `{statement.op}` could change"
+    sink.error("E0302", message, statement.target_span, did_you_mean(target, scope.kinds))
+
+
+def unsure_of(node: Node, scope: Scope) -> Scope:
+    """`scope` after a statement that cannot be read: the name that it seems to assign to has a value."""
+    target = _ASSIGNS.match(node.text) if isinstance(node, Scalar) else None
+    if target is None or target[1] in scope.kinds:
+        return scope
+    return with_value(scope, target[1], None, node.span)
+
+
+def read_statement(node: Node, scope: Scope, sink: Sink) -> Assign | None:
+    """The assignment of a scalar, not yet checked; None after an error. Augmented forms stay."""
+    statement = read_action(node, scope, sink)
+    if statement is None or isinstance(statement, Assign):
+        return statement
+    help = "write `name = expression`"
+    message = f"a call of `{statement.call.func}` has no effect here"
+    sink.error("E0301", message, statement.span, help)
+    return None

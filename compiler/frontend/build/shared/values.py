@@ -1,0 +1,325 @@
+"""Numbers of a model file: quantities, whole numbers, steps of time, distributions, arrays in files.
+
+Assumes: the values of the parameters are known (resolve has run).
+Guarantees: numbers come out in canonical units with the dimension that is due; each mistake is one
+diagnostic at its place, and gives None.
+Does not: read arrays (it looks whether files exist and what they hold; see data_files.py).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from compiler.core.diagnostics import Related, Sink
+from compiler.expr.interp import ExprError, evaluate
+from compiler.expr.units import DIMENSIONLESS, FREQUENCY, TIME, Dimension, canonical_name, parse_unit, to_canonical
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+from compiler.frontend.build.shared.unused import Unread
+from compiler.frontend.schema.wording import found
+from compiler.ir.level0.model import PhaseDef
+from compiler.core.source import NOWHERE, Span
+
+_QUANTITY: Final = re.compile(
+    r"\s*(-?(?:\d{1,18}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]\w*)\s*", re.ASCII
+)
+
+
+_LARGEST: Final = 1 << 63
+
+
+@dataclass(frozen=True)
+class Names:
+    """A scope of constants: what expressions may use, and the values that it has."""
+
+    scope: Scope
+    numbers: Mapping[str, Any]
+
+
+@dataclass
+class Context:
+    """What building a model needs everywhere. `folder`: that of the model file. `unread`: files that need not be there,
+    because others take their place: "data" (of the training), "weights", "init" (of a layer)."""
+
+    sink: Sink
+    names: Names
+    folder: Path
+    phases: tuple[PhaseDef, ...] = ()
+    unread: frozenset[str] = frozenset()
+    unread_params: Unread = field(default_factory=Unread)
+
+
+@lru_cache(maxsize=65536)
+def _quantity(text: str) -> tuple[float, Dimension] | None:
+    """A plain quantity such as "20 ms"; None when it is anything else."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        return None
+    unit = parse_unit(match[2])
+    if unit is None:
+        return None
+    try:
+        number = match[1]
+        return to_canonical(int(number) if number.lstrip("-").isdigit() else float(number), match[2]), unit[0]
+    except (OverflowError, ValueError):
+        return None
+
+
+def _plain(node: Node) -> tuple[float | int, Dimension | None] | None:
+    """A number or a quantity that is written out, which nearly all values are; else None."""
+    if not isinstance(node, Scalar):
+        return None
+    value = node.value
+    if isinstance(value, str):
+        return _quantity(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+        return None
+    return value, DIMENSIONLESS if value else None
+
+
+def number(
+    node: Node,
+    c: Context,
+    what: str,
+    dimension: Dimension | None,
+    names: Names | None = None,
+) -> float | int | None:
+    """The value of an expression over constants in canonical units; None after an error."""
+    quantity = number_and_dimension(node, c, what, dimension, names)
+    return None if quantity is None else quantity[0]
+
+
+def number_and_dimension(
+    node: Node, c: Context, what: str, dimension: Dimension | None, names: Names | None = None
+) -> tuple[float | int, Dimension | None] | None:
+    """The value of an expression over constants, and its dimension (None: it may have any)."""
+    plain = _plain(node)
+    if plain is not None and (dimension is None or plain[1] is None or plain[1] == dimension):
+        return plain
+    names = names or c.names
+    if not isinstance(node, Scalar):
+        c.sink.error("E0102", f"{what} must be a number or an expression, not {found(node)}", node.span)
+        return None
+    checked = check_expression(node, names.scope, Wanted(what, dimension), c.sink)
+    if checked is None:
+        return None
+    try:
+        value = evaluate(checked.expr, names.numbers)
+    except ExprError as error:
+        at = error.span if error.span is not NOWHERE else node.span
+        c.sink.error("E0308", f"{what} has no value: {error.message}", at)
+        return None
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:  # a parameter of the model may be that
+        c.sink.error("E0308", f"{what} has no value: the number is too large", node.span)
+        return None
+    if isinstance(value, float) and math.isnan(value):
+        c.sink.error("E0308", f"{what} has no value: it is not a number", node.span)
+        return None
+    return value, checked.dimension
+
+
+def whole(
+    node: Node,
+    c: Context,
+    what: str,
+    low: int = 0,
+    high: int | None = None,
+    names: Names | None = None,
+) -> int | None:
+    """A whole number of at least `low`; an expression may give one such as 4.0."""
+    value = number(node, c, what, DIMENSIONLESS, names)
+    if value is None:
+        return None
+    if isinstance(value, float):
+        if not value.is_integer():
+            shown = "" if isinstance(node, Scalar) and node.text == f"{value:g}" else f"; it is {value:g}"
+            help = "use `round(...)`" if shown else None
+            c.sink.error("E0102", f"{what} must be a whole number{shown}", node.span, help)
+            return None
+        value = int(value)
+    if value < low or (high is not None and value > high):
+        bound = f"at least {low:,}" if value < low else f"at most {high:,}"
+        c.sink.error("E0106", f"{what} must be {bound}; it is {value:,}", node.span)
+        return None
+    return value
+
+
+def bounded(
+    node: Node,
+    c: Context,
+    what: str,
+    dimension: Dimension,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    above: bool = False,
+    below: bool = False,
+    names: Names | None = None,
+) -> float | None:
+    """A finite number from `low` to `high` (exclusive with `above`, `below`)."""
+    value = number(node, c, what, dimension, names)
+    if value is None:
+        return None
+    problem = out_of_bounds(value, low, high, above=above, below=below)
+    if problem is None:
+        return float(value)
+    c.sink.error("E0106", f"{what} must be {problem}; it is {shown(value, dimension)}", node.span)
+    return None
+
+
+def shown(value: float, dimension: Dimension) -> str:
+    """A canonical value with its unit, as a user would write it."""
+    if dimension.dimensionless:
+        return f"{value:g}"
+    return f"{value * 1000:g} Hz" if dimension == FREQUENCY else f"{value:g} {canonical_name(dimension)}"
+
+
+def out_of_bounds(
+    value: float,
+    low: float | None,
+    high: float | None,
+    *,
+    above: bool = False,
+    below: bool = False,
+) -> str | None:
+    """The bounds that `value` is outside of, in words; None when it is inside."""
+    if not math.isfinite(value):
+        return "finite"
+    if low is not None and (value < low or (above and value == low)):
+        return f"above {low:g}" if above else f"at least {low:g}"
+    if high is not None and (value > high or (below and value == high)):
+        return f"below {high:g}" if below else f"at most {high:g}"
+    return None
+
+
+# ---------------------------------------------------------------------------------- steps of time
+
+
+@dataclass(frozen=True)
+class Step:
+    """The time step in ms, and where it was given; the number of steps before time 0."""
+
+    dt: float
+    span: Span
+    warmup: int = 0
+
+
+def whole_steps(time: float, dt: float) -> int | None:
+    """`time` as a number of steps when it is a whole number of them, up to rounding errors of what
+    was computed."""
+    ratio = time / dt
+    nearest = round(ratio)
+    return nearest if abs(ratio - nearest) <= 1e-9 * max(1.0, abs(nearest)) else None
+
+
+def steps(
+    node: Node,
+    c: Context,
+    what: str,
+    step: Step,
+    *,
+    low: int = 0,
+    nearest: bool = False,
+    roundable: bool = False,
+    names: Names | None = None,
+) -> int | None:
+    """A time as a number of steps; E0601 when it is not a whole number of them.
+
+    `nearest`: round instead; `roundable`: the help may mention `round: nearest`.
+    """
+    time = number(node, c, what, TIME, names)
+    if time is None:
+        return None
+    return steps_of(time, node.span, c.sink, what, step, low=low, nearest=nearest, roundable=roundable)
+
+
+def steps_of(
+    time: float,
+    span: Span,
+    sink: Sink,
+    what: str,
+    step: Step,
+    *,
+    low: int = 0,
+    nearest: bool = False,
+    roundable: bool = False,
+    related: tuple[Related, ...] = (),
+) -> int | None:
+    """The number of steps of a time in ms; see `steps`."""
+    if not math.isfinite(time):
+        sink.error("E0106", f"{what} must be finite", span)
+        return None
+    count = round(time / step.dt) if nearest else whole_steps(time, step.dt)
+    if time < 0 and (count is None or count < 0):
+        sink.error("E0106", f"{what} must not be negative; it is {time:g} ms", span, None, related)
+        return None
+    if count is None:
+        below = math.floor(time / step.dt)
+        near = [f"`{multiple(n, step.dt)} ms`" for n in (below, below + 1) if n >= low]
+        help = "write " + " or ".join(near)
+        if roundable:
+            help += f", or round it: `{{value: {time:g} ms, round: nearest}}`"
+        message = f"{what} is {time:g} ms, which is not a whole number of steps of {step.dt:g} ms"
+        place = (Related("the step is given here", step.span),)
+        sink.error("E0601", message, span, help, (*related, *place))
+        return None
+    if count < low:
+        unit = "step" if low == 1 else "steps"
+        message = f"{what} must be at least {low} {unit} of {step.dt:g} ms; it is {time:g} ms"
+        sink.error("E0106", message, span, None, related)
+        return None
+    return count
+
+
+def multiple(count: int, dt: float) -> str:
+    """`count` steps in ms, as a user would write it."""
+    return f"{float(count * Fraction(repr(dt))):.12g}"
+
+
+# -------------------------------------------------------------------------------------- small parts
+
+
+def text_of(node: Node | None) -> str:
+    return node.text if isinstance(node, Scalar) else ""
+
+
+def choices(node: Node | None) -> Iterator[tuple[str, tree.Mapping, Span]]:
+    """The items of a list of one-key maps: the key, the block under it, and where the key stands. What has another form
+    has been reported."""
+    for item in node.items if isinstance(node, Sequence) else ():
+        if isinstance(item, tree.Mapping) and len(item.entries) == 1:
+            block = mapping(item.entries[0].value)
+            if block is not None:
+                yield item.entries[0].name, block, item.entries[0].key.span
+
+
+def items_of(node: Node | None) -> tuple[Node, ...]:
+    """The items of a list, or the one thing that stands for a list of one."""
+    if node is None:
+        return ()
+    return node.items if isinstance(node, Sequence) else (node,)
+
+
+def pair_of(node: Node, c: Context, what: str, low: int) -> tuple[int, int] | None:
+    """`3` or `[3, 5]` as two whole numbers."""
+    if not isinstance(node, Sequence):
+        one = whole(node, c, what, low)
+        return None if one is None else (one, one)
+    values = [whole(i, c, what, low) for i in node.items]
+    if len(values) != 2 or values[0] is None or values[1] is None:
+        return None
+    return values[0], values[1]
+
+
+def mapping(node: Node | None) -> tree.Mapping | None:
+    return node if isinstance(node, tree.Mapping) else None

@@ -1,0 +1,339 @@
+"""Current definitions, and inputs that use them: drives into parameters and inputs of neurons.
+
+Assumes: the blocks have been validated; populations and timed arrays have been built.
+Guarantees: a definition is checked for each dimension that it goes into (`unit: into` is that); a drive has a value for
+each parameter and state of its source. What cannot be driven is refused: an input that decays (it would sum the
+current up), a parameter that fixes a time constant or a refractory period.
+Does not: add a constant to a parameter that is one number (build_inputs does).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.expr.simplify import simplify
+from compiler.expr.types import Kind
+from compiler.expr.units import DIMENSIONLESS, TIME, Dimension, canonical_name
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.spiking.neurons import BuiltNeuron, finished
+from compiler.frontend.build.spiking.populations import Populations, evaluated
+from compiler.frontend.build.spiking.timed import values_of
+from compiler.frontend.build.shared.definitions import Definitions, place_of
+from compiler.frontend.build.shared.definition_builder import (
+    TIMES,
+    Draft,
+    assigned,
+    build_dynamics,
+    build_lets,
+    build_params,
+    build_states,
+    entries_of,
+    listed,
+    not_assignable,
+    note_unread,
+)
+from compiler.frontend.build.spiking.drives import Drives, hide_noise, noise_method, timed_reads, with_noise
+from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression, no_value_yet, read_statement, unsure_of, with_value
+from compiler.frontend.yaml.tree import Entry, Scalar
+from compiler.frontend.build.shared.values import Context, Names, mapping, steps, text_of
+from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.ir.level0.model import Const, Drive, Formula, Method, NeuronDef, Set, SourceDef, TimedArray, Value, hidden
+from compiler.core.source import Span
+
+VALUE = hidden("value")
+_INTO = re.compile(r"\binto\b")
+
+
+@dataclass
+class BuiltCurrent:
+    """A definition for one dimension of what it goes into; `source` None: an array, or a mistake."""
+
+    name: str
+    source: SourceDef | None
+    array: bool
+    neuron: NeuronDef | None
+    params: dict[str, Dimension | None]
+    span: Span
+
+
+@dataclass
+class Currents:
+    """What is built of current definitions, once per block and dimension."""
+
+    c: Context
+    definitions: Definitions
+    drives: Drives
+    _built: dict[tuple[int, Dimension | None], tuple[tree.Mapping, BuiltCurrent]] = field(default_factory=dict)
+
+    def built(self, name: str, block: tree.Mapping, at: Span, into: Dimension | None) -> BuiltCurrent:
+        key = (id(block), into)
+        if key not in self._built:
+            self._built[key] = (block, build_current(name, block, at, into, self.c))
+        return self._built[key][1]
+
+    def check_others(self) -> None:
+        """Reports the mistakes of the file's own definitions that nothing uses, as far as they can be known."""
+        used = {id(block) for block, _ in self._built.values()}
+        for entry in self.definitions.own():
+            block = mapping(entry.value)
+            if block is not None and id(block) not in used and not _mentions_into(block):
+                self.built(entry.name, block, entry.key.span, None)
+
+
+def _mentions_into(block: tree.Mapping) -> bool:
+    units = [mapping(e.value) for e in entries_of(block, "params")]
+    return any(u is not None and _INTO.search(text_of(u.get("unit"))) for u in units)
+
+
+def _with_units(node: tree.Mapping, into: Dimension | None) -> tree.Mapping:
+    """The block with `into` in units of parameters replaced by the unit of what the current goes into."""
+    params = node.entry("params")
+    block = None if params is None else mapping(params.value)
+    if params is None or block is None or into is None:
+        return node
+    unit = f"({canonical_name(into)})"
+
+    def with_unit(e: Entry) -> Entry:
+        inner = mapping(e.value)
+        entry = None if inner is None else inner.entry("unit")
+        if inner is None or entry is None or not isinstance(entry.value, Scalar):
+            return e
+        text = _INTO.sub(unit, entry.value.text)
+        value = replace(entry.value, value=text, text=text)
+        entries = tuple(replace(x, value=value) if x is entry else x for x in inner.entries)
+        return replace(e, value=replace(inner, entries=entries))
+
+    changed = replace(params, value=replace(block, entries=tuple(with_unit(e) for e in block.entries)))
+    return replace(node, entries=tuple(changed if e is params else e for e in node.entries))
+
+
+def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | None, c: Context) -> BuiltCurrent:
+    """The current `node`; with `source` None after an error (reported), and for an array."""
+    before = len(c.sink.items)
+    d = Draft(name, _with_units(node, into), c, "current", "random numbers can be drawn in `value` and `update` only")
+    params, states = build_params(d), build_states(d)
+    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME}
+    scope = d.scope(d.params, d.states, times)
+    lets, scope = build_lets(d, scope)
+    value_node = node.get("value")
+    noisy, noise = with_noise(d, (value_node or node, *(e.value for e in entries_of(node, "dynamics"))), scope)
+    dynamics = build_dynamics(d, noisy)
+    value = None
+    if value_node is not None:
+        value = check_expression(value_node, noisy, Wanted(f"`value` of `{name}`", into, False, None), c.sink)
+    if value is not None:
+        d.read |= refs(value.expr)
+    update = _update(d, scope)
+    method = noise_method(d, dynamics, lets, noise, Method(text_of(node.get("method")) or "auto"))
+    array = text_of(node.get("source")) == "array"
+    if array:
+        _only_array(d)
+    built = BuiltCurrent(name, None, array, None, d.params, at)
+    if any(i.severity == "error" for i in c.sink.items[before:]) or (value is None and not array):
+        return built
+    whole = (*lets, Set(VALUE, value.expr, value_node.span)) if value is not None and value_node is not None else lets
+    neuron = NeuronDef(name, params, states, (), whole, dynamics, update, None, method, span=at)
+    neuron = hide_noise(finished(d, neuron), noise)
+    built.neuron = neuron
+    if not array:
+        note_unread(d, params, "current")
+        taken = neuron.lets[-1]
+        names: dict[str, Expr] = {n: Ref(hidden(n)) for n in noise}
+        body = substitute(taken.value, names)
+        built.source = SourceDef(replace(neuron, lets=neuron.lets[:-1]), body, timed_reads(d), noise, at)
+    return built
+
+
+def _update(d: Draft, scope: Scope) -> tuple[Set, ...]:
+    out: list[Set] = []
+    for node in listed(d.node, "update"):
+        statement = read_statement(node, scope, d.c.sink)
+        if statement is None:
+            scope = unsure_of(node, scope)
+            continue
+        target, at = statement.target, statement.target_span
+        if target in d.states or target in d.locals:
+            kind, dimension = (Kind.REAL, d.states[target]) if target in d.states else d.locals[target]
+            wanted = Wanted(f"`{target}`", dimension, kind is Kind.BOOL, None)
+            found = assigned(d, statement, scope, wanted, node)
+        elif target in d.places or target in scope.kinds or "." in target or target in TIMES:
+            not_assignable(d, target, at, scope)
+            continue
+        elif statement.op != "=":
+            no_value_yet(statement, scope, d.c.sink)
+            continue
+        else:
+            found = assigned(d, statement, scope, Wanted(f"`{target}`", None, None, None), node)
+            kind = Kind.BOOL if found is not None and found.kind is Kind.BOOL else Kind.REAL
+            dimension = None if found is None else found.dimension
+            d.locals[target] = (kind, dimension)
+            scope = with_value(scope, target, found, at)
+        if found is not None:
+            out.append(Set(target, found.expr, statement.span))
+    return tuple(out)
+
+
+def _only_array(d: Draft) -> None:
+    for key in ("state", "let", "dynamics", "update", "method"):
+        entry = d.node.entry(key)
+        if entry is not None:
+            message = f"a current with `source: array` has no equations, so no `{key}`"
+            d.c.sink.error("E0108", message, entry.key.span)
+    for name, example in (("values", "{unit: into}"), ("every", "{unit: ms}")):
+        if name not in d.params:
+            message = f"a current with `source: array` needs the parameter `{name}`"
+            d.c.sink.error("E0103", message, d.node.span, f"write `params: {{{name}: {example}}}`")
+
+
+# -------------------------------------------------------------------------------------------- drives
+
+
+def target_dimension(into: Scalar, neuron: BuiltNeuron, target: str, c: Context) -> tuple[bool, Dimension | None]:
+    """Whether a current can go into this parameter or input, and its dimension; reports why not (E0314)."""
+    name, definition = into.text, neuron.definition
+    dimension = neuron.params.get(name, neuron.inputs.get(name))
+    if definition is None:
+        return False, dimension
+    related = (Related("it is declared here", neuron.places[name]),) if name in neuron.places else ()
+    message = help = None
+    if neuron.source != "equations":
+        message, help = f"`{name}` of `{target}` does not change in time: its spikes are given", None
+    decay = next((i.decay for i in definition.inputs if i.name == name), None)
+    if decay is not None:
+        message = f"the input `{name}` of `{target}` decays by itself; a current into it would be summed up over time"
+        inputs = (i.name for i in definition.inputs if i.decay is None and neuron.inputs[i.name] == dimension)
+        zero = [p.name for p in definition.params if isinstance(p.default, Const) and p.default.value == 0]
+        alone = [*inputs, *(n for n in zero if neuron.params.get(n) == dimension)]
+        where = " or ".join(f"`{n}`" for n in alone[:3])
+        example = f"a parameter such as `I_e: 0 {canonical_name(dimension or DIMENSIONLESS)}`"
+        help = f"add it to {where}" if alone else f"give the neuron {example} that its equations add"
+    fixed = [(f"the decay of `{i.name}`", i.decay) for i in definition.inputs if i.decay is not None]
+    if definition.spike is not None and definition.spike.refractory is not None:
+        fixed.append(("the refractory period", definition.spike.refractory))
+    for what, expr in fixed:
+        if name in neuron.params and name in refs(expr):
+            message = f"`{name}` of `{target}` gives {what}, which is computed once"
+            help = "write the decay in `dynamics`" if "decay" in what else None
+    if message is not None:
+        c.sink.error("E0314", message, into.span, help, related)
+    return message is None, dimension
+
+
+def drive(
+    name: str, block: tree.Mapping, target: str, populations: Populations, currents: Currents, names: Names, at: Span
+) -> None:
+    """The drive of `current: {into: ..., source: ..., params: {...}}` into one population."""
+    into, reference = block.get("into"), block.get("source")
+    if not isinstance(into, Scalar) or not isinstance(reference, Scalar):
+        return
+    population, neuron = populations.built[target], populations.neuron_of[target]
+    possible, dimension = target_dimension(into, neuron, target, currents.c)
+    definition = currents.definitions.find(reference)
+    if definition is None or not possible:
+        return
+    called = currents.definitions.name_of(reference)
+    built = currents.built(called, definition, place_of(called, definition), dimension or DIMENSIONLESS)
+    if built.neuron is None:
+        return
+    given = mapping(block.get("params"))
+    if given is not None and not _known(given, built, currents.c):
+        return
+    if built.array:
+        _array_drive(name, given, built, target, populations, currents, into, dimension, at)
+        return
+    assert built.source is not None
+    params = _params(given, built, target, population.size, currents.c, names, block.span)
+    if params is None:
+        return
+    init: list[tuple[str, Value]] = []
+    for state in built.neuron.state:
+        what = f"the initial value of `{state.name}` of `{built.name}`"
+        value: Value | None = state.init
+        if isinstance(state.init, Formula):
+            value = evaluated(_simple(state.init), params, what, at, currents.c)
+        if value is None:
+            return
+        init.append((state.name, value))
+    made = Drive(name, target, into.text, built.source, tuple(params.items()), tuple(init), at)
+    currents.drives.add(made, population.size)
+
+
+def _known(given: tree.Mapping, built: BuiltCurrent, c: Context) -> bool:
+    wrong = [e for e in given.entries if e.name not in built.params]
+    for entry in wrong:
+        known = ", ".join(f"`{n}`" for n in built.params)
+        help = did_you_mean(entry.name, built.params) or (f"it has {known}" if known else "it has no parameters")
+        c.sink.error("E0201", f"current `{built.name}` has no parameter `{entry.name}`", entry.key.span, help)
+    return not wrong
+
+
+def _params(
+    given: tree.Mapping | None, built: BuiltCurrent, target: str, size: int, c: Context, names: Names, at: Span
+) -> dict[str, Value] | None:
+    """A value for every parameter of the current; None after an error."""
+    values: dict[str, Value] = {}
+    missing: list[str] = []
+    assert built.neuron is not None
+    before = len(c.sink.items)
+    for decl in built.neuron.params:
+        entry = None if given is None else given.entry(decl.name)
+        value: Value | None = decl.default
+        what = f"parameter `{decl.name}` of `{built.name}`"
+        if entry is not None:
+            value, _ = initial_value(entry.value, c, what, built.params[decl.name], names, size)
+        elif decl.default is None:
+            missing.append(decl.name)
+        elif isinstance(decl.default, Formula):
+            value = evaluated(_simple(decl.default), values, what, at, c)
+        if value is not None:
+            values[decl.name] = value
+    if missing:
+        several = ", ".join(f"`{m}`" for m in missing)
+        message = f"the current `{built.name}` into `{target}` lacks the parameter{'s' * (len(missing) > 1)} {several}"
+        c.sink.error("E0103", message, at, f"write `params: {{{missing[0]}: ...}}`")
+    return values if len(c.sink.items) == before else None
+
+
+def _simple(formula: Formula) -> Formula:
+    """`0 * weight` is 0 whatever the weights are."""
+    return replace(formula, expr=simplify(formula.expr, finite=True))
+
+
+def _array_drive(
+    name: str,
+    given: tree.Mapping | None,
+    built: BuiltCurrent,
+    target: str,
+    populations: Populations,
+    currents: Currents,
+    into: Scalar,
+    dimension: Dimension | None,
+    at: Span,
+) -> None:
+    """A current whose values are an array: a timed array of its own, for the populations of one input."""
+    c = currents.c
+    entries = {n: None if given is None else given.entry(n) for n in ("values", "every")}
+    missing = [f"`{n}`" for n, e in entries.items() if e is None]
+    values_entry, every_entry = entries["values"], entries["every"]
+    example = "for example `params: {values: {file: data/current.npy}, every: 1 ms}`"
+    if values_entry is None or every_entry is None:
+        c.sink.error("E0103", f"the current `{built.name}` into `{target}` lacks {' and '.join(missing)}", at, example)
+        return
+    array = f"{name}.values"
+    if array not in currents.drives.timed:
+        unit = canonical_name(dimension or DIMENSIONLESS)
+        from_file = mapping(values_entry.value) is not None
+        found = values_of(values_entry.value, dimension, unit if from_file else "", f"the values of `{name}`", c)
+        if found is None or populations.step is None:
+            return
+        every = steps(every_entry.value, c, f"`every` of `{name}`", populations.step, low=1)
+        if every is None:
+            return
+        values, rows, columns, _ = found
+        currents.drives.timed[array] = TimedArray(array, values, rows, columns, every, False, unit, at)
+    neuron = NeuronDef(built.name, (), (), (), (), (), (), None, Method.AUTO, span=built.span)
+    source = SourceDef(neuron, Ref(hidden(array)), (array,), (), built.span)
+    currents.drives.add(Drive(name, target, into.text, source, span=at), populations.built[target].size)

@@ -1,0 +1,220 @@
+"""Drives that follow from what equations read (timed arrays and white noise) and from values that change in time.
+
+Assumes: expressions of a definition are checked; timed arrays are read as hidden names (scope.py).
+Guarantees: a neuron definition that reads a timed array or `xi` gets a hidden parameter for it, and every population of
+it a drive into that parameter. Noise stands linearly in `dynamics`; where its factor reads states the method is
+Euler's, which computes Ito's integral.
+Does not: know currents (build_currents.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import count
+from typing import Any, Final
+
+from compiler.core.diagnostics import Sink
+from compiler.expr.ast import Binary, Expr, Num, Ref, children, refs, substitute, with_children
+from compiler.expr.diff import linear_in
+from compiler.expr.inline import named, reads_through, too_deep
+from compiler.expr.types import Kind
+from compiler.expr.units import TIME, Dimension
+from compiler.frontend.build.shared.definition_builder import Draft
+from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import Context, Names
+from compiler.ir.level0.model import (
+    Const,
+    Drive,
+    Method,
+    NeuronDef,
+    Ode,
+    ParamDecl,
+    PoissonInput,
+    Population,
+    Set,
+    SourceDef,
+    TimedArray,
+    Value,
+    hidden,
+)
+from compiler.core.source import Span
+
+NOISE: Final = re.compile(r"\bxi(?:_[A-Za-z0-9_]+)?\b")
+"""White noise: `xi`, and `xi_name` for further processes, independent of it."""
+NOISE_DIMENSION: Final = TIME ** Fraction(-1, 2)
+_TIME: Final = re.compile(r"\bt\b")
+
+
+# -------------------------------------------------------------------------------- noise in equations
+
+
+def with_noise(d: Draft, nodes: Iterable[Node], scope: Scope) -> tuple[Scope, tuple[str, ...]]:
+    """`scope` with the white noise that expressions mention, as far as no name of the file hides it."""
+    texts = [n.text for n in nodes if isinstance(n, Scalar) and isinstance(n.value, str)]
+    found = dict.fromkeys(name for text in texts for name in NOISE.findall(text) if name not in scope.kinds)
+    names = tuple(found)
+    return scope.extended(dict.fromkeys(names, Kind.REAL), dict.fromkeys(names, NOISE_DIMENSION)), names
+
+
+def noise_method(
+    d: Draft, odes: tuple[Ode, ...], lets: tuple[Set, ...], noise: tuple[str, ...], method: Method
+) -> Method:
+    """The method for equations with noise; E0313 where it does not stand linearly, or the method cannot."""
+    pairs = [(let.target, let.value) for let in lets]
+    noisy = [ode for ode in odes if reads_through(ode.rhs, pairs) & set(noise)]
+    known = named(pairs) if noisy else {}
+    for ode in noisy:
+        rhs = substitute(ode.rhs, known)
+        if (how := too_deep(rhs)) is not None:
+            d.c.sink.error("E0307", f"`d{ode.state}/dt` {how} when its named expressions are put in", ode.span)
+            continue
+        found = linear_in(rhs, noise)
+        if found is None:
+            message = f"`d{ode.state}/dt` is not linear in `{_first(rhs, noise)}`"
+            d.c.sink.error("E0313", message, ode.span, "write it as `f + g * xi`")
+            continue
+        read = sorted(set().union(*(refs(g) for g in found[0].values())) & d.states.keys())
+        if not read:
+            continue
+        if method is Method.AUTO:
+            method = Method.EULER
+        elif method is not Method.EULER:
+            which = _first(rhs, noise)
+            message = f"the factor of `{which}` reads `{read[0]}`, which `method: {method.value}` cannot integrate"
+            d.c.sink.error("E0313", message, ode.span, "write `method: euler`: the integral is Ito's")
+    return method
+
+
+def _first(e: Expr, noise: tuple[str, ...]) -> str:
+    return next(n for n in noise if n in refs(e))
+
+
+def timed_reads(d: Draft) -> tuple[str, ...]:
+    """The timed arrays that the definition reads."""
+    return tuple(n for n in d.c.names.scope.timed if hidden(n) in d.read)
+
+
+def hide_noise(definition: NeuronDef, noise: tuple[str, ...]) -> NeuronDef:
+    """The definition with noise in `dynamics` under its hidden names."""
+    if not noise:
+        return definition
+    names: dict[str, Expr] = {n: Ref(hidden(n)) for n in noise}
+    odes = tuple(Ode(o.state, substitute(o.rhs, names), o.span) for o in definition.dynamics)
+    return replace(definition, dynamics=odes)
+
+
+def with_hidden(d: Draft, definition: NeuronDef, noise: tuple[str, ...]) -> NeuronDef:
+    """The definition with a hidden parameter for each timed array and each noise that it reads."""
+    found = (*timed_reads(d), *noise)
+    if not found:
+        return definition
+    extra = tuple(ParamDecl(hidden(n), "1", Const(0.0), span=definition.span) for n in found)
+    return replace(hide_noise(definition, noise), params=(*definition.params, *extra))
+
+
+# ------------------------------------------------------------------------------------------- drives
+
+
+@dataclass
+class Drives:
+    """The drives of a model, in the order in which they are found, and what they read."""
+
+    c: Context
+    timed: dict[str, TimedArray] = field(default_factory=dict)
+    found: list[Drive] = field(default_factory=list)
+    _hidden: dict[str, SourceDef] = field(default_factory=dict)
+
+    def add(self, drive: Drive, size: int) -> None:
+        """Takes a drive into a population of `size` neurons; E0703 where an array has other columns."""
+        self.found.append(drive)
+        check_columns(drive.source, self.timed, size, drive.population, drive.span, self.c.sink)
+
+    def add_hidden(self, populations: Iterable[Population]) -> None:
+        """The drives into hidden parameters."""
+        for p in populations:
+            for decl in p.neuron.params:
+                if decl.name != hidden(decl.name.removeprefix("_")):
+                    continue
+                name = decl.name.removeprefix("_")
+                if name not in self._hidden:
+                    self._hidden[name] = self._source(name, decl.span)
+                kind = "noise" if NOISE.fullmatch(name) else "timed"
+                self.add(Drive(f"{kind}.{name}", p.name, decl.name, self._hidden[name], span=p.span), p.size)
+
+    def check_poisson(self, inputs: Iterable[PoissonInput], populations: Mapping[str, Population]) -> None:
+        """E0703 for arrays in rates."""
+        for item in inputs:
+            if item.changing is not None:
+                size = populations[item.population].size
+                check_columns(item.changing.source, self.timed, size, item.population, item.span, self.c.sink)
+
+    def _source(self, name: str, at: Span) -> SourceDef:
+        noise = NOISE.fullmatch(name) is not None
+        neuron = NeuronDef("white noise" if noise else "timed array", (), (), (), (), (), (), None, Method.AUTO)
+        return SourceDef(neuron, Ref(hidden(name)), () if noise else (name,), (name,) if noise else (), at)
+
+
+def check_columns(
+    source: SourceDef, timed: Mapping[str, TimedArray], size: int, population: str, at: Span, sink: Sink
+) -> None:
+    """E0703 for a timed array whose columns are not the neurons of the population."""
+    for name in source.timed:
+        array = timed.get(name)
+        if array is not None and array.columns not in (0, size):
+            shown = name.partition(".")[2] or name
+            message = f"`{shown}` has {array.columns:,} columns; `{population}` has {size:,} neurons"
+            sink.error("E0703", message, at, "a timed array with two axes has a column for each neuron")
+
+
+def reads_time(node: Node, c: Context) -> bool:
+    """Whether a value is an expression of the time."""
+    if not isinstance(node, Scalar) or not isinstance(node.value, str) or "t" in c.names.scope.kinds:
+        return False
+    return _TIME.search(node.text) is not None
+
+
+def _literals_apart(e: Expr) -> tuple[Expr, dict[str, float]]:
+    """The expression with its numbers as parameters, so that expressions that differ in numbers only are one text;
+    whole exponents stay, they are structure."""
+    taken = refs(e)
+    values: dict[str, float] = {}
+
+    def apart(x: Expr) -> Expr:
+        if isinstance(x, Num):
+            name = next(n for k in count(len(values)) if (n := f"c{k}") not in taken)
+            taken.add(name)
+            values[name] = float(x.value)
+            return Ref(name, x.span)
+        if isinstance(x, Binary) and x.op == "**" and isinstance(x.right, Num):
+            return replace(x, left=apart(x.left))
+        kids = children(x)
+        return with_children(x, tuple(apart(k) for k in kids)) if kids else x
+
+    return apart(e), values
+
+
+def source_of(
+    name: str, node: Node, what: str, dimension: Dimension | None, c: Context, names: Names
+) -> tuple[SourceDef, tuple[tuple[str, Value], ...]] | None:
+    """An expression of the time as a source, and the values of its parameters (those of `names` that are no
+    parameters of the model); None after an error."""
+    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME}
+    scope = names.scope.extended(dict.fromkeys(times, Kind.REAL), times)
+    found = check_expression(node, scope, Wanted(what, dimension), c.sink)
+    if found is None:
+        return None
+    expr, literals = _literals_apart(found.expr)
+    used = refs(expr)
+    flags: dict[str, Expr] = {n: Binary("!=", Ref(n), Num(0.0)) for n in used if isinstance(names.numbers.get(n), bool)}
+    model_params = tuple(n for n in c.names.numbers if n in used and names.numbers[n] is c.names.numbers[n])
+    own: dict[str, Any] = {n: names.numbers[n] for n in sorted(used) if n in names.numbers and n not in model_params}
+    own |= literals
+    decls = tuple(ParamDecl(n, "1", None) for n in own)
+    neuron = NeuronDef(name, decls, (), (), (), (), (), None, Method.AUTO, model_params=model_params, span=node.span)
+    timed = tuple(n for n in c.names.scope.timed if hidden(n) in used)
+    values = tuple((n, Const(float(v))) for n, v in own.items())
+    return SourceDef(neuron, substitute(expr, flags), timed, (), node.span), values

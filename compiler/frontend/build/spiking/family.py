@@ -1,0 +1,114 @@
+"""A family of projections while it is built: what differs from member to member.
+
+Assumes: populations have been built; the values of the family are known.
+Guarantees: an expression is checked once and evaluated once per distinct set of the values that it reads, so that a
+mistake is reported once.
+Does not: know what the numbers mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.expr.ast import refs
+from compiler.expr.interp import ExprError, evaluate
+from compiler.expr.types import Kind
+from compiler.expr.units import Dimension
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.spiking.member_values import MemberValue
+from compiler.frontend.build.shared.scope import Wanted, check_expression
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import (
+    Context,
+    Names,
+    number,
+    out_of_bounds,
+)
+from compiler.frontend.build.shared.initial_values import explain_draws
+from compiler.core.source import NOWHERE
+
+SIZES = {"n_from": Kind.INT, "n_to": Kind.INT}
+WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
+
+
+@dataclass
+class Family:
+    """One entry of `projections` while it is built."""
+
+    name: str
+    c: Context
+    populations: Populations
+    names: Names
+    values: dict[str, MemberValue]
+
+    def environment(self, source: str, target: str) -> dict[str, Any]:
+        """What differs from member to member."""
+        env: dict[str, Any] = {
+            "n_from": self.populations.built[source].size,
+            "n_to": self.populations.built[target].size,
+        }
+        for name, value in self.values.items():
+            env[name] = value.of(source, target)
+        return env
+
+    def per_member(
+        self, node: Node, what: str, dimension: Dimension | None
+    ) -> Callable[[dict[str, Any]], float | None]:
+        """The value of a number at each member; checked once, a mistake is reported once."""
+        if not isinstance(node, Scalar) or not isinstance(node.value, str) or not self.mentions(node):
+            before = len(self.c.sink.items)
+            once = number(node, self.c, what, dimension, self.names)
+            if what in ("`weight`", "`delay`"):
+                more = ", round: nearest" if what == "`delay`" else ""
+                explain_draws(self.c.sink, before, node, dimension, more)
+            return lambda env: once
+        checked = check_expression(node, self.names.scope, Wanted(what, dimension), self.c.sink)
+        if checked is None:
+            return lambda env: None
+        expr = checked.expr
+        used = tuple(n for n in refs(expr) if n in self.values or n in SIZES)
+        known: dict[tuple[Any, ...], Any] = {}
+        numbers = dict(self.names.numbers)
+
+        def value(env: dict[str, Any]) -> float | None:
+            key = tuple(env[n] for n in used)
+            if key not in known:
+                if None in key:
+                    known[key] = None
+                else:
+                    try:
+                        known[key] = evaluate(expr, {**numbers, **env})
+                    except ExprError as error:
+                        at = error.span if error.span is not NOWHERE else node.span
+                        self.c.sink.error("E0308", f"{what} has no value: {error.message}", at)
+                        known[key] = None
+            found: float | None = known[key]
+            return found
+
+        return value
+
+    def mentions(self, node: Node) -> tuple[str, ...]:
+        """The names that differ from member to member in the texts of `node`."""
+        words: set[str] = set()
+        stack: list[Node] = [node]
+        while stack:
+            match stack.pop():
+                case Scalar(value=str(text)):
+                    words.update(WORD.findall(text))
+                case tree.Mapping(entries=entries):
+                    stack.extend(e.value for e in entries)
+                case tree.Sequence(items=items):
+                    stack.extend(items)
+        return tuple(sorted(n for n in words if n in self.values or n in SIZES))
+
+
+def inside(value: float, low: float, high: float, what: str, node: Node | None, c: Context) -> bool:
+    problem = out_of_bounds(value, low, high)
+    if problem is None:
+        return True
+    c.sink.error("E0106", f"{what} must be {problem}; it is {value:g}", node.span if node else None)
+    return False

@@ -1,0 +1,160 @@
+"""Given spikes: whether they can be emitted, and what it means that several of one neuron share a step.
+
+Assumes: parameters of the population have values; projections are built.
+Guarantees: times are whole steps, in the unit that their file says; indices are those of neurons (E0603, E0703, E0706).
+Spikes that share a step add up (deliveries, recordings). A synapse that changes at a spike, draws random numbers at it
+or asks when the spike before was has no order for them: refused (E0605).
+Does not: look at spikes of neurons with equations, which have one in a step at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.core.diagnostics import Related, Sink
+from compiler.expr.ast import refs, substitute
+from compiler.expr.simplify import has_random
+from compiler.expr.units import TIME, parse_unit
+from compiler.files.array_files import HDF5, hdf5_text
+from compiler.frontend.build.shared.data_files import read_array
+from compiler.frontend.build.shared.values import Step, multiple, whole_steps
+from compiler.ir.level0.model import Const, FromFile, Listed, Projection, Send, Set, SynapseDef, Value, values_of
+from compiler.core.source import Span
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A neuron whose given spikes have `times` in one step, which ends at `at` [ms], and where they were given."""
+
+    neuron: int
+    times: int
+    at: float
+    span: Span
+
+
+def in_ms(params: Mapping[str, Value], sink: Sink) -> dict[str, Value]:
+    """The parameters, with times from an HDF5 file in the unit of the attribute `units` of their data set (SONATA;
+    without it they are in ms). E0706 where it is no unit of time."""
+    times = params.get("times")
+    if not isinstance(times, FromFile) or times.array is None or Path(times.path).suffix not in HDF5:
+        return dict(params)
+    try:
+        units = hdf5_text(Path(times.path), times.array, "units")
+    except (OSError, ValueError) as error:
+        sink.error("E0703", f"the array cannot be read: {error}", times.span)
+        return dict(params)
+    found = (TIME, Fraction(1)) if units is None else parse_unit(units)
+    if found is None or found[0] != TIME:
+        message = f"the times are in `{units}`, which is not a unit of time"
+        help = "SONATA files have `ms` or `s` as the attribute `units` of the data set `timestamps`"
+        sink.error("E0706", message, times.span, help)
+        return dict(params)
+    return {**params, "times": replace(times, scale=times.scale * float(found[1]))}
+
+
+def _column(key: str, value: Value, sink: Sink) -> npt.NDArray[np.float64] | None:
+    """Times [ms] or indices; None after an error."""
+    match value:
+        case FromFile(path, array, scale):
+            try:
+                return np.asarray(read_array(Path(path), array), np.float64).ravel() * scale
+            except (OSError, ValueError, TypeError) as error:
+                sink.error("E0703", f"the array cannot be read: {error}", value.span)
+                return None
+        case Listed(values):
+            return np.array(values, np.float64)
+        case Const(number):
+            return np.array([number], np.float64)
+    sink.error("E0102", f"`{key}` must be a list or an array in a file", value.span)
+    return None
+
+
+def check_spike_times(
+    name: str, params: Mapping[str, Value], size: int, step: Step | None, sink: Sink
+) -> Repeated | None:
+    """E0603/E0703: times are whole steps, the first of the run or later, indices those of neurons. Returns the first
+    neuron that has several spikes in a step."""
+    if not {"times", "indices"} <= params.keys():
+        return None
+    times, indices = (_column(key, params[key], sink) for key in ("times", "indices"))
+    if times is None or indices is None:
+        return None
+    at_times, at_indices = params["times"].span, params["indices"].span
+    if len(times) != len(indices):
+        message = f"`{name}` has {len(times):,} spike times, but {len(indices):,} indices"
+        sink.error("E0703", message, at_indices, "each spike has one time and one index")
+        return None
+    for k, index in enumerate(indices.tolist()):
+        if not (0 <= index < size and index == int(index)):
+            message = f"spike {k} of `{name}` is of neuron {index:g}; there are {size:,}, counted from 0"
+            sink.error("E0603", message, at_indices)
+            return None
+    if step is None:
+        return None
+    counts: list[int] = []
+    for k, time in enumerate(times.tolist()):
+        count = whole_steps(time, step.dt) if np.isfinite(time) else None
+        if count is None or count < 1 - step.warmup:
+            message = f"spike {k} of `{name}` is at {time:g} ms, which is not the end of a step"
+            first = multiple(1 - step.warmup, step.dt)
+            help = f"times are whole multiples of `dt`, {step.dt:g} ms, from {first} ms on"
+            sink.error("E0603", message, at_times, help, (Related("the step is given here", step.span),))
+            return None
+        counts.append(count)
+    pairs, where, many = np.unique(np.array([counts, indices], np.int64), axis=1, return_index=True, return_counts=True)
+    if many.max(initial=0) <= 1:
+        return None
+    k = int(np.argmax(many > 1))
+    return Repeated(int(pairs[1, k]), int(many[k]), float(times[where[k]]), at_times)
+
+
+def check_repeated(repeated: Mapping[str, Repeated], projections: tuple[Projection, ...], sink: Sink) -> None:
+    """E0605 for projections that cannot take several spikes of a neuron in a step; the first one of each."""
+    if not repeated:
+        return
+
+    @cache
+    def adds_up(number: int, end: str) -> bool:
+        synapse = projections[number].synapse
+        return synapse is None or spikes_add_up(synapse, end)
+
+    for number, p in enumerate(projections):
+        for member in p.members:
+            ends = (("pre", member.source), ("post", member.target))
+            bad = [name for end, name in ends if name in repeated and not adds_up(number, end)]
+            if not bad:
+                continue
+            found = repeated[bad[0]]
+            message = (
+                f"neuron {found.neuron} of `{bad[0]}` has {found.times} spikes in the step that ends at {found.at:g} "
+                f"ms, and the synapses of `{p.name}` cannot take more than one"
+            )
+            help = "move a spike into another step, or use a smaller `dt`; synapses that only deliver take any number"
+            sink.error("E0605", message, p.span, help, (Related("the spikes are given here", found.span),))
+            break
+
+
+def spikes_add_up(synapse: SynapseDef, end: str) -> bool:
+    """Whether what spikes of one neuron of an end do at the synapses is the same in any order, and does not depend on
+    how far each of them has got."""
+    actions = synapse.on_pre if end == "pre" else synapse.on_post
+    block = synapse.pre if end == "pre" else synapse.post
+    known = {let.target: let.value for let in synapse.lets}
+    values = [substitute(value, known) for value in values_of(actions)]
+    states = {s.name for s in synapse.state}
+    others = [*values_of(synapse.update), *(let.value for let in synapse.lets)]
+    read = set().union(*(refs(e) for e in (*values, *others)))
+    return not (
+        (block is not None and block.on_spike)
+        or (actions and synapse.event_driven)
+        or any(f"{end}.{time}" in read for time in ("last_spike", "previous_spike"))
+        or any(has_random(value) for value in (*values, *known.values()))
+        or any(not isinstance(a, Send | Set) or (isinstance(a, Set) and a.target in states) for a in actions)
+    )

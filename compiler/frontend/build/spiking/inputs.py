@@ -1,0 +1,199 @@
+"""Inputs: what reaches neurons from outside, from resolved blocks of `inputs`.
+
+Assumes: populations have been built (a constant current changes their params).
+Guarantees: one PoissonInput per target population; a constant current is added to the named parameter of every target
+where that is one number, any other becomes a drive.
+Does not: simulate source neurons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.ast import Ref
+from compiler.expr.types import Kind
+from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.spiking.currents import Currents, drive, target_dimension
+from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.spiking.drives import reads_time, source_of
+from compiler.frontend.build.spiking.member_values import member_values
+from compiler.frontend.build.spiking.select import select
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import Context, Names, bounded, mapping, number, out_of_bounds, shown
+from compiler.ir.level0.model import Const, Drive, Method, NeuronDef, ParamDecl, PoissonInput, SourceDef, Value
+from compiler.core.source import Span
+
+_RATE = TIME**-1
+_NO_SOURCE = ("",)
+"""What stands for the sources of an input in its `values`."""
+CONSTANT: Final = SourceDef(
+    NeuronDef("dc", (ParamDecl("amplitude", "1", None),), (), (), (), (), (), None, Method.AUTO), Ref("amplitude")
+)
+"""A constant current, as library/currents/dc."""
+MAX_EVENTS = 1 << 52
+"""Largest mean number of events of one neuron in a step: what can be drawn."""
+
+
+def build_inputs(
+    node: Node | None, populations: Populations, currents: Currents, c: Context
+) -> tuple[PoissonInput, ...]:
+    """The Poisson inputs of the file; constant currents are added to the populations' parameters, others are drives."""
+    blocks = mapping(node)
+    out: list[PoissonInput] = []
+    for entry in blocks.entries if blocks is not None else ():
+        block = mapping(entry.value)
+        if block is None:
+            continue
+        targets = select(block.get("to"), populations, c)
+        declared = mapping(block.get("values"))
+        if not _by_target(declared, c):
+            continue
+        values = {} if declared is None else member_values(declared, _NO_SOURCE, targets, populations, c)
+        kinds = dict.fromkeys(values, Kind.REAL)
+        scope = c.names.scope.extended(kinds, {n: v.dimension for n, v in values.items()})
+        for target in targets or ():
+            if target not in populations.built:
+                continue
+            here: dict[str, Any] = {n: v.of(_NO_SOURCE[0], target) for n, v in values.items()}
+            if None in here.values():
+                continue
+            names = Names(scope, {**c.names.numbers, **here})
+            before = len(c.sink.items)
+            poisson, current = mapping(block.get("poisson")), mapping(block.get("current"))
+            if poisson is not None:
+                made = _poisson(entry.name, poisson, target, populations, c, names, entry.key.span)
+                out += [] if made is None else [made]
+            if current is not None:
+                _current(entry.name, current, target, populations, currents, names, entry.key.span)
+            if len(c.sink.items) > before:
+                break  # the same mistake would be reported for every target
+    return tuple(out)
+
+
+def _by_target(declared: tree.Mapping | None, c: Context) -> bool:
+    """Whether all values differ by target: an input has no sources."""
+    before = len(c.sink.items)
+    for entry in declared.entries if declared is not None else ():
+        block = mapping(entry.value)
+        for way in ("by_source", "by_pair"):
+            found = None if block is None else block.entry(way)
+            if found is not None:
+                message = f"`{entry.name}` cannot be given `{way}`: an input has no sources"
+                c.sink.error("E0101", message, found.key.span, "use `by_target`")
+    return len(c.sink.items) == before
+
+
+def _missing(
+    kind: str, into: Scalar, target: str, known: tuple[str, ...], populations: Populations, c: Context
+) -> None:
+    """Report that what is to be delivered into does not exist, and where it would go instead."""
+    neuron = populations.neuron_of[target]
+    message = f"neuron `{neuron.name}` of `{target}` has no {kind} `{into.text}`"
+    several = "parameters and inputs" if kind != "input" else "inputs"
+    help = f"its {several} are {', '.join(f'`{n}`' for n in known)}" if known else f"it has no {several}"
+    if kind == "input" and into.text in neuron.params:
+        help = f"`{into.text}` is a parameter: a constant is added to it by `current`; {help}"
+    elif into.text in neuron.states:
+        help = f"`{into.text}` is a state variable; {help}"
+    else:
+        help = did_you_mean(into.text, known) or help
+    c.sink.error("E0201", message, into.span, help, (Related("the neuron is declared here", neuron.span),))
+
+
+def _poisson(
+    name: str, block: tree.Mapping, target: str, populations: Populations, c: Context, names: Names, at: Span
+) -> PoissonInput | None:
+    into, rate_node, weight_node = block.get("into"), block.get("rate"), block.get("weight")
+    if not isinstance(into, Scalar) or rate_node is None or weight_node is None:
+        return None
+    inputs = populations.neuron_of[target].inputs
+    if into.text not in inputs:
+        _missing("input", into, target, tuple(inputs), populations, c)
+        return None
+    dimension: Dimension | None = inputs[into.text]
+    if reads_time(rate_node, c):
+        return _changing(name, into.text, rate_node, weight_node, target, dimension, c, names, at)
+    rate = number(rate_node, c, "`rate`", _RATE, names)
+    weight = number(weight_node, c, "`weight`", dimension, names)
+    if rate is None or weight is None:
+        return None
+    for what, value, at_node in (("`rate`", rate, rate_node), ("`weight`", weight, weight_node)):
+        unit = (_RATE if what == "`rate`" else dimension) or DIMENSIONLESS
+        problem = out_of_bounds(value, 0.0 if what == "`rate`" else None, None)
+        if problem is not None:
+            c.sink.error("E0106", f"{what} must be {problem}; it is {shown(value, unit)}", at_node.span)
+            return None
+    step = populations.step
+    if step is not None and rate * step.dt > MAX_EVENTS:
+        message = f"`rate` is {shown(rate, _RATE)}: more events in a step of {step.dt:g} ms than can be drawn"
+        c.sink.error("E0106", message, rate_node.span, f"at most {MAX_EVENTS:,} can")
+        return None
+    return PoissonInput(name, target, into.text, float(rate), float(weight), None, at)
+
+
+def _changing(
+    name: str,
+    into: str,
+    rate: Node,
+    weight: Node,
+    target: str,
+    dimension: Dimension | None,
+    c: Context,
+    names: Names,
+    at: Span,
+) -> PoissonInput | None:
+    """A Poisson input whose rate is an expression of the time."""
+    made = source_of(name, rate, "`rate`", _RATE, c, names)
+    size = bounded(weight, c, "`weight`", dimension or DIMENSIONLESS, names=names)
+    if made is None or size is None:
+        return None
+    changing = Drive(name, target, into, made[0], made[1], span=at)
+    return PoissonInput(name, target, into, 0.0, size, changing, at)
+
+
+def _current(
+    name: str,
+    block: tree.Mapping,
+    target: str,
+    populations: Populations,
+    currents: Currents,
+    names: Names,
+    at: Span,
+) -> None:
+    into, node, c = block.get("into"), block.get("amplitude"), currents.c
+    if not isinstance(into, Scalar):
+        return
+    population, neuron = populations.built[target], populations.neuron_of[target]
+    if into.text not in neuron.params and into.text not in neuron.inputs:
+        definition = neuron.definition
+        held = [i.name for i in definition.inputs if i.decay is None] if definition is not None else []
+        _missing("parameter or input", into, target, (*neuron.params, *held), populations, c)
+        return
+    if node is None:
+        drive(name, block, target, populations, currents, names, at)
+        return
+    dimension = neuron.params.get(into.text, neuron.inputs.get(into.text))
+    if reads_time(node, c):
+        possible, _ = target_dimension(into, neuron, target, c)
+        made = source_of(name, node, "`amplitude`", dimension, c, names) if possible else None
+        if made is not None:
+            currents.drives.add(Drive(name, target, into.text, made[0], made[1], span=at), population.size)
+        return
+    amplitude = number(node, c, "`amplitude`", dimension, names)
+    if amplitude is None:
+        return
+    problem = out_of_bounds(amplitude, None, None)
+    if problem is not None:
+        c.sink.error("E0106", f"`amplitude` must be {problem}", node.span)
+        return
+    params = dict(population.params)
+    before = params.get(into.text)
+    if isinstance(before, Const):
+        params[into.text] = Const(before.value + amplitude, node.span)
+        populations.built[target] = replace(population, params=tuple(params.items()))
+    elif target_dimension(into, neuron, target, c)[0]:
+        given: tuple[tuple[str, Value], ...] = (("amplitude", Const(float(amplitude), node.span)),)
+        currents.drives.add(Drive(name, target, into.text, CONSTANT, given, span=at), population.size)

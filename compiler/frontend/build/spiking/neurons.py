@@ -1,0 +1,317 @@
+"""Neuron definitions: from a resolved block of `neurons` to a NeuronDef.
+
+Assumes: the block has been validated; `use` is taken over.
+Guarantees: every expression is typed and dimension-checked in the scope that the language gives it:
+params see params before them; lets, dynamics, updates, the spike condition and resets see params,
+state, inputs, `t` and `dt`; updates and what follows see locals that were assigned before.
+Does not: choose integrators, or know populations (their values are checked in build_populations).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
+from compiler.expr.types import Kind
+from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.phases import build_handlers, counters
+from compiler.frontend.build.spiking.pools import Pools, explain_absent
+from compiler.frontend.build.shared.definition_builder import (
+    TIMES,
+    Draft,
+    assigned,
+    build_dynamics,
+    build_lets,
+    build_params,
+    build_states,
+    entries_of,
+    listed,
+    not_a_state,
+    not_assignable,
+    note_unread,
+    unit_dimension,
+    unit_name,
+)
+from compiler.frontend.build.spiking.drives import noise_method, with_hidden, with_noise
+from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, no_value_yet, read_statement, unsure_of, with_value
+from compiler.frontend.yaml.tree import Scalar
+from compiler.frontend.build.shared.values import Context, mapping, text_of
+from compiler.ir.level0.controls import rewritten_handler, rewritten_pool
+from compiler.ir.level0.model import (
+    InputDecl,
+    Method,
+    NeuronDef,
+    Ode,
+    Set,
+    Spike,
+)
+from compiler.core.source import Span
+
+
+@dataclass
+class BuiltNeuron:
+    """A definition with what its users are checked against. `definition` is None after an error."""
+
+    name: str
+    definition: NeuronDef | None
+    params: dict[str, Dimension | None]
+    states: dict[str, Dimension | None]
+    inputs: dict[str, Dimension | None]
+    places: dict[str, Span]
+    span: Span
+    spikes: bool
+    source: str
+    refractory: Span | None = None
+    nearest: bool = False
+    origins: dict[str, Span] = field(default_factory=dict)  # where defaults of params stand
+    shared: tuple[str, ...] = ()  # variables of its pools
+
+
+def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNeuron:
+    """The neuron definition `node`, declared at `at`; with `definition` None when it has mistakes
+    (reported)."""
+    before = len(c.sink.items)
+    d = Draft(name, node, c)
+    source = text_of(node.get("source")) or "equations"
+    params = build_params(d)
+    state = build_states(d)
+    inputs = _inputs(d)
+    times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **counters(c)}
+    scope = d.scope(d.params, d.states, d.inputs, times)
+    pools = Pools(d)
+    if pools.read_by(e.value for e in entries_of(node, "let")):
+        scope = pools.built(scope)
+    lets, scope = build_lets(d, scope)
+    noisy, noise = with_noise(d, (e.value for e in entries_of(node, "dynamics")), scope)
+    dynamics = () if pools.present else build_dynamics(d, noisy)
+    update, inner = _update(d, scope, pools)
+    if pools.present:  # the dynamics read the pools of the step before, whose dimensions are known only now
+        inner = pools.built(inner)
+        scope = pools.extended(scope)
+        dynamics = build_dynamics(d, pools.extended(noisy))
+    spike = _spike(d, inner, lets, update)
+    on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {})
+    spike_node = mapping(node.get("spike"))
+    method = noise_method(d, dynamics, lets, noise, Method(text_of(node.get("method")) or "auto"))
+    explain_absent(d, before)
+    if source != "equations":
+        _only_source(d, source)
+    definition: NeuronDef | None = None
+    if not any(i.severity == "error" for i in c.sink.items[before:]):
+        definition = finished(
+            d,
+            NeuronDef(
+                name,
+                params,
+                state,
+                inputs,
+                lets,
+                dynamics,
+                update,
+                spike,
+                method,
+                source,
+                pools=tuple(pools.defs),
+                on=on,
+                span=at,
+            ),
+        )
+        definition = with_hidden(d, definition, noise)
+        if source == "equations":
+            note_unread(d, params, "neuron")
+    refractory = spike_node.get("refractory") if spike_node is not None else None
+    return BuiltNeuron(
+        name,
+        definition,
+        d.params,
+        d.states,
+        d.inputs,
+        d.places,
+        at,
+        spike_node is not None or source != "equations",
+        source,
+        None if refractory is None else refractory.span,
+        definition is not None and definition.spike is not None and definition.spike.round_refractory,
+        d.origins,
+        tuple(pools.dimensions),
+    )
+
+
+# ---------------------------------------------------------------------------------- declarations
+
+
+def _inputs(d: Draft) -> tuple[InputDecl, ...]:
+    out: list[InputDecl] = []
+    scope = d.scope(d.params)
+    for entry in entries_of(d.node, "inputs"):
+        name, block = entry.name, mapping(entry.value)
+        if not d.declare(entry.key, "an input") or block is None:
+            continue
+        unit = block.get("unit")
+        dimension = DIMENSIONLESS if unit is None else unit_dimension(unit, d.c)
+        d.inputs[name] = dimension
+        decay = block.get("decay")
+        tau: Expr | None = None
+        if decay is not None:
+            found = d.check(decay, scope, Wanted(f"`decay` of `{name}`", TIME))
+            tau = None if found is None else found.expr
+            d.origins[f"{name}.decay"] = decay.span
+        out.append(InputDecl(name, unit_name(dimension), tau, entry.key.span))
+    return tuple(out)
+
+
+# ------------------------------------------------------------------------------------- equations
+
+
+def _update(d: Draft, scope: Scope, pools: Pools) -> tuple[tuple[Set, ...], Scope]:
+    out: list[Set] = []
+    for node in listed(d.node, "update"):
+        if pools.read_by((node,)):
+            scope = pools.built(scope)
+        statement = read_statement(node, scope, d.c.sink)
+        if statement is None:
+            scope = unsure_of(node, scope)
+            continue
+        target, at = statement.target, statement.target_span
+        if target in d.states or target in d.inputs:
+            dimension = d.states[target] if target in d.states else d.inputs[target]
+            found = assigned(d, statement, scope, Wanted(f"`{target}`", dimension, False, None), node)
+        elif target in d.locals:
+            kind, dimension = d.locals[target]
+            condition = kind is Kind.BOOL
+            found = assigned(d, statement, scope, Wanted(f"`{target}`", dimension, condition, None), node)
+        elif target in d.places or target in scope.kinds or "." in target or target in TIMES:
+            not_assignable(d, target, at, scope)
+            continue
+        else:
+            if statement.op != "=":
+                no_value_yet(statement, scope, d.c.sink)
+                continue
+            found = assigned(d, statement, scope, Wanted(f"`{target}`", None, None, None), node)
+            kind = Kind.REAL if found is None else found.kind
+            kind = Kind.REAL if kind is Kind.INT else kind
+            dimension = None if found is None else found.dimension
+            d.locals[target] = (kind, dimension)
+            scope = with_value(scope, target, found, at)
+        if found is not None:
+            out.append(Set(target, found.expr, statement.span))
+    return tuple(out), scope
+
+
+# ---------------------------------------------------------------------------------------- spikes
+
+
+def _spike(d: Draft, scope: Scope, lets: tuple[Set, ...], update: tuple[Set, ...]) -> Spike | None:
+    block = mapping(d.node.get("spike"))
+    if block is None:
+        return None
+    when_node = block.get("when")
+    when: Checked | None = None
+    if when_node is not None:
+        when = d.check(when_node, scope, Wanted("`when`", None, True, None))
+    reset: list[Set] = []
+    for node in listed(block, "reset"):
+        statement = read_statement(node, scope, d.c.sink)
+        if statement is None:
+            continue
+        target = statement.target
+        if target not in d.states:
+            not_a_state(d, target, statement.target_span, "cannot be reset")
+            continue
+        found = assigned(d, statement, scope, Wanted(f"`{target}`", d.states[target], False, None), node)
+        if found is not None:
+            reset.append(Set(target, found.expr, statement.span))
+    refractory, hold, nearest = _refractory(d, block)
+    if when is None:
+        return None
+    if refractory is not None and hold is None:
+        hold = _states_in(when.expr, d, (*lets, *update))
+    return Spike(when.expr, tuple(reset), refractory, hold or (), nearest, block.span)
+
+
+def _refractory(d: Draft, block: tree.Mapping) -> tuple[Expr | None, tuple[str, ...] | None, bool]:
+    node = block.get("refractory")
+    if node is None:
+        return None, None, False
+    hold: tuple[str, ...] | None = None
+    nearest = False
+    inner = mapping(node)
+    if inner is not None:
+        if inner.get("hold") is not None:
+            names = [i for i in listed(inner, "hold") if isinstance(i, Scalar)]
+            for item in names:
+                if item.text not in d.states:
+                    not_a_state(d, item.text, item.span, "cannot be held")
+            hold = tuple(dict.fromkeys(i.text for i in names if i.text in d.states))
+        nearest = text_of(inner.get("round")) == "nearest"
+        time = inner.get("time")
+        if time is None:
+            return None, hold, nearest
+        node = time
+    found = d.check(node, d.scope(d.params), Wanted("`refractory`", TIME))
+    if found is None:
+        return None, hold, nearest
+    zero = isinstance(found.expr, Num) and found.expr.value == 0
+    return None if zero else found.expr, hold, nearest
+
+
+def _states_in(when: Expr, d: Draft, definitions: tuple[Set, ...]) -> tuple[str, ...]:
+    """The states that a condition reads, also through lets and locals."""
+    seen = refs(when)
+    for statement in reversed(definitions):
+        if statement.target in seen and statement.target not in d.states:
+            seen |= refs(statement.value)
+    return tuple(s for s in d.states if s in seen)
+
+
+# ---------------------------------------------------------------------------------------- finish
+
+
+def _only_source(d: Draft, source: str) -> None:
+    for key in ("state", "inputs", "let", "dynamics", "update", "spike", "method", "pool", "population", "on"):
+        entry = d.node.entry(key)
+        if entry is not None:
+            message = f"a neuron with `source: {source}` has no equations, so no `{key}`"
+            d.c.sink.error("E0108", message, entry.key.span)
+    for name in ("times", "indices"):
+        if name not in d.params:
+            example = "{unit: ms}" if name == "times" else '{unit: "1"}'
+            message = f"a neuron with `source: {source}` needs the parameter `{name}`"
+            d.c.sink.error("E0103", message, d.node.span, f"write `params: {{{name}: {example}}}`")
+
+
+def finished(d: Draft, n: NeuronDef) -> NeuronDef:
+    """`n` with the parameters of the model that it reads; truth values among them are numbers at
+    run time, so `flag` is read as `flag != 0`."""
+    own = d.places.keys() | d.locals.keys()
+    numbers = d.c.names.numbers
+    model_params = tuple(p for p in numbers if p in d.read and p not in own)
+    flags: dict[str, Expr] = {p: Binary("!=", Ref(p), Num(0.0)) for p in model_params if isinstance(numbers[p], bool)}
+
+    def put(e: Expr) -> Expr:
+        return substitute(e, flags) if flags else e
+
+    def sets(items: tuple[Set, ...]) -> tuple[Set, ...]:
+        return tuple(Set(s.target, put(s.value), s.span) for s in items)
+
+    spike = n.spike
+    if spike is not None:
+        refractory = None if spike.refractory is None else put(spike.refractory)
+        spike = Spike(put(spike.when), sets(spike.reset), refractory, spike.hold, spike.round_refractory, spike.span)
+    return NeuronDef(
+        n.name,
+        n.params,
+        n.state,
+        tuple(InputDecl(i.name, i.unit, None if i.decay is None else put(i.decay), i.span) for i in n.inputs),
+        sets(n.lets),
+        tuple(Ode(o.state, put(o.rhs), o.span) for o in n.dynamics),
+        sets(n.update),
+        spike,
+        n.method,
+        n.source,
+        model_params,
+        tuple(rewritten_pool(p, put) for p in n.pools),
+        tuple(rewritten_handler(h, put) for h in n.on),
+        n.span,
+    )

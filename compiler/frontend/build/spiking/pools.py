@@ -1,0 +1,214 @@
+"""Pools of a neuron definition: reductions, states and equations that neurons share.
+
+Assumes: the block has been validated; the neuron's params, states and inputs are declared.
+Guarantees: every expression is typed and dimension-checked; a reduction sees what the neuron has computed where the
+pools are (states, inputs, named expressions, locals assigned before) and what is computed before it. Names come out
+as `pool.x` and `population.x`.
+Does not: know how many pools a population has, or where the step is divided (passes/split_cells.py finds the same
+place).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from compiler.core.diagnostics import Related, Sink
+from compiler.expr.ast import Call, Ref, refs
+from compiler.expr.types import Kind
+from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.phases import build_actions, build_handlers, counters
+from compiler.frontend.build.shared.definition_builder import Draft, constant_or_formula, entries_of, listed, unit_name
+from compiler.frontend.resolve.values import expression_of
+from compiler.frontend.build.shared.scope import Scope, Wanted, check_tree
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import Context, mapping, whole
+from compiler.ir.level0.model import NeuronDef, PoolDef, Reduction, StateDecl
+from compiler.core.source import Span
+
+SCOPES: Final = ("population", "pool")
+"""In the order in which they are computed."""
+OPERATIONS: Final = ("sum", "mean", "min", "max", "argmax")
+_TARGET: Final = re.compile(r"\s*([A-Za-z]\w*)\s*[-+*/]?=")
+_UNKNOWN: Final = re.compile(r"unknown name `([\w.]+)`")
+_READS: Final = re.compile(r"(?<![\w.])(?:pool|population)\s*\.")
+
+
+@dataclass
+class Pools:
+    """The pools of one definition, built where the first statement reads them."""
+
+    d: Draft
+    defs: list[PoolDef] = field(default_factory=list)
+    dimensions: dict[str, Dimension | None] = field(default_factory=dict)
+    done: bool = False
+
+    @property
+    def present(self) -> bool:
+        return any(self.d.node.get(scope) is not None for scope in SCOPES)
+
+    def read_by(self, nodes: Iterable[Node]) -> bool:
+        """Whether one of the expressions or statements reads a variable of a pool."""
+        return any(isinstance(n, Scalar) and _READS.search(n.text) is not None for n in nodes)
+
+    def built(self, scope: Scope) -> Scope:
+        """`scope` with the variables of all pools, which are built now if they have not been."""
+        if not self.done:
+            self.done = True
+            for name in SCOPES:
+                block = mapping(self.d.node.get(name))
+                entry = self.d.node.entry(name)
+                if block is not None and entry is not None:
+                    scope = self._pool(name, block, entry.key.span, scope)
+        return self.extended(scope)
+
+    def extended(self, scope: Scope) -> Scope:
+        return scope.extended(dict.fromkeys(self.dimensions, Kind.REAL), self.dimensions)
+
+    # ------------------------------------------------------------------------------------- one scope
+
+    def _pool(self, scope_name: str, block: tree.Mapping, at: Span, scope: Scope) -> Scope:
+        c = self.d.c
+        own: dict[str, Dimension | None] = {}
+        places: dict[str, Span] = {}
+        states = self._states(scope_name, block, own, places)
+        scope = self.extended(scope)
+        reductions: list[Reduction] = []
+        for entry in entries_of(block, "reduce"):
+            name = entry.name
+            if not self._free(name, entry.key.span, places, scope_name):
+                continue
+            places[name] = entry.key.span
+            made, dimension = self._reduction(name, entry.value, scope, entry.key.span)
+            own[name] = self.dimensions[f"{scope_name}.{name}"] = dimension
+            scope = self.extended(scope)
+            if made is not None:
+                reductions.append(made)
+        known: dict[str, Dimension | None] = {
+            **{n: dim for n, dim in self.d.params.items() if n not in own},
+            "t": TIME,
+            "dt": TIME,
+            **counters(c),
+            **{n: dim for n, dim in self.dimensions.items() if not n.startswith(f"{scope_name}.")},
+            **own,
+        }
+        inner = c.names.scope.extended(dict.fromkeys(known, Kind.REAL), known, {**self.d.places, **places})
+        dotted = {n: f"{scope_name}.{n}" for n in own}
+        targets = {s.name: own[s.name] for s in states}
+        before = len(c.sink.items)
+        update = build_actions(self.d, listed(block, "update"), inner, targets, dotted)
+        on = build_handlers(self.d, block.get("on"), inner, targets, dotted)
+        reduce = "it differs from neuron to neuron; reduce it: `reduce: {{{0}_mean: mean({0})}}`"
+        explain(c.sink, before, {n: reduce.format(n) for n in (*self.d.states, *self.d.inputs, *self._assigned())})
+        self.defs.append(PoolDef(scope_name, tuple(reductions), states, update, on, at))
+        return scope
+
+    def _free(self, name: str, at: Span, places: dict[str, Span], scope_name: str) -> bool:
+        c = self.d.c
+        if name in self.d.params or name in ("t", "dt"):
+            related = (Related("declared here", self.d.places[name]),) if name in self.d.places else ()
+            message = f"`{name}` has a meaning in the equations of the {scope_name} already"
+            c.sink.error("E0212", message, at, "choose another name", related)
+            return False
+        if name in places:
+            related = (Related("declared here", places[name]),)
+            c.sink.error("E0212", f"`{scope_name}.{name}` is declared already", at, "choose another name", related)
+            return False
+        return True
+
+    def _states(
+        self, scope_name: str, block: tree.Mapping, own: dict[str, Dimension | None], places: dict[str, Span]
+    ) -> tuple[StateDecl, ...]:
+        out: list[StateDecl] = []
+        for entry in entries_of(block, "state"):
+            name = entry.name
+            if not self._free(name, entry.key.span, places, scope_name):
+                continue
+            places[name] = entry.key.span
+            what = f"the initial value of `{scope_name}.{name}`"
+            found = self.d.check(entry.value, self.d.scope(self.d.params), Wanted(what))
+            dimension = None if found is None else found.dimension or DIMENSIONLESS
+            own[name] = self.dimensions[f"{scope_name}.{name}"] = dimension
+            value = None if found is None else constant_or_formula(found.expr, entry.value, self.d)
+            if value is not None:
+                out.append(StateDecl(name, unit_name(dimension), value, entry.key.span))
+        return tuple(out)
+
+    def _reduction(self, name: str, node: Node, scope: Scope, at: Span) -> tuple[Reduction | None, Dimension | None]:
+        c = self.d.c
+        if not isinstance(node, Scalar):
+            c.sink.error("E0102", f"`{name}` must be a reduction such as `mean(v)`", node.span)
+            return None, None
+        whole = expression_of(node, c.sink, scope.kinds)
+        if whole is None:
+            return None, None
+        if not isinstance(whole, Call) or whole.func not in OPERATIONS or len(whole.args) != 1:
+            message = f"`{name}` must be one reduction over the neurons such as `mean(v)`"
+            help = "`sum`, `mean`, `min` and `max` take one expression, `argmax` one variable; combine them in `update`"
+            c.sink.error("E0311", message, node.span, help)
+            return None, None
+        value = whole.args[0]
+        if whole.func == "argmax" and not self._variable(value):
+            message = "`argmax` takes a state, an input or a name that `update` has assigned before"
+            c.sink.error("E0311", message, value.span, "assign the expression to a name of its own in `update`")
+            return None, None
+        wanted = Wanted(f"`{name}`", random="random numbers are drawn in `update`, before a reduction reads them")
+        before = len(c.sink.items)
+        found = check_tree(value, node.span, scope, wanted, c.sink)
+        later = "pools are computed before the first statement of `update` that reads them; assign `{}` before that one"
+        explain(c.sink, before, {n: later.format(n) for n in self._assigned()})
+        if found is None:
+            return None, None
+        self.d.read |= refs(found.expr)
+        dimension = DIMENSIONLESS if whole.func == "argmax" else found.dimension or DIMENSIONLESS
+        return Reduction(name, whole.func, found.expr, unit_name(dimension), at), dimension
+
+    def _assigned(self) -> list[str]:
+        """Names that stand before `=` in `update`."""
+        texts = [n.text for n in listed(self.d.node, "update") if isinstance(n, Scalar)]
+        return [m[1] for t in texts if (m := _TARGET.match(t)) is not None]
+
+    def _variable(self, e: object) -> bool:
+        d = self.d
+        return isinstance(e, Ref) and (e.name in d.states or e.name in d.inputs or e.name in d.locals)
+
+
+def explain(sink: Sink, start: int, helps: Mapping[str, str]) -> None:
+    """Gives unknown names that were reported from item `start` on a help that knows what they are."""
+    for i in range(start, len(sink.items)):
+        found = _UNKNOWN.match(sink.items[i].message)
+        if found is not None and found[1] in helps:
+            sink.items[i] = replace(sink.items[i], help=helps[found[1]])
+
+
+def explain_absent(d: Draft, start: int) -> None:
+    """Says how variables of pools are declared, where the definition has none."""
+    helps = {}
+    for item in d.c.sink.items[start:]:
+        found = _UNKNOWN.match(item.message)
+        scope, dot, name = found[1].partition(".") if found is not None else ("", "", "")
+        if scope in SCOPES and dot and d.node.get(scope) is None:
+            helps[f"{scope}.{name}"] = f"declare it: `{scope}: {{reduce: {{{name}: mean(...)}}}}`"
+    explain(d.c.sink, start, helps)
+
+
+def count_pools(name: str, block: tree.Mapping, size: int | None, definition: NeuronDef, c: Context) -> int:
+    """The number of pools of a population, which divides its size."""
+    node = block.get("pools")
+    if node is None:
+        return 1
+    count = whole(node, c, f"`pools` of `{name}`", 1)
+    if count is None or size is None:
+        return 1
+    if not any(p.scope == "pool" for p in definition.pools):
+        message = f"`{name}` has `pools`, but its neuron `{definition.name}` has no `pool`"
+        related = (Related("the neuron is declared here", definition.span),) if definition.span.via is None else ()
+        help = "what pools compute stands in the neuron: `pool: {reduce: {v_mean: mean(v)}}`"
+        c.sink.error("E0108", message, node.span, help, related)
+    elif size % count:
+        message = f"{size:,} neurons cannot be divided into {count:,} equal pools"
+        c.sink.error("E0106", message, node.span, f"`pools` divides the size of `{name}`")
+    return count

@@ -1,0 +1,450 @@
+"""Populations: from resolved blocks of `populations` to Populations with a value for everything.
+
+Assumes: classes have been applied.
+Guarantees: one NeuronDef object per distinct definition, whatever the number of populations; params
+and initial values are in canonical units, with the dimensions that the neuron declares; time
+constants are positive and refractory periods whole steps for every population.
+Does not: connect or record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.ast import Expr, Ref, refs
+from compiler.expr.interp import ExprError, evaluate
+from compiler.expr.types import Kind
+from compiler.files.array_files import HDF5
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.spiking.neurons import BuiltNeuron, build_neuron
+from compiler.frontend.build.spiking.pools import count_pools
+from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
+from compiler.frontend.build.shared.definitions import Definitions, place_of
+from compiler.frontend.build.spiking.drives import reads_time, source_of
+from compiler.frontend.build.spiking.given_spikes import Repeated, check_spike_times, in_ms
+from compiler.frontend.build.synapses.drawn import words_of
+from compiler.frontend.yaml.tree import Scalar, Sequence
+from compiler.frontend.build.shared.values import Context, Names, Step, mapping, steps_of, whole
+from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.frontend.schema.wording import allowed
+from compiler.ir.level0.model import (
+    Const,
+    Distribution,
+    Drive,
+    Driven,
+    Formula,
+    FromFile,
+    Listed,
+    Population,
+    Value,
+)
+from compiler.core.source import Span
+
+MAX_SIZE = (1 << 31) - 1
+"""Neurons are numbered by 32-bit integers."""
+
+
+@dataclass
+class Populations:
+    """The populations built so far, by name, and the neurons behind them."""
+
+    c: Context
+    neurons: Definitions
+    step: Step | None
+    built: dict[str, Population] = field(default_factory=dict)
+    neuron_of: dict[str, BuiltNeuron] = field(default_factory=dict)
+    places: dict[str, Span] = field(default_factory=dict)
+    classes: dict[str, list[str]] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    repeated: dict[str, Repeated] = field(default_factory=dict)
+    drives: list[Drive] = field(default_factory=list)  # into parameters that are given as expressions of the time
+    _blocks: dict[int, tuple[tree.Mapping, BuiltNeuron]] = field(default_factory=dict)
+    _good: set[tuple[int, float | int]] = field(default_factory=set)  # (expression, value) that fit
+
+    def neuron(self, name: str, block: tree.Mapping, at: Span) -> BuiltNeuron:
+        """What is built of a definition, once per block."""
+        known = self._blocks.get(id(block))
+        if known is None:
+            known = (block, build_neuron(name, block, at, self.c))
+            self._blocks[id(block)] = known
+        return known[1]
+
+
+def build_populations(root: tree.Mapping, c: Context, neurons: Definitions, step: Step | None) -> Populations:
+    """All populations of the file; those with mistakes are known by name but not built."""
+    out = Populations(c, neurons, step)
+    for entry in neurons.own():
+        block = mapping(entry.value)
+        if block is not None:
+            out.neuron(entry.name, block, entry.key.span)
+    blocks = mapping(root.get("populations"))
+    for entry in blocks.entries if blocks is not None else ():
+        block = mapping(entry.value)
+        if block is None:
+            continue
+        if entry.name == "all":
+            c.sink.error("E0107", "`all` means every population and cannot name one", entry.key.span)
+            continue
+        out.names.append(entry.name)
+        out.places[entry.name] = entry.key.span
+        classes = tuple(i.text for i in _list(block, "classes") if isinstance(i, Scalar))
+        for name in classes:
+            out.classes.setdefault(name, []).append(entry.name)
+        _population(entry.name, block, classes, entry.key.span, out)
+    return out
+
+
+def _list(block: tree.Mapping, name: str) -> tuple[tree.Node, ...]:
+    node = block.get(name)
+    return node.items if isinstance(node, Sequence) else ()
+
+
+def _population(name: str, block: tree.Mapping, classes: tuple[str, ...], at: Span, out: Populations) -> None:
+    c = out.c
+    size_node = block.get("size")
+    size = None if size_node is None else whole(size_node, c, f"`size` of `{name}`", 1, MAX_SIZE)
+    shape = _shape(name, block.get("shape"), c)
+    if shape:
+        size = math.prod(shape)
+    reference = block.get("neuron")
+    if not isinstance(reference, Scalar):
+        return
+    definition = out.neurons.find(reference)
+    if definition is None:
+        return
+    called = out.neurons.name_of(reference)
+    neuron = out.neuron(called, definition, place_of(called, definition))
+    out.neuron_of[name] = neuron
+    before = len(c.sink.items)
+    own_params, own_init = mapping(block.get("params")), mapping(block.get("init"))
+    params = _params(name, own_params, neuron, size, at, out)
+    if neuron.definition is None:
+        return
+    init = _init(name, own_init, neuron, params, size, at, out)
+    if len(c.sink.items) > before or size is None:
+        return
+    if neuron.source == "spike_times":
+        params = in_ms(params, c.sink)
+        found = check_spike_times(name, params, size, out.step, c.sink)
+        if found is not None:
+            out.repeated[name] = found
+    else:
+        _check_times(name, own_params, neuron, params, out)
+    pools = count_pools(name, block, size, neuron.definition, c)
+    pool_init = _pool_init(name, neuron, params, at, out)
+    if len(c.sink.items) > before:
+        return
+    out.built[name] = Population(
+        name,
+        neuron.definition,
+        size,
+        tuple(params.items()),
+        tuple(init.items()),
+        classes,
+        shape,
+        pools=pools,
+        pool_init=pool_init,
+        span=at,
+    )
+
+
+def _shape(name: str, node: tree.Node | None, c: Context) -> tuple[int, ...]:
+    """The extents of a population; () without them or after an error."""
+    if not isinstance(node, Sequence):
+        return ()
+    found = [whole(item, c, f"each extent of `{name}`", 1, MAX_SIZE) for item in node.items]
+    extents = tuple(n for n in found if n is not None)
+    if len(extents) < len(found):
+        return ()
+    if math.prod(extents) > MAX_SIZE:
+        message = f"`{name}` would have {math.prod(extents):,} neurons; at most {MAX_SIZE:,} are possible"
+        c.sink.error("E0106", message, node.span)
+        return ()
+    return extents
+
+
+def _pool_init(
+    name: str, neuron: BuiltNeuron, params: Mapping[str, Value], at: Span, out: Populations
+) -> tuple[tuple[str, Const], ...]:
+    """The initial values of the states of pools."""
+    assert neuron.definition is not None
+    values: dict[str, Const] = {}
+    for pool in neuron.definition.pools:
+        for decl in pool.state:
+            what = f"the initial value of `{pool.scope}.{decl.name}` of `{name}`"
+            value = evaluated(decl.init, params, what, at, out.c) if isinstance(decl.init, Formula) else decl.init
+            if isinstance(value, Const):
+                values[f"{pool.scope}.{decl.name}"] = value
+    return tuple(values.items())
+
+
+def _params(
+    name: str,
+    given: tree.Mapping | None,
+    neuron: BuiltNeuron,
+    size: int | None,
+    at: Span,
+    out: Populations,
+) -> dict[str, Value]:
+    """A value for every parameter that the neuron declares."""
+    c = out.c
+    values: dict[str, Value] = {}
+    before = len(c.sink.items)
+    if given is not None:
+        if neuron.source == "spike_times" and "file" in given:
+            values = _spikes_of_file(given, neuron, c)
+            given = None
+        else:
+            own = (*neuron.params, "file") if neuron.source == "spike_times" else neuron.params
+            _refuse_unknown(given, own, "parameter", neuron, c)
+            _refuse_names(given, neuron, c)
+        if neuron.source == "spike_times" and len(c.sink.items) > before:
+            return values
+    missing: list[str] = []
+    declared = neuron.definition.params if neuron.definition is not None else ()
+    for decl in declared:
+        entry = None if given is None else given.entry(decl.name)
+        if entry is not None:
+            what = f"parameter `{decl.name}` of `{name}`"
+            count = size if neuron.source == "equations" else None
+            if neuron.source == "equations" and reads_time(entry.value, c):
+                if size is None:
+                    continue  # its mistake was reported
+                made = source_of(decl.name, entry.value, what, neuron.params[decl.name], c, c.names)
+                if made is not None:
+                    at_value = entry.value.span
+                    drive = Drive(f"{name}.{decl.name}", name, decl.name, made[0], made[1], (), at_value)
+                    out.drives.append(drive)
+                    values[decl.name] = Driven(at_value)
+                continue
+            value, _ = initial_value(entry.value, c, what, neuron.params[decl.name], None, count)
+            if value is not None:
+                values[decl.name] = value
+        elif decl.name in values:
+            continue
+        elif decl.default is None:
+            missing.append(decl.name)
+        elif isinstance(decl.default, Formula):
+            value = evaluated(decl.default, values, f"parameter `{decl.name}` of `{name}`", at, c)
+            if value is not None:
+                values[decl.name] = value
+        else:
+            values[decl.name] = decl.default
+    if missing:
+        names = ", ".join(f"`{m}`" for m in missing)
+        plural = "s" if len(missing) > 1 else ""
+        related = tuple(Related("declared here", neuron.places[m]) for m in missing[:2])
+        message = f"`{name}` gives no value for the parameter{plural} {names} of `{neuron.name}`"
+        c.sink.error("E0103", message, at, f"write `params: {{{missing[0]}: ...}}`", related)
+    return values
+
+
+def _refuse_names(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> None:
+    """E0103 where `times` or `indices` are names of arrays and no file is given."""
+    named = [e for e in given.entries if isinstance(e.value, Scalar) and isinstance(e.value.value, str)]
+    if neuron.source != "spike_times" or not named or named[0].value.span.file is not given.span.file:
+        return
+    text = named[0].value.text if isinstance(named[0].value, Scalar) else ""
+    if named[0].name in ("times", "indices") and text.isidentifier() and text not in c.names.scope.kinds:
+        message = f"`{text}` is the name of an array, but no file is given"
+        help = f"write `{{file: spikes.npz, {named[0].name}: {text}, ...}}`"
+        c.sink.error("E0103", message, named[0].value.span, help)
+
+
+def _refuse_unknown(given: tree.Mapping, known: Collection[str], noun: str, neuron: BuiltNeuron, c: Context) -> None:
+    for entry in given.entries:
+        if entry.name in known:
+            continue
+        help = did_you_mean(entry.name, known)
+        if help is None:
+            place = "params" if entry.name in neuron.params else "init" if entry.name in neuron.states else None
+            if place is not None:
+                help = f"it stands under `{place}`"
+            elif known:
+                help = allowed(f"it has the {noun}s" if len(known) > 1 else f"it has the {noun}", known)
+            else:
+                help = f"it has no {noun}s"
+        related = (Related("the neuron is declared here", neuron.span),) if neuron.span.via is None else ()
+        message = f"neuron `{neuron.name}` has no {noun} `{entry.name}`"
+        c.sink.error("E0201", message, entry.key.span, help, related)
+
+
+def _numbers(values: Mapping[str, Value], c: Context) -> dict[str, Any]:
+    """The parameters of a population that are one number, over those of the model."""
+    env = dict(c.names.numbers)
+    for name, value in values.items():
+        if isinstance(value, Const):
+            env[name] = value.value
+        else:
+            env.pop(name, None)
+    return env
+
+
+def evaluated(formula: Formula, values: Mapping[str, Value], what: str, at: Span, c: Context) -> Const | None:
+    """A formula over parameters of a population as a number."""
+    expr = formula.expr
+    if isinstance(expr, Ref) and isinstance(values.get(expr.name), Const):
+        found = values[expr.name]
+        assert isinstance(found, Const)
+        return Const(found.value, formula.span)
+    several = [n for n in sorted(refs(expr)) if n in values and not isinstance(values[n], Const)]
+    if several:
+        why = "changes in time" if isinstance(values[several[0]], Driven) else "differs from neuron to neuron"
+        message = f"{what} follows from `{several[0]}`, which {why}"
+        related = (Related("by this formula", formula.span),)
+        c.sink.error("E0802", message, at, "give it a value or a distribution of its own", related)
+        return None
+    if any(n not in values and n not in c.names.numbers for n in refs(expr) - {"pi", "e", "inf"}):
+        return None  # that parameter has a mistake of its own
+    try:
+        return Const(evaluate(expr, _numbers(values, c)), formula.span)
+    except ExprError as error:
+        related = (Related("by this formula", formula.span),)
+        c.sink.error("E0308", f"{what} has no value: {error.message}", at, None, related)
+        return None
+
+
+def _init(
+    name: str,
+    given: tree.Mapping | None,
+    neuron: BuiltNeuron,
+    params: Mapping[str, Value],
+    size: int | None,
+    at: Span,
+    out: Populations,
+) -> dict[str, Value]:
+    """An initial value for every state."""
+    c = out.c
+    values: dict[str, Value] = {}
+    assert neuron.definition is not None
+    names: Names | None = None
+    if given is not None:
+        _refuse_unknown(given, neuron.states, "state variable", neuron, c)
+        scope = c.names.scope.extended(
+            dict.fromkeys((*neuron.params, *neuron.states), Kind.REAL),
+            {**neuron.params, **neuron.states},
+            neuron.places,
+        )
+        c.unread_params.read(neuron.places[w] for w in words_of(given) if w in neuron.params)
+        # What differs from neuron to neuron has no number here.
+        names = Names(scope, _numbers(params, c))
+    for decl in neuron.definition.state:
+        entry = None if given is None else given.entry(decl.name)
+        what = f"the initial value of `{decl.name}`"
+        value: Value | None
+        if entry is not None:
+            value, _ = initial_value(entry.value, c, what, neuron.states[decl.name], names, size)
+            if names is not None and isinstance(value, Const):
+                names = Names(names.scope, {**names.numbers, decl.name: value.value})
+        elif isinstance(decl.init, Formula):
+            value = evaluated(decl.init, {**params, **values}, f"{what} of `{name}`", at, c)
+        else:
+            value = decl.init
+            if isinstance(value, Listed) and size is not None and len(value.values) != size:
+                given_count = f"the list has {len(value.values):,}"
+                message = f"{what} of `{name}` needs {size:,} numbers, one for each neuron; {given_count}"
+                c.sink.error("E0703", message, decl.span)
+        if value is not None:
+            values[decl.name] = value
+    return values
+
+
+# ------------------------------------------------------------------------------ checks of values
+
+
+def _check_times(
+    name: str,
+    given: tree.Mapping | None,
+    neuron: BuiltNeuron,
+    params: Mapping[str, Value],
+    out: Populations,
+) -> None:
+    """Decays must be positive and refractory periods whole steps, with this population's values."""
+    definition = neuron.definition
+    assert definition is not None
+    expressions: list[tuple[str, Expr, Span | None]] = [
+        (f"`decay` of the input `{i.name}`", i.decay, neuron.origins.get(f"{i.name}.decay"))
+        for i in definition.inputs
+        if i.decay is not None
+    ]
+    spike = definition.spike
+    if spike is not None and spike.refractory is not None:
+        expressions.append(("the refractory period", spike.refractory, neuron.refractory))
+    for what, expr, place in expressions:
+        value = params.get(expr.name) if isinstance(expr, Ref) else None
+        if isinstance(value, Const) and (id(expr), value.value) in out._good:
+            continue
+        used = refs(expr)
+        several = [n for n in sorted(used) if isinstance(params.get(n), Distribution | Listed | FromFile | Driven)]
+        blame, related = _blame(used, given, neuron, place)
+        if several:
+            why = "changes in time" if isinstance(params[several[0]], Driven) else "differs from neuron to neuron"
+            message = f"{what} of `{name}` follows from `{several[0]}`, which {why}"
+            out.c.sink.error("E0802", message, blame, "give one number per population", related)
+            continue
+        try:
+            time = value.value if isinstance(value, Const) else evaluate(expr, _numbers(params, out.c))
+        except ExprError as error:
+            out.c.sink.error("E0308", f"{what} has no value: {error.message}", blame, None, related)
+            continue
+        if what.startswith("`decay`"):
+            good = 0 < time < float("inf")
+            if not good:
+                message = f"{what} must be a positive time; it is {time:g} ms"
+                out.c.sink.error("E0106", message, blame, None, related)
+        else:
+            good = out.step is None or None is not steps_of(
+                time, blame, out.c.sink, what, out.step, nearest=neuron.nearest, related=related
+            )
+        if good and isinstance(value, Const):
+            out._good.add((id(expr), value.value))
+
+
+def _blame(
+    used: set[str], given: tree.Mapping | None, neuron: BuiltNeuron, place: Span | None
+) -> tuple[Span, tuple[Related, ...]]:
+    """Where the number comes from that an expression has: a population's setting, a default, or the
+    expression itself."""
+    related = (Related("which is used here", place),) if place is not None else ()
+    for name in sorted(used):
+        entry = given.entry(name) if given is not None else None
+        if entry is not None:
+            return entry.value.span, related
+    for name in sorted(used):
+        if name in neuron.origins:
+            return neuron.origins[name], related
+    return place or neuron.span, ()
+
+
+def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dict[str, Value]:
+    """`{file: spikes.npz, times: t, indices: i}`: the two arrays of one file."""
+    out: dict[str, Value] = {}
+    file = given.get("file")
+    for entry in given.entries:
+        if entry.name not in ("file", "times", "indices"):
+            help = "with `file`, the other keys are `times` and `indices`, names of its arrays"
+            message = f"neuron `{neuron.name}` has no parameter `{entry.name}`"
+            c.sink.error("E0201", message, entry.key.span, help)
+    if not isinstance(file, Scalar):
+        return out
+    path = locate(file, c)
+    if path is None:
+        return out
+    if path.suffix not in (".npz", ".csv", *HDF5):
+        help = "an .npz, a .csv with a line of names, or an .h5 such as a run's own `spikes.h5`"
+        c.sink.error("E0703", f"`{file.text}` must be a file that holds two arrays by name", file.span, help)
+        return out
+    found = arrays_of(path, file, c)
+    if found is None:
+        return out
+    for name in ("times", "indices"):
+        node = given.get(name)
+        array = node.text if isinstance(node, Scalar) else name
+        at = node.span if node is not None else file.span
+        if pick(found, array, at, file, c) is not None:
+            out[name] = FromFile(str(path), array, 1.0, at)
+    return out

@@ -1,0 +1,413 @@
+"""Recording: from resolved blocks of `record` to what is recorded.
+
+Assumes: populations and projections have been built.
+Guarantees: every population, projection and variable that is recorded exists; intervals are whole steps.
+Does not: make buffers (passes/lower_records.py) or files (runner/record.py).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.units import parse_unit
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.phases import find_event
+from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.spiking.select import select
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+from compiler.frontend.build.shared.values import Context, choices, items_of, number, steps, text_of, whole
+from compiler.frontend.schema.wording import allowed
+from compiler.ir.level0.model import (
+    Projection,
+    RecordHistogram,
+    RecordRate,
+    RecordSpikes,
+    RecordSynapses,
+    RecordTraces,
+)
+from compiler.ir.level2.synapse_values import synapse_unit, synapse_variables
+from compiler.core.source import Span
+
+_RANGE = re.compile(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*\Z", re.ASCII)
+_MOST_MEMBERS = 1_000_000
+"""Neurons of one trace; each has a place in the model and in every sample."""
+
+
+@dataclass
+class Recorded:
+    """What is recorded, with the places that say so."""
+
+    spikes: list[RecordSpikes] = field(default_factory=list)
+    traces: list[RecordTraces] = field(default_factory=list)
+    spiking: set[str] = field(default_factory=set)
+    variables: dict[tuple[str, str], Span] = field(default_factory=dict)
+    tracing: dict[str, RecordTraces] = field(default_factory=dict)
+    rates: list[RecordRate] = field(default_factory=list)
+    rated: set[str] = field(default_factory=set)
+    synapses: list[RecordSynapses] = field(default_factory=list)
+    histograms: list[RecordHistogram] = field(default_factory=list)
+    weighed: dict[tuple[str, str], Span] = field(default_factory=dict)
+    """(projection, variable) of synapses that are recorded one by one."""
+    kept: set[tuple[str, str, str]] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    """Kinds of which an entry has a mistake, or needs what has one: what is not recorded may be that."""
+
+
+def build_records(
+    node: Node | None,
+    populations: Populations,
+    projections: tuple[Projection, ...],
+    declared: tuple[str, ...],
+    c: Context,
+) -> Recorded:
+    """Everything under `record`. `declared`: names of all projections of the file, with those that have a mistake."""
+    out = Recorded()
+    for kind, block, at in choices(node):
+        source = block.get("from")
+        if kind in ("synapses", "histogram"):
+            _of_synapses(kind, block, at, projections, declared, populations, out, c)
+            if not _synapses_made(kind, block, out):
+                out.refused.add(kind)
+            continue
+        names = select(source, populations, c)
+        if names is None or source is None:
+            out.refused.add(kind)
+            continue
+        match kind:
+            case "spikes":
+                _spikes(names, block, source, at, populations, out, c)
+            case "rate":
+                _rates(names, block, source, at, populations, out, c)
+            case "trace":
+                _traces(names, block, at, populations, out, c)
+        if not _made(kind, names, block, out):
+            out.refused.add(kind)
+    return out
+
+
+def _made(kind: str, names: tuple[str, ...], block: tree.Mapping, out: Recorded) -> bool:
+    """Whether all that an entry asks for is recorded."""
+    if kind == "trace":
+        variables = items_of(block.get("variables"))
+        return all((name, text_of(item)) in out.variables for name in names for item in variables)
+    return set(names) <= (out.spiking if kind == "spikes" else out.rated)
+
+
+def _synapses_made(kind: str, block: tree.Mapping, out: Recorded) -> bool:
+    source, variables = text_of(block.get("from")), items_of(block.get("variables"))
+    return kind == "histogram" or all((source, text_of(item)) in out.weighed for item in variables)
+
+
+def _never(names: tuple[str, ...], node: Node, populations: Populations, c: Context) -> bool:
+    """Reports the first population that never spikes."""
+    for name in names:
+        neuron = populations.neuron_of.get(name)
+        if neuron is not None and not neuron.spikes:
+            message = f"`{name}` never spikes: its neuron `{neuron.name}` has no `spike`"
+            related = (Related("the neuron is declared here", neuron.span),)
+            c.sink.error("E0604", message, node.span, None, related)
+            return True
+    return False
+
+
+def _spikes(
+    names: tuple[str, ...],
+    block: tree.Mapping,
+    node: Node,
+    at: Span,
+    populations: Populations,
+    out: Recorded,
+    c: Context,
+) -> None:
+    if _never(names, node, populations, c):
+        return
+    for name in names:
+        if name in out.spiking:
+            c.sink.error("E0802", f"the spikes of `{name}` are recorded twice", at, "write one entry for it")
+            return
+    out.spiking.update(names)
+    between = _between(block.get("between"), populations, c)
+    chosen = block.get("members")
+    if chosen is None or text_of(chosen) == "all":
+        out.spikes.append(RecordSpikes(names, (), between, at))
+        return
+    for name in names:
+        built = populations.built.get(name)
+        members = None if built is None else _members(chosen, name, built.size, at, populations, c)
+        if members is None:
+            return
+        out.spikes.append(RecordSpikes((name,), members, between, at))
+
+
+def _rates(
+    names: tuple[str, ...],
+    block: tree.Mapping,
+    node: Node,
+    at: Span,
+    populations: Populations,
+    out: Recorded,
+    c: Context,
+) -> None:
+    if _never(names, node, populations, c):
+        return
+    interval = _interval(block, populations, c, 0)
+    if interval is None or interval[0] == 0:
+        return
+    width, event = interval
+    for name in names:
+        if name in out.rated:
+            c.sink.error("E0802", f"the rate of `{name}` is recorded twice", at, "write one entry for it")
+            return
+        out.rated.add(name)
+        out.rates.append(RecordRate(name, width, event, at))
+
+
+def _interval(
+    block: tree.Mapping, populations: Populations, c: Context, otherwise: int
+) -> tuple[int, int | None] | None:
+    """Steps between two samples, and with `at` the step within a trial of them; None after an error."""
+    every, at = block.get("every"), block.get("at")
+    if every is not None and at is not None:
+        help = "`at` samples once per trial, `every` at round times: leave one of them out"
+        c.sink.error("E0108", "`every` and `at` cannot stand together", at.span, help)
+        return None
+    if isinstance(at, Scalar):
+        found = find_event(at, c)
+        if found is None:
+            return None
+        phase, event = found
+        return phase.every, dict(phase.events)[event] % phase.every
+    if every is None or populations.step is None:
+        return otherwise, None
+    width = steps(every, c, "`every`", populations.step, low=1)
+    return None if width is None else (width, None)
+
+
+def _between(node: Node | None, populations: Populations, c: Context) -> tuple[int, int] | None:
+    """Steps of the part that is kept."""
+    if not isinstance(node, Sequence) or len(node.items) != 2 or populations.step is None:
+        return None
+    first, last = (steps(item, c, "`between`", populations.step) for item in node.items)
+    if first is None or last is None:
+        return None
+    if last <= first:
+        c.sink.error("E0106", "`between` must end after it begins", node.span)
+        return None
+    return first, last
+
+
+def _traces(
+    names: tuple[str, ...],
+    block: tree.Mapping,
+    at: Span,
+    populations: Populations,
+    out: Recorded,
+    c: Context,
+) -> None:
+    variables = block.get("variables")
+    items = [i for i in variables.items if isinstance(i, Scalar)] if isinstance(variables, Sequence) else []
+    interval = _interval(block, populations, c, 1)
+    for name in names:
+        neuron, built = populations.neuron_of.get(name), populations.built.get(name)
+        good: list[str] = []
+        for item in items:
+            if neuron is None:
+                continue
+            if item.text not in (*neuron.states, *neuron.inputs, *neuron.shared):
+                _no_variable(item, name, populations, c)
+            elif item.text not in good:
+                good.append(item.text)
+        if built is None or len(good) != len(items) or interval is None:
+            continue
+        members = _members(block.get("members"), name, built.size, at, populations, c)
+        if members is None:
+            continue
+        between, (every, event) = _between(block.get("between"), populations, c), interval
+        own = tuple(v for v in good if "." not in v)
+        record = RecordTraces(name, own, members, every, between, event, at)
+        if _clashes(record, items, at, out, c):
+            continue
+        if own:
+            out.traces.append(record)
+            out.tracing.setdefault(name, record)
+        for scope, count in (("population", 1), ("pool", built.pools)):
+            shared = tuple(v for v in good if v.startswith(f"{scope}."))
+            if shared:
+                out.traces.append(RecordTraces(name, shared, tuple(range(count)), every, between, event, at))
+        for item in items:
+            out.variables[name, item.text] = item.span
+
+
+def _of_synapses(
+    kind: str,
+    block: tree.Mapping,
+    at: Span,
+    projections: tuple[Projection, ...],
+    declared: tuple[str, ...],
+    populations: Populations,
+    out: Recorded,
+    c: Context,
+) -> None:
+    """`synapses` and `histogram`."""
+    source = block.get("from")
+    if not isinstance(source, Scalar):
+        return
+    found = next((p for p in projections if p.name == source.text), None)
+    if found is None:
+        if source.text not in declared:  # else it has a mistake, which has been reported
+            help = did_you_mean(source.text, declared) or (
+                allowed("the projections are", declared) if declared else None
+            )
+            c.sink.error("E0201", f"there is no projection `{source.text}`", source.span, help)
+        return
+    interval = _interval(block, populations, c, 0)
+    items = [block.get("variable")] if kind == "histogram" else list(items_of(block.get("variables")))
+    names: list[str] = []
+    for item in items:
+        unsure = populations.step is None and text_of(item) == "delay"  # its steps are not known
+        if not isinstance(item, Scalar) or unsure or not _synapse_variable(item, found, c):
+            return
+        if (kind, found.name, item.text) in out.kept:
+            c.sink.error("E0802", f"`{item.text}` of `{found.name}` is recorded twice", item.span)
+            return
+        out.kept.add((kind, found.name, item.text))
+        names.append(item.text)
+    if interval is None or not names:
+        return
+    every, event = interval
+    if kind == "synapses":
+        other = next((r for r in out.synapses if r.projection == found.name), None)
+        if other is not None:  # they would share their times in the file
+            related = (Related("the other one is here", other.span),)
+            message = f"the synapses of `{found.name}` have another record"
+            c.sink.error("E0802", message, at, "record all of their variables in one entry", related)
+            return
+        out.synapses.append(RecordSynapses(found.name, tuple(names), every, event, at))
+        out.weighed.update({(found.name, name): at for name in names})
+        return
+    edges = block.get("range")
+    if not isinstance(edges, Sequence) or len(edges.items) != 2:
+        return
+    unit = parse_unit(synapse_unit(found, names[0], tuple(populations.built.values())))
+    low, high = (number(e, c, "`range`", unit[0] if unit else None) for e in edges.items)
+    bins_node = block.get("bins")
+    bins = 20 if bins_node is None else whole(bins_node, c, "`bins`", 1, 100_000)
+    if low is None or high is None or bins is None:
+        return
+    if high <= low:
+        c.sink.error("E0106", "`range` must end above where it begins", edges.span)
+        return
+    out.histograms.append(RecordHistogram(found.name, names[0], float(low), float(high), bins, every, event, at))
+
+
+def _synapse_variable(item: Scalar, projection: Projection, c: Context) -> bool:
+    known = synapse_variables(projection)
+    if item.text not in known:
+        help = did_you_mean(item.text, known) or (allowed("they have", known) if known else "they have no state")
+        message = f"the synapses of `{projection.name}` have no variable `{item.text}`"
+        related = (Related("the projection is declared here", projection.span),)
+        c.sink.error("E0201", message, item.span, help, related)
+        return False
+    if projection.storage in ("bitmask", "procedural"):
+        message = f"the synapses of `{projection.name}` are not stored: its storage is `{projection.storage}`"
+        c.sink.error("E0802", message, item.span, "use `storage: sparse`")
+        return False
+    return True
+
+
+def _no_variable(item: Scalar, name: str, populations: Populations, c: Context) -> None:
+    neuron = populations.neuron_of[name]
+    known = [*neuron.states, *neuron.inputs, *neuron.shared]
+    help = did_you_mean(item.text, known)
+    if item.text in neuron.params:
+        help = f"`{item.text}` is a parameter, which does not change"
+    elif help is None:
+        help = allowed("it has", known) if known else "it has no state"
+    related = (Related("the neuron is declared here", neuron.span),)
+    message = f"neuron `{neuron.name}` of `{name}` has no state variable or input `{item.text}`"
+    c.sink.error("E0201", message, item.span, help, related)
+
+
+def _clashes(record: RecordTraces, items: list[Scalar], at: Span, out: Recorded, c: Context) -> bool:
+    """Traces of one population share their members and times in the file that they are written to."""
+    other = out.tracing.get(record.population)
+    if other is None:
+        return False
+    related = (Related("the other one is here", other.span),)
+    kept, more = ((x.members, x.every, x.at, x.between) for x in (other, record))
+    if kept != more:
+        message = f"`{record.population}` has another trace with other `members`, `every`, `at` or `between`"
+        c.sink.error("E0802", message, at, "record all of its variables in one trace", related)
+        return True
+    for item in items:
+        earlier = out.variables.get((record.population, item.text))
+        if earlier is not None:
+            message = f"`{item.text}` of `{record.population}` is recorded twice"
+            c.sink.error("E0802", message, item.span, None, (Related("the first time here", earlier),))
+            return True
+    return False
+
+
+def _members(
+    node: Node | None, name: str, size: int, at: Span, populations: Populations, c: Context
+) -> tuple[int, ...] | None:
+    if node is None or text_of(node) == "all":
+        return _range(0, size - 1, name, node.span if node is not None else at, c)
+    if isinstance(node, Sequence):
+        values = [whole(i, c, "each member") for i in node.items]
+        for value, item in zip(values, node.items, strict=True):
+            if value is not None and value >= size:
+                _outside(value, name, size, item.span, populations, c)
+                return None
+        return None if None in values else tuple(dict.fromkeys(v for v in values if v is not None))
+    found = _RANGE.match(text_of(node))
+    if found is None:
+        return None
+    low, high = int(found[1]), int(found[2])
+    if high < low:
+        c.sink.error("E0106", f"the range from {low} to {high} runs backwards", node.span)
+        return None
+    if high >= size:
+        _outside(high, name, size, node.span, populations, c)
+        return None
+    return _range(low, high, name, node.span, c)
+
+
+def _range(low: int, high: int, name: str, at: Span, c: Context) -> tuple[int, ...] | None:
+    if high - low < _MOST_MEMBERS:
+        return tuple(range(low, high + 1))
+    message = f"a trace of {high - low + 1:,} neurons of `{name}`; at most {_MOST_MEMBERS:,} are possible"
+    c.sink.error("E0106", message, at, "name some of them: `members: 0..99`")
+    return None
+
+
+def _outside(index: int, name: str, size: int, at: Span, populations: Populations, c: Context) -> None:
+    related = (Related("the population is declared here", populations.places[name]),)
+    message = f"`{name}` has no neuron {index:,}: it has {size:,}, counted from 0"
+    c.sink.error("E0106", message, at, f"the last one is {size - 1:,}", related)
+
+
+def need_spikes(names: tuple[str, ...], node: Node, recorded: Recorded, c: Context) -> bool:
+    for name in names:
+        if name not in recorded.spiking:
+            if "spikes" in recorded.refused:
+                return False  # the mistake was reported there
+            message = f"the spikes of `{name}` are not recorded"
+            help = f"add `- spikes: {{from: {name}}}` to `record`"
+            c.sink.error("E0213", message, node.span, help)
+            return False
+    return True
+
+
+def need_trace(names: tuple[str, ...], variable: Scalar, recorded: Recorded, c: Context) -> bool:
+    for name in names:
+        if (name, variable.text) not in recorded.variables:
+            if "trace" in recorded.refused:
+                return False  # the mistake was reported there
+            message = f"`{variable.text}` of `{name}` is not recorded"
+            help = f"add `- trace: {{from: {name}, variables: [{variable.text}]}}` to `record`"
+            c.sink.error("E0213", message, variable.span, help)
+            return False
+    return True

@@ -1,0 +1,137 @@
+"""Timed arrays: values that change at given times.
+
+Assumes: the block `timed` has been validated.
+Guarantees: each array has a length, a dimension and a whole number of steps for each value; afterwards the context's
+scope knows them, so that expressions may read them wherever `t` is known.
+Does not: read the arrays of files beyond their headers (but of .csv, which has none).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from compiler.expr.functions import FUNCTIONS
+from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, parse_unit
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.data_files import check_array, read_array
+from compiler.frontend.build.shared.definition_builder import unit_dimension
+from compiler.frontend.build.spiking.drives import NOISE
+from compiler.frontend.build.shared.scope import TimedName
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+from compiler.frontend.build.shared.values import Context, Names, Step, mapping, number_and_dimension, steps, text_of
+from compiler.ir.level0.model import FromFile, Listed, TimedArray
+
+
+def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[TimedArray, ...]:
+    """The timed arrays of the file; those with mistakes are known by name (of any dimension)."""
+    block = mapping(node)
+    out: list[TimedArray] = []
+    known: dict[str, TimedName] = {}
+    scope = c.names.scope
+    for entry in block.entries if block is not None else ():
+        inner = mapping(entry.value)
+        name, at = entry.name, entry.key.span
+        if inner is None:
+            continue
+        if name in FUNCTIONS or name in scope.arities:
+            kind = "a built-in function" if name in FUNCTIONS else "a function of the file"
+            c.sink.error("E0107", f"`{name}` is {kind} and cannot name a timed array", at, "choose another name")
+            continue
+        if NOISE.fullmatch(name):
+            c.sink.error("E0107", f"`{name}` is white noise and cannot name a timed array", at, "choose another name")
+            continue
+        known[name] = TimedName(name, None, False, broken=True)
+        unit_node = inner.get("unit")
+        dimension = None if unit_node is None else unit_dimension(unit_node, c)
+        if unit_node is not None and dimension is None:
+            continue
+        found = values_of(inner.get("values"), dimension, text_of(unit_node), f"the values of `{name}`", c)
+        if found is None:
+            continue
+        values, rows, columns, dimension = found
+        known[name] = TimedName(name, dimension, columns > 0)
+        every_node, flag = inner.get("every"), inner.get("interpolate")
+        if step is None or every_node is None:
+            continue
+        every = steps(every_node, c, f"`every` of `{name}`", step, low=1)
+        if every is None:
+            continue
+        interpolate = isinstance(flag, Scalar) and flag.value is True
+        unit = canonical_name(dimension)
+        out.append(TimedArray(name, values, rows, columns, every, interpolate, unit, at))
+    if known:
+        c.names = Names(replace(scope, timed=known), c.names.numbers)
+    return tuple(out)
+
+
+def values_of(
+    node: Node | None, dimension: Dimension | None, unit: str, what: str, c: Context
+) -> tuple[Listed | FromFile, int, int, Dimension] | None:
+    """Values over time: a list (of rows), or an array in a file; rows, columns (0: one axis) and dimension. `unit`: of
+    bare numbers ("": they have none). None after an error."""
+    parsed = parse_unit(unit) if unit else None
+    factor = None if parsed is None else float(parsed[1])
+    if isinstance(node, Sequence):
+        return _listed(node, dimension, factor, what, c)
+    block = mapping(node)
+    if block is not None:
+        return _from_file(block, dimension, 1.0 if factor is None else factor, what, c)
+    if node is not None:
+        c.sink.error("E0102", f"{what} must be a list, or an array in a file", node.span)
+    return None
+
+
+def _listed(
+    node: Sequence, dimension: Dimension | None, factor: float | None, what: str, c: Context
+) -> tuple[Listed, int, int, Dimension] | None:
+    rows = [item.items if isinstance(item, Sequence) else (item,) for item in node.items]
+    columns = len(rows[0]) if rows and isinstance(node.items[0], Sequence) else 0
+    numbers: list[float] = []
+    wrong = False
+    for item, row in zip(node.items, rows, strict=True):
+        if isinstance(item, Sequence) != (columns > 0) or len(row) != max(columns, 1):
+            message = f"the rows of {what} differ in length"
+            c.sink.error("E0703", message, item.span, "each row has a value for each neuron")
+            return None
+        for value in row:
+            bare = value.value if isinstance(value, Scalar) else None
+            if factor is not None and isinstance(bare, int | float):
+                numbers.append(float(bare) * factor)
+                continue
+            found = number_and_dimension(value, c, f"each of {what}", dimension)
+            if found is None or not math.isfinite(found[0]):
+                if found is not None:
+                    c.sink.error("E0106", f"each of {what} must be finite", value.span)
+                wrong = True
+                continue
+            dimension = dimension if dimension is not None else found[1]
+            numbers.append(float(found[0]))
+    return None if wrong else (Listed(tuple(numbers), node.span), len(rows), columns, dimension or DIMENSIONLESS)
+
+
+def _from_file(
+    block: tree.Mapping, dimension: Dimension | None, factor: float, what: str, c: Context
+) -> tuple[FromFile, int, int, Dimension] | None:
+    file, array = block.get("file"), block.get("array")
+    if not isinstance(file, Scalar):
+        return None
+    found = check_array(file, array, block.get("sha256"), c)
+    if found is None:
+        return None
+    path, name, header = found
+    if header is not None:
+        shape = tuple(header.shape)
+    else:
+        try:
+            shape = read_array(path, name).shape
+        except (OSError, ValueError) as error:
+            c.sink.error("E0703", f"`{file.text}` cannot be read: {str(error)[:120]}", file.span)
+            return None
+    if len(shape) not in (1, 2) or 0 in shape:
+        message = f"{what} must have one axis (times) or two (times, neurons); the array has the shape {list(shape)}"
+        c.sink.error("E0703", message, (array or file).span)
+        return None
+    columns = shape[1] if len(shape) == 2 else 0
+    values = FromFile(str(path), name, factor, block.span)
+    return values, shape[0], columns, dimension or DIMENSIONLESS

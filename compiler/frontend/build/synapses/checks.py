@@ -1,0 +1,203 @@
+"""What a synapse definition may not be, beyond types and dimensions: event-driven equations, conditions of events.
+
+Assumes: expressions are checked.
+Guarantees: equations of an event-driven synapse can be solved exactly for any time that has passed, and nothing reads
+their variables in between; the condition of an event can be tested once per neuron.
+Does not: check names or dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from compiler.core.diagnostics import Sink
+from compiler.expr.ast import Expr, children, refs, substitute
+from compiler.expr.ast import Ref as Name
+from compiler.expr.diff import linear_in
+from compiler.expr.functions import CONSTANTS
+from compiler.expr.inline import named, reads_through, too_large
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.synapses.statements import ENDS, SPIKE_TIMES, SynapseDraft
+from compiler.ir.level2.delayed import read_delayed
+from compiler.ir.level0.model import Action, EndDef, Formula, Method, Set, SynapseDef, Transpose, hidden, values_of
+from compiler.core.source import NOWHERE, Span
+
+
+def check_event(when: Expr, end: str, at: Span, d: SynapseDraft) -> bool:
+    """Whether a condition (named expressions put in) is about one neuron of `end` only; reports it if not."""
+    side = "source" if end == "pre" else "target"
+    for ref in _refs_in_order(when):
+        name = ref.name
+        span = at if ref.span is NOWHERE else ref.span
+        where, dot, variable = name.partition(".")
+        help: str | None = f"it is tested once per {side} neuron, in every step; move the test into `do`"
+        if dot and where not in ENDS:
+            continue  # a counter of a phase
+        if dot and where != end:
+            other = "target" if end == "pre" else "source"
+            message = f"the condition is about the {side} neuron, but `{name}` is of the {other}"
+            help = f"write `of: {where}`"
+        elif dot and variable in SPIKE_TIMES:
+            message = f"`{name}` in the condition of an event is not supported yet"
+            d.c.sink.error(
+                "E0801", message, span, f"hold it as a variable: `{end}: {{state: ..., on_spike: [last = t]}}`"
+            )
+            return False
+        elif not dot and name in d.states:
+            message = f"the condition is about one neuron, but `{name}` differs from synapse to synapse"
+        else:
+            continue
+        d.c.sink.error("E0302", message, span, help)
+        return False
+    return True
+
+
+def _refs_in_order(e: Expr) -> Iterator[Name]:
+    if isinstance(e, Name):
+        yield e
+    for k in children(e):
+        yield from _refs_in_order(k)
+
+
+# ----------------------------------------------------------------------------------- event-driven
+
+
+def check_event_driven(s: SynapseDef, flag: Span, node: tree.Mapping, d: SynapseDraft) -> None:
+    """E0602 where the equations cannot be solved exactly by themselves, E0802 where their variables are needed in
+    every step."""
+    sink = d.c.sink
+    if s.method not in (Method.AUTO, Method.EXACT):
+        place = node.get("method")
+        message = f"event-driven equations are solved exactly, not by `{s.method}`"
+        sink.error("E0602", message, flag if place is None else place.span, "leave `method` out, or `event_driven`")
+    if not s.on_pre and not s.on_post:
+        message = "without `on_pre` and `on_post` there is no event that could drive the equations"
+        sink.error("E0802", message, flag, "leave `event_driven` out")
+    driven: set[str] = set()
+    for ode in s.dynamics:
+        driven.add(ode.state)
+        rhs = with_lets(ode.rhs, s.lets, f"`d{ode.state}/dt`", sink)
+        if rhs is None:
+            continue
+        found = linear_in(rhs, (ode.state,))
+        at = ode.rhs.span if ode.rhs.span is not NOWHERE else ode.span
+        if found is None:
+            message = f"`event_driven` needs equations that are linear in their own variable; `d{ode.state}/dt` is not"
+            sink.error("E0602", message, at, "leave `event_driven` out: then it is integrated in every step")
+            continue
+        allowed = {*d.params, *d.c.names.scope.kinds, *CONSTANTS} - d.states.keys() - {"t", "dt"}
+        allowed -= {let.target for let in s.lets}
+        others = set().union(*(refs(c) for c in found[0].values())) | refs(found[1])
+        wrong = sorted(others - allowed)
+        if wrong:
+            what = "another variable" if wrong[0] in d.states else "not a parameter"
+            message = f"`event_driven` needs constant coefficients, but `{wrong[0]}` in `d{ode.state}/dt` is {what}"
+            help = "only the variable itself and parameters may stand there; or leave `event_driven` out"
+            sink.error("E0602", message, at, help)
+    _check_readers(s, driven, d)
+
+
+def _check_readers(s: SynapseDef, driven: set[str], d: SynapseDraft) -> None:
+    """E0802 for what runs in steps without an event of the synapse and uses a variable that is not up to date then."""
+    places = [("update", a) for a in s.update] + [(f"events: {e.name}", a) for e in s.events for a in e.actions]
+    places += [(f"on: {h.phase}.{h.event}", a) for h in s.on for a in h.actions]
+    pairs = pairs_of(s.lets)
+    for place, action in places:
+        used = set().union(*(reads_through(e, pairs) for e in values_of([action]))) & driven
+        if isinstance(action, Set | Transpose) and action.target in driven:
+            used.add(action.target)
+        if used:
+            name = min(used)
+            message = f"`{name}` is event-driven: it is brought up to date for spikes only, not for `{place}`"
+            help = "leave `event_driven` out: then it is integrated in every step"
+            d.c.sink.error("E0802", message, action.span, help)
+            return
+
+
+def with_lets(e: Expr, lets: tuple[Set, ...], what: str, sink: Sink) -> Expr | None:
+    """`e` with named expressions put in; None with an error (E0307) where `what` is too large then."""
+    whole = substitute(e, named(pairs_of(lets)))
+    if (how := too_large(whole)) is None:
+        return whole
+    sink.error("E0307", f"{what} {how} when its named expressions are put in", e.span)
+    return None
+
+
+def pairs_of(lets: tuple[Set, ...]) -> list[tuple[str, Expr]]:
+    """Named expressions as compiler.expr.inline takes them."""
+    return [(let.target, let.value) for let in lets]
+
+
+# ------------------------------------------------------------------------------------------ uses
+
+
+def all_actions(s: SynapseDef) -> tuple[Action, ...]:
+    """Every statement that runs at synapses."""
+    return (
+        *s.update,
+        *s.on_pre,
+        *s.on_post,
+        *(a for e in s.events for a in e.actions),
+        *(a for h in s.on for a in h.actions),
+    )
+
+
+def _values(s: SynapseDef) -> list[Expr]:
+    """The synapse's own equations and statements (not those of `pre:` and `post:`)."""
+    values = [*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *values_of(all_actions(s))]
+    return [*values, *(e.when for e in s.events)]
+
+
+def reads(s: SynapseDef) -> set[str]:
+    """Every name that the synapse's own equations and statements read."""
+    return set().union(*(refs(v) for v in _values(s)))
+
+
+def reads_delayed(s: SynapseDef, end: str) -> bool:
+    """Whether they read a variable of that end with the delay."""
+    return any(name.startswith(f"{end}.") for v in _values(s) for name in read_delayed(v))
+
+
+def end_reads(end: EndDef | None) -> set[str]:
+    """Every name that a `pre:` or `post:` block reads."""
+    if end is None:
+        return set()
+    values: Iterable[Expr] = (
+        *(o.rhs for o in end.dynamics),
+        *(x.value for x in (*end.update, *end.on_spike)),
+        *(x.init.expr for x in end.state if isinstance(x.init, Formula)),
+    )
+    return set().union(*(refs(v) for v in values))
+
+
+def takes_spikes(s: SynapseDef, end: str) -> bool:
+    """Whether spikes of that end do anything: run statements, change a trace, or are read as times."""
+    block, statements = (s.pre, s.on_pre) if end == "pre" else (s.post, s.on_post)
+    of_a_block = block is not None and bool(block.on_spike)
+    return bool(statements) or of_a_block or any(f"{end}.{n}" in reads(s) for n in SPIKE_TIMES)
+
+
+def held_per_neuron(s: SynapseDef, end: str) -> bool:
+    """Whether the synapse has variables that are held once per neuron of that end and depend on its spikes' arrival."""
+    block = s.pre if end == "pre" else s.post
+    return block is not None or any(f"{end}.{n}" in reads(s) for n in SPIKE_TIMES)
+
+
+def without_a_dot(e: Expr) -> set[str]:
+    """The names of an expression that are the synapse's own."""
+    return {n for n in refs(e) if "." not in n}
+
+
+def check_timed(s: SynapseDef, d: SynapseDraft) -> None:
+    """E0801 for a timed array in an expression of a synapse."""
+    values = _values(s)
+    for end in (s.pre, s.post):
+        if end is not None:
+            values += [*(o.rhs for o in end.dynamics), *(x.value for x in (*end.update, *end.on_spike))]
+    arrays = {hidden(n): n for n in d.c.names.scope.timed}
+    for ref in (r for value in values for r in _refs_in_order(value)):
+        if ref.name in arrays:
+            message = f"the timed array `{arrays[ref.name]}` in a synapse is not supported yet"
+            help = "read it in an equation of the neuron, and that variable here"
+            d.c.sink.error("E0801", message, ref.span, help)
+            return

@@ -1,0 +1,71 @@
+"""Initial values of a synapse's states that are no expressions: distributions over its parameters.
+
+Assumes: the parameters are declared.
+Guarantees: dimensions are checked where the definition stands; numbers are those of the parameters' defaults.
+Does not: give a projection's values (synapse_use.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from compiler.core.diagnostics import Sink
+from compiler.expr.interp import ExprError, evaluate
+from compiler.expr.units import Dimension
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.synapses.statements import SynapseDraft
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import Names
+from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.ir.level0.model import Const, Formula, ParamDecl, Value
+
+WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
+
+
+def drawn_value(
+    d: SynapseDraft, params: tuple[ParamDecl, ...], node: Node, what: str
+) -> tuple[Value | None, Dimension | None]:
+    """A distribution of initial values over the parameters, with their defaults; each projection evaluates it with its
+    own. Where a parameter has no default, 1 stands for it while the dimensions are checked."""
+    words = words_of(node)
+    d.read |= words & d.params.keys()
+    numbers, complete = default_numbers(params, d.c.names.numbers)
+    names = Names(d.scope(d.params, d.states), {**numbers, **dict.fromkeys(d.states, 1.0)})
+    if complete and not words & d.states.keys():
+        return initial_value(node, d.c, what, None, names)
+    own = Sink()
+    _, dimension = initial_value(node, replace(d.c, sink=own), what, None, names)
+    d.c.sink.items += [i for i in own.items if i.code not in ("E0106", "E0308")]  # those are about the values
+    return Const(0.0, node.span), dimension
+
+
+def words_of(node: Node) -> set[str]:
+    """Every word in the texts of `node`."""
+    match node:
+        case Scalar(value=str(text)):
+            return set(WORD.findall(text))
+        case tree.Mapping(entries=entries):
+            return set[str]().union(*(words_of(e.value) for e in entries))
+        case tree.Sequence(items=items):
+            return set[str]().union(*(words_of(i) for i in items))
+    return set()
+
+
+def default_numbers(params: tuple[ParamDecl, ...], numbers: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The defaults of parameters as numbers over those of the model, and whether each has one (else it is 1)."""
+    out, complete = dict(numbers), True
+    for p in params:
+        value: Any = None
+        if isinstance(p.default, Const):
+            value = p.default.value
+        elif isinstance(p.default, Formula):
+            try:
+                value = evaluate(p.default.expr, out)
+            except ExprError:
+                value = None
+        complete = complete and value is not None
+        out[p.name] = 1.0 if value is None else value
+    return out, complete

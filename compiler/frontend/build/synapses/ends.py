@@ -1,0 +1,115 @@
+"""`pre:` and `post:` of a synapse, and what it may read of the neurons at both ends.
+
+Assumes: a draft whose parameters are declared.
+Guarantees: variables of an end read their own kind, parameters, `t`, `dt` and counters of phases only; a dotted name
+means one thing.
+Does not: know projections (the draft has both neurons, or none: then any name of a neuron is taken as known).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from compiler.core.diagnostics import Related
+from compiler.expr.types import Kind
+from compiler.expr.units import TIME, Dimension
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.spiking.neurons import BuiltNeuron
+from compiler.frontend.build.shared.phases import counters
+from compiler.frontend.build.shared.definition_builder import Draft, build_dynamics, build_states, entries_of, listed
+from compiler.frontend.build.shared.delayed import Delayable
+from compiler.frontend.build.synapses.statements import ENDS, SPIKE_TIMES, SynapseDraft, build_own
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import mapping
+from compiler.ir.level0.model import EndDef
+from compiler.core.source import Span
+
+NO_RANDOM: Final = "random numbers can be drawn in `on_pre`, `on_post`, `update` and `events` only"
+_OF_AN_END = re.compile(r"\b(pre|post)\.([A-Za-z]\w*)", re.ASCII)
+
+
+def build_end(d: SynapseDraft, end: str) -> EndDef | None:
+    """`pre:` or `post:`; called while only the parameters are declared, which is what it may read."""
+    block = mapping(d.node.get(end))
+    if block is None:
+        return None
+    own = Draft(d.name, block, d.c, f"`{end}` block", NO_RANDOM, d.params)
+    own.places, own.nouns, own.read = dict(d.places), dict(d.nouns), d.read
+    state = build_states(own)
+    for entry in entries_of(block, "state"):
+        if entry.name in SPIKE_TIMES:
+            message = f"`{end}.{entry.name}` is the time of a spike and cannot name a variable"
+            d.c.sink.error("E0107", message, entry.key.span)
+    d.traces[end] = own.states
+    d.places.update({f"{end}.{n}": own.places[n] for n in own.states})
+    d.nouns.update({f"{end}.{n}": f"a variable of `{end}`" for n in own.states})
+    scope = own.scope(own.params, own.states, {"t": TIME, "dt": TIME}, counters(d.c))
+    dynamics = build_dynamics(own, scope)
+    update = build_own(own, listed(block, "update"), scope)
+    on_spike = build_own(own, listed(block, "on_spike"), scope)
+    return EndDef(state, dynamics, update, on_spike, block.span)
+
+
+def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dimension | None], Mapping[str, Span]]:
+    """Kinds, dimensions and places of what a synapse may read of one end, by dotted name."""
+    neuron = d.ends.of(end)
+    dimensions: dict[str, Dimension | None] = {}
+    if neuron is None:
+        dimensions = {f"{end}.{n}": None for e, n in mentions(d.node) if e == end}
+    else:
+        for group in (neuron.params, neuron.states, neuron.inputs):
+            dimensions.update({f"{end}.{n}": dimension for n, dimension in group.items()})
+        _clashes(d, end, neuron)
+    dimensions.update({f"{end}.{n}": TIME for n in SPIKE_TIMES})
+    dimensions.update({f"{end}.{n}": dimension for n, dimension in d.traces[end].items()})
+    return dict.fromkeys(dimensions, Kind.REAL), dimensions, {n: d.places[n] for n in dimensions if n in d.places}
+
+
+def delayable(d: SynapseDraft) -> Delayable:
+    """What `delayed(...)` may name: states and inputs of the neurons; any name of a neuron that is not known."""
+    dimensions: dict[str, Dimension | None] = {}
+    others: dict[str, str] = {}
+    for end in ENDS:
+        neuron = d.ends.of(end)
+        if neuron is None:
+            dimensions.update({f"{end}.{n}": None for e, n in mentions(d.node) if e == end})
+        else:
+            others.update({f"{end}.{n}": "a parameter is read without `delayed`" for n in neuron.params})
+            dimensions.update({f"{end}.{n}": x for group in (neuron.states, neuron.inputs) for n, x in group.items()})
+        late = "delay" if end == "pre" else "back_delay"
+        help = f"it follows the spikes as they arrive, which is after the `{late}`: read it without `delayed`"
+        others.update({f"{end}.{n}": help for n in (*d.traces[end], *SPIKE_TIMES)})
+    return Delayable(dimensions, others)
+
+
+def _clashes(d: SynapseDraft, end: str, neuron: BuiltNeuron) -> None:
+    """E0212 for a variable of `pre:` that the neuron has too, and for a neuron's own `last_spike`."""
+    side = "source" if end == "pre" else "target"
+    for name in d.traces[end]:
+        if name in neuron.places:
+            message = f"`{end}.{name}` is a variable of `{end}` and one of the {side} neuron `{neuron.name}` too"
+            related = (Related("declared here", neuron.places[name]),)
+            d.c.sink.error("E0212", message, d.places[f"{end}.{name}"], "choose another name", related)
+    read = {n for e, n in mentions(d.node) if e == end}
+    for name in SPIKE_TIMES:
+        if name in neuron.places and name in read:
+            message = f"`{end}.{name}` is the time of a spike, and the {side} neuron has a variable of that name"
+            related = (Related("declared here", neuron.places[name]),)
+            d.c.sink.error("E0212", message, d.node.span, "rename the variable of the neuron", related)
+
+
+def mentions(node: Node) -> set[tuple[str, str]]:
+    """Every (end, name) that the texts below `node` read as `pre.x` or `post.x`."""
+    out: set[tuple[str, str]] = set()
+    stack: list[Node] = [node]
+    while stack:
+        match stack.pop():
+            case Scalar(value=str(text)):
+                out.update((m[1], m[2]) for m in _OF_AN_END.finditer(text))
+            case tree.Mapping(entries=entries):
+                stack.extend(e.value for e in entries if e.name != "description")
+            case tree.Sequence(items=items):
+                stack.extend(items)
+    return out

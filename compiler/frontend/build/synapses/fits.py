@@ -1,0 +1,143 @@
+"""What a projection, its synapse and its neurons can do together.
+
+Assumes: the definition and the populations have been built.
+Guarantees: `deliver` says what the synapse leaves open and nothing else; who is waited for spikes; delays that have an
+effect, and one per projection where variables are held per neuron; no input is read while it is added to. Each breach
+is refused at its line.
+Does not: check expressions or values.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from compiler.core.diagnostics import Related
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.synapses.synapses import BuiltSynapse
+from compiler.frontend.build.spiking.family import Family
+from compiler.frontend.build.synapses.checks import all_actions, held_per_neuron, reads_delayed, takes_spikes
+from compiler.frontend.build.synapses.statements import ENDS
+from compiler.frontend.build.shared.values import Context, mapping
+from compiler.frontend.schema.wording import allowed
+from compiler.ir.level2.delayed import read_delayed, read_now
+from compiler.ir.level0.model import Member, Rewire, Send, SynapseDef, values_of
+from compiler.core.source import Span
+
+
+def check_delivery(block: tree.Mapping, synapse: BuiltSynapse, at: Span, family: Family) -> bool:
+    """Whether `deliver` says what the synapse leaves open, and nothing else; reports it if not."""
+    sink, deliver = family.c.sink, block.entry("deliver")
+    inner = None if deliver is None else mapping(deliver.value)
+    if deliver is None:
+        if not synapse.delivers:
+            return True
+        message = f"`{family.name}` does not say which input the synapse `{synapse.name}` delivers into"
+        related = (Related("delivered here", synapse.delivers[0]),)
+        sink.error("E0103", message, at, "write `deliver: {into: ...}`", related)
+        return False
+    if inner is None:
+        return False
+    weight = inner.entry("weight")
+    if weight is not None:
+        message = f"the synapse `{synapse.name}` says what is delivered, so there is no `weight` here"
+        name = next((n for n in ("w", "weight", "g", "gain") if n in synapse.states or n in synapse.params), None)
+        help = None
+        if name is not None:
+            help = f"write `{'init' if name in synapse.states else 'params'}: {{{name}: ...}}`"
+        sink.error("E0108", message, weight.key.span, help)
+        return False
+    if not synapse.delivers:
+        what = "names every input itself" if _sends(synapse) else "delivers nothing"
+        message = f"`deliver` has no effect: the synapse `{synapse.name}` {what}"
+        related = (Related("the synapse is declared here", synapse.span),)
+        sink.error("E0108", message, deliver.key.span, "leave `deliver` out", related)
+        return False
+    return True
+
+
+def _sends(synapse: BuiltSynapse) -> bool:
+    s = synapse.definition
+    if s is None:
+        return False
+    return any(isinstance(a, Send) for a in all_actions(s))
+
+
+def check_spikes(
+    block: tree.Mapping, s: SynapseDef, sources: tuple[str, ...], targets: tuple[str, ...], family: Family
+) -> None:
+    """E0604 where the synapse waits for spikes of neurons that never spike."""
+    for end, names, key in (("pre", sources, "from"), ("post", targets, "to")):
+        if not takes_spikes(s, end):
+            continue
+        for name in names:
+            neuron, node = family.populations.neuron_of.get(name), block.get(key)
+            if neuron is not None and not neuron.spikes and node is not None:
+                message = f"`{name}` never spikes: its neuron `{neuron.name}` has no `spike`"
+                related = (
+                    Related("the neuron is declared here", neuron.span),
+                    Related(f"the synapse waits for `{end}` spikes", s.span),
+                )
+                family.c.sink.error("E0604", message, node.span, "add `spike: {when: ...}` to the neuron", related)
+                break
+
+
+def check_delays(block: tree.Mapping, s: SynapseDef, members: list[Member], family: Family) -> None:
+    """Delays that the synapse has no use for, and delays per synapse of what is held per neuron."""
+    sink = family.c.sink
+    delay, back = block.entry("delay"), block.entry("back_delay")
+    used = {end: takes_spikes(s, end) or reads_delayed(s, end) for end in ENDS}
+    if delay is not None and not used["pre"] and any(m.delay or m.delays for m in members):
+        message = f"`delay` is that of spikes, and the synapse `{s.name}` has no statements for those of the source"
+        help = "what is read of the source with the delay is written `delayed(pre.v)`"
+        sink.error("E0802", message, delay.key.span, help, (Related("the synapse is declared here", s.span),))
+    elif delay is not None and held_per_neuron(s, "pre") and any(m.delays is not None for m in members):
+        message = f"`delay` differs from synapse to synapse, but `{s.name}` holds variables once per source neuron"
+        place = s.span if s.pre is None else s.pre.span
+        related = (Related("they are declared here" if s.pre is not None else "the synapse is declared here", place),)
+        help = "a spike reaches all synapses of its neuron at one time then: give one delay per projection"
+        sink.error("E0802", message, delay.value.span, help, related)
+    late = [e for e in s.events if e.end == "pre" and read_delayed(e.when)]
+    if delay is not None and late and any(m.delays is not None for m in members):
+        message = f"`delay` differs from synapse to synapse, but the condition of `{late[0].name}` is tested once per "
+        message += "source neuron"
+        related = (Related("it is declared here", late[0].span),)
+        help = "give one delay per projection, or move the test into `do`"
+        sink.error("E0802", message, delay.value.span, help, related)
+    if back is not None and not used["post"] and any(m.back_delay for m in members):
+        message = f"`back_delay` has no effect: nothing in the synapse `{s.name}` waits for spikes of the target"
+        related = (Related("the synapse is declared here", s.span),)
+        sink.error("E0108", message, back.key.span, "leave it out, or write `on_post`", related)
+
+
+def check_reads(s: SynapseDef, into: str, members: list[Member], user: Related, c: Context) -> None:
+    """E0802 where a synapse reads an input that it delivers into: the result would depend on the order of synapses."""
+    ends = {"pre": {m.source for m in members}, "post": {m.target for m in members}}
+    delivered = {(a.end, a.into or into) for a in all_actions(s) if isinstance(a, Send)}
+    places = [(o.rhs, o.span) for o in s.dynamics] + [(e, a.span) for a in all_actions(s) for e in values_of([a])]
+    for value, at in (*places, *((let.value, let.span) for let in s.lets)):
+        for name in sorted(read_now(value)):
+            end, _, variable = name.partition(".")
+            for other, target in delivered:
+                if end in ends and variable == target and ends[end] & ends[other]:
+                    message = f"`{name}` is read while the synapse adds to it: which synapses it has counted is open"
+                    help = "read a state of the neuron that follows the input, or deliver into another input"
+                    c.sink.error("E0802", message, at, help, (user,))
+                    return
+
+
+_DRAWN: Final = ("fixed_probability", "fixed_total", "fixed_indegree", "fixed_outdegree", "expression")
+
+
+def check_rewired(s: SynapseDef, rule: str, storage: str, at: Span, c: Context) -> None:
+    """E0802 for a synapse that is rewired where the rule, at `at`, leaves no choice, or where nothing is stored."""
+    rewired = [a for a in all_actions(s) if isinstance(a, Rewire)]
+    if not rewired or (rule in _DRAWN and storage in ("auto", "sparse")):
+        return
+    related = (Related("they are rewired here", rewired[0].span),)
+    if rule in _DRAWN:
+        message = f"synapses that are rewired are stored one by one, but the storage here is `{storage}`"
+        c.sink.error("E0802", message, at, "use `storage: sparse` or leave it out", related)
+        return
+    why = "they are given one by one" if rule == "pairs" else "they follow from the rule"
+    message = f"synapses of `{rule}` cannot be rewired: {why}"
+    c.sink.error("E0802", message, at, allowed("rules that draw them are", (*_DRAWN[:-1], "rule")), related)

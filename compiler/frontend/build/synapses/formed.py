@@ -1,0 +1,40 @@
+"""What `form(...)` tests: places where there is no synapse yet.
+
+Assumes: a checked SynapseDef.
+Guarantees: the condition reads what the place has: parameters, the neuron that stays, sums over that neuron's synapses.
+Does not: check projections (synapse_fits.py).
+"""
+
+from __future__ import annotations
+
+from compiler.core.diagnostics import Related
+from compiler.expr.ast import Call, Expr, children, refs
+from compiler.frontend.build.synapses.checks import all_actions, with_lets
+from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft
+from compiler.ir.level0.model import Rewire, SynapseDef
+from compiler.ir.level2.synapse_sums import SUMS
+
+
+def check_formed(s: SynapseDef, d: SynapseDraft) -> None:
+    """E0302 for a condition of `form` that reads what only a synapse has."""
+    for action in all_actions(s):
+        if isinstance(action, Rewire) and action.how == "form":
+            end = "post" if action.keep == "indegree" else "pre"
+            whole = with_lets(action.value, s.lets, "the condition of `form`", d.c.sink)
+            wrong = sorted(_of_a_synapse(whole, end, d)) if whole is not None else ()
+            if wrong:
+                message = f"`form` tests vacant places, which have no `{wrong[0]}`"
+                side = "source" if end == "pre" else "target"
+                help = f"it may read the {side} (`{end}.v`), sums over its synapses (`sum_{end}(1)`), and draw"
+                related = (Related("declared here", d.places[wrong[0]]),) if wrong[0] in d.places else ()
+                d.c.sink.error("E0302", message, action.span, help, related)
+
+
+def _of_a_synapse(e: Expr, end: str, d: SynapseDraft) -> set[str]:
+    """The names that are read of a synapse or its other end."""
+    if isinstance(e, Call) and e.func in SUMS:
+        return set() if SUMS[e.func][1] == end else {e.func}
+    kids = children(e)
+    if kids:
+        return set().union(*(_of_a_synapse(k, end, d) for k in kids))
+    return {n for n in refs(e) if n in d.states or (n.partition(".")[0] in ENDS and n.partition(".")[0] != end)}

@@ -1,0 +1,90 @@
+"""Better help with mistakes in synapses: what users of other tools write, and units that are missing.
+
+Assumes: the diagnostics of a definition that has been built.
+Guarantees: codes and places stay; only messages and help change.
+Does not: find mistakes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from compiler.core.diagnostics import Diagnostic, Related, Sink
+from compiler.frontend.build.synapses.drawn import WORD, words_of
+from compiler.frontend.build.synapses.statements import SynapseDraft
+from compiler.frontend.build.shared.values import mapping
+
+_SUFFIXED = re.compile(r"unknown name `(\w+?)_(pre|post)`")
+_UNKNOWN = re.compile(r"unknown name `(pre|post)\.(\w+)`")
+_POOLED = re.compile(r"unknown name `(pre|post)\.(pool|population)\b")
+_AUGMENTED = re.compile(r"`(\w+?)_(pre|post)` has no value yet")
+_WITHOUT_UNIT = re.compile(r"what is delivered.* is .*\[(\S+)\], but .* is a number without a unit")
+
+
+def explain(sink: Sink, before: int, d: SynapseDraft) -> None:
+    """Better help where users of other tools write something else, and where a unit is missing in what is delivered."""
+    for i in range(before, len(sink.items)):
+        found = sink.items[i]
+        if found.code == "E0302":
+            sink.items[i] = _explained(found, d)
+        elif found.code == "E0401":
+            without_unit = _WITHOUT_UNIT.match(found.message)
+            name = None if without_unit is None else _without_unit(found, d)
+            if without_unit is not None and name is not None:
+                key = "params" if name in d.params else "init"
+                example = f"{key}: {{{name}: 1 {without_unit[1]}}}"
+                sink.items[i] = replace(found, help=f"give `{name}` its unit in the projection: `{example}`")
+
+
+def _without_unit(found: Diagnostic, d: SynapseDraft) -> str | None:
+    """The first name in what is delivered that is declared without a unit; the parameter that its initial value follows
+    from, if there is one."""
+    if found.span is None:
+        return None
+    own = {**d.params, **d.states}
+    bare = [n for n, dimension in own.items() if dimension is not None and dimension.dimensionless]
+    words = WORD.findall(found.span.file.text[found.span.start : found.span.end])
+    name = next((w for w in words if w in bare), None)
+    if name is None or name in d.params:
+        return name
+    block = mapping(d.node.get("state"))
+    init = None if block is None else block.get(name)
+    words_of_init = set[str]() if init is None else words_of(init)
+    return next((p for p in d.params if p in bare and p in words_of_init), name)
+
+
+def _explained(found: Diagnostic, d: SynapseDraft) -> Diagnostic:
+    if found.message.startswith("unknown name `xi"):
+        draw = "`update` may draw its sum over a step, `sqrt(dt) * normal()`"
+        return replace(found, help=f"white noise in synapses is not supported yet; {draw}")
+    suffixed, unknown = _SUFFIXED.match(found.message), _UNKNOWN.match(found.message)
+    if suffixed is not None:
+        name, end = suffixed[1], suffixed[2]
+        return replace(found, help=f"write `{end}.{name}` for a variable of the {side_of(end)} neuron")
+    augmented = _AUGMENTED.match(found.message)
+    if augmented is not None:
+        what = f"`deliver(..., {augmented[2]}.{augmented[1]})`"
+        return replace(found, help=f"to add to an input of the {side_of(augmented[2])} neuron, write {what}")
+    pooled = _POOLED.match(found.message)
+    if pooled is not None:
+        end = pooled[1]
+        copy = "`update: [x = pool.x]`"
+        help = f"a synapse reads no pool: copy what it needs into a state of the neuron, {copy}, and read `{end}.x`"
+        return replace(found, help=help)
+    if unknown is None:
+        return found
+    end, name = unknown[1], unknown[2]
+    neuron = d.ends.of(end)
+    if name in d.traces[end]:
+        return replace(found, help=f"inside of `{end}` it is called `{name}`")
+    if neuron is None:
+        help = f"a `{end}` block reads its own variables and the synapse's parameters"
+        return replace(found, help=help)
+    message = f"the {side_of(end)} neuron `{neuron.name}` has no `{name}`"
+    related = (Related("the neuron is declared here", neuron.span),)
+    return replace(found, message=message, related=(*found.related, *related))
+
+
+def side_of(end: str) -> str:
+    return "source" if end == "pre" else "target"

@@ -1,0 +1,96 @@
+"""What instances of a network have in common of a plastic synapse: `shared: [w]`.
+
+Assumes: a checked SynapseDef.
+Guarantees: shared states have no equations, and are assigned to in `update` and `on` only, with values that are the
+same in all instances: what a statement reads of one instance stands in a sum over instances (`mean_instances(dw)`).
+Does not: know how many instances there are (expand_instances.py).
+"""
+
+from __future__ import annotations
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.ast import Call, Expr, children, refs
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.synapses.checks import with_lets
+from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft
+from compiler.frontend.build.shared.values import items_of, text_of
+from compiler.frontend.schema.wording import allowed
+from compiler.ir.level0.model import Action, Formula, Set, SynapseDef
+from compiler.ir.level2.synapse_sums import INSTANCES, SUMS
+from compiler.core.source import Span
+
+
+def shared_states(d: SynapseDraft) -> tuple[str, ...] | None:
+    """The states that `shared` names; None where nothing is said."""
+    node = d.node.get("shared")
+    if node is None:
+        return None
+    out: list[str] = []
+    for item in items_of(node):
+        name = text_of(item)
+        if name in d.states:
+            out.append(name)
+            continue
+        help = did_you_mean(name, d.states) or (allowed("they are", d.states) if d.states else "it has no `state`")
+        d.c.sink.error("E0201", f"synapse `{d.name}` has no state variable `{name}`", item.span, help)
+    return tuple(dict.fromkeys(out))
+
+
+def check_shared(s: SynapseDef, d: SynapseDraft) -> None:
+    """E0310 where the spikes or the equations of one instance would change what is shared, E0802 for a value that
+    differs between instances."""
+    shared = set(s.shared or ())
+    node = d.node.get("shared")
+    if not shared or node is None:
+        return
+    related = (Related("shared here", node.span),)
+    for ode in s.dynamics:
+        if ode.state in shared:
+            message = f"`{ode.state}` is shared by all instances, and follows no equation"
+            help = f"change it in `update`: `{ode.state} = ...`"
+            d.c.sink.error("E0310", message, _key_of(d.node, ode.state, ode.span), help, related)
+    for x in s.state:
+        if x.name in shared and isinstance(x.init, Formula):
+            others = sorted((refs(x.init.expr) & d.states.keys()) - shared)
+            if others:
+                message = f"`{x.name}` is shared by all instances, but `{others[0]}` differs between them"
+                d.c.sink.error("E0802", message, x.init.span, None, related)
+    of_one: list[tuple[Action, ...]] = [s.on_pre, s.on_post, *(e.actions for e in s.events)]
+    for action in (a for actions in of_one for a in actions):
+        if isinstance(action, Set) and action.target in shared:
+            message = f"`{action.target}` is shared by all instances: a spike of one of them cannot change it"
+            help = "add up the changes in another state, `dw = dw + ...`, and apply `mean_instances(dw)` in `on`"
+            d.c.sink.error("E0310", message, action.span, help, related)
+    of_all = [s.update, *(h.actions for h in s.on)]
+    for action in (a for actions in of_all for a in actions):
+        if not isinstance(action, Set) or action.target not in shared:
+            continue
+        whole = with_lets(action.value, s.lets, f"`{action.target}`", d.c.sink)
+        alone = _read_alone(whole) if whole is not None else ()
+        differs = sorted(n for n in alone if n not in shared and _of_one(n, d))
+        if differs:
+            name = differs[0]
+            message = f"`{action.target}` is shared by all instances, but `{name}` differs between them"
+            what = f"`mean_{INSTANCES}({name})` or `sum_{INSTANCES}({name})`"
+            d.c.sink.error("E0802", message, action.span, f"write {what}: that is one value for all", related)
+
+
+def _key_of(node: tree.Mapping, state: str, otherwise: Span) -> Span:
+    """Where `dw/dt` stands."""
+    block = node.get("dynamics")
+    entries = block.entries if isinstance(block, tree.Mapping) else ()
+    return next((e.key.span for e in entries if e.key.text == f"d{state}/dt"), otherwise)
+
+
+def _read_alone(e: Expr) -> set[str]:
+    """The names that are read outside of sums over instances."""
+    if isinstance(e, Call) and SUMS.get(e.func, ("", ""))[1] == INSTANCES:
+        return set()
+    kids = children(e)
+    return set().union(*(_read_alone(k) for k in kids)) if kids else refs(e)
+
+
+def _of_one(name: str, d: SynapseDraft) -> bool:
+    """Whether `name` is a state of the synapse, or of one of its neurons."""
+    end, dot, _ = name.partition(".")
+    return name in d.states or (dot != "" and end in ENDS)

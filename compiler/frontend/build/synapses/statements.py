@@ -1,0 +1,314 @@
+"""Statements of a synapse: assignments to its state and locals, and deliveries.
+
+Assumes: a draft whose parameters, state and named expressions are declared; the scope of names that it may read.
+Guarantees: an action assigns to a state of the synapse or to a local of its list; what is delivered has the dimension
+of the input that it goes into, where that is known; a `pre:` or `post:` block assigns to its own variables.
+Does not: know projections (the caller gives both neurons, or none).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.ast import Call, Expr, Ref, calls, refs
+from compiler.expr.parse import Assign, Do
+from compiler.expr.types import Kind
+from compiler.expr.units import Dimension
+from compiler.frontend.build.spiking.neurons import BuiltNeuron
+from compiler.frontend.build.shared.definition_builder import Draft, assigned, not_a_state, not_assignable
+from compiler.frontend.build.shared.scope import (
+    Checked,
+    Scope,
+    Wanted,
+    check_tree,
+    no_value_yet,
+    read_action,
+    read_statement,
+    unsure_of,
+    with_value,
+)
+from compiler.frontend.build.synapses.sums import Taken, has_own_sums, take_sums
+from compiler.frontend.yaml.tree import Node
+from compiler.frontend.schema.wording import allowed
+from compiler.ir.level0.model import Action, Rewire, Send, Set, Transpose
+from compiler.core.source import Span
+
+ENDS: Final = ("pre", "post")
+SPIKE_TIMES: Final = ("last_spike", "previous_spike")
+DEGREES: Final = ("outdegree", "indegree")
+REWIRING: Final = ("rewire", "remove", "form")
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The neurons at both ends and the dimension of the projection's input, as far as they are known: a definition by
+    itself is checked without."""
+
+    pre: BuiltNeuron | None = None
+    post: BuiltNeuron | None = None
+    into: Dimension | None = None
+
+    def of(self, end: str) -> BuiltNeuron | None:
+        return self.pre if end == "pre" else self.post
+
+
+@dataclass
+class SynapseDraft(Draft):
+    """A synapse being built. `traces`: the variables of `pre:` and `post:`; `deliveries`: places that deliver into
+    the projection's input; `shared`: states that instances have in common (None: not said); `keep`: the degree that the
+    first `rewire` keeps, and where it stands; `vacancies`: synapses are removed or formed."""
+
+    ends: Ends = field(default_factory=Ends)
+    traces: dict[str, dict[str, Dimension | None]] = field(default_factory=lambda: {"pre": {}, "post": {}})
+    deliveries: list[Span] = field(default_factory=list)
+    shared: tuple[str, ...] | None = None
+    keep: tuple[str, Span] | None = None
+    vacancies: bool = False
+
+
+def build_actions(
+    d: SynapseDraft, items: tuple[Node, ...], scope: Scope, sums: bool = False, transposes: bool = False
+) -> tuple[Action, ...]:
+    """The statements of one list; its locals are known in it only. `transposes`: states may be taken from another
+    projection. `sums`: synapses may be rewired, and values may read sums over synapses. Such statements, and those that
+    assign to a shared state, begin when all synapses are done with the statements before, whose locals end."""
+    out: list[Action] = []
+    local: dict[str, tuple[Kind, Dimension | None]] = {}
+    own, gone = scope, dict[str, Span]()
+    for node in items:
+        statement = read_action(node, scope, d.c.sink)
+        if statement is None:
+            scope = unsure_of(node, scope)
+            continue
+        value = statement.call if isinstance(statement, Do) else statement.value
+        assigns = isinstance(statement, Assign)
+        transposing = transposes and assigns and "transpose" in calls(value) - scope.functions.keys()
+        rewiring = sums and isinstance(statement, Do) and statement.call.func in REWIRING
+        common = sums and isinstance(statement, Assign) and statement.target in (d.shared or ())
+        summing = sums and not transposing and has_own_sums(value, scope)
+        taken = Taken({}, {})
+        if summing:
+            value, taken = take_sums(value, node.span, own, local, d)
+            if taken.wrong:
+                continue
+            if isinstance(statement, Do):
+                assert isinstance(value, Call)
+                statement = replace(statement, call=value)
+            else:
+                statement = replace(statement, value=value)
+        if transposing or rewiring or common or summing:
+            gone |= {name: scope.places.get(name, node.span) for name in local}
+            local, scope = {}, own
+        if transposing and isinstance(statement, Assign):
+            out.extend(_transposed(d, statement))
+            continue
+        if _ended(d, statement, gone, local):
+            continue
+        if rewiring and isinstance(statement, Do):
+            rewired = _rewired(d, statement, node, taken.scope(scope))
+            if rewired is not None:
+                when = taken.put(rewired.value)
+                d.read |= refs(when)
+                out.append(replace(rewired, value=when))
+            continue
+        if isinstance(statement, Do):
+            sent = _delivery(d, statement, node, taken.scope(scope))
+            if sent is not None:
+                d.read |= refs(taken.put(sent.value))
+                out.append(replace(sent, value=taken.put(sent.value)))
+            continue
+        target, at = statement.target, statement.target_span
+        found: Checked | None
+        if target in d.states:
+            wanted = Wanted(f"`{target}`", d.states[target], False, None)
+            found = assigned(d, statement, taken.scope(scope), wanted, node)
+        elif target in local:
+            kind, dimension = local[target]
+            wanted = Wanted(f"`{target}`", dimension, kind is Kind.BOOL, None)
+            found = assigned(d, statement, taken.scope(scope), wanted, node)
+        elif "." in target:
+            _not_of_the_synapse(d, target, at)
+            continue
+        elif target in d.places or target in scope.kinds:
+            not_assignable(d, target, at, scope)
+            continue
+        elif statement.op != "=":
+            no_value_yet(statement, scope, d.c.sink)
+            continue
+        else:
+            found = assigned(d, statement, taken.scope(scope), Wanted(f"`{target}`", None, None, None), node)
+            kind = Kind.REAL if found is None or found.kind is Kind.INT else found.kind
+            local[target] = (kind, None if found is None else found.dimension)
+            scope = with_value(scope, target, found, at)
+        found = taken.back(found, d)
+        if found is not None:
+            out.append(Set(target, found.expr, statement.span))
+    return tuple(out)
+
+
+def _transposed(d: SynapseDraft, statement: Assign) -> tuple[Transpose, ...]:
+    """`w = transpose(forward.w)`; nothing after an error."""
+    match statement.value:
+        case Call("transpose", (Ref(name, at),)) if name.count(".") == 1 and statement.op == "=":
+            pass
+        case _:
+            message = "`transpose` stands alone and takes a variable of another projection"
+            d.c.sink.error("E0301", message, statement.span, "write `w = transpose(forward.w)`")
+            return ()
+    if statement.target not in d.states:
+        not_a_state(d, statement.target, statement.target_span, "cannot be assigned to")
+        return ()
+    projection, _, variable = name.partition(".")
+    return (Transpose(statement.target, projection, variable, at),)
+
+
+def _ended(d: SynapseDraft, statement: Assign | Do, gone: Mapping[str, Span], local: Mapping[str, object]) -> bool:
+    """Reports a name that was assigned before a sum over synapses and is read after it."""
+    value = statement.call if isinstance(statement, Do) else statement.value
+    ended = sorted((refs(value) & gone.keys()) - local.keys())
+    if not ended:
+        return False
+    name = ended[0]
+    message = f"`{name}` was assigned before a statement that waits for all synapses, and is not known after it"
+    help = f"a value that each synapse keeps meanwhile is a state: `state: {{{name}: 0}}`"
+    d.c.sink.error("E0302", message, statement.span, help, (Related("assigned here", gone[name]),))
+    return True
+
+
+def _rewired(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> Rewire | None:
+    """`rewire(w < 0)`, `rewire(w < 0, indegree)`, `remove(w < 0)`, `form(random() < 0.1)`; None after an error."""
+    call = statement.call
+    how, most = call.func, 1 if call.func == "remove" else 2
+    if not 1 <= len(call.args) <= most:
+        takes = "1 argument" if most == 1 else "1 or 2 arguments"
+        help = f"write the condition: `{how}({'random() < 0.1' if how == 'form' else 'w < 0'})`"
+        d.c.sink.error("E0304", f"`{how}` takes {takes}, {len(call.args)} given", statement.span, help)
+        return None
+    found = check_tree(call.args[0], node.span, scope, Wanted(f"what `{how}` tests", None, True, None), d.c.sink)
+    keep = "outdegree"
+    if len(call.args) == 2:
+        given = call.args[1]
+        if not isinstance(given, Ref) or given.name not in DEGREES:
+            message = f"the second argument of `{how}` is a degree of the neurons"
+            d.c.sink.error("E0301", message, given.span, f"write `{how}(..., indegree)`, or `outdegree`")
+            return None
+        keep = given.name
+    d.vacancies = d.vacancies or how != "rewire"
+    if how != "remove":
+        if d.keep is not None and d.keep[0] != keep:
+            message = f"`{how}` is about the {keep} here, and about the {d.keep[0]} elsewhere: synapses have one order"
+            d.c.sink.error("E0802", message, statement.span, None, (Related("elsewhere", d.keep[1]),))
+            return None
+        d.keep = d.keep or (keep, statement.span)
+    return None if found is None else Rewire(found.expr, keep, how, statement.span)
+
+
+def build_own(d: Draft, items: tuple[Node, ...], scope: Scope) -> tuple[Set, ...]:
+    """The statements of a `pre:` or `post:` block: assignments to its variables."""
+    out: list[Set] = []
+    for node in items:
+        statement = read_statement(node, scope, d.c.sink)
+        if statement is None:
+            continue
+        target = statement.target
+        if target not in d.states:
+            _not_own(d, statement)
+            continue
+        found = assigned(d, statement, scope, Wanted(f"`{target}`", d.states[target], False, d.no_random), node)
+        if found is not None:
+            out.append(Set(target, found.expr, statement.span))
+    return tuple(out)
+
+
+def _not_own(d: Draft, statement: Assign) -> None:
+    end, dot, name = statement.target.partition(".")
+    if dot and end in ENDS and name in d.states:
+        message = f"`{statement.target}` is called `{name}` here"
+        d.c.sink.error("E0310", message, statement.target_span, f"write `{name} = ...`")
+        return
+    not_a_state(d, statement.target, statement.target_span, "cannot be assigned to")
+
+
+def _not_of_the_synapse(d: SynapseDraft, target: str, at: Span) -> None:
+    """E0310 for an assignment to `pre.x`."""
+    end, _, name = target.partition(".")
+    if end not in ENDS:
+        message = f"`{target}` is no name of this synapse"
+        d.c.sink.error("E0310", message, at, did_you_mean(target, d.states))
+        return
+    if name in d.traces[end]:
+        what, help = "held once per neuron", f"write `{end}: {{on_spike: [{name} = ...]}}`"
+    elif name in SPIKE_TIMES:
+        what, help = "the time of a spike", "a time of your own is a state: `state: {last: -1000 ms}`"
+    else:
+        what = "a variable of the neuron"
+        help = f"deliver into one of its inputs, `deliver(..., {end}.name)`"
+    message = f"`{target}` is {what} and cannot be assigned to here"
+    d.c.sink.error("E0310", message, at, help)
+
+
+# ------------------------------------------------------------------------------------- deliveries
+
+
+def _delivery(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> Send | None:
+    call, sink = statement.call, d.c.sink
+    if call.func != "deliver":
+        near = did_you_mean(call.func, ("deliver",))
+        if call.func in REWIRING:
+            near = "synapses are rewired, removed and formed in `update` and in `on` of a synapse"
+        help = near or "a statement is `name = expression`, `deliver(w)` or `deliver(w, post.ge)`"
+        sink.error("E0301", f"a call of `{call.func}` has no effect here", statement.span, help)
+        return None
+    if len(call.args) not in (1, 2):
+        help = "write `deliver(w)` or `deliver(w, post.ge)`"
+        sink.error("E0304", f"`deliver` takes 1 or 2 arguments, not {len(call.args)}", statement.span, help)
+        return None
+    dimension, end = d.ends.into, "post"
+    into: str | None = None
+    if len(call.args) == 2:
+        named = _named_input(d, call.args[1])
+        if named is None:
+            return None
+        end, into, dimension = named
+    else:
+        d.deliveries.append(statement.span)
+    what = "what is delivered" if into is None else f"what is delivered into `{end}.{into}`"
+    found = check_tree(call.args[0], node.span, scope, Wanted(what, dimension, False, None), sink)
+    if found is None:
+        return None
+    d.read |= refs(found.expr)
+    return Send(found.expr, end, into, statement.span)
+
+
+def _named_input(d: SynapseDraft, e: Expr) -> tuple[str, str, Dimension | None] | None:
+    """End, name and dimension of the input that `post.ge` names."""
+    sink = d.c.sink
+    help: str | None
+    if not isinstance(e, Ref):
+        help = "for example `deliver(w, post.ge)`"
+        sink.error("E0301", "the second argument of `deliver` is an input, `post.name` or `pre.name`", e.span, help)
+        return None
+    end, dot, name = e.name.partition(".")
+    if not dot or end not in ENDS or "." in name:
+        help = f"write `post.{e.name}`, or `pre.{e.name}` to deliver back to the source" if not dot else None
+        message = f"`{e.name}` is not an input: it is written `post.name` or `pre.name`"
+        sink.error("E0301", message, e.span, help)
+        return None
+    neuron = d.ends.of(end)
+    if neuron is None:
+        return end, name, None
+    if name in neuron.inputs:
+        return end, name, neuron.inputs[name]
+    help = did_you_mean(name, neuron.inputs)
+    if name in neuron.states or name in neuron.params:
+        noun = "a state variable" if name in neuron.states else "a parameter"
+        help = f"`{name}` is {noun}; synapses deliver into `inputs`"
+    elif help is None:
+        help = allowed("its inputs are", neuron.inputs) if neuron.inputs else "it has no `inputs`"
+    side = "target" if end == "post" else "source"
+    related = (Related("the neuron is declared here", neuron.span),)
+    sink.error("E0201", f"the {side} neuron `{neuron.name}` has no input `{name}`", e.span, help, related)
+    return None

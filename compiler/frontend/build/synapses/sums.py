@@ -1,0 +1,91 @@
+"""Sums over synapses in statements: `w = w * total / sum_post(w)`.
+
+Assumes: a parsed value of a statement, and the scope at the beginning of its list.
+Guarantees: what is summed is checked by itself; the value is checked with the sum as a name of the same dimension.
+Does not: say where sums may stand (synapse_statements.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from compiler.expr.ast import Call, Expr, Ref, calls, children, refs, substitute, with_children
+from compiler.expr.show import shorten
+from compiler.expr.types import Kind
+from compiler.expr.units import Dimension
+from compiler.frontend.build.shared.definition_builder import Draft
+from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_tree
+from compiler.ir.level2.synapse_sums import SUMS
+from compiler.core.source import Span
+
+NO_RANDOM = "it cannot be random; draw in a statement before, into a state"
+
+
+@dataclass
+class Taken:
+    """Sums that were taken out of a value: what they are called there, and what they are."""
+
+    calls: dict[str, Call]
+    dimensions: dict[str, Dimension | None]
+    wrong: bool = False
+
+    def scope(self, scope: Scope) -> Scope:
+        """`scope` with the sums as names."""
+        return scope.extended(dict.fromkeys(self.calls, Kind.REAL), self.dimensions) if self.calls else scope
+
+    def back(self, found: Checked | None, d: Draft) -> Checked | None:
+        """The checked value with its sums in place."""
+        if found is None or not self.calls:
+            return found
+        value = self.put(found.expr)
+        d.read |= refs(value)
+        return replace(found, expr=value)
+
+    def put(self, e: Expr) -> Expr:
+        known: dict[str, Expr] = {**self.calls}
+        return substitute(e, known)
+
+
+def has_own_sums(e: Expr, scope: Scope) -> bool:
+    """Whether `e` calls a sum that is not a function of the file with that name."""
+    return bool(calls(e) & SUMS.keys() - scope.functions.keys())
+
+
+def take_sums(e: Expr, span: Span, scope: Scope, local: Mapping[str, object], d: Draft) -> tuple[Expr, Taken]:
+    """`e` with each sum as a name, inner ones first. `scope`: what a sum may read, without the list's `local` names."""
+    taken = Taken({}, {})
+
+    def walk(x: Expr) -> Expr:
+        kids = tuple(walk(k) for k in children(x))
+        x = with_children(x, kids) if kids else x
+        if not isinstance(x, Call) or x.func not in SUMS or x.func in scope.functions:
+            return x
+        return _one(x, span, scope, local, d, taken)
+
+    return walk(e), taken
+
+
+def _one(x: Call, span: Span, scope: Scope, local: Mapping[str, object], d: Draft, taken: Taken) -> Expr:
+    sink = d.c.sink
+    if len(x.args) != 1:
+        message = f"`{x.func}` takes 1 argument, {len(x.args)} given"
+        sink.error("E0304", message, x.span, f"for example `{x.func}(w)`")
+        taken.wrong = True
+        return x
+    mine = sorted(refs(x.args[0]) & local.keys())
+    if mine:
+        message = f"`{mine[0]}` belongs to these statements: other synapses have no such value that could be summed"
+        help = "write its expression inside of the sum, or declare it under `state`"
+        sink.error("E0302", message, x.args[0].span, help)
+        taken.wrong = True
+        return x
+    wanted = Wanted(f"what `{x.func}` reads", None, False, NO_RANDOM)
+    found = check_tree(x.args[0], span, taken.scope(scope), wanted, sink)
+    if found is None:
+        taken.wrong = True
+        return x
+    name = shorten(x)
+    taken.calls[name] = Call(x.func, (taken.put(found.expr),), x.span)
+    taken.dimensions[name] = found.dimension
+    return Ref(name, x.span)

@@ -1,0 +1,285 @@
+"""Synapse definitions: from a resolved block of `synapses` to a SynapseDef.
+
+Assumes: the block has been validated; `use` is taken over.
+Guarantees: every expression is typed in the scope that the language gives it, and dimension-checked: by itself as far
+as it goes, and against each pair of neurons that projections use it between, where variables of the neurons (`pre.v`)
+and the dimensions of inputs are known. A mistake is reported once.
+Does not: choose integrators, or give values to parameters (synapse_use.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from compiler.core.diagnostics import Related, Severity, Sink
+from compiler.expr.ast import Binary, Expr, Num, Ref, substitute
+from compiler.expr.units import TIME, Dimension
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.phases import counters, find_handlers
+from compiler.frontend.build.shared.definitions import Definitions, place_of
+from compiler.frontend.build.shared.definition_builder import (
+    build_dynamics,
+    build_lets,
+    build_params,
+    build_states,
+    entries_of,
+    listed,
+    note_unread,
+)
+from compiler.frontend.build.shared.scope import Scope, Wanted
+from compiler.frontend.build.synapses.checks import check_event, check_event_driven, check_timed, with_lets
+from compiler.frontend.build.synapses.drawn import drawn_value
+from compiler.frontend.build.synapses.ends import NO_RANDOM, build_end, delayable, names_of
+from compiler.frontend.build.synapses.formed import check_formed
+from compiler.frontend.build.synapses.help import explain
+from compiler.frontend.build.synapses.shared import check_shared, shared_states
+from compiler.frontend.build.synapses.statements import ENDS, Ends, SynapseDraft, build_actions
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import Context, mapping, text_of
+from compiler.ir.level0.model import (
+    Action,
+    EndDef,
+    Method,
+    Ode,
+    Rewire,
+    Send,
+    Set,
+    SynapseDef,
+    SynapseEvent,
+    SynapseHandler,
+    Transpose,
+)
+from compiler.core.source import Span
+
+_NOTHING: Mapping[str, Dimension] = MappingProxyType({})
+
+
+@dataclass
+class BuiltSynapse:
+    """A definition with what projections are checked against. `definition` is None after an error. `drawn`: initial
+    values that are no expressions, by state; they may read parameters. `delivers`: where it delivers into the input
+    that the projection names. `given`: dimensions that a projection's values give to what has no unit of its own."""
+
+    name: str
+    node: tree.Mapping
+    definition: SynapseDef | None
+    params: dict[str, Dimension | None]
+    states: dict[str, Dimension | None]
+    places: dict[str, Span]
+    drawn: dict[str, Node]
+    delivers: tuple[Span, ...]
+    span: Span
+    given: Mapping[str, Dimension] = field(default_factory=dict)
+
+
+@dataclass
+class Synapses:
+    """The synapse definitions that projections refer to, each built once and checked once per use."""
+
+    c: Context
+    definitions: Definitions
+    _built: dict[int, tuple[tree.Mapping, BuiltSynapse]] = field(default_factory=dict)
+    _adapted: dict[tuple[object, ...], BuiltSynapse] = field(default_factory=dict)
+    _checked: dict[tuple[object, ...], bool] = field(default_factory=dict)
+    _told: set[tuple[str, str, Span | None]] = field(default_factory=set)
+
+    def build_own(self) -> None:
+        """The file's own definitions, whether they are used or not."""
+        for entry in self.definitions.own():
+            block = mapping(entry.value)
+            if block is not None:
+                self._of(entry.name, block, entry.key.span)
+
+    def find(self, reference: Scalar) -> BuiltSynapse | None:
+        """What `reference` names; None after an error."""
+        block = self.definitions.find(reference)
+        if block is None:
+            return None
+        name = self.definitions.name_of(reference)
+        return self._of(name, block, place_of(name, block))
+
+    def _of(self, name: str, block: tree.Mapping, at: Span) -> BuiltSynapse:
+        known = self._built.get(id(block))
+        if known is None:
+            known = (block, build_synapse(name, block, at, self.c))
+            self._built[id(block)] = known
+        return known[1]
+
+    def with_dimensions(self, synapse: BuiltSynapse, given: Mapping[str, Dimension], user: Related) -> BuiltSynapse:
+        """The definition where parameters and states that are declared without a unit have these dimensions."""
+        if not given:
+            return synapse
+        key = (id(synapse), tuple(sorted(given.items(), key=lambda item: item[0])))
+        known = self._adapted.get(key)
+        if known is None:
+            own = Sink()
+            c = replace(self.c, sink=own)
+            known = build_synapse(synapse.name, synapse.node, synapse.span, c, given=given)
+            self._adapted[key] = known
+            self._tell(own, user)
+        return known
+
+    def fits(self, synapse: BuiltSynapse, ends: Ends, user: Related) -> bool:
+        """Whether the definition can stand between these neurons; mistakes name `user`, the projection."""
+        key = (id(synapse), id(ends.pre), id(ends.post), ends.into)
+        if key not in self._checked:
+            own = Sink()
+            c = replace(self.c, sink=own)
+            build_synapse(synapse.name, synapse.node, synapse.span, c, ends, synapse.given)
+            self._checked[key] = not self._tell(own, user)
+        return self._checked[key]
+
+    def _tell(self, found: Sink, user: Related) -> bool:
+        """Report the errors of a definition in its use, each once; whether there are any."""
+        errors = [d for d in found.items if d.severity is Severity.ERROR]
+        for d in errors:
+            if (d.code, d.message, d.span) not in self._told:
+                self._told.add((d.code, d.message, d.span))
+                self.c.sink.items.append(replace(d, related=(*d.related, user)))
+        return bool(errors)
+
+
+def build_synapse(
+    name: str,
+    node: tree.Mapping,
+    at: Span,
+    c: Context,
+    ends: Ends | None = None,
+    given: Mapping[str, Dimension] = _NOTHING,
+) -> BuiltSynapse:
+    """The synapse definition `node`, declared at `at`, between the neurons `ends`, with the dimensions that a
+    projection has `given`; with `definition` None when it has mistakes (reported)."""
+    before = len(c.sink.items)
+    d = SynapseDraft(name, node, c, "synapse", NO_RANDOM, given=given, ends=ends or Ends())
+    params = build_params(d)
+    drawn: dict[str, Node] = {e.name: e.value for e in entries_of(node, "state") if not isinstance(e.value, Scalar)}
+    blocks = {end: build_end(d, end) for end in ENDS}
+    state = build_states(d, lambda value, what: drawn_value(d, params, value, what))
+    scope = d.scope(d.params, d.states, {"t": TIME, "dt": TIME}, counters(c))
+    for end in ENDS:
+        scope = scope.extended(*names_of(d, end))
+    scope = replace(scope, delayed=delayable(d))
+    lets, scope = build_lets(d, scope)
+    d.shared = shared_states(d)
+    dynamics = build_dynamics(d, scope)
+    update = build_actions(d, listed(node, "update"), scope, sums=True)
+    on_pre = build_actions(d, listed(node, "on_pre"), scope)
+    on_post = build_actions(d, listed(node, "on_post"), scope)
+    events = _events(d, scope, lets)
+    method = Method(text_of(node.get("method")) or "auto")
+    flag = node.get("event_driven")
+    definition: SynapseDef | None = SynapseDef(
+        name,
+        params,
+        state,
+        lets,
+        blocks["pre"],
+        blocks["post"],
+        dynamics,
+        update,
+        on_pre,
+        on_post,
+        events,
+        method,
+        isinstance(flag, Scalar) and flag.value is True,
+        (),
+        find_handlers(node.get("on"), c, lambda items: build_actions(d, items, scope, True, True), SynapseHandler),
+        d.shared,
+        d.keep[0] if d.keep is not None else "outdegree" if d.vacancies else None,
+        d.vacancies,
+        at,
+    )
+    assert definition is not None
+    if not _wrong(c.sink, before):  # what has been refused may be what they look for
+        check_shared(definition, d)
+        check_formed(definition, d)
+        if definition.event_driven and flag is not None:
+            check_event_driven(definition, flag.span, node, d)
+        if c.names.scope.timed:
+            check_timed(definition, d)
+    explain(c.sink, before, d)
+    if _wrong(c.sink, before):
+        definition = None
+    else:
+        definition = _finished(d, definition)
+        c.unread_params.read(_of_neurons(d))
+        if ends is None and not given:
+            note_unread(d, params, "synapse")
+    return BuiltSynapse(name, node, definition, d.params, d.states, d.places, drawn, tuple(d.deliveries), at, given)
+
+
+# ----------------------------------------------------------------------------------------- parts
+
+
+def _events(d: SynapseDraft, scope: Scope, lets: tuple[Set, ...]) -> tuple[SynapseEvent, ...]:
+    out: list[SynapseEvent] = []
+    for entry in entries_of(d.node, "events"):
+        block = mapping(entry.value)
+        if block is None:
+            continue
+        end, node = text_of(block.get("of")), block.get("when")
+        actions = build_actions(d, listed(block, "do"), scope)
+        if node is None or end not in ENDS:
+            continue
+        when = d.check(node, scope, Wanted("`when`", None, True, None))
+        if when is None:
+            continue
+        condition = with_lets(when.expr, lets, "`when`", d.c.sink)
+        if condition is not None and check_event(condition, end, node.span, d):
+            out.append(SynapseEvent(entry.name, end, condition, actions, entry.key.span))
+    return tuple(out)
+
+
+def _wrong(sink: Sink, before: int) -> bool:
+    return any(i.severity is Severity.ERROR for i in sink.items[before:])
+
+
+def _of_neurons(d: SynapseDraft) -> list[Span]:
+    """Where the variables of both neurons are declared that the synapse reads."""
+    found = ((d.ends.of(end), name) for end, _, name in (n.partition(".") for n in d.read) if end in ENDS)
+    return [neuron.places[name] for neuron, name in found if neuron is not None and name in neuron.places]
+
+
+def _finished(d: SynapseDraft, s: SynapseDef) -> SynapseDef:
+    """`s` with the parameters of the model that it reads; truth values among them are numbers at run time, so `flag`
+    is read as `flag != 0`."""
+    numbers = d.c.names.numbers
+    model_params = tuple(p for p in numbers if p in d.read and p not in d.places)
+    flags: dict[str, Expr] = {p: Binary("!=", Ref(p), Num(0.0)) for p in model_params if isinstance(numbers[p], bool)}
+    if not flags:
+        return replace(s, model_params=model_params)
+
+    def put(e: Expr) -> Expr:
+        return substitute(e, flags)
+
+    def sets(items: tuple[Set, ...]) -> tuple[Set, ...]:
+        return tuple(replace(i, value=put(i.value)) for i in items)
+
+    def actions(items: tuple[Action, ...]) -> tuple[Action, ...]:
+        return tuple(i if isinstance(i, Transpose) else _put(i, put(i.value)) for i in items)
+
+    def odes(items: tuple[Ode, ...]) -> tuple[Ode, ...]:
+        return tuple(replace(o, rhs=put(o.rhs)) for o in items)
+
+    def end(e: EndDef | None) -> EndDef | None:
+        return e and replace(e, dynamics=odes(e.dynamics), update=sets(e.update), on_spike=sets(e.on_spike))
+
+    return replace(
+        s,
+        lets=sets(s.lets),
+        pre=end(s.pre),
+        post=end(s.post),
+        dynamics=odes(s.dynamics),
+        update=actions(s.update),
+        on_pre=actions(s.on_pre),
+        on_post=actions(s.on_post),
+        events=tuple(replace(e, when=put(e.when), actions=actions(e.actions)) for e in s.events),
+        on=tuple(replace(h, actions=actions(h.actions)) for h in s.on),
+        model_params=model_params,
+    )
+
+
+def _put(action: Set | Send | Rewire, value: Expr) -> Action:
+    return replace(action, value=value)

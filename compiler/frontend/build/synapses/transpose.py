@@ -1,0 +1,120 @@
+"""`w = transpose(forward.w)`: whether the other projection has the same pairs, the other way round.
+
+Assumes: all projections have been built.
+Guarantees: the variable exists, has the same unit, and every synapse has its counterpart, whatever is drawn; what is
+transposed is not changed by or after another `transpose`, so that its value is the same in every order of projections.
+Does not: copy anything (passes/synapse_transpose.py).
+"""
+
+from __future__ import annotations
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.units import describe, parse_unit
+from compiler.frontend.build.shared.values import Context
+from compiler.frontend.schema.wording import allowed
+from compiler.ir.level0.model import Member, Projection, Set, SynapseHandler, Transpose
+
+_RULES = ("all_to_all", "one_to_one", "pairs")
+
+
+def check_transposes(projections: tuple[Projection, ...], named: tuple[str, ...], c: Context) -> None:
+    """Reports every `transpose` that has no meaning. `named`: the names of all projections, with those that have a
+    mistake."""
+    known = {p.name: p for p in projections}
+    for p in projections:
+        for handler in () if p.synapse is None else p.synapse.on:
+            for action in handler.actions:
+                if isinstance(action, Transpose):
+                    _check(p, handler, action, known.get(action.projection), named, c)
+
+
+def _check(
+    p: Projection,
+    handler: SynapseHandler,
+    action: Transpose,
+    other: Projection | None,
+    named: tuple[str, ...],
+    c: Context,
+) -> None:
+    user = Related(f"the projection `{p.name}` uses the synapse here", p.span)
+    if other is None:
+        if action.projection not in named:
+            help = did_you_mean(action.projection, named) or allowed("they are", named)
+            c.sink.error("E0201", f"there is no projection `{action.projection}`", action.span, help)
+        return
+    related = (user, Related(f"`{other.name}` is declared here", other.span))
+    wrong = _variable(p, action, other) or _order(handler, action, other, c) or _pairs(p, other)
+    if wrong is not None:
+        code, message, advice = wrong
+        c.sink.error(code, message, action.span, advice, related)
+
+
+Wrong = tuple[str, str, str | None]
+
+
+def _variable(p: Projection, action: Transpose, other: Projection) -> Wrong | None:
+    """What is wrong with the variable."""
+    mine, theirs = p.synapse, other.synapse
+    shown = f"`{other.name}.{action.variable}`"
+    assert mine is not None
+    if theirs is None:
+        return "E0802", f"the synapses of `{other.name}` have no variables", "give them a `synapse` with `state`"
+    units = {s.name: s.unit for s in theirs.state}
+    if action.variable not in units:
+        help = did_you_mean(action.variable, units) or (allowed("they are", units) if units else None)
+        return "E0201", f"the synapse `{theirs.name}` has no state variable `{action.variable}`", help
+    unit = next(s.unit for s in mine.state if s.name == action.target)
+    if unit != units[action.variable]:
+        found, wanted = (parse_unit(u) for u in (units[action.variable], unit))
+        assert found is not None
+        assert wanted is not None
+        message = f"`{action.target}` is {describe(wanted[0])}, but {shown} is {describe(found[0])}"
+        return "E0401", message, None
+    if theirs.event_driven and action.variable in {o.state for o in theirs.dynamics}:
+        message = f"{shown} is event-driven: it is brought up to date for spikes only"
+        return "E0802", message, "leave `event_driven` out: then it is integrated in every step"
+    if action.target in (mine.shared or ()) and action.variable not in (theirs.shared or ()):
+        message = f"`{action.target}` is shared by all instances, but {shown} differs between them"
+        return "E0802", message, f"write `shared: [{action.variable}]` in the synapse `{theirs.name}`, too"
+    return None
+
+
+def _order(handler: SynapseHandler, action: Transpose, other: Projection, c: Context) -> Wrong | None:
+    """Whether the variable changes while this is transposed."""
+    events = {p.name: dict(p.events) for p in c.phases}
+    at = events[handler.phase][handler.event]
+    for their in () if other.synapse is None else other.synapse.on:
+        if their.phase == handler.phase and events[their.phase][their.event] != at:
+            continue
+        first = next((k for k, a in enumerate(their.actions) if isinstance(a, Transpose)), len(their.actions))
+        if action.variable in {a.target for a in their.actions[first:] if isinstance(a, Set | Transpose)}:
+            what = f"`{other.name}.{action.variable}` is changed by a `transpose` or after one"
+            message = f"{what}, so that its value here depends on the order"
+            return "E0802", message, "transpose at another event of the phase"
+    return None
+
+
+def _pairs(p: Projection, other: Projection) -> Wrong | None:
+    """Why there may be synapses without a counterpart."""
+    if p.rule != other.rule or p.rule not in _RULES:
+        message = f"`{other.name}` ({other.rule}) may not have the pairs of `{p.name}` ({p.rule}), the other way round"
+        return "E0802", message, "both are `all_to_all`, or `one_to_one`, or `pairs` that are given"
+    theirs = {(m.source, m.target): m for m in other.members}
+    for m in p.members:
+        back = theirs.get((m.target, m.source))
+        if back is None:
+            message = f"`{p.name}` connects `{m.source}` to `{m.target}`, but `{other.name}` does not connect "
+            return "E0802", message + f"`{m.target}` to `{m.source}`", None
+        if not _same(p, m, other, back):
+            what = "pairs" if p.rule == "pairs" else "autapses"
+            message = f"the {what} of `{p.name}` are not those of `{other.name}`, the other way round"
+            return "E0802", message, None
+    return None
+
+
+def _same(p: Projection, m: Member, other: Projection, back: Member) -> bool:
+    if p.rule == "pairs":
+        here = p.pair_lists[m.pairs or 0]
+        return sorted((j, i) for i, j in here) == sorted(other.pair_lists[back.pairs or 0])
+    holes = {dict(x.args).get("autapses", 1) for x in (m, back)}
+    return p.rule == "one_to_one" or m.source != m.target or len(holes) == 1

@@ -1,0 +1,277 @@
+"""The values that a projection gives to its synapse: of parameters and states, and so dimensions to what has none.
+
+Assumes: the definition and the populations have been built.
+Guarantees: every parameter and state of the synapse has a value at each member of the family, in canonical units and of
+the declared dimension. Work is done once per distinct set of the values that the projection's expressions read, not
+once per member.
+Does not: check the definition's expressions (build_synapses.py), or what fits together (synapse_fits.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from compiler.core.diagnostics import Related, Sink, did_you_mean
+from compiler.expr.ast import Bool, Expr, Num, Ref, refs, substitute
+from compiler.expr.interp import ExprError, evaluate
+from compiler.expr.types import Kind
+from compiler.expr.units import Dimension
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.synapses.synapses import BuiltSynapse
+from compiler.frontend.build.spiking.family import SIZES, Family
+from compiler.frontend.build.shared.scope import Wanted, check_expression
+from compiler.frontend.build.synapses.checks import end_reads, without_a_dot
+from compiler.frontend.build.synapses.drawn import words_of
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import Names, mapping
+from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.frontend.schema.wording import allowed
+from compiler.ir.level0.model import Const, Formula, FromFile, Listed, SynapseDef, Value
+from compiler.core.source import Span
+
+Settings = tuple[tuple[tuple[str, Value], ...], tuple[tuple[str, Value], ...]]
+"""Values of parameters and of states."""
+
+
+@dataclass
+class _Reader:
+    """The values that one family gives to its synapse. `count`: the number of its synapses, where pairs are given."""
+
+    synapse: BuiltSynapse
+    definition: SynapseDef
+    family: Family
+    at: Span
+    count: int | None
+    params: dict[str, Node] = field(default_factory=dict)
+    init: dict[str, Node] = field(default_factory=dict)
+    wrong: bool = False
+
+    def settings(self, env: Mapping[str, Any]) -> Settings | None:
+        """All values where the family's own values are `env`; None after an error."""
+        before = len(self.family.c.sink.items)
+        params = self.all_params(env)
+        init = None if params is None else self.all_states(env, params)
+        if params is None or init is None or len(self.family.c.sink.items) > before:
+            return None
+        return tuple(params.items()), tuple(init.items())
+
+    def names(self, env: Mapping[str, Any], params: Mapping[str, Value] | None = None) -> Names:
+        """The scope of `params`, or with `params` that of `init`, which reads them too."""
+        scope, numbers = self.family.names.scope, {**self.family.names.numbers, **env}
+        if params is not None:
+            for name, value in params.items():
+                numbers.pop(name, None)  # what differs from synapse to synapse has no number here
+                if isinstance(value, Const):
+                    numbers[name] = value.value
+            declared = {**self.synapse.params, **self.synapse.states}
+            scope = scope.extended(
+                dict.fromkeys(params, Kind.REAL), {n: declared[n] for n in params}, self.synapse.places
+            )
+        return Names(scope, numbers)
+
+    def all_params(self, env: Mapping[str, Any]) -> dict[str, Value] | None:
+        c, out, missing = self.family.c, dict[str, Value](), list[str]()
+        names = self.names(env)
+        for decl in self.definition.params:
+            node = self.params.get(decl.name)
+            what = f"parameter `{decl.name}` of `{self.family.name}`"
+            value: Value | None
+            if node is not None:
+                value = self.given(node, what, self.synapse.params[decl.name], names, {})
+            elif isinstance(decl.default, Formula):
+                value = self.evaluated(decl.default, what, out)
+            else:
+                value = decl.default
+                if value is None:
+                    missing.append(decl.name)
+            place = self.at if node is None else node.span
+            if value is not None and (isinstance(value, Const) or not self.shared(decl.name, place)):
+                out[decl.name] = value
+        if missing:
+            listed = ", ".join(f"`{m}`" for m in missing)
+            message = (
+                f"`{self.family.name}` gives no value for the parameter{'s' if len(missing) > 1 else ''} {listed} "
+                f"of `{self.synapse.name}`"
+            )
+            related = tuple(Related("declared here", self.synapse.places[m]) for m in missing[:2])
+            c.sink.error("E0103", message, self.at, f"write `params: {{{missing[0]}: ...}}`", related)
+        return out if len(out) == len(self.definition.params) else None
+
+    def all_states(self, env: Mapping[str, Any], params: Mapping[str, Value]) -> dict[str, Value] | None:
+        out: dict[str, Value] = {}
+        for decl in self.definition.state:
+            node, own = self.init.get(decl.name), self.synapse.drawn.get(decl.name)
+            what = f"the initial value of `{decl.name}`"
+            value: Value | None
+            before = {**params, **out}
+            if node is not None:
+                value = self.given(node, what, self.synapse.states[decl.name], self.names(env, before), before)
+            elif own is not None:
+                value = self.given(own, what, self.synapse.states[decl.name], self.names({}, before), before)
+            elif isinstance(decl.init, Formula):
+                value = self.evaluated(decl.init, f"{what} of `{self.family.name}`", before)
+            else:
+                value = decl.init
+            if value is not None:
+                out[decl.name] = value
+        return out if len(out) == len(self.definition.state) else None
+
+    def given(
+        self, node: Node, what: str, dimension: Dimension | None, names: Names, before: Mapping[str, Value]
+    ) -> Value | None:
+        """A value that stands in the model; over those `before` it that differ from synapse to synapse, a formula."""
+        c = self.family.c
+        several = {n for n, value in before.items() if not isinstance(value, Const)}
+        mentioned = sorted(several & words_of(node))
+        if mentioned and isinstance(node, Scalar):
+            checked = check_expression(node, names.scope, Wanted(what, dimension), c.sink)
+            if checked is None:
+                return None
+            if refs(checked.expr) & several:
+                return Formula(with_numbers(checked.expr, names.numbers), node.span)
+        elif mentioned:
+            message = f"{what} follows from `{mentioned[0]}`, which differs from synapse to synapse"
+            help = "numbers in it are the same for all synapses; an expression is worked out for each"
+            user = Related(f"the projection `{self.family.name}` uses the synapse here", self.at)
+            of_the_synapse = any(node is drawn for drawn in self.synapse.drawn.values())
+            c.sink.error("E0802", message, node.span, help, (user,) if of_the_synapse else ())
+            return None
+        value, _ = initial_value(node, c, what, dimension, names, self.count, "synapse")
+        if isinstance(value, Listed | FromFile) and self.count is None:
+            message = f"{what} from a list or a file needs connections that are given one by one"
+            c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`")
+            return None
+        return value
+
+    def shared(self, name: str, at: Span) -> bool:
+        """Whether a parameter must be one number, because something is held or tested once per neuron; reports it."""
+        s = self.definition
+        for end, block in (("pre", s.pre), ("post", s.post)):
+            why = f"the variables of `{end}` are held once per neuron" if name in end_reads(block) else None
+            for event in s.events:
+                if event.end == end and name in without_a_dot(event.when):
+                    why = f"the condition of `{event.name}` is tested once per neuron"
+            if why is not None:
+                message = f"parameter `{name}` cannot differ from synapse to synapse: {why}"
+                self.family.c.sink.error("E0802", message, at, "give one number per projection")
+                return True
+        return False
+
+    def evaluated(self, formula: Formula, what: str, values: Mapping[str, Value]) -> Const | Formula | None:
+        """A formula of the definition as a number, or over what differs from synapse to synapse still a formula."""
+        c, used = self.family.c, refs(formula.expr)
+        known = {n: v.value for n, v in values.items() if isinstance(v, Const)}
+        if any(n in self.synapse.places and n not in values for n in used):
+            return None  # that parameter has a mistake of its own
+        numbers = {**{n: x for n, x in c.names.numbers.items() if n not in values}, **known}
+        if used & (values.keys() - known.keys()):
+            return Formula(with_numbers(formula.expr, numbers), formula.span)
+        if isinstance(formula.expr, Ref) and formula.expr.name in known:
+            return Const(known[formula.expr.name], formula.span)
+        try:
+            return Const(evaluate(formula.expr, numbers), formula.span)
+        except ExprError as error:
+            related = (Related("by this formula", formula.span),)
+            c.sink.error("E0308", f"{what} has no value: {error.message}", self.at, None, related)
+            return None
+
+
+def with_numbers(e: Expr, numbers: Mapping[str, Any]) -> Expr:
+    """`e` with the names that have a number put in."""
+    known: dict[str, Expr] = {}
+    for name in refs(e) & numbers.keys():
+        value = numbers[name]
+        known[name] = Bool(value) if isinstance(value, bool) else Num(value)
+    return substitute(e, known)
+
+
+def read_settings(
+    block: tree.Mapping, synapse: BuiltSynapse, family: Family, at: Span, count: int | None
+) -> Callable[[Mapping[str, Any]], Settings | None]:
+    """The values of the synapse's parameters and states at each member; worked out once per distinct environment."""
+    definition = synapse.definition
+    if definition is None:
+        return lambda env: None
+    reader = _Reader(synapse, definition, family, at, count)
+    for key, noun, declared, into in (
+        ("params", "parameter", synapse.params, reader.params),
+        ("init", "state variable", synapse.states, reader.init),
+    ):
+        for entry in _entries(block, key):
+            if entry.name in declared:
+                into[entry.name] = entry.value
+            else:
+                reader.wrong = True
+                _unknown(entry.key, noun, declared, synapse, family)
+    used = sorted({n for node in (*reader.params.values(), *reader.init.values()) for n in family.mentions(node)})
+    for node in reader.init.values():
+        both = [n for n in family.mentions(node) if n in synapse.params and n in family.values]
+        if both:
+            message = f"`{both[0]}` is a value of this projection and a parameter of `{synapse.name}`: which is meant?"
+            related = (Related("the parameter is declared here", synapse.places[both[0]]),)
+            family.c.sink.error("E0212", message, node.span, "give the value under `values` another name", related)
+            reader.wrong = True
+    read = set[str]().union(*(words_of(node) for node in reader.init.values())) & synapse.params.keys()
+    family.c.unread_params.read(synapse.places[name] for name in read)
+    known: dict[tuple[Any, ...], Settings | None] = {}
+
+    def at_member(env: Mapping[str, Any]) -> Settings | None:
+        key = tuple(env[n] for n in used)
+        if key not in known:
+            mistaken = reader.wrong or None in key
+            known[key] = None if mistaken else reader.settings({n: env[n] for n in used})
+            reader.wrong = reader.wrong or known[key] is None
+        return known[key]
+
+    return at_member
+
+
+def given_dimensions(block: tree.Mapping, synapse: BuiltSynapse, family: Family) -> tuple[dict[str, Dimension], bool]:
+    """Dimensions that the projection's values give to parameters and states that are declared without a unit: the
+    definition is checked again with them, so that one definition serves inputs of every unit. And whether all of them
+    are known: a value with a mistake may have any."""
+    sure = True
+    out: dict[str, Dimension] = {}
+    scope = family.names.scope
+    numbers = {**family.names.numbers, **dict.fromkeys((*family.values, *SIZES), 1.0)}
+    for key, declared in (("params", synapse.params), ("init", synapse.states)):
+        if key == "init":
+            own = {n: out.get(n, dimension) for n, dimension in synapse.params.items()}
+            scope = scope.extended(dict.fromkeys(own, Kind.REAL), own)
+            numbers.update(dict.fromkeys(own, 1.0))
+        for entry in _entries(block, key):
+            dimension = declared.get(entry.name)
+            sure = sure and entry.name in declared
+            if dimension is None or not dimension.dimensionless:
+                continue
+            # Values of the members are not known here: only the dimension is of interest, mistakes are found later.
+            scratch = replace(family.c, sink=Sink())
+            _, found = initial_value(entry.value, scratch, entry.name, None, Names(scope, numbers))
+            sure = sure and not scratch.sink.items
+            if found is not None and not found.dimensionless:
+                out[entry.name] = found
+    return out, sure
+
+
+def _entries(block: tree.Mapping, key: str) -> tuple[tree.Entry, ...]:
+    found = mapping(block.get(key))
+    return () if found is None else found.entries
+
+
+def _unknown(
+    key: tree.Scalar, noun: str, declared: Mapping[str, object], synapse: BuiltSynapse, family: Family
+) -> None:
+    name = key.text
+    help = did_you_mean(name, declared)
+    if help is None:
+        place = "params" if name in synapse.params else "init" if name in synapse.states else None
+        if place is not None:
+            help = f"it stands under `{place}`"
+        elif declared:
+            help = allowed(f"it has the {noun}{'s' if len(declared) > 1 else ''}", declared)
+        else:
+            help = f"it has no {noun}s"
+    related = (Related("the synapse is declared here", synapse.span),) if synapse.span.via is None else ()
+    family.c.sink.error("E0201", f"synapse `{synapse.name}` has no {noun} `{name}`", key.span, help, related)

@@ -1,0 +1,297 @@
+"""The samples of a training: which arrays of which files feed the inputs, and which samples are kept for validation.
+
+Assumes: the network has been built (perhaps with mistakes).
+Guarantees: arrays have the shapes and types of the network's inputs, by their headers; both parts of a split hold
+samples.
+Does not: read samples (labels are read by build_loss.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.units import DIMENSIONLESS
+from compiler.files.data_source import place_of
+from compiler.files.sample_help import sample_help
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.tensors.network import Built, shown
+from compiler.frontend.build.shared.data_files import Header, arrays_of, locate, pick
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import Context, bounded, items_of, mapping, number, whole
+from compiler.frontend.schema.wording import allowed
+from compiler.ir.level0.model import Data, Kept, TensorInput
+from compiler.ir.level0.tensors import DEFAULT_MEMORY
+from compiler.core.source import Span
+
+Found = tuple[str, Header, Span]
+"""The key of an array in `Data.arrays`, its header (shape with the samples first), its place."""
+
+
+def kept_of(data: Data, samples: int) -> int:
+    """How many samples are kept for validation."""
+    return data.kept.count(samples)
+
+
+def build_data(block: tree.Mapping | None, built: Built, c: Context) -> tuple[Data | None, dict[str, Found]]:
+    """The data of `block`, and the arrays by input; (None, {}) after an error that leaves nothing to check."""
+    if block is None:
+        return None, {}
+    file, inputs, split = block.get("file"), mapping(block.get("inputs")), mapping(block.get("split"))
+    folder = block.get("folder")
+    scales = _scales(mapping(block.get("scale")), built, c)
+    if file is not None and folder is not None:
+        c.sink.error("E0108", "`file` and `folder` exclude each other", folder.span)
+        return None, {}
+    file = folder if file is None else file
+    if inputs is None or not (file is None or isinstance(file, Scalar)):
+        return None, {}
+    reader = _Reader(c, file, {}, "file" if folder is None else "folder")
+    if file is not None and "data" not in c.unread and reader.headers(file) is None:
+        return None, {}
+    arrays: dict[str, Found] = {}
+    for name, node in _declared(inputs, built, c).items():
+        found = reader.source(name, node) if "data" not in c.unread else reader.unread(name, node, built)
+        if found is not None and _fits(built.inputs[name], built.shapes[name], found[2], found[0], found[1], c):
+            arrays[name] = found
+    _same_length(arrays, c)
+    listed = tuple((n, a[0], scales.get(n, 1.0)) for n, a in arrays.items())
+    in_order = {n: i for i, n in enumerate(built.inputs)}
+    ordered = tuple(sorted(listed, key=lambda item: in_order[item[0]]))
+    shuffle = block.get("shuffle")
+    shuffled = not (isinstance(shuffle, Scalar) and shuffle.value is False)
+    path = str(reader.path) if reader.path is not None else ""
+    files, columns = tuple(reader.files), tuple(reader.columns)
+    data = Data(path, ordered, 0.0, shuffled, files, columns, _memory(block.get("memory")), block.span)
+    samples = min((h.shape[0] for _, h, _ in arrays.values()), default=0)
+    return replace(data, validation=_split(split, built, data, samples, c)), arrays
+
+
+def _memory(node: Node | None) -> int:
+    """Bytes of an amount such as "500 MB"."""
+    if not isinstance(node, Scalar):
+        return DEFAULT_MEMORY
+    amount, unit = node.text.split()
+    return round(float(amount) * {"MB": 10**6, "GB": 10**9}[unit])
+
+
+class _Reader:
+    """Headers of the files that the block names, each read once; what it found out about sources of its own."""
+
+    def __init__(
+        self, c: Context, file: Scalar | None, known: dict[str, tuple[Path, dict[str, Header]]], key: str
+    ) -> None:
+        self.c, self.file, self.known, self.key = c, file, known, key
+        self.path: Path | None = None
+        self.files: list[tuple[str, str, str]] = []
+        self.columns: list[tuple[str, tuple[str, ...]]] = []
+
+    def headers(self, file: Scalar) -> tuple[Path, dict[str, Header]] | None:
+        """Path and headers of a file; None after an error."""
+        if file.text not in self.known:
+            path = locate(file, self.c, folder=file is self.file and self.key == "folder")
+            found = None if path is None else arrays_of(path, file, self.c)
+            if path is None or found is None:
+                return None
+            self.known[file.text] = (path, found)
+        if file is self.file:
+            self.path = self.known[file.text][0]
+        return self.known[file.text]
+
+    def unread(self, name: str, node: Node, built: Built) -> Found:
+        """What the input was read from, as an array called `name` of a file of its own; with so many samples that all
+        that depends on their number is right."""
+        settings = mapping(node)
+        array = node if settings is None else settings.get("array")
+        self.files.append((name, "", array.text if isinstance(array, Scalar) else ""))
+        columns = items_of(settings.get("columns")) if settings is not None else ()
+        if columns:
+            self.columns.append((name, tuple(n.text for n in columns if isinstance(n, Scalar))))
+        declared = built.inputs[name]
+        kind = "i" if declared.dtype == "int32" else "f"
+        return name, Header((1 << 20, *(built.shapes[name] or ())), kind, declared.dtype), node.span
+
+    def source(self, name: str, node: Node) -> Found | None:
+        """The array that an input is read from."""
+        c, settings = self.c, mapping(node)
+        own = settings.get("file") if settings is not None else None
+        array = settings.get("array") if settings is not None else node
+        if own is not None and self.file is not None:
+            message = f"`{name}` names a file of its own beside the `{self.key}` of all inputs"
+            c.sink.error("E0108", message, own.span, "leave one of the two out")
+            return None
+        file = own if isinstance(own, Scalar) else self.file
+        if file is None:
+            help = f"write `file: ...` into `data`, or `{name}: {{file: ...}}`"
+            c.sink.error("E0103", f"the data say no file for `{name}`", node.span, help)
+            return None
+        read = self.headers(file)
+        if read is None:
+            return None
+        path, found = read
+        columns = settings.get("columns") if settings is not None else None
+        if columns is not None:
+            if array is not None:
+                c.sink.error("E0108", "`array` and `columns` exclude each other", columns.span)
+                return None
+            return self._together(name, [n for n in items_of(columns) if isinstance(n, Scalar)], file, path, found, own)
+        at = array.span if array is not None else file.span
+        text = array.text if isinstance(array, Scalar) else self._only(found, file)
+        header = None if text is None else pick(found, text, at, file, c)
+        if text is None or header is None:
+            return None
+        if own is not None:
+            self.files.append((name, str(path), text))
+        return (name if own is not None else text), header, at
+
+    def _only(self, found: dict[str, Header], file: Scalar) -> str | None:
+        """The name of a file's only array."""
+        if len(found) == 1:
+            return next(iter(found))
+        known = ", ".join(f"`{n}`" for n in list(found)[:12]) or "none"
+        message, help = f"say which array of `{file.text}` is meant", f"write `array: ...`; it has {known}"
+        self.c.sink.error("E0702", message, file.span, help)
+        return None
+
+    def _together(
+        self, name: str, names: list[Scalar], file: Scalar, path: Path, found: dict[str, Header], own: Node | None
+    ) -> Found | None:
+        """Columns side by side."""
+        headers = [pick(found, n.text, n.span, file, self.c) for n in names]
+        known = [h for h in headers if h is not None]
+        if len(known) < len(headers) or not known:
+            return None
+        for node, header in zip(names, known, strict=True):
+            if len(header.shape) != 1 or header.shape != known[0].shape:
+                message = f"`{node.text}` has the shape {shown(header.shape)}; columns are lists of one length"
+                self.c.sink.error("E0703", message, node.span)
+                return None
+        key = name if own is not None else ",".join(n.text for n in names)
+        if own is not None:
+            self.files.append((name, str(path), ""))
+        if key not in dict(self.columns):
+            self.columns.append((key, tuple(n.text for n in names)))
+        bad = next((h for h in known if h.kind not in "fiub"), None)
+        kind = bad or next((h for h in known if h.kind == "f"), known[0])
+        return key, Header((*known[0].shape, len(known)), kind.kind, kind.dtype), names[0].span
+
+
+def _declared(inputs: tree.Mapping, built: Built, c: Context) -> dict[str, Node]:
+    """Where each input of the network is read from, with an error for those without."""
+    out: dict[str, Node] = {}
+    misspelt = any(e.name not in built.inputs for e in inputs.entries)
+    for entry in inputs.entries:
+        if entry.name not in built.inputs:
+            help = did_you_mean(entry.name, built.inputs) or allowed("the inputs are", built.inputs)
+            message = f"the network has no input `{entry.name}`"
+            c.sink.error("E0201", message, entry.key.span, help)
+        elif isinstance(entry.value, Scalar | tree.Mapping):
+            out[entry.name] = entry.value
+    for name, declared in built.inputs.items():
+        if name not in inputs and not misspelt:  # else it may be the one that is meant
+            related = (Related("the input is declared here", declared.span),)
+            message = f"`data` does not say which array the input `{name}` is read from"
+            c.sink.error("E0103", message, inputs.span, f"write `inputs: {{{name}: ...}}`", related)
+    return out
+
+
+def _scales(block: tree.Mapping | None, built: Built, c: Context) -> dict[str, float]:
+    out: dict[str, float] = {}
+    for entry in block.entries if block is not None else ():
+        declared = built.inputs.get(entry.name)
+        if declared is None:
+            help = did_you_mean(entry.name, built.inputs) or allowed("the inputs are", built.inputs)
+            c.sink.error("E0201", f"the network has no input `{entry.name}`", entry.key.span, help)
+            continue
+        value = number(entry.value, c, f"the scale of `{entry.name}`", DIMENSIONLESS)
+        if declared.dtype != "real":
+            message = f"`{entry.name}` holds whole numbers, which are not scaled"
+            c.sink.error("E0802", message, entry.key.span)
+        elif value is not None:
+            out[entry.name] = float(value)
+    return out
+
+
+def _split(block: tree.Mapping | None, built: Built, data: Data, samples: int, c: Context) -> float | Kept:
+    """Which samples are kept, with an error where one of the parts would be empty."""
+    if block is None:
+        return 0.0
+    node, parts, stratify = block.get("validation"), block.get("folds"), block.get("stratify")
+    fraction, folds, fold = 0.0, 0, 0
+    if node is not None and parts is not None:
+        c.sink.error("E0108", "`validation` and `folds` exclude each other", parts.span)
+        return 0.0
+    if node is not None:
+        fraction = bounded(node, c, "`validation`", DIMENSIONLESS, 0.0, 1.0, below=True) or 0.0
+    if parts is not None:
+        folds = whole(parts, c, "`folds`", 2, max(samples, 2)) or 0
+        at = block.get("fold")
+        fold = 0 if at is None or not folds else whole(at, c, "`fold`", 0, folds - 1) or 0
+    strata = None if stratify is None else _strata(stratify, built, data, c)
+    if not folds and strata is None:
+        kept: float | Kept = fraction
+    else:
+        kept = Kept(fraction, folds, fold, strata)
+    count = kept.count(samples) if isinstance(kept, Kept) else round(samples * kept)
+    if samples and fraction > 0 and count in (0, samples):
+        what = "no sample is left for training" if count else "it is less than one sample"
+        c.sink.error("E0106", f"`validation` of {samples:,} samples: {what}", block.span)
+    if stratify is not None and not folds and not fraction:
+        c.sink.error("E0103", "`stratify` says how samples are kept, but none are", stratify.span,
+                     "write `validation: 0.2` or `folds: 5` beside it")  # fmt: skip
+    return kept
+
+
+def _strata(node: Node, built: Built, data: Data, c: Context) -> tuple[str, str] | None:
+    """The array of the input that `stratify` names."""
+    if not isinstance(node, Scalar):
+        return None
+    declared = built.inputs.get(node.text)
+    whole_ = [n for n, i in built.inputs.items() if i.dtype != "real" and not i.shape]
+    if declared is None:
+        help = did_you_mean(node.text, whole_) or allowed("inputs of one whole number are", whole_)
+        c.sink.error("E0201", f"the network has no input `{node.text}`", node.span, help)
+        return None
+    if node.text not in whole_:
+        related = (Related("it is declared here", declared.span),)
+        message = f"`{node.text}` is no class: `stratify` needs an input of one whole number"
+        c.sink.error("E0802", message, node.span, None, related)
+        return None
+    key = next((a for n, a, _ in data.arrays if n == node.text), None)
+    return None if key is None else place_of(data, key)
+
+
+def _fits(
+    declared: TensorInput, shape: tuple[int, ...] | None, at: Span, text: str, header: Header, c: Context
+) -> bool:
+    """Whether an array of the file holds samples of an input."""
+    related = (Related("the input is declared here", declared.span),)
+    name = declared.name
+    whole = declared.dtype == "int32"
+    help = None if shape is None else sample_help(name, shape, whole, header.shape, header.kind, fixed=False)
+    if header.kind not in "fiub":
+        c.sink.error("E0703", f"`{text}` holds {header.dtype}, not numbers", at, help, related)
+        return False
+    if whole and header.kind == "f":
+        message = f"`{name}` needs whole numbers, but `{text}` holds {header.dtype}"
+        c.sink.error("E0703", message, at, help, related)
+        return False
+    if not header.shape:
+        c.sink.error("E0703", f"`{text}` is a single number; its first axis must count samples", at)
+        return False
+    if shape is not None and header.shape[1:] != shape:
+        message = f"`{name}` has samples of shape {shown(shape)}, but those of `{text}` have {shown(header.shape[1:])}"
+        c.sink.error("E0703", message, at, help, related)
+        return False
+    return True
+
+
+def _same_length(arrays: dict[str, tuple[str, Header, Span]], c: Context) -> None:
+    lengths = [(n, h.shape[0], at) for n, (_, h, at) in arrays.items()]
+    for name, length, at in lengths[1:]:
+        first, other, _ = lengths[0]
+        if length != other:
+            message = f"`{first}` has {other:,} samples, but `{name}` has {length:,}"
+            c.sink.error("E0703", message, at)
+            return

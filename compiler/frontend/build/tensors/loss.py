@@ -1,0 +1,325 @@
+"""Losses and metrics: what is compared with what.
+
+Assumes: the network has been built (perhaps with mistakes).
+Guarantees: prediction and target of each loss fit together; metrics fit the loss; labels are classes that the
+network can predict.
+Does not: read anything but labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
+from compiler.expr.types import Kind
+from compiler.expr.units import DIMENSIONLESS
+from compiler.files.data_source import sample_parts
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.tensors.layers import MOST, broadcast
+from compiler.frontend.build.tensors.network import Built, shown
+from compiler.frontend.build.shared.data_files import Header
+from compiler.frontend.build.shared.scope import Wanted, check_expression
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+from compiler.frontend.build.shared.values import Context, bounded, number, whole
+from compiler.frontend.schema.wording import allowed
+from compiler.ir.level0.model import Data, FunctionDef, Loss
+from compiler.core.source import Span
+
+CLASSIFYING = "softmax_cross_entropy"
+BINARY = "binary_cross_entropy"
+
+CONFUSION = "confusion"
+"""The metric that is a matrix: nothing can be watched or expected of it."""
+
+_OF_CLASSES = frozenset({"accuracy", "precision", "recall", "f1"})
+_OF_NUMBERS = frozenset({"mean_absolute_error", "mean_squared_error", "r2"})
+
+
+def build_loss(block: tree.Mapping | None, built: Built, c: Context) -> Loss | None:
+    """The loss of a one-key map; None after an error."""
+    if block is None or len(block.entries) != 1:
+        return None
+    kind, value = block.entries[0].name, block.entries[0].value
+    at = block.entries[0].key.span
+    if kind == "sum":
+        return _sum(value, built, at, c)
+    if not isinstance(value, tree.Mapping):
+        return None
+    if kind == "expression":
+        return _expression(value, built, at, c)
+    key = "logits" if kind in (CLASSIFYING, BINARY) else "prediction"
+    prediction = _reference(value.get(key), built, c, layer=True)
+    target = _reference(value.get("target"), built, c, layer=False)
+    if prediction is None or target is None:
+        return None
+    loss = Loss(kind, prediction.text, target.text, span=at)
+    shape = built.shapes[prediction.text]
+    if shape is None or built.shapes[target.text] is None:
+        return loss
+    fits = _class_target if kind == CLASSIFYING else _real_target
+    if not fits(kind, prediction, target, built, c):
+        return None
+    settled = _with_settings(loss, value, shape, c)
+    whole_axes = kind in (CLASSIFYING, "cosine", "kl_divergence")
+    return None if settled is None else _with_mask(settled, value, shape[:-1] if whole_axes else shape, built, c)
+
+
+def _with_mask(loss: Loss, block: tree.Mapping, each: tuple[int, ...], built: Built, c: Context) -> Loss | None:
+    """The loss with what does not count. `each`: the shape of the losses of a sample."""
+    node, ignored = block.get("mask"), block.get("ignore")
+    number = None if ignored is None else whole(ignored, c, "`ignore`", -MOST, MOST)
+    if ignored is not None and number is None:
+        return None
+    if node is None:
+        return replace(loss, ignore=number)
+    mask = _reference(node, built, c, layer=False)
+    if mask is None:
+        return None
+    shape = built.shapes[mask.text]
+    if shape is not None and shape != each[: len(shape)]:
+        declared = built.inputs[mask.text]
+        message = f"the mask `{mask.text}` has the shape {shown(shape)}, but the losses of a sample {shown(each)}"
+        help = "it may leave out last axes: `[]` is one number for each sample" if each else None
+        related = (Related("the input is declared here", declared.span),)
+        c.sink.error("E0501", message, mask.span, help, related)
+        return None
+    return replace(loss, mask=mask.text, ignore=number)
+
+
+def _class_target(kind: str, prediction: Scalar, target: Scalar, built: Built, c: Context) -> bool:
+    shape, wanted = built.shapes[prediction.text], built.shapes[target.text]
+    declared = built.inputs[target.text]
+    assert shape is not None
+    related = (Related("the input is declared here", declared.span),)
+    if len(shape) not in (1, 2) or shape[-1] < 2:
+        message = f"`logits` must be one score per class, but `{prediction.text}` has the shape {shown(shape)}"
+        c.sink.error("E0501", message, prediction.span)
+        return False
+    if declared.dtype != "int32" or wanted != shape[:-1]:
+        what = "the class's number" if len(shape) == 1 else "a class's number for each step"
+        message = f"the target of `{kind}` is {what}, but `{target.text}` is not"
+        help = f"declare it with `{{shape: {shown(shape[:-1])}, dtype: int32}}`"
+        c.sink.error("E0501", message, target.span, help, related)
+        return False
+    return True
+
+
+def _real_target(kind: str, prediction: Scalar, target: Scalar, built: Built, c: Context) -> bool:
+    shape, wanted = built.shapes[prediction.text], built.shapes[target.text]
+    declared = built.inputs[target.text]
+    assert shape is not None and wanted is not None
+    related = (Related("the input is declared here", declared.span),)
+    if declared.dtype != "real":
+        message = f"the target of `{kind}` holds real numbers, but `{target.text}` whole ones"
+        c.sink.error("E0501", message, target.span, None, related)
+        return False
+    if shape != wanted:
+        message = f"`{prediction.text}` has the shape {shown(shape)}, but its target `{target.text}` {shown(wanted)}"
+        c.sink.error("E0501", message, prediction.span, None, related)
+        return False
+    if kind in ("cosine", "kl_divergence") and not shape:
+        message = f"`{kind}` works along an axis, but `{prediction.text}` is a single number"
+        c.sink.error("E0501", message, prediction.span)
+        return False
+    return True
+
+
+def _with_settings(loss: Loss, block: tree.Mapping, shape: tuple[int, ...], c: Context) -> Loss | None:
+    attrs: list[tuple[str, float]] = []
+    before = len(c.sink.items)
+    node = block.get("smoothing")
+    smoothing = 0.0 if node is None else bounded(node, c, "`smoothing`", DIMENSIONLESS, 0.0, 1.0, below=True)
+    if loss.kind == BINARY or (loss.kind == CLASSIFYING and smoothing):
+        attrs.append(("smoothing", smoothing or 0.0))
+    if loss.kind == "huber":
+        delta = block.get("delta")
+        value = 1.0 if delta is None else bounded(delta, c, "`delta`", DIMENSIONLESS, 0.0, None, above=True)
+        attrs.append(("delta", value or 1.0))
+    classes: list[float] = []
+    weights = block.get("class_weights")
+    for item in weights.items if isinstance(weights, Sequence) else ():
+        weight = bounded(item, c, "each number of `class_weights`", DIMENSIONLESS, 0.0)
+        classes.append(weight or 0.0)
+    count = 2 if loss.kind == BINARY else shape[-1]
+    if weights is not None and len(classes) != count:
+        message = f"`class_weights` has {len(classes)} numbers, but there are {count} classes"
+        c.sink.error("E0108", message, weights.span)
+    if len(c.sink.items) > before:
+        return None
+    return replace(loss, attrs=tuple(attrs), class_weights=tuple(classes))
+
+
+def _expression(block: tree.Mapping, built: Built, at: Span, c: Context) -> Loss | None:
+    """Any expression over layers and inputs."""
+    node = block.get("value")
+    if node is None:
+        return None
+    readable = {n: s for n, s in built.shapes.items() if n in built.places}
+    scope = c.names.scope.extended(
+        dict.fromkeys(readable, Kind.REAL), dict.fromkeys(readable, DIMENSIONLESS), built.places
+    )
+    checked = check_expression(node, scope, Wanted("the loss", DIMENSIONLESS), c.sink)
+    if checked is None:
+        return None
+    sources = [n for n in readable if n in refs(checked.expr)]
+    layers = [n for n in sources if n not in built.inputs]
+    if not layers:
+        c.sink.error("E0802", "the loss reads no layer: nothing would be trained", node.span)
+        return None
+    shapes = [s for n in sources if (s := readable[n]) is not None]
+    together = broadcast(shapes) if len(shapes) == len(sources) else None
+    if len(shapes) == len(sources) and together is None:
+        listed = ", ".join(f"`{n}` {shown(s)}" for n, s in zip(sources, shapes, strict=True))
+        c.sink.error("E0501", f"the shapes in the loss do not go together: {listed}", node.span)
+        return None
+    bindings: dict[str, Expr] = {n: Ref(f"x{i}") for i, n in enumerate(sources)}
+    attrs: list[tuple[str, float]] = []
+    for parameter in sorted(refs(checked.expr) & c.names.numbers.keys() - bindings.keys()):
+        value = c.names.numbers[parameter]
+        column = Ref(f"p_{parameter}")
+        attrs.append((column.name, float(value)))
+        bindings[parameter] = Binary("!=", column, Num(0.0)) if isinstance(value, bool) else column
+    args = tuple(f"x{i}" for i in range(len(sources)))
+    function = FunctionDef("loss", (*args, *(n for n, _ in attrs)), substitute(checked.expr, bindings), node.span)
+    loss = Loss("expression", layers[-1], "", tuple(attrs), inputs=tuple(sources), function=function, span=at)
+    return loss if together is None else _with_mask(loss, block, together, built, c)
+
+
+def _sum(node: Node, built: Built, at: Span, c: Context) -> Loss | None:
+    terms: list[tuple[float, Loss]] = []
+    whole_sum = True
+    for item in node.items if isinstance(node, Sequence) else ():
+        if not isinstance(item, tree.Mapping):
+            continue
+        weight = item.get("weight")
+        value = 1.0 if weight is None else number(weight, c, "`weight`", DIMENSIONLESS)
+        inner = item.get("loss")
+        loss = build_loss(inner if isinstance(inner, tree.Mapping) else None, built, c)
+        if loss is not None and loss.kind == "sum":
+            c.sink.error("E0802", "a sum of losses cannot be a term of another", loss.span, "write its terms here")
+            loss = None
+        if value is None or loss is None:
+            whole_sum = False
+        else:
+            terms.append((float(value), loss))
+    if not whole_sum or not terms:
+        return None
+    first = terms[0][1]
+    return Loss("sum", first.prediction, first.target, terms=tuple(terms), span=at)
+
+
+def _reference(node: Node | None, built: Built, c: Context, *, layer: bool) -> Scalar | None:
+    if not isinstance(node, Scalar):
+        return None
+    known = [n for n in built.places if (n in built.inputs) != layer]
+    if node.text in known:
+        return node
+    noun = "layer" if layer else "network input"
+    if node.text in built.places:
+        other = "an input of the network" if layer else "a layer"
+        related = (Related("declared here", built.places[node.text]),)
+        message = f"`{node.text}` is {other}; a {noun} is needed here"
+        c.sink.error("E0201", message, node.span, None, related)
+        return None
+    help = did_you_mean(node.text, known) or (allowed(f"the {noun}s are", known) if known else None)
+    c.sink.error("E0201", f"there is no {noun} `{node.text}`", node.span, help)
+    return None
+
+
+# -------------------------------------------------------------------------------------------- labels
+
+
+def check_labels(loss: Loss, built: Built, data: Data, arrays: dict[str, tuple[str, Header, Span]], c: Context) -> None:
+    """Every label must be a class that the network has a score for, every word one that its embedding has."""
+    for one in (loss, *(t for _, t in loss.terms)):
+        shape = built.shapes.get(one.prediction)
+        if one.kind == CLASSIFYING and shape is not None:
+            has = f"`{one.prediction}` has {shape[-1]} scores, for the classes 0 to {shape[-1] - 1}"
+            _within(one.target, shape[-1], "classes", has, built.places[one.prediction], data, arrays, c, one.ignore)
+    for layer in built.layers:
+        if layer.kind == "embedding" or (layer.kind == "one_hot" and layer.attr("lenient") is not True):
+            count = layer.attr("count")
+            assert isinstance(count, int)
+            what = "rows" if layer.kind == "embedding" else "places"
+            has = f"`{layer.name}` has {count} {what}, for the numbers 0 to {count - 1}"
+            _within(layer.inputs[0], count, "numbers", has, layer.span, data, arrays, c)
+
+
+def _within(
+    name: str,
+    count: int,
+    noun: str,
+    has: str,
+    place: Span,
+    data: Data,
+    arrays: dict[str, tuple[str, Header, Span]],
+    c: Context,
+    ignore: int | None = None,
+) -> None:
+    entry = arrays.get(name)
+    if entry is None or "data" in c.unread:
+        return
+    array, _, at = entry
+    try:
+        parts = (p if ignore is None else p[p != ignore] for p in sample_parts(data, array))
+        ends = [(int(p.min()), int(p.max())) for p in parts if p.size]
+    except (OSError, ValueError) as error:
+        c.sink.error("E0703", f"`{array}` cannot be read: {error}", at)
+        return
+    if not ends:
+        c.sink.error("E0703", f"`{array}` holds no samples", at)
+        return
+    low, high = min(a for a, _ in ends), max(b for _, b in ends)
+    if low < 0 or high >= count:
+        message = f"the {noun} of `{array}` go from {low} to {high}, but {has}"
+        related = (Related("the layer is declared here", place),)
+        c.sink.error("E0703", message, at, None, related)
+
+
+# ------------------------------------------------------------------------------------------- metrics
+
+
+def build_metrics(node: Node | None, loss: Loss | None, built: Built, c: Context) -> tuple[str, ...]:
+    """Names of metrics; `top_5` for `{top: 5}`."""
+    out: list[str] = []
+    for item in node.items if isinstance(node, Sequence) else ():
+        name = _metric(item, loss, built, c)
+        if name is None:
+            continue
+        if name in out:
+            c.sink.error("E0108", f"the metric `{name}` stands twice", item.span)
+            continue
+        out.append(name)
+    return tuple(out)
+
+
+def _metric(item: Node, loss: Loss | None, built: Built, c: Context) -> str | None:
+    name = item.text if isinstance(item, Scalar) else ""
+    classes: int | None = None
+    shape: tuple[int, ...] | None = None
+    first = loss.terms[0][1] if loss is not None and loss.terms else loss
+    if first is not None:
+        shape = built.shapes.get(first.prediction)
+        classes = shape[-1] if shape else None
+    if isinstance(item, tree.Mapping) and item.entries:
+        k = whole(item.entries[0].value, c, "`top`", 1, MOST)
+        if k is None:
+            return None
+        name = f"top_{k}"
+        if first is not None and first.kind == CLASSIFYING and classes is not None and k >= classes:
+            message = f"among the {k} largest of {classes} scores is every class"
+            c.sink.error("E0106", message, item.entries[0].value.span)
+            return None
+    if first is None or not name:
+        return name or None
+    fits = {
+        CLASSIFYING: name in _OF_CLASSES or name == CONFUSION or name.startswith("top_"),
+        BINARY: name in _OF_CLASSES,
+        "expression": False,
+    }.get(first.kind, name in _OF_NUMBERS)
+    if not fits:
+        message = f"`{name}` cannot be measured with the loss `{first.kind}`"
+        c.sink.error("E0802", message, item.span, None, (Related("the loss is chosen here", first.span),))
+        return None
+    return name

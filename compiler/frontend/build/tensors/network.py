@@ -1,0 +1,550 @@
+"""The network of layers: shapes inferred, names given, activations resolved.
+
+Assumes: `repeat` has been expanded.
+Guarantees: a layer reads layers before it or inputs of the network; every shape is positive and
+what `expect` says; attributes have the meaning that compiler/ir/level0/model.py gives them.
+Does not: say how a layer is computed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.ast import Binary, Expr, Num, Ref, calls, refs, substitute
+from compiler.expr.types import Kind
+from compiler.expr.units import DIMENSIONLESS
+from compiler.frontend.build.tensors import layers as rules
+from compiler.frontend.build.tensors import windows
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.functions import Functions
+from compiler.frontend.build.tensors.init import init_of
+from compiler.frontend.build.tensors.layers import MOST, Place, Result, Shape, broadcast, shown
+from compiler.frontend.build.tensors.weights import read_weights
+from compiler.frontend.language.layers.layers import ACTIVATIONS
+from compiler.frontend.build.shared.scope import Wanted, check_expression
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+from compiler.frontend.build.shared.values import Context, items_of, mapping, text_of, whole
+from compiler.frontend.schema.wording import allowed
+from compiler.ir.level0.model import BESIDE, Attr, FunctionDef, Layer, Network, TensorInput
+from compiler.core.source import NOWHERE, Span
+
+__all__ = ["Built", "build_network", "check_use", "has_weights", "shown"]
+
+
+@dataclass
+class Built:
+    """What later blocks need to know of the network. A shape is None after an error."""
+
+    inputs: dict[str, TensorInput] = field(default_factory=dict)
+    shapes: dict[str, Shape | None] = field(default_factory=dict)
+    places: dict[str, Span] = field(default_factory=dict)
+    layers: list[Layer] = field(default_factory=list)
+    network: Network | None = None
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What the blocks around a layer ask for: the number of the checkpointed one (0: there is none) and its place, and
+    the place of `fuse: required`."""
+
+    checkpoint: int = 0
+    place: Span = NOWHERE
+    fuse: Span = NOWHERE
+
+
+@dataclass
+class _Reader:
+    c: Context
+    functions: Functions
+    precision: str
+    out: Built
+    named: dict[str, Span]  # every name that a layer is given, for references to later ones
+    counts: dict[str, int] = field(default_factory=dict)
+    previous: str | None = None
+    blocks: int = 0  # that are checkpointed, so far
+    around: _Around = _Around()
+
+
+def build_network(block: tree.Mapping, c: Context, functions: Functions, precision: str) -> Built:
+    """The network of `block`; `network` is None in the result after an error."""
+    before = len(c.sink.items)
+    out = Built()
+    layers = block.get("layers")
+    items = layers.items if isinstance(layers, Sequence) else ()
+    named: dict[str, Span] = {}
+    for item in items:
+        for name in _all_names(item):
+            named.setdefault(name.text, name.span)
+    r = _Reader(c, functions, precision, out, named)
+    inputs = mapping(block.get("inputs"))
+    for entry in inputs.entries if inputs is not None else ():
+        _input(r, entry.name, mapping(entry.value), entry.key.span)
+    for item in items:
+        _layer(r, item)
+    if not any(i.severity == "error" for i in c.sink.items[before:]):
+        out.network = Network(tuple(out.inputs.values()), tuple(out.layers), block.span, read_weights(block, c))
+    return out
+
+
+def _settings(item: Node) -> tree.Mapping | None:
+    if isinstance(item, tree.Mapping) and len(item.entries) == 1:
+        return mapping(item.entries[0].value)
+    return None
+
+
+def _all_names(item: Node) -> list[Scalar]:
+    """The names of an item, or of the layers of a block."""
+    settings = _settings(item)
+    if settings is None or not isinstance(item, tree.Mapping) or item.entries[0].name != "block":
+        return _names(item)
+    return [name for inner in items_of(settings.get("layers")) for name in _all_names(inner)]
+
+
+def _block(r: _Reader, settings: tree.Mapping) -> None:
+    """Layers with what their block asks for."""
+    before = r.around
+    checkpoint = settings.get("checkpoint")
+    if isinstance(checkpoint, Scalar) and checkpoint.value is True:
+        if before.checkpoint:
+            message = "a checkpointed block stands inside of another"
+            related = (Related("the outer one", before.place),)
+            r.c.sink.error("E0802", message, checkpoint.span, "set `checkpoint` for one of them", related)
+        r.blocks += 1
+        r.around = replace(r.around, checkpoint=r.blocks, place=checkpoint.span)
+    fuse = settings.get("fuse")
+    if fuse is not None:
+        r.around = replace(r.around, fuse=fuse.span if text_of(fuse) == "required" else NOWHERE)
+    for item in items_of(settings.get("layers")):
+        _layer(r, item)
+    r.around = before
+
+
+def _names(item: Node) -> list[Scalar]:
+    """The names that a layer's item gives: `name`, the parts of a split, the formulas of a map."""
+    settings = _settings(item)
+    if settings is None or not isinstance(item, tree.Mapping):
+        return []
+    if item.entries[0].name == "map":
+        return [e.key for e in settings.entries]
+    found = settings.get("name")
+    parts = items_of(settings.get("into")) if item.entries[0].name == "split" else ()
+    return [n for n in (found, *parts) if isinstance(n, Scalar)]
+
+
+def _input(r: _Reader, name: str, block: tree.Mapping | None, at: Span) -> None:
+    if block is None:
+        return
+    shape = _shape(block.get("shape"), r.c, f"`shape` of `{name}`")
+    dtype = block.get("dtype")
+    text = text_of(dtype)
+    kind = "int32" if text == "int32" else "real"
+    if dtype is not None and text not in ("int32", r.precision):
+        if text == "int64":
+            r.c.sink.error("E0801", "`int64` is not supported yet", dtype.span, "write `int32`")
+        else:
+            message = f"`{name}` is {text}, but the model computes in {r.precision}"
+            help = "leave `dtype` out: real inputs follow `numerics: {precision: ...}`"
+            r.c.sink.error("E0802", message, dtype.span, help)
+    if name == "loss":
+        message = "`loss` is a name that a training has for itself and cannot name an input"
+        r.c.sink.error("E0107", message, at, "for example `target`")
+    r.out.places[name] = at
+    r.out.shapes[name] = shape
+    r.out.inputs[name] = TensorInput(name, shape or (), kind, at)
+
+
+def _shape(node: Node | None, c: Context, what: str) -> Shape | None:
+    if not isinstance(node, Sequence):
+        return None
+    extents = [whole(i, c, f"each number of {what}", 1, MOST) for i in node.items]
+    return None if None in extents else tuple(e for e in extents if e is not None)
+
+
+# ---------------------------------------------------------------------------------------- layers
+
+
+def _layer(r: _Reader, item: Node) -> None:
+    settings = _settings(item)
+    if settings is None or not isinstance(item, tree.Mapping):
+        return
+    kind, at = item.entries[0].name, item.entries[0].key.span
+    if kind == "block":
+        _block(r, settings)
+        return
+    if kind == "map":
+        for entry in settings.entries:
+            _formula(r, entry)
+        return
+    if kind == "split":
+        _split(r, settings, at)
+        return
+    name_node = settings.get("name")
+    name = text_of(name_node) or _automatic(r, kind)
+    place = name_node.span if name_node is not None else at
+    if not _declare(r, name, place):
+        return
+    sources = _sources(r, kind, settings, at)
+    shape: Shape | None = None
+    attrs: dict[str, Attr] = {}
+    known = [None if s is None else r.out.shapes[s] for s in sources]
+    before = len(r.c.sink.items)
+    if None not in known:
+        shapes = [s for s in known if s is not None]
+        source = sources[0] if sources else None
+        found = _RULES[kind](Place(r.c, name, kind, at, settings, source or ""), shapes)
+        if found is not None:
+            shape, attrs = found[0], found[1] | init_of(settings.get("init"), kind, r.c)
+    else:
+        _RULES[kind](Place(r.c, name, kind, at, settings, ""), [])
+    activation, function = (None, None) if kind == "rnn" else _activation(r, settings, kind)
+    if kind == "augment":
+        numbers, function = _augment(r, name, settings)
+        attrs |= numbers
+    if shape is not None:
+        shape = _expected(r, settings, name, shape)
+    _append(r, kind, name, sources, attrs, activation, function, shape, at, len(r.c.sink.items) == before)
+
+
+_RESERVED = re.compile(
+    r"loss|batch|metric|clip|penalty|accuracy|precision|recall|f1|r2|top_\d+|mean_(?:absolute|squared)_error"
+)
+"""What tensors that belong to no layer are called after (`loss.sum`, `batch.mask`)."""
+
+
+def _declare(r: _Reader, name: str, place: Span) -> bool:
+    """Takes a name for a layer; False when there is one already."""
+    if _RESERVED.fullmatch(name):
+        message = f"`{name}` is a name that a training has for itself and cannot name a layer"
+        r.c.sink.error("E0107", message, place, f"for example `{name}_layer`")
+    if name in r.out.places:
+        noun = "an input" if name in r.out.inputs else "a layer"
+        related = (Related("it is declared here", r.out.places[name]),)
+        r.c.sink.error("E0207", f"{noun} of the network is called `{name}` already", place, None, related)
+        r.previous = f"{name}'"  # a layer of unknown shape, for those that follow
+        r.out.shapes[r.previous] = None
+        return False
+    r.out.places[name] = place
+    return True
+
+
+def _append(
+    r: _Reader,
+    kind: str,
+    name: str,
+    sources: list[str | None],
+    attrs: dict[str, Attr],
+    activation: str | None,
+    function: FunctionDef | None,
+    shape: Shape | None,
+    at: Span,
+    right: bool,
+) -> None:
+    r.out.shapes[name] = shape
+    r.previous = name
+    if shape is not None and right:
+        inputs = tuple(s for s in sources if s is not None)
+        ordered = tuple(sorted(attrs.items()))
+        around = r.around
+        r.out.layers.append(
+            Layer(kind, name, inputs, ordered, activation, function, shape, at, around.checkpoint, around.fuse)
+        )
+
+
+def _split(r: _Reader, settings: tree.Mapping, at: Span) -> None:
+    """A layer of kind `slice` for each part."""
+    sources = _sources(r, "split", settings, at)
+    source = sources[0] if sources else None
+    shape = r.out.shapes[source] if source is not None else None
+    p = Place(r.c, "", "split", at, settings, source or "")
+    names = [n for n in items_of(settings.get("into")) if isinstance(n, Scalar)]
+    before = len(r.c.sink.items)
+    axis = p.axis(shape, 0) if shape is not None else None
+    sizes = p.list("sizes", 1)
+    if shape is not None and axis is not None:
+        extent = shape[axis]
+        if settings.get("sizes") is None:
+            sizes = (extent // len(names),) * len(names)
+            if extent % len(names):
+                p.fail(f"axis {axis} of `{source}` has {extent} elements, which {len(names)} parts cannot share",
+                       "give `sizes`", "into")  # fmt: skip
+        elif sizes is not None and (len(sizes) != len(names) or sum(sizes) != extent):
+            message = f"`sizes` must be {len(names)} numbers that add up to {extent}, the extent of axis {axis}"
+            p.fail(message, None, "sizes")
+    right = len(r.c.sink.items) == before and shape is not None and axis is not None and sizes is not None
+    start = 0
+    for k, name in enumerate(names):
+        if not _declare(r, name.text, name.span):
+            continue
+        if not right or shape is None or axis is None or sizes is None:
+            r.out.shapes[name.text] = None
+            r.previous = name.text
+            continue
+        attrs: dict[str, Attr] = {"axis": axis, "range": (start, start + sizes[k])}
+        start += sizes[k]
+        part = (*shape[:axis], sizes[k], *shape[axis + 1 :])
+        _append(r, "slice", name.text, [source], attrs, None, None, part, name.span, True)
+
+
+def _formula(r: _Reader, entry: tree.Entry) -> None:
+    """`y: a * sigmoid(b)`: a layer that is an expression over layers, inputs and parameters of the model."""
+    name, c = entry.name, r.c
+    readable = {n: s for n, s in r.out.shapes.items() if n in r.out.places}
+    scope = c.names.scope.extended(
+        dict.fromkeys(readable, Kind.REAL), dict.fromkeys(readable, DIMENSIONLESS), r.out.places
+    )
+    before = len(c.sink.items)
+    wanted = Wanted(f"`{name}`", DIMENSIONLESS, random="random numbers are drawn in `augment` layers only")
+    checked = check_expression(entry.value, scope, wanted, c.sink)
+    declared = _declare(r, name, entry.key.span)
+    if not declared:
+        return
+    sources = [n for n in readable if checked is not None and n in refs(checked.expr)]
+    shape: Shape | None = None
+    known = [readable[n] for n in sources]
+    if checked is not None and not sources:
+        help = "for example `{y: a * sigmoid(b)}`, where `a` and `b` are layers"
+        c.sink.error("E0802", f"`{name}` reads no layer and no input", entry.value.span, help)
+    shapes = [s for s in known if s is not None]
+    if sources and len(shapes) == len(known):
+        shape = broadcast(shapes)
+        if shape is None:
+            listed = ", ".join(f"`{n}` {shown(s)}" for n, s in zip(sources, shapes, strict=True))
+            c.sink.error("E0501", f"the shapes in `{name}` do not go together: {listed}", entry.value.span)
+    attrs: dict[str, Attr] = {}
+    function: FunctionDef | None = None
+    if checked is not None:
+        attrs, function = _with_numbers(name, checked.expr, sources, entry.value.span, c)
+    right = len(c.sink.items) == before
+    _append(r, "map", name, [*sources], attrs, None, function, shape, entry.key.span, right)
+
+
+def _with_numbers(
+    name: str, body: Expr, sources: list[str], at: Span, c: Context
+) -> tuple[dict[str, Attr], FunctionDef]:
+    """A formula over x0, x1, ... (its sources) and attributes, which hold the numbers of the model's params."""
+    args = {n: f"x{i}" for i, n in enumerate(sources)}
+    attrs: dict[str, Attr] = {}
+    bindings: dict[str, Expr] = {n: Ref(a) for n, a in args.items()}
+    for parameter in sorted(refs(body) & c.names.numbers.keys() - args.keys()):
+        value = c.names.numbers[parameter]
+        attrs[f"p_{parameter}"] = value if isinstance(value, bool) else float(value)
+        column = Ref(f"p_{parameter}")
+        bindings[parameter] = column if not isinstance(value, bool) else _truth(column)
+    return attrs, FunctionDef(name, (*args.values(), *attrs), substitute(body, bindings), at)
+
+
+def _augment(r: _Reader, name: str, settings: tree.Mapping) -> tuple[dict[str, Attr], FunctionDef | None]:
+    """The formula of an `augment` over its input."""
+    node, c = settings.get("value"), r.c
+    if node is None:
+        return {}, None
+    scope = c.names.scope.extended({"x": Kind.REAL}, {"x": DIMENSIONLESS}, {})
+    checked = check_expression(node, scope, Wanted("`value`", DIMENSIONLESS, random=None), c.sink)
+    if checked is None:
+        return {}, None
+    if "poisson" in calls(checked.expr):
+        c.sink.error("E0802", "`poisson` is not drawn in layers", node.span, "`random`, `normal`, `exponential` are")
+    return _with_numbers(name, checked.expr, ["x"], node.span, c)
+
+
+def _truth(column: Expr) -> Expr:
+    return Binary("!=", column, Num(0.0))
+
+
+def _automatic(r: _Reader, kind: str) -> str:
+    """`conv2d_1`, `conv2d_2`, ... over the layers of the kind that have no name."""
+    while True:
+        r.counts[kind] = r.counts.get(kind, 0) + 1
+        name = f"{kind}_{r.counts[kind]}"
+        if name not in r.named and name not in r.out.places:
+            return name
+
+
+def _sources(r: _Reader, kind: str, settings: tree.Mapping, at: Span) -> list[str | None]:
+    """What the layer reads; None for a reference with a mistake."""
+    found = _inputs(r, kind, settings, at)
+    if kind in ("attention", "dot_attention"):
+        beside = (settings.get(key) for key in BESIDE)
+        found += [_reference(r, item, "mask") for item in beside if isinstance(item, Scalar)]
+    return found
+
+
+def _inputs(r: _Reader, kind: str, settings: tree.Mapping, at: Span) -> list[str | None]:
+    """What stands in `inputs`, or is read without it."""
+    c, node = r.c, settings.get("inputs")
+    if kind == "learned":
+        return []
+    if node is None:
+        if r.previous is not None:
+            return [r.previous]
+        wanted = "int32" if kind in _OF_WHOLE else "real"
+        real = [n for n, i in r.out.inputs.items() if i.dtype == wanted]
+        if len(real) == 1:
+            return [real[0]]
+        if r.out.inputs:
+            which = " or ".join(f"`{n}`" for n in real) if real else "an input with real numbers"
+            message = f"the first layer must say which input it reads: {which}"
+            help = f"write `inputs: {real[0]}`" if real else None
+            c.sink.error("E0103", message, at, help)
+        return [None]
+    out: list[str | None] = []
+    for item in items_of(node):
+        out.append(_reference(r, item, kind) if isinstance(item, Scalar) else None)
+    if kind in ("attention", "dot_attention"):
+        return out
+    if kind not in ("add", "multiply", "concat") and len(out) != 1:
+        help = "add layers with `- add: {inputs: [a, b]}`"
+        article = "an" if kind[0] in "aeiou" else "a"
+        c.sink.error("E0106", f"{article} {kind} layer reads one input; here are {len(out)}", node.span, help)
+        return [None]
+    return out
+
+
+_OF_WHOLE = ("embedding", "one_hot")
+"""Layers that read whole numbers."""
+
+
+def _reference(r: _Reader, item: Scalar, kind: str) -> str | None:
+    name, c = item.text, r.c
+    if name in r.out.shapes:
+        declared = r.out.inputs.get(name)
+        if kind in _OF_WHOLE:
+            if declared is None or declared.dtype == "real":
+                article = "an" if kind == "embedding" else "a"
+                message = f"{article} {kind} layer reads whole numbers; `{name}` holds real ones"
+                help = "declare an input with `dtype: int32`"
+                c.sink.error("E0501", message, item.span, help)
+                return None
+            return name
+        if declared is not None and declared.dtype != "real" and kind != "mask":
+            message = f"`{name}` holds whole numbers; layers read real ones"
+            related = (Related("declared here", declared.span),)
+            c.sink.error("E0501", message, item.span, None, related)
+            return None
+        return name
+    if name in r.named:
+        message = f"the layer `{name}` comes later; a layer reads layers before it"
+        related = (Related("it stands here", r.named[name]),)
+        c.sink.error("E0201", message, item.span, None, related)
+        return None
+    help = did_you_mean(name, r.out.places) or allowed("before this one there are", r.out.places)
+    c.sink.error("E0201", f"there is no layer or network input `{name}`", item.span, help)
+    return None
+
+
+def _expected(r: _Reader, settings: tree.Mapping, name: str, shape: Shape) -> Shape:
+    """E0502 where `expect` says another shape; the expected one is gone on with."""
+    expect = mapping(settings.get("expect"))
+    node = expect.get("shape") if expect is not None else None
+    wanted = _shape(node, r.c, "`expect`") if node is not None else None
+    if wanted is None or wanted == shape or node is None:
+        return shape
+    message = f"the output of `{name}` has the shape {shown(shape)}, not {shown(wanted)}"
+    r.c.sink.error("E0502", message, node.span, f"write `expect: {{shape: {shown(shape)}}}`")
+    return wanted
+
+
+def _activation(r: _Reader, settings: tree.Mapping, kind: str) -> tuple[str | None, FunctionDef | None]:
+    node = settings.get("function" if kind == "activation" else "activation")
+    if not isinstance(node, Scalar):
+        return None, None
+    name = node.text
+    if name in r.functions.known:
+        function = r.functions.known[name]
+        if function is not None and len(function.args) != 1:
+            message = f"an activation takes one argument; `{name}` takes {len(function.args)}"
+            related = (Related("the function is declared here", function.span),)
+            r.c.sink.error("E0304", message, node.span, None, related)
+            return None, None
+        if function is not None and function.args[0] not in refs(function.body):
+            message = f"`{name}` gives the same for every `{function.args[0]}`; an activation must depend on it"
+            related = (Related("the function is declared here", function.span),)
+            r.c.sink.error("E0802", message, node.span, None, related)
+            return None, None
+        return name, None if function is None else r.functions.closed(name)
+    if name in ACTIVATIONS:
+        return name, None
+    help = f"`{_OTHER_NAMES[name]}` is the same" if name in _OTHER_NAMES else None
+    if name in ("softmax", "log_softmax"):
+        help = f"it works along an axis: write a layer `- {name}: {{}}` (a loss takes the scores before it)"
+    if name.lower() in ("linear", "none", "identity"):
+        help = "leave it out: a layer without one is linear"
+    help = help or did_you_mean(name, (*r.functions.known, *ACTIVATIONS))
+    if help is None:
+        help = allowed("activations are", ACTIVATIONS) + f", or write it: `functions: {{{name}(x): ...}}`"
+    r.c.sink.error("E0201", f"there is no activation or function `{name}`", node.span, help)
+    return None, None
+
+
+_OTHER_NAMES = {"swish": "silu", "hardswish": "hard_swish", "hardtanh": "hard_tanh", "logistic": "sigmoid"}
+
+
+def has_weights(layer: Layer) -> bool:
+    """Whether there is something to train in a layer."""
+    if layer.kind in ("layer_norm", "group_norm", "instance_norm"):
+        return bool(layer.attr("affine"))
+    if layer.kind == "positions":
+        return layer.attr("encoding") == "trained"
+    return layer.kind.startswith("conv") or layer.kind in _WITH_WEIGHTS
+
+
+_WITH_WEIGHTS = frozenset({"dense", "batch_norm", "embedding", "learned", "attention", "rnn", "gru", "lstm"})
+
+
+def check_use(network: Network, outputs: tuple[str, ...], read: tuple[str, ...], c: Context) -> None:
+    """Warn of layers and inputs that `outputs` do not depend on (`read`: inputs that the loss reads);
+    an error where nothing is left to train."""
+    layers = {layer.name: layer for layer in network.layers}
+    seen = network.needed(outputs) | set(read)
+    for item in network.inputs:
+        if item.name not in seen:
+            c.sink.warning("W0003", f"nothing reads the input `{item.name}`", item.span)
+    for layer in network.layers:
+        if layer.name not in seen and not any(layer.name in other.inputs for other in network.layers):
+            c.sink.warning("W0003", f"nothing reads the layer `{layer.name}`", layer.span)
+    if outputs and not any(has_weights(layers[n]) for n in seen if n in layers):
+        message = f"there is nothing to train: `{outputs[0]}` depends on no layer that has weights"
+        c.sink.error("E0103", message, layers[outputs[0]].span, "for example `- dense: {units: 10}`")
+
+
+_RULES: Mapping[str, Callable[[Place, list[Shape]], Result]] = MappingProxyType(
+    {
+        "dense": rules.dense,
+        **dict.fromkeys(("conv1d", "conv2d", "conv3d"), windows.conv),
+        **dict.fromkeys(("conv_transpose1d", "conv_transpose2d"), windows.conv_transpose),
+        **dict.fromkeys(("max_pool1d", "avg_pool1d", "max_pool2d", "avg_pool2d"), windows.pool),
+        **dict.fromkeys(("global_max_pool", "global_avg_pool"), windows.global_pool),
+        "upsample": windows.upsample,
+        "pad": rules.pad,
+        "flatten": rules.flatten,
+        "reshape": rules.reshape,
+        "permute": rules.permute,
+        "concat": rules.concat,
+        "slice": rules.slice_of,
+        "add": rules.same_shape,
+        "multiply": rules.same_shape,
+        "activation": rules.elementwise,
+        "softmax": rules.softmax,
+        "log_softmax": rules.softmax,
+        "dropout": rules.dropout,
+        "noise": rules.noise,
+        "augment": rules.augment,
+        "random_flip": rules.random_flip,
+        "random_crop": rules.random_crop,
+        "batch_norm": rules.batch_norm,
+        "layer_norm": rules.layer_norm,
+        "group_norm": rules.group_norm,
+        "instance_norm": rules.group_norm,
+        "embedding": rules.embedding,
+        "one_hot": rules.one_hot,
+        "learned": rules.learned,
+        "positions": rules.positions,
+        **dict.fromkeys(("attention", "dot_attention"), rules.attention),
+        **dict.fromkeys(("rnn", "gru", "lstm"), rules.recurrent),
+    }
+)
+"""Shape and attributes of each kind of layer; `map` and `split` make several layers and are read here."""

@@ -1,0 +1,263 @@
+"""Optimizers: text over `param`, `gradient` and `step`, with the values in force.
+
+Assumes: `train: {optimizer: {adam: {learning_rate: ...}}}`, and definitions of the file and the
+library.
+Guarantees: every parameter has a value; statements assign to `param`, state or names of their own
+and read only what has a value by then.
+Does not: instantiate the optimizer on weights.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.expr.ast import Binary, Call, Expr, Num, Ref, children, refs, substitute
+from compiler.expr.show import show
+from compiler.expr.types import Kind
+from compiler.expr.units import DIMENSIONLESS
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.definitions import Definitions
+from compiler.frontend.build.shared.schedules import TIMES, is_schedule, read_schedule
+from compiler.frontend.build.shared.scope import Scope, Wanted, check_tree, no_value_yet, read_statement, unsure_of, with_value
+from compiler.frontend.yaml.tree import Entry, Scalar, Sequence
+from compiler.frontend.build.shared.values import Context, mapping, number
+from compiler.frontend.schema.wording import allowed
+from compiler.ir.level0.model import OptimizerDef, Set
+from compiler.core.source import Span
+
+GIVEN = ("param", "gradient", "step", "epoch", "steps", "epochs")
+_NO_RANDOM = "random numbers in an optimizer are not supported yet"
+
+
+def build_optimizer(choice: tree.Mapping | None, c: Context, known: Definitions) -> OptimizerDef | None:
+    """The optimizer that `train` chooses. The file's other optimizers are checked too."""
+    before = len(c.sink.items)
+    out: OptimizerDef | None = None
+    chosen: tree.Mapping | None = None
+    if choice is not None and len(choice.entries) == 1:
+        entry = choice.entries[0]
+        chosen = known.find(entry.key)
+        if chosen is not None:
+            out = _optimizer(entry.name, chosen, mapping(entry.value), entry.key.span, c)
+    check_others(c, known, chosen)
+    return None if len(c.sink.items) > before else out
+
+
+def check_others(c: Context, known: Definitions, chosen: tree.Mapping | None = None) -> None:
+    """Definitions of the file that nothing chooses still must be right."""
+    for own in known.own():
+        block = mapping(own.value)
+        if block is not None and block is not chosen:
+            _optimizer(own.name, block, None, own.key.span, c)
+
+
+def _optimizer(name: str, block: tree.Mapping, given: tree.Mapping | None, at: Span, c: Context) -> OptimizerDef | None:
+    before = len(c.sink.items)
+    places: dict[str, Span] = {}
+    schedules: list[Set] = []
+    params = _params(block, given, places, name, at, c, schedules)
+    state = _state(block, places, c)
+    update, read = _update(block, params, state, places, c)
+    numbers, schedules = _renamed(schedules, set(places) | {s.target for s in update}, c)
+    for entry in _entries(given):
+        if entry.name not in params:
+            help = _elsewhere(name, entry.name, params) or did_you_mean(entry.name, params)
+            if help is None:
+                help = allowed("it has the parameters", params) if params else "it has no parameters"
+            c.sink.error("E0201", f"optimizer `{name}` has no parameter `{entry.name}`", entry.key.span, help)
+    if len(c.sink.items) > before:
+        return None
+    used = {p: v for p, v in c.names.numbers.items() if p in read and p not in places}
+    numbers = {**{p: float(v) for p, v in used.items()}, **numbers}
+    flags: dict[str, Expr] = {p: Binary("!=", Ref(p), Num(0.0)) for p in used if isinstance(used[p], bool)}
+    statements = tuple(Set(s.target, substitute(s.value, flags), s.span) for s in update)
+    values = tuple((p, v) for p, v in params.items() if v is not None)
+    return OptimizerDef(name, (*values, *numbers.items()), tuple(state.items()), (*schedules, *statements), block.span)
+
+
+_OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {**dict.fromkeys(("lr", "eta", "step_size"), ("learning_rate",)), "eps": ("epsilon",)}
+    | {"alpha": ("smoothing", "learning_rate"), "rho": ("smoothing", "decay")}
+    | {"wd": ("decay",), "weight_decay": ("decay",)}
+)
+_OTHER_OPTIMIZERS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {("sgd", "momentum"): "momentum", ("sgd", "nesterov"): "nesterov", ("momentum", "nesterov"): "nesterov"}
+    | {("adam", "weight_decay"): "adamw", ("adam", "decay"): "adamw", ("adam", "amsgrad"): "amsgrad"}
+)
+
+
+def _elsewhere(optimizer: str, key: str, params: Collection[str]) -> str | None:
+    """What other frameworks call a parameter, or the optimizer that has it here."""
+    other = _OTHER_OPTIMIZERS.get((optimizer, key))
+    if other is not None:
+        return f"the optimizer that has it is `{other}`"
+    same = next((n for n in _OTHER_NAMES.get(key, ()) if n in params), None)
+    if same is not None:
+        return f"write `{same}`"
+    if key in ("weight_decay", "decay"):
+        return "write it beside the optimizer: `penalty: {l2: ...}`"
+    return None
+
+
+def _renamed(schedules: list[Set], taken: set[str], c: Context) -> tuple[dict[str, float], list[Set]]:
+    """Parameters of the model that schedules read, under names that clash with nothing: `learning_rate` may be both
+    the model's and the optimizer's."""
+    numbers: dict[str, float] = {}
+    bindings: dict[str, Expr] = {}
+    for p in sorted(set().union(*(refs(s.value) for s in schedules)) & c.names.numbers.keys()):
+        name = p
+        while name in taken:
+            name += "_"
+        value = c.names.numbers[p]
+        numbers[name] = float(value)
+        bindings[p] = Binary("!=", Ref(name), Num(0.0)) if isinstance(value, bool) else Ref(name)
+    return numbers, [Set(s.target, substitute(s.value, bindings), s.span) for s in schedules]
+
+
+def _entries(block: tree.Mapping | None) -> tuple[Entry, ...]:
+    return () if block is None else block.entries
+
+
+def _declare(key: Scalar, noun: str, places: dict[str, Span], c: Context) -> bool:
+    name = key.text
+    if name in GIVEN:
+        c.sink.error("E0107", f"`{name}` is given to every optimizer and cannot name {noun}", key.span)
+        return False
+    if keyword.iskeyword(name):
+        message = f"`{name}` is a word of the expression language and cannot name {noun}"
+        c.sink.error("E0107", message, key.span)
+        return False
+    if name in places:
+        related = (Related("declared here", places[name]),)
+        c.sink.error("E0212", f"`{name}` is declared twice", key.span, "choose another name", related)
+        return False
+    places[name] = key.span
+    return True
+
+
+def _params(
+    block: tree.Mapping,
+    given: tree.Mapping | None,
+    places: dict[str, Span],
+    name: str,
+    at: Span,
+    c: Context,
+    schedules: list[Set],
+) -> dict[str, float | None]:
+    """Parameters with the values in force; None after an error, and for those that follow a schedule."""
+    out: dict[str, float | None] = {}
+    for entry in _entries(mapping(block.get("params"))):
+        if not _declare(entry.key, "a parameter", places, c):
+            continue
+        node: tree.Node | None = entry.value
+        inner = mapping(node)
+        if inner is not None:
+            node = inner.get("value")
+        own = given.get(entry.name) if given is not None else None
+        if own is None and node is None and given is not None:
+            related = (Related("declared here", entry.key.span),)
+            message = f"optimizer `{name}` needs a value for `{entry.name}`"
+            c.sink.error("E0103", message, at, f"write `{{{name}: {{{entry.name}: ...}}}}`", related)
+        if own is not None and is_schedule(own, c):
+            scheduled = read_schedule(own, c, entry.name)
+            if scheduled is not None:
+                schedules.append(scheduled)
+            out[entry.name] = None
+            continue
+        values = [number(n, c, f"`{entry.name}`", DIMENSIONLESS) for n in (node, own) if n is not None]
+        last = values[-1] if values else 0.0
+        out[entry.name] = None if last is None or None in values else float(last)
+    return out
+
+
+def _state(block: tree.Mapping, places: dict[str, Span], c: Context) -> dict[str, float]:
+    out: dict[str, float] = {}
+    for entry in _entries(mapping(block.get("state"))):
+        if not _declare(entry.key, "a state variable", places, c):
+            continue
+        value = number(entry.value, c, f"the initial value of `{entry.name}`", DIMENSIONLESS)
+        out[entry.name] = 0.0 if value is None else float(value)
+    return out
+
+
+def _update(
+    block: tree.Mapping,
+    params: dict[str, float | None],
+    state: dict[str, float],
+    places: dict[str, Span],
+    c: Context,
+) -> tuple[list[Set], set[str]]:
+    """The statements, and every name that they read."""
+    names = (*GIVEN, *params, *state)
+    scope: Scope = c.names.scope.extended(dict.fromkeys(names, Kind.REAL), dict.fromkeys(names, DIMENSIONLESS), places)
+    nodes = block.get("update")
+    out: list[Set] = []
+    read: set[str] = set()
+    locals_: dict[str, Kind] = {}
+    assigned = False
+    before = len(c.sink.items)
+    for node in nodes.items if isinstance(nodes, Sequence) else ():
+        statement = read_statement(node, scope, c.sink)
+        if statement is None:
+            scope = unsure_of(node, scope)
+            continue
+        target, at = statement.target, statement.target_span
+        fixed = target in ("gradient", *TIMES) or target in params
+        if fixed or "." in target or (target in scope.kinds and target not in (*names, *locals_)):
+            noun = "a parameter of the optimizer" if target in params else "a parameter of the model"
+            noun = "given" if target in GIVEN else noun
+            if "." in target:
+                noun = "no name that an optimizer can have"
+            help = "what changes from step to step belongs into `state`" if target in params else None
+            c.sink.error("E0310", f"`{target}` is {noun} and cannot be assigned to", at, help)
+            continue
+        if statement.op != "=" and target not in names and target not in locals_:
+            no_value_yet(statement, scope, c.sink)
+            continue
+        value = statement.value
+        if statement.op != "=":
+            value = Binary(statement.op[0], Ref(target, at), value, statement.span)
+        argument = _norm_of(value)
+        if argument is not None and target in (*names, *locals_):
+            help = "give the norm a name of its own: `size = norm(...)`"
+            c.sink.error("E0310", f"a norm is one number; `{target}` has one value for each element", at, help)
+            continue
+        value = value if argument is None else argument
+        if (inner := _inner_norm(value)) is not None:
+            message = "a norm stands alone on the right-hand side of its assignment"
+            help = f"write `size = {show(inner)}` before, and use `size` here"
+            c.sink.error("E0304", message, inner.span, help)
+            continue
+        is_condition = None if target not in (*names, *locals_) else locals_.get(target) is Kind.BOOL
+        wanted = Wanted(f"`{target}`", DIMENSIONLESS, is_condition, _NO_RANDOM)
+        found = check_tree(value, node.span, scope, wanted, c.sink)
+        if target == "param":
+            assigned = True
+        if target not in names:
+            kind = Kind.REAL if found is None or found.kind is not Kind.BOOL else Kind.BOOL
+            locals_.setdefault(target, kind)
+            scope = with_value(scope, target, found, at)
+        if found is not None:
+            whole = found.expr if argument is None else Call("norm", (found.expr,))
+            out.append(Set(target, whole, statement.span))
+            read |= refs(found.expr)
+    if not assigned and nodes is not None and len(c.sink.items) == before:
+        help = "for example `param = param - learning_rate * gradient`"
+        c.sink.error("E0103", "no statement assigns to `param`: nothing would be trained", nodes.span, help)
+    return out, read - locals_.keys()
+
+
+def _norm_of(e: Expr) -> Expr | None:
+    """What the norm is taken of, where the whole right-hand side is one."""
+    return e.args[0] if isinstance(e, Call) and e.func == "norm" and len(e.args) == 1 else None
+
+
+def _inner_norm(e: Expr) -> Expr | None:
+    """A call of `norm` somewhere in an expression."""
+    if isinstance(e, Call) and e.func == "norm":
+        return e
+    return next((found for k in children(e) if (found := _inner_norm(k)) is not None), None)

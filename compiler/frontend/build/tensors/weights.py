@@ -1,0 +1,25 @@
+"""`network: {weights: file.safetensors}`: the file that the values of weights are read from.
+
+Assumes: the network's block.
+Guarantees: the file is there; its path is absolute.
+Does not: read it: names and shapes of weights are known once the network is lowered
+(compiler/runtime/artifacts/safetensors.py compares them).
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.data_files import locate
+from compiler.frontend.yaml.tree import Scalar
+from compiler.frontend.build.shared.values import Context
+from compiler.ir.level0.model import FromFile
+
+
+def read_weights(block: tree.Mapping, c: Context) -> FromFile | None:
+    """The file of a network's `weights`; None without the key, where others take its place,
+    or (E0701) where it is not there."""
+    node = block.get("weights")
+    if not isinstance(node, Scalar) or "weights" in c.unread:
+        return None
+    path = locate(node, c)
+    return None if path is None else FromFile(str(path), None, span=node.span)

@@ -1,0 +1,292 @@
+"""Networks of layers. A new layer is one Alternative in LAYER; validator, schema and reference follow.
+
+Assumes: kinds.py, values.py.
+Guarantees: every key of these blocks, with its hover text, default and example.
+Does not: infer shapes.
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.kinds import (
+    Alternative,
+    Block,
+    Choice,
+    Field,
+    Flag,
+    Kind,
+    Later,
+    ListOf,
+    MapOf,
+    Name,
+    OneKey,
+    OneOf,
+    Option,
+    Reference,
+)
+from compiler.frontend.language.layers.parts import ACTIVATIONS, LAYER_REFERENCE, SHAPE
+from compiler.frontend.language.layers.shape import DENSE, NORM_LAYERS, SEQUENCE_LAYERS, SHAPE_LAYERS
+from compiler.frontend.language.layers.window import WINDOW_LAYERS
+from compiler.frontend.language.values import DESCRIPTION, NUMBER, POSITIVE
+
+__all__ = ["ACTIVATIONS", "LAYER", "LAYERS", "LAYER_REFERENCE", "NETWORK"]
+
+
+def _layers() -> Kind:
+    return LAYERS
+
+
+BLOCK_SETTINGS = (
+    Field(
+        "checkpoint",
+        Flag(),
+        "`true`: what the layers compute is not kept for the gradients but computed again when they need it. The same "
+        "results, bit for bit, in less memory and more time. What layers outside of the block read is kept, and so are "
+        "numbers without a batch, such as the statistics of a `batch_norm`.",
+        default=False,
+        example="checkpoint: true",
+    ),
+    Field(
+        "fuse",
+        Choice(
+            "fusion",
+            (
+                Option("auto", "Elementwise work becomes part of the kernels beside it where that is possible."),
+                Option("required", "Where it is not, that is an error that says why."),
+            ),
+        ),
+        "Whether elementwise work (biases, normalisations, activations, sums) may be a kernel of its own. Gradients "
+        "are not looked at, nor what needs something of the whole tensor first, as a `batch_norm` in training does.",
+        default="auto",
+        example="fuse: required",
+    ),
+)
+"""What a block of layers may ask for."""
+
+LAYER = OneKey(
+    "layer",
+    (
+        DENSE,
+        *WINDOW_LAYERS,
+        *SHAPE_LAYERS,
+        *NORM_LAYERS,
+        *SEQUENCE_LAYERS,
+        Alternative(
+            "repeat",
+            Block(
+                "repeat",
+                (
+                    Field("times", POSITIVE, "How many copies.", required=True, example="times: 3"),
+                    Field(
+                        "layers",
+                        Later("layers", _layers),
+                        "The layers of one copy. A layer called `a` becomes `a_1`, `a_2`, ...; "
+                        "inside a copy, names refer to that copy.",
+                        required=True,
+                        example="layers: [{dense: {units: 128, activation: tanh}}]",
+                    ),
+                    *BLOCK_SETTINGS,
+                ),
+                title="layer_repeat",
+                elsewhere={
+                    "count": "`times`",
+                    "n": "`times`",
+                    "number": "`times`",
+                    "body": "`layers`",
+                },
+                example="{times: 3, layers: [...]}",
+            ),
+            "Layers, several times in a row, each copy with weights of its own. What is set beside `layers` holds for "
+            "each copy as a block.",
+            example="{repeat: {times: 3, layers: [...]}}",
+        ),
+        Alternative(
+            "block",
+            Block(
+                "block",
+                (
+                    Field(
+                        "layers",
+                        Later("layers", _layers),
+                        "The layers of the block, which stand among the others as if they stood there without it.",
+                        example="layers: [{dense: {units: 128, activation: tanh}}]",
+                    ),
+                    Field(
+                        "use",
+                        Reference("block of the network", "residual"),
+                        "One of the network's `blocks`, instead of `layers`.",
+                        example="use: residual",
+                    ),
+                    Field(
+                        "name",
+                        Name("first"),
+                        "With `use`: the name of its last layer, by which others read the block; its layers are called "
+                        "`first_conv` and so on. Without it, `residual_1`, `residual_2` in the order of the file.",
+                        example="name: first",
+                    ),
+                    Field(
+                        "with",
+                        MapOf(
+                            "argument",
+                            OneOf((NUMBER, LAYER_REFERENCE)),
+                            key_example="channels",
+                            example="{channels: 16}",
+                        ),
+                        "With `use`: what its arguments are, numbers or names of layers.",
+                        example="with: {channels: 16}",
+                    ),
+                    *BLOCK_SETTINGS,
+                ),
+                title="layer_block",
+                at_least_one=("layers", "use"),
+                elsewhere={"body": "`layers`", "recompute": "`checkpoint`", "remat": "`checkpoint`"},
+                example="{checkpoint: true, layers: [...]}",
+            ),
+            "Layers that are treated as one when a training is compiled.",
+            example="{block: {checkpoint: true, layers: [...]}}",
+        ),
+    ),
+    title="layer",
+    doc="One layer.",
+    elsewhere={
+        "conv": "`conv2d`",
+        "convolution": "`conv2d`",
+        "linear": "`dense`",
+        "fully_connected": "`dense`",
+        "fc": "`dense`",
+        "maxpool": "`max_pool2d`",
+        "max_pool": "`max_pool2d`",
+        "max_pooling2d": "`max_pool2d`",
+        "avg_pool": "`avg_pool2d`",
+        "average_pooling2d": "`avg_pool2d`",
+        "pool": "`max_pool2d` or `avg_pool2d`",
+        "relu": "`activation: {function: relu}`",
+        "sigmoid": "`activation: {function: sigmoid}`",
+        "tanh": "`activation: {function: tanh}`",
+        "batchnorm": "`batch_norm`",
+        "batch_normalization": "`batch_norm`",
+        "residual": "`add`",
+        "depthwise_conv2d": "`conv2d` with as many `groups` as channels",
+        "conv2d_transpose": "`conv_transpose2d`",
+        "transposed_conv2d": "`conv_transpose2d`",
+        "deconv2d": "`conv_transpose2d`",
+        "global_average_pooling2d": "`global_avg_pool`",
+        "global_max_pooling2d": "`global_max_pool`",
+        "concatenate": "`concat`",
+        "transpose": "`permute`",
+        "lambda": "`map: {y: a * sigmoid(b)}`",
+        "multi_head_attention": "`attention`",
+        "self_attention": "`attention`",
+        "parameter": "`learned`",
+        "constant": "`learned`",
+        "scaled_dot_product_attention": "`dot_attention`",
+        "positional_encoding": "`positions`",
+        "simple_rnn": "`rnn`",
+        "upsampling2d": "`upsample`",
+        "zero_padding2d": "`pad`",
+        "leaky_relu": "`activation: {function: leaky_relu}`",
+        "elu": "`activation: {function: elu}`",
+        "gelu": "`activation: {function: gelu}`",
+        "silu": "`activation: {function: silu}`",
+        "layernorm": "`layer_norm`",
+        "groupnorm": "`group_norm`",
+        "activity_regularization": "`penalty` in `train`",
+        "input": "the network's `inputs: {name: {shape: [...]}}`",
+        "input_layer": "the network's `inputs: {name: {shape: [...]}}`",
+        "max_pooling1d": "`max_pool1d`",
+        "average_pooling1d": "`avg_pool1d`",
+        "average_pool2d": "`avg_pool2d`",
+        "adaptive_avg_pool2d": "`global_avg_pool`",
+        "global_average_pooling1d": "`global_avg_pool`",
+        "batch_norm1d": "`batch_norm`",
+        "batch_norm2d": "`batch_norm`",
+        "layer_normalization": "`layer_norm`",
+        "group_normalization": "`group_norm`",
+        "view": "`reshape`",
+        "cat": "`concat`",
+        "multiheadattention": "`attention`",
+        "swish": "`activation: {function: silu}`",
+    },
+)
+
+LAYERS = ListOf(LAYER, low=1, example="[{dense: {units: 10}}]")
+
+NETWORK = Block(
+    "network",
+    (
+        Field(
+            "inputs",
+            MapOf(
+                "network input",
+                Block(
+                    "network input",
+                    (
+                        Field(
+                            "shape",
+                            SHAPE,
+                            "The shape of one sample, without the batch; `[]` is a single value.",
+                            required=True,
+                            example="shape: [1, 28, 28]",
+                        ),
+                        Field(
+                            "dtype",
+                            Choice(
+                                "element type",
+                                (
+                                    Option("float32", "32-bit floating point."),
+                                    Option("float64", "64-bit floating point."),
+                                    Option("int32", "32-bit integers, as for class labels."),
+                                    Option("int64", "64-bit integers.", supported=False),
+                                ),
+                            ),
+                            "The type of the elements; without it, that of `numerics: {precision: ...}`.",
+                            example="dtype: int32",
+                        ),
+                        DESCRIPTION,
+                    ),
+                    title="network_input",
+                    elsewhere={"type": "`dtype`", "size": "`shape`"},
+                    example="{shape: [1, 28, 28]}",
+                ),
+                key_example="image",
+                low=1,
+                example="{image: {shape: [1, 28, 28]}}",
+            ),
+            "What a sample consists of: images, labels, targets.",
+            required=True,
+            example="inputs: {image: {shape: [1, 28, 28]}, label: {shape: [], dtype: int32}}",
+        ),
+        Field(
+            "blocks",
+            MapOf(
+                "block",
+                LAYERS,
+                key=r"^[A-Za-z][A-Za-z0-9_]*\(\s*(?:[A-Za-z][A-Za-z0-9_]*(?:\s*,\s*[A-Za-z][A-Za-z0-9_]*)*)?\s*\)$",
+                key_example="residual(channels)",
+                example="{residual(channels): [...]}",
+            ),
+            "Layers with arguments, for `- block: {use: residual, with: {channels: 16}}`. Arguments stand for numbers "
+            "and for names of layers.",
+            example="blocks: {residual(channels): [{conv2d: {filters: channels, kernel: 3}}]}",
+        ),
+        Field(
+            "layers",
+            LAYERS,
+            "The layers, in order; each reads the one before unless `inputs` says otherwise.",
+            required=True,
+            example="layers: [{dense: {units: 10}}]",
+        ),
+        Field(
+            "weights",
+            Reference("safetensors file", "digits.safetensors", r"^.+\.safetensors$"),
+            "A file with the values that the weights begin with, by name and shape as a run writes them "
+            "(`weights.safetensors`), relative to the model file. Without it, they are drawn. A network without "
+            "`train` takes its weights from here or from `--weights`.",
+            example="weights: digits.safetensors",
+        ),
+        DESCRIPTION,
+    ),
+    doc="A network of layers. Shapes are inferred; the batch is an implicit leading axis.",
+    title="network",
+    elsewhere={"input": "`inputs`", "layer": "`layers`"},
+    example="{inputs: {...}, layers: [...]}",
+)

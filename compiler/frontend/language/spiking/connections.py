@@ -1,0 +1,340 @@
+"""What reaches neurons: projections between populations, and inputs from outside.
+
+Assumes: kinds.py, values.py.
+Guarantees: every key of these blocks, with its hover text, default and example; families of
+projections are described here as one entry with values per member.
+Does not: know populations, inputs or classes by name.
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.kinds import (
+    Block,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    OneOf,
+    Reference,
+)
+from compiler.frontend.language.spiking.connect import CONNECT
+from compiler.frontend.language.spiking.currents import CURRENT_INPUT
+from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
+from compiler.frontend.language.spiking.synapses import SYNAPSE_REFERENCE
+from compiler.frontend.language.values import (
+    DELAY,
+    DESCRIPTION,
+    FILE_ARRAY,
+    FOR,
+    FRACTION,
+    INITIAL,
+    POPULATIONS,
+    QUANTITY,
+    RATE,
+    TEMPLATE_KEY,
+    TEMPLATE_NAME,
+    USE,
+    WHOLE_TIME,
+)
+
+_MEMBER_VALUES: Kind = OneOf(
+    (
+        ListOf(QUANTITY, low=1, example="[1600, 1500]"),
+        FILE_ARRAY,
+        MapOf(
+            "value by class or population",
+            QUANTITY,
+            # A map with one of these keys is an array in a file.
+            key=rf"^(?!(?:file|array|sha256)$){TEMPLATE_NAME}$",
+            key_example="exc",
+            low=1,
+            example="{exc: 1, inh: -4}",
+        ),
+    )
+)
+
+MEMBER_VALUE = Block(
+    "member value",
+    (
+        Field(
+            "by_source",
+            _MEMBER_VALUES,
+            "One value per source population: a map from classes or populations, a list in the "
+            "order of `from` (`all` and classes: that of `populations`), or an array in a file.",
+            example="by_source: {exc: 1, inh: g}",
+        ),
+        Field(
+            "by_target",
+            _MEMBER_VALUES,
+            "One value per target population: a map from classes or populations, a list in the "
+            "order of `to` (`all` and classes: that of `populations`), or an array in a file.",
+            example="by_target: [1600, 1500]",
+        ),
+        Field(
+            "by_pair",
+            OneOf(
+                (
+                    ListOf(
+                        ListOf(QUANTITY, low=1, example="[0.1, 0.2]"),
+                        low=1,
+                        example="[[0.1, 0.2], [0.3, 0]]",
+                    ),
+                    FILE_ARRAY,
+                )
+            ),
+            "One value per pair of populations: a matrix with a row per target and a column per "
+            "source, inline or from a file.",
+            example="by_pair: [[0.1, 0.2], [0.3, 0]]",
+        ),
+        Field(
+            "except",
+            ListOf(
+                Block(
+                    "exception",
+                    (
+                        Field("from", POPULATIONS, "The source.", example="from: L4E"),
+                        Field("to", POPULATIONS, "The target.", example="to: L23E"),
+                        Field(
+                            "value",
+                            QUANTITY,
+                            "The value of these members.",
+                            required=True,
+                            example="value: 2",
+                        ),
+                    ),
+                    title="exception",
+                    example="{from: L4E, to: L23E, value: 2}",
+                ),
+                low=1,
+                example="[{from: L4E, to: L23E, value: 2}]",
+            ),
+            "Members with another value, in order, later wins.",
+            example="except: [{from: L4E, to: L23E, value: 2}]",
+        ),
+    ),
+    doc="A value that differs between the members of a family.",
+    title="member_value",
+    one_of=(("by_source", "by_target", "by_pair"),),
+    example="{by_source: {exc: 1, inh: -4}}",
+)
+
+VALUES = Field(
+    "values",
+    MapOf("member value", MEMBER_VALUE, example="{strength: {by_source: {exc: 1, inh: -4}}}"),
+    "Named values, one per member of the family, for use in the expressions of this entry.",
+    example="values: {strength: {by_source: {exc: 1, inh: -4}}}",
+)
+
+DELIVER = Block(
+    "delivery",
+    (
+        Field(
+            "into",
+            Reference("input", "ge", TEMPLATE_KEY),
+            "The input of the target that is added to.",
+            required=True,
+            example="into: ge",
+        ),
+        Field(
+            "weight",
+            INITIAL,
+            "What one spike adds, in the unit of the input: one value, a distribution (drawn per "
+            "connection), or one for each connection, as a list or in a file. Needed unless a "
+            "`synapse` says what is delivered.",
+            example="weight: 1.62 mV",
+        ),
+    ),
+    doc="What a spike does to the target.",
+    title="deliver",
+    elsewhere={
+        "w": "`weight`",
+        "weights": "`weight`",
+        "target": "`into`",
+        "input": "`into`",
+        "to": "`into`",
+    },
+    example="{into: ge, weight: 1.62 mV}",
+)
+
+PROJECTION = Block(
+    "projection",
+    (
+        USE,
+        FOR,
+        DESCRIPTION,
+        Field(
+            "from",
+            POPULATIONS,
+            "The source: a population, a list, `all`, or a class. Several make a family with one member per pair.",
+            required=True,
+            example="from: exc",
+        ),
+        Field(
+            "to",
+            POPULATIONS,
+            "The target: a population, a list, `all`, or a class.",
+            required=True,
+            example="to: [exc, inh]",
+        ),
+        Field(
+            "connect",
+            CONNECT,
+            "Which neurons are connected.",
+            required=True,
+            example="connect: {fixed_probability: {p: 0.02}}",
+        ),
+        Field(
+            "synapse",
+            SYNAPSE_REFERENCE,
+            "The synapse model: a name of `synapses`, `library/synapses/...` or `other_file.yaml#name`. Without it, "
+            "synapses are static: a spike delivers a weight.",
+            example="synapse: stdp_additive",
+        ),
+        Field(
+            "params",
+            SETTINGS,
+            "Values for parameters of the synapse model, in place of its defaults: one for all synapses, a "
+            "distribution, or for `pairs` one for each, as a list or in a file. What the model declares without a "
+            "unit takes that of its value here.",
+            example="params: {tau_pre: 17 ms}",
+        ),
+        Field(
+            "init",
+            STATE,
+            "Initial values of the synapses' state variables, in place of the model's: one for all synapses, a "
+            "distribution, or for `pairs` one for each, as a list or in a file.",
+            example="init: {w: {uniform: {low: 0, high: w_max}}}",
+        ),
+        VALUES,
+        Field(
+            "deliver",
+            DELIVER,
+            "Which input a spike is delivered into, and with which weight. With a `synapse` there is no weight, and "
+            "nothing to say here when the synapse names all of its inputs.",
+            example="deliver: {into: ge, weight: 1.62 mV}",
+        ),
+        Field(
+            "delay",
+            DELAY,
+            "The time from a spike to its delivery, a whole number of steps. A synapse reads what was so long ago as "
+            "`delayed(pre.v)`.",
+            default="0 ms",
+            example="delay: 1.5 ms",
+        ),
+        Field(
+            "back_delay",
+            WHOLE_TIME,
+            "The time from a spike of the target to the synapse's `on_post`, a whole number of steps. A synapse reads "
+            "what was so long ago as `delayed(post.v)`.",
+            default="0 ms",
+            example="back_delay: 1 ms",
+        ),
+        Field(
+            "occupied",
+            FRACTION,
+            "Where the synapse says `remove(...)` or `form(...)`: the probability that a place holds a synapse at the "
+            "start. What `connect` draws are the places: there are never more synapses.",
+            default=1,
+            example="occupied: 0.3",
+        ),
+    ),
+    doc="Connections from neurons of one population to those of another.",
+    title="projection",
+    elsewhere={
+        "source": "`from`",
+        "pre": "`from`",
+        "target": "`to`",
+        "post": "`to`",
+        "weight": "`deliver: {into: ..., weight: ...}`",
+        "weights": "`deliver: {into: ..., weight: ...}`",
+        "w": "`deliver: {into: ..., weight: ...}`",
+        "into": "`deliver: {into: ..., weight: ...}`",
+        "connectivity": "`connect`",
+        "connection": "`connect`",
+        "rule": "`connect`",
+        "p": "`connect: {fixed_probability: {p: ...}}`",
+        "delays": "`delay`",
+        "model": "`synapse`",
+        "synapse_model": "`synapse`",
+        "syn_spec": "`synapse`, `params` and `delay`",
+        "dendritic_delay": "`back_delay`",
+        "back_prop_delay": "`back_delay`",
+        "backprop_delay": "`back_delay`",
+        "initial": "`init`",
+        "parameters": "`params`",
+        **dict.fromkeys(
+            ("on_pre", "on_post", "dynamics", "state"), "`synapse`: such keys stand in a definition under `synapses`"
+        ),
+    },
+    at_least_one=("deliver", "synapse"),
+    needs=(("params", ("synapse",)), ("init", ("synapse",)), ("back_delay", ("synapse",)), ("occupied", ("synapse",))),
+    open_with=("use",),
+    example="{from: exc, to: inh, connect: {...}, deliver: {...}}",
+)
+
+STIMULUS = Block(
+    "input",
+    (
+        USE,
+        FOR,
+        DESCRIPTION,
+        Field(
+            "to",
+            POPULATIONS,
+            "The target: a population, a list, `all`, or a class.",
+            required=True,
+            example="to: all",
+        ),
+        VALUES,
+        Field(
+            "poisson",
+            Block(
+                "Poisson input",
+                (
+                    Field(
+                        "rate",
+                        RATE,
+                        "The rate of the train of each neuron; it may read `t` and timed arrays, which then have their "
+                        "value at the start of each step.",
+                        required=True,
+                        example="rate: 8 Hz",
+                    ),
+                    Field(
+                        "into",
+                        Reference("input", "ge", TEMPLATE_KEY),
+                        "The input that is added to.",
+                        required=True,
+                        example="into: ge",
+                    ),
+                    Field(
+                        "weight",
+                        QUANTITY,
+                        "What one event adds.",
+                        required=True,
+                        example="weight: 0.5 mV",
+                    ),
+                ),
+                title="poisson_input",
+                example="{rate: 8 Hz, into: ge, weight: 0.5 mV}",
+            ),
+            "Independent Poisson trains, one per neuron; no source neurons are simulated.",
+            example="poisson: {rate: 8 Hz, into: ge, weight: 0.5 mV}",
+        ),
+        Field(
+            "current",
+            CURRENT_INPUT,
+            "A current: a constant, or one of `currents` or of the library. It is added in every step, and several "
+            "into one parameter or input add up.",
+            example="current: {into: I_e, amplitude: 100 pA}",
+        ),
+    ),
+    doc="What reaches neurons from outside the network.",
+    title="stimulus",
+    one_of=(("poisson", "current"),),
+    open_with=("use",),
+    example="{to: all, poisson: {rate: 8 Hz, into: ge, weight: 0.5 mV}}",
+)
+
+
+PROJECTIONS_MAP = MapOf("projection", PROJECTION, TEMPLATE_KEY, "excitation")
+INPUTS_MAP = MapOf("input", STIMULUS, TEMPLATE_KEY, "background")

@@ -1,0 +1,195 @@
+"""What changes in time from outside: timed arrays, and currents.
+
+Assumes: kinds.py, values.py, neurons.py.
+Guarantees: every key of these blocks, with its hover text, default and example.
+Does not: know what is driven by them.
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.kinds import (
+    Block,
+    Choice,
+    Expression,
+    Field,
+    Flag,
+    ListOf,
+    MapOf,
+    OneOf,
+    Option,
+    Reference,
+    Text,
+)
+from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, SETTINGS, STATE, STATEMENTS
+from compiler.frontend.language.values import (
+    DEFINITION,
+    DESCRIPTION,
+    FILE_ARRAY,
+    FOR,
+    POSITIVE_TIME,
+    QUANTITY,
+    TEMPLATE_KEY,
+    USE,
+)
+
+LIBRARY_CURRENTS = (
+    "dc",
+    "from_file",
+    "gaussian_noise",
+    "ornstein_uhlenbeck",
+    "poisson_exp",
+    "sine",
+    "step",
+)
+"""The files of models/library/currents, which editors offer; a test compares the two."""
+
+_ROW = ListOf(QUANTITY, low=1, example="[0 pA, 10 pA]")
+
+TIMED_ARRAY = Block(
+    "timed array",
+    (
+        Field(
+            "values",
+            OneOf((ListOf(OneOf((QUANTITY, _ROW)), low=1, example="[0 pA, 100 pA, 50 pA]"), FILE_ARRAY)),
+            "The values, one after the other: a list, or an array in a file. With two axes, rows are times and columns "
+            "are neurons.",
+            required=True,
+            example="values: [0 pA, 100 pA, 50 pA]",
+        ),
+        Field(
+            "every",
+            POSITIVE_TIME,
+            "How long each value holds; a whole number of steps. The last one holds to the end.",
+            required=True,
+            example="every: 10 ms",
+        ),
+        Field(
+            "unit",
+            Text("a unit", "pA"),
+            "The unit of bare numbers and of arrays in files.",
+            example="unit: pA",
+        ),
+        Field(
+            "interpolate",
+            Flag(),
+            "Whether values in between are linear from one to the next (taken at the start of each step).",
+            default=False,
+            example="interpolate: true",
+        ),
+    ),
+    doc="A value for each time, read as `name(t)`, or with a column for each neuron as `name(t, i)`, in equations of "
+    "neurons and currents, in the rate of a Poisson input and in a population's `params`. In step k, everywhere in it, "
+    "it is the value at (k-1) dt.",
+    title="timed_array",
+    elsewhere={"dt": "`every`", "file": "`values: {file: ...}`", "times": "`every`", "units": "`unit`"},
+    example="{values: [0 pA, 100 pA], every: 10 ms}",
+)
+
+CURRENT = Block(
+    "current",
+    (
+        USE,
+        FOR,
+        DESCRIPTION,
+        Field(
+            "params",
+            PARAMS,
+            "Parameters with their default values. `unit: into` means the unit of what the current goes into.",
+            example="params: {amplitude: {unit: into}, frequency: 10 Hz}",
+        ),
+        Field(
+            "state",
+            STATE,
+            "State variables, one of each per target neuron, with their initial values.",
+            example="state: {x: mean}",
+        ),
+        LET,
+        Field(
+            "dynamics",
+            DYNAMICS,
+            "Differential equations of the state variables; `xi` is white noise, as in neurons.",
+            example="dynamics: {dx/dt: -x / tau}",
+        ),
+        Field(
+            "update",
+            STATEMENTS,
+            "Assignments that run once per step, in order, after `value` was taken and `dynamics` ran.",
+            example="update: [x = x * exp(-dt / tau)]",
+        ),
+        Field(
+            "method",
+            METHOD,
+            "How `dynamics` are integrated.",
+            default="auto",
+            example="method: rk4",
+        ),
+        Field(
+            "value",
+            Expression("amplitude * sin(2 * pi * frequency * t)"),
+            "What is added in a step: it is taken at the start of the step, (k-1) dt in step k, and stands still in "
+            "it. It may draw random numbers and read white noise `xi`.",
+            example="value: amplitude * sin(2 * pi * frequency * t)",
+        ),
+        Field(
+            "source",
+            Choice(
+                "source",
+                (Option("array", "An array of values; the parameters are `values` and `every`."),),
+            ),
+            "For currents without an expression: where their values come from.",
+            example="source: array",
+        ),
+    ),
+    doc="A current as a function of time, with a state of its own for each target neuron.",
+    title="current",
+    one_of=(("value", "source"),),
+    elsewhere={"current": "`value`", "expression": "`value`", "amplitude": "`params: {amplitude: ...}`"},
+    open_with=("use",),
+    example="{params: {a: 10 pA, f: 5 Hz}, value: a * sin(2 * pi * f * t)}",
+)
+
+CURRENT_REFERENCE = Reference(
+    "current",
+    "library/currents/sine",
+    DEFINITION,
+    tuple(f"library/currents/{name}" for name in LIBRARY_CURRENTS),
+)
+
+CURRENT_INPUT = Block(
+    "current input",
+    (
+        Field(
+            "into",
+            Reference("parameter or input", "I_e", TEMPLATE_KEY),
+            "What is added to: a parameter of the neuron, or an input that does not decay.",
+            required=True,
+            example="into: I_e",
+        ),
+        Field(
+            "amplitude",
+            QUANTITY,
+            "What is added in every step.",
+            example="amplitude: 100 pA",
+        ),
+        Field(
+            "source",
+            CURRENT_REFERENCE,
+            "The current: a name of `currents`, `library/currents/...` or `other_file.yaml#name`.",
+            example="source: library/currents/sine",
+        ),
+        Field(
+            "params",
+            SETTINGS,
+            "Values for parameters of the current: one for all neurons, a distribution, or one for each neuron.",
+            example="params: {amplitude: 10 pA}",
+        ),
+    ),
+    title="current_input",
+    one_of=(("amplitude", "source"),),
+    needs=(("params", ("source",)),),
+    elsewhere={"value": "`amplitude`", "current": "`source`", "target": "`into`", "unit": "the unit of the value"},
+    example="{into: I_e, amplitude: 100 pA}",
+)
+
+TIMED = MapOf("timed array", TIMED_ARRAY, key_example="drive", example="{drive: {values: [0 pA, 1 pA], every: 1 ms}}")
+CURRENTS = MapOf("current", CURRENT, TEMPLATE_KEY, "wave")

@@ -1,0 +1,155 @@
+"""Populations of neurons, and the classes that settings are given by.
+
+Assumes: kinds.py, values.py, neurons.py.
+Guarantees: every key of these blocks, with its hover text, default and example.
+Does not: know the parameters of a neuron model.
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.control import POOLS
+from compiler.frontend.language.kinds import (
+    Block,
+    Field,
+    ListOf,
+    MapOf,
+    Reference,
+    Value,
+)
+from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
+from compiler.frontend.language.values import (
+    DEFINITION,
+    DESCRIPTION,
+    FOR,
+    POSITIVE,
+    TEMPLATE_KEY,
+    USE,
+)
+
+CLASS_NAMES = ListOf(Reference("class", "exc", TEMPLATE_KEY), low=1, example="[cortical, exc]")
+
+LIBRARY_NEURONS = (
+    "adex",
+    "alif",
+    "eif",
+    "hodgkin_huxley",
+    "if_delta",
+    "inhomogeneous_poisson",
+    "izhikevich",
+    "izhikevich_2007",
+    "lif",
+    "lif_cond_alpha",
+    "lif_cond_exp",
+    "lif_psc_alpha",
+    "lif_psc_exp",
+    "lif_psc_exp_2",
+    "poisson",
+    "qif",
+    "rulkov",
+    "spike_times",
+    "traub_miles",
+    "wang_buzsaki",
+)
+"""The files of models/library/neurons, which editors offer; a test compares the two."""
+
+NEURON_REFERENCE = Reference(
+    "neuron",
+    "library/neurons/lif",
+    DEFINITION,
+    tuple(f"library/neurons/{name}" for name in LIBRARY_NEURONS),
+)
+
+_POPULATION_VALUES = (
+    Field(
+        "neuron",
+        NEURON_REFERENCE,
+        "The neuron model: a name of `neurons`, `library/neurons/...` or `other_file.yaml#name`.",
+        example="neuron: library/neurons/adex",
+    ),
+    Field(
+        "size",
+        Value("a whole number", "1000", integer=True, low=1),
+        "The number of neurons.",
+        example="size: 1000",
+    ),
+    Field(
+        "shape",
+        ListOf(POSITIVE, low=1, high=3, example="[1, 64, 64]"),
+        "The extents of a population that is laid out in space, in place of `size`: channels, height, width; or height "
+        "and width; or the length of a line. Neurons are numbered with the last of them running fastest.",
+        example="shape: [1, 64, 64]",
+    ),
+    POOLS,
+    Field(
+        "params",
+        SETTINGS,
+        "Values for parameters of the neuron model, in place of its defaults: one for all neurons, a distribution, or "
+        "one for each neuron, as a list or in a file. An expression of the time `t` is taken anew at the start of each "
+        "step; it may read timed arrays, as `drive(t)`.",
+        example="params: {tau_m: 10 ms}",
+    ),
+    Field(
+        "init",
+        STATE,
+        "Initial values of state variables, in place of the model's: one for all neurons, a "
+        "distribution, or one for each neuron, as a list or in a file.",
+        example="init: {v: {uniform: {low: -60 mV, high: -50 mV}}}",
+    ),
+)
+
+_POPULATION_ELSEWHERE = {
+    "N": "`size`",
+    "n": "`size`",
+    "count": "`size`",
+    "num": "`size`",
+    "number": "`size`",
+    "neurons": "`neuron` (a name) and `size` (their number)",
+    "model": "`neuron`",
+    "type": "`neuron`",
+    "cell": "`neuron`",
+    "parameters": "`params`",
+    "initial": "`init`",
+    "class": "`classes: [...]`",
+    "initialize": "`init`",
+}
+
+CLASS = Block(
+    "class",
+    (USE, FOR, DESCRIPTION, *_POPULATION_VALUES),
+    doc="Settings for all populations that name this class.",
+    title="class",
+    elsewhere=_POPULATION_ELSEWHERE,
+    open_with=("use",),
+    example="{neuron: library/neurons/lif, params: {tau_m: 10 ms}}",
+)
+
+POPULATION = Block(
+    "population",
+    (
+        USE,
+        FOR,
+        DESCRIPTION,
+        Field(
+            "classes",
+            CLASS_NAMES,
+            "The classes that the population belongs to. Settings of `classes` are applied in "
+            "this order, later ones win, and the population's own win over all; a class without "
+            "settings groups populations, for `from`, `to` and `by_source`.",
+            example="classes: [cortical, exc]",
+        ),
+        *(
+            Field(f.name, f.kind, f.doc, f.name == "neuron", f.default, f.example, f.supported)
+            for f in _POPULATION_VALUES
+        ),
+    ),
+    doc="Neurons of one model.",
+    title="population",
+    one_of=(("size", "shape"),),
+    elsewhere=_POPULATION_ELSEWHERE,
+    open_with=("use", "classes"),
+    example="{neuron: library/neurons/lif, size: 1000}",
+)
+
+
+CLASSES = MapOf("class", CLASS, TEMPLATE_KEY, "cortical")
+POPULATIONS_MAP = MapOf("population", POPULATION, TEMPLATE_KEY, "exc", example="{exc: {neuron: lif, size: 1000}}")

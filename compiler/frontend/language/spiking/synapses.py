@@ -1,0 +1,304 @@
+"""Synapses with state of their own: plasticity rules, short-term dynamics, graded and gap-junction coupling.
+
+Assumes: kinds.py, values.py, neurons.py (what all definitions with dynamics share).
+Guarantees: every key of these blocks, with its hover text, default and example.
+Does not: know neurons or projections; check names, dimensions or expressions.
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.control import SYNAPSE_ON
+from compiler.frontend.language.kinds import (
+    Block,
+    Choice,
+    Expression,
+    Field,
+    Flag,
+    ListOf,
+    MapOf,
+    Option,
+    Reference,
+    Statement,
+)
+from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, STATE
+from compiler.frontend.language.values import (
+    DEFINITION,
+    DESCRIPTION,
+    FOR,
+    QUANTITY,
+    TEMPLATE_KEY,
+    USE,
+    values_map,
+)
+
+LIBRARY_SYNAPSES = (
+    "gap_junction",
+    "graded",
+    "nmda",
+    "static",
+    "stdp_additive",
+    "stdp_multiplicative",
+    "stdp_nearest",
+    "stdp_triplet",
+    "stdp_triplet_hippocampal",
+    "stochastic_release",
+    "tsodyks_markram",
+)
+"""The files of models/library/synapses, which editors offer; a test compares the two."""
+
+SYNAPSE_REFERENCE = Reference(
+    "synapse",
+    "library/synapses/stdp_additive",
+    DEFINITION,
+    tuple(f"library/synapses/{name}" for name in LIBRARY_SYNAPSES),
+)
+
+_ASSIGNMENTS = ListOf(Statement("x = x + 1"), example="[x = x + 1]")
+_ACTIONS = ListOf(Statement("w = w + pre.x"), example="[deliver(w), w = w + post.y]")
+_DELIVER = (
+    "`deliver(w)` adds to the input that the projection's `deliver: {into: ...}` names, `deliver(w, post.ge)` to an "
+    "input of the target, `deliver(w, pre.ge)` to one of the source."
+)
+
+_TRACE = Block(
+    "trace",
+    (
+        Field(
+            "state",
+            values_map("state variable", QUANTITY, "{x: 0}"),
+            "Variables, one of each per neuron, with their initial values.",
+            required=True,
+            example="state: {x: 0}",
+        ),
+        Field(
+            "dynamics",
+            DYNAMICS,
+            "Their equations, integrated in every step. They read these variables and the synapse's parameters.",
+            example="dynamics: {dx/dt: -x / tau_pre}",
+        ),
+        Field(
+            "update",
+            _ASSIGNMENTS,
+            "Assignments that run once per step, after `dynamics`.",
+            example="update: [x = x * decay]",
+        ),
+        Field(
+            "on_spike",
+            _ASSIGNMENTS,
+            "Runs at a spike of that neuron, after the synapses' `on_pre` (or `on_post`) have read the variables.",
+            example="on_spike: [x = x + a_pre]",
+        ),
+    ),
+    doc="Variables that are held once per neuron and shared by all of its synapses of one projection.",
+    title="synapse_trace",
+    elsewhere={
+        "on_pre": "`on_spike`",
+        "on_post": "`on_spike`",
+        "spike": "`on_spike`",
+        "pre_spike_code": "`on_spike`",
+        "post_spike_code": "`on_spike`",
+        "equations": "`dynamics: {dx/dt: ...}`",
+        "model": "`dynamics: {dx/dt: ...}`",
+        "params": "`params` of the synapse",
+    },
+    example="{state: {x: 0}, dynamics: {dx/dt: -x / tau}}",
+)
+
+_EVENT = Block(
+    "synapse event",
+    (
+        Field(
+            "of",
+            Choice(
+                "end",
+                (
+                    Option("pre", "The condition is about the source neuron."),
+                    Option("post", "The condition is about the target neuron."),
+                ),
+            ),
+            "Which neuron the condition is about.",
+            required=True,
+            example="of: pre",
+        ),
+        Field(
+            "when",
+            Expression("pre.v > -20 mV"),
+            "The condition, tested for every such neuron in every step, after the neurons have run. It reads that "
+            "neuron's variables and parameters as `pre.v` (or `post.v`), variables of `pre` (or `post`), and "
+            "parameters of the synapse.",
+            required=True,
+            example="when: pre.v > v_release",
+        ),
+        Field(
+            "do",
+            ListOf(Statement("deliver(w)"), low=1, example="[deliver(w)]"),
+            "Statements that run at all synapses of a neuron for which the condition holds, after `on_pre` and "
+            "`on_post`. " + _DELIVER,
+            required=True,
+            example="do: [deliver(w * (pre.v - v_release))]",
+        ),
+    ),
+    doc="A spike-like event with a condition of its own.",
+    title="synapse_event",
+    elsewhere={
+        "condition": "`when`",
+        "threshold": "`when`",
+        "if": "`when`",
+        "then": "`do`",
+        "end": "`of`",
+        "code": "`do`",
+        "statements": "`do`",
+        "event_threshold_condition_code": "`when`",
+    },
+    example="{of: pre, when: pre.v > v_release, do: [deliver(w)]}",
+)
+
+_ELSEWHERE = {
+    # Brian2
+    "model": "`params`, `state` and `dynamics`",
+    "equations": "`dynamics: {dw/dt: ...}`",
+    "eqs": "`dynamics: {dw/dt: ...}`",
+    "ode": "`dynamics: {dw/dt: ...}`",
+    "on_event": "`events: {name: {of: pre, when: ..., do: [...]}}`",
+    "event": "`events`",
+    "delay": "`delay` of the projection",
+    "weight": "`state: {w: ...}`, or `params: {w: ...}` where it does not change",
+    # GeNN
+    "var_access": "`shared: [w]`",
+    "custom_update_transpose": "`on: {trial.end: [w = transpose(forward.w)]}`",
+    "custom_update": "`on: {trial.end: [...]}`",
+    "sim_code": "`on_pre: [...]`",
+    "pre_spike_syn_code": "`on_pre: [...]`",
+    "learn_post_code": "`on_post: [...]`",
+    "post_learn": "`on_post: [...]`",
+    "postLearn": "`on_post: [...]`",
+    "post_spike_syn_code": "`on_post: [...]`",
+    "event_code": "`events: {name: {of: pre, when: ..., do: [...]}}`",
+    "pre_event_syn_code": "`events: {name: {of: pre, when: ..., do: [...]}}`",
+    "event_threshold_condition_code": "`events: {name: {of: pre, when: ..., do: [...]}}`",
+    "synapse_dynamics_code": "`update: [...]`",
+    "synapseDynamics": "`update: [...]`",
+    "pre_spike_code": "`pre: {on_spike: [...]}`",
+    "post_spike_code": "`post: {on_spike: [...]}`",
+    "pre_dynamics_code": "`pre: {dynamics: ...}`",
+    "post_dynamics_code": "`post: {dynamics: ...}`",
+    "pre_vars": "`pre: {state: {...}}`",
+    "post_vars": "`post: {state: {...}}`",
+    "derived_params": "`let`",
+    # NEST and NESTML
+    "onReceive": "`on_pre: [...]`, or `on_post: [...]`",
+    "internals": "`let`",
+    "receptor_type": "`deliver(w, post.ge)`",
+    "synapse_model": "`use: library/synapses/...`",
+    "pre_code": "`on_pre`",
+    "post_code": "`on_post`",
+    "parameters": "`params`",
+    "variables": "`state`",
+    "vars": "`state`",
+    "trace": "`pre: {state: {x: 0}, ...}`",
+    "traces": "`pre: {state: {x: 0}, ...}` and `post: {...}`",
+    "step": "`update: [...]`",
+    "integrator": "`method`",
+}
+
+SYNAPSE = Block(
+    "synapse",
+    (
+        USE,
+        FOR,
+        DESCRIPTION,
+        Field(
+            "params",
+            PARAMS,
+            "Parameters with their default values; a projection's `params` may give others. They do not change "
+            "during a run.",
+            example="params: {tau_pre: 20 ms}",
+        ),
+        Field(
+            "state",
+            STATE,
+            "Variables, one of each per synapse, with their initial values; a projection's `init` may give others.",
+            example="state: {w: {uniform: {low: 0, high: w_max}}}",
+        ),
+        LET,
+        Field(
+            "pre",
+            _TRACE,
+            "Variables of the presynaptic neuron, held once per neuron and read as `pre.x`.",
+            example="pre: {state: {x: 0}, dynamics: {dx/dt: -x / tau_pre}, on_spike: [x = x + 1]}",
+        ),
+        Field(
+            "post",
+            _TRACE,
+            "Variables of the postsynaptic neuron, held once per neuron and read as `post.y`.",
+            example="post: {state: {y: 0}, dynamics: {dy/dt: -y / tau_post}, on_spike: [y = y + 1]}",
+        ),
+        Field(
+            "dynamics",
+            DYNAMICS,
+            "Equations of the synapse's own variables, integrated in every step unless `event_driven` is set.",
+            example="dynamics: {dx/dt: (1 - x) / tau_rec}",
+        ),
+        Field(
+            "method",
+            METHOD,
+            "How `dynamics` are integrated. The method that is taken is reported.",
+            default="auto",
+            example="method: rk4",
+        ),
+        Field(
+            "event_driven",
+            Flag(),
+            "Applies `dynamics` exactly for the time that has passed, right before a spike uses the synapse, and not "
+            "in every step. Each equation must be linear in its own variable, with parameters as coefficients.",
+            default=False,
+            example="event_driven: true",
+        ),
+        Field(
+            "update",
+            _ACTIONS,
+            "Runs at every synapse in every step, after `dynamics`: graded and gap-junction coupling. It may read "
+            "`sum_post(w)` and its kin, and `rewire(...)`, as `on`. " + _DELIVER,
+            example="update: [deliver(g * (pre.v - post.v))]",
+        ),
+        Field(
+            "on_pre",
+            _ACTIONS,
+            "Runs when a presynaptic spike arrives, that is `delay` after it. " + _DELIVER,
+            example="on_pre: [deliver(w), w = w + post.y]",
+        ),
+        Field(
+            "on_post",
+            _ACTIONS,
+            "Runs when the postsynaptic neuron spikes, or `back_delay` after that. " + _DELIVER,
+            example="on_post: [w = w + pre.x]",
+        ),
+        Field(
+            "events",
+            MapOf("event", _EVENT, example="{release: {of: pre, when: pre.v > v_release, do: [deliver(w)]}}"),
+            "Spike-like events with conditions of their own, in order.",
+            example="events: {release: {of: pre, when: pre.v > v_release, do: [deliver(w)]}}",
+        ),
+        SYNAPSE_ON,
+        Field(
+            "shared",
+            ListOf(Reference("state variable", "w"), example="[w]"),
+            "The variables that all instances of the network have in common (`simulate: {instances: 8, weights: "
+            "shared}`): learned weights. `update` and `on` alone assign to them, and read what differs between "
+            "instances in sums over these: `w = w + rate * mean_instances(dw)`. `[]`: connections and parameters only.",
+            example="shared: [w]",
+        ),
+    ),
+    doc="A synapse model with state of its own, such as a plasticity rule. Expressions read the synapse's parameters, "
+    "state and named expressions, `t`, `dt`, counters of phases (`trial.step`), and as `pre.x` and `post.x` variables "
+    "of the two neurons; `delayed(pre.v)` is what `pre.v` was `delay` ago, `delayed(post.v)` what `post.v` was "
+    "`back_delay` ago.",
+    title="synapse",
+    needs=(("event_driven", ("dynamics",)),),
+    at_least_one=("on_pre", "on_post", "update", "events", "on"),
+    elsewhere=_ELSEWHERE,
+    open_with=("use",),
+    example="{state: {w: 0.5}, on_pre: [deliver(w)]}",
+)
+
+SYNAPSES = MapOf("synapse", SYNAPSE, TEMPLATE_KEY, "stdp", example="{stdp: {state: {w: 0.5}, ...}}")

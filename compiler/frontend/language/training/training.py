@@ -1,0 +1,388 @@
+"""How a network of layers is trained: data, losses, metrics, optimizers; and functions of the file.
+
+Assumes: kinds.py, values.py, layers.py.
+Guarantees: every key of these blocks, with its hover text, default and example.
+Does not: know the parameters of a library optimizer (they stand in its own file).
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.kinds import (
+    Alternative,
+    Block,
+    Expression,
+    Field,
+    Flag,
+    ListOf,
+    MapOf,
+    OneKey,
+    OneOf,
+    Reference,
+    Statement,
+    Text,
+    Value,
+)
+from compiler.frontend.language.training.data import DATA_FILE, DATA_SOURCE, FOLDER, MEMORY, SPLIT_FIELDS
+from compiler.frontend.language.training.losses import LOSS, METRIC, PENALTY
+from compiler.frontend.language.training.progress import ACCUMULATE, AVERAGE, BEST, PLATEAU, STOP, WEIGHTS
+from compiler.frontend.language.values import (
+    COUNT,
+    DESCRIPTION,
+    FOR,
+    FRACTION,
+    NUMBER,
+    PARAMETER,
+    POSITIVE,
+    TEMPLATE_KEY,
+    USE,
+    values_map,
+)
+
+_POSITIVE_NUMBER = Value("a positive number", "1", low=0, above=True)
+_WEIGHTS = Reference("layer or class of weights", "biases", TEMPLATE_KEY, ("weights", "biases", "norms", "all"))
+_OPTIMIZER_VALUES = values_map("optimizer parameter", NUMBER, "{learning_rate: 1e-3}")
+
+
+def _known_optimizer(name: str, doc: str, rate: str = "1e-3") -> Alternative:
+    return Alternative(name, _OPTIMIZER_VALUES, doc, example=f"{{{name}: {{learning_rate: {rate}}}}}")
+
+
+OPTIMIZER_CHOICE = OneKey(
+    "optimizer",
+    (
+        _known_optimizer("sgd", "Stochastic gradient descent.", "0.1"),
+        _known_optimizer("momentum", "Gradient descent with momentum.", "0.1"),
+        _known_optimizer("nesterov", "Gradient descent with Nesterov's momentum (Sutskever et al. 2013).", "0.1"),
+        _known_optimizer("adam", "Adam (Kingma & Ba 2015)."),
+        _known_optimizer("adamw", "Adam with decoupled weight decay `decay` (Loshchilov & Hutter 2019)."),
+        _known_optimizer("amsgrad", "Adam whose second moment never falls (Reddi, Kale & Kumar 2018)."),
+        _known_optimizer("nadam", "Adam with Nesterov's momentum (Dozat 2016)."),
+        _known_optimizer("rmsprop", "RMSprop (Tieleman & Hinton 2012)."),
+        _known_optimizer("adagrad", "AdaGrad (Duchi, Hazan & Singer 2011).", "0.01"),
+        _known_optimizer("adadelta", "Adadelta (Zeiler 2012).", "1"),
+        _known_optimizer("lion", "Lion (Chen et al. 2023): steps of one size, with the sign of the momentum.", "1e-4"),
+        _known_optimizer("lamb", "LAMB (You et al. 2020): Adam with steps as large as the weights are."),
+    ),
+    title="optimizer_choice",
+    doc="An optimizer of this file's `optimizers` or of the library, with its parameters. A parameter is a number or a "
+    "schedule: an expression over `step` and `epoch` (from 1), `steps` and `epochs` (of the whole training), which may "
+    "call `warmup(t, length)`, `step_decay(t, every, factor)`, `cosine_decay(t, length)`, "
+    "`warmup_cosine(t, warmup, length)` and `one_cycle(t, length)`: `1e-3 * warmup_cosine(step, 100, steps)`.",
+    own=_OPTIMIZER_VALUES,
+)
+
+OPTIMIZER = Block(
+    "optimizer",
+    (
+        USE,
+        FOR,
+        DESCRIPTION,
+        Field(
+            "params",
+            MapOf("parameter", OneOf((NUMBER, PARAMETER)), example="{learning_rate: 1e-3, beta: 0.9}"),
+            "Parameters with their default values; `train: {optimizer: ...}` may give others.",
+            example="params: {learning_rate: 1e-3, beta1: 0.9}",
+        ),
+        Field(
+            "state",
+            values_map("state variable", NUMBER, "{m: 0}"),
+            "Variables with their initial values, one of each per trained value.",
+            example="state: {m: 0, v: 0}",
+        ),
+        Field(
+            "update",
+            ListOf(
+                Statement("param = param - learning_rate * gradient"),
+                low=1,
+                example="[param = param - learning_rate * gradient]",
+            ),
+            "Assignments that run once per step for every trained value, in order, each reading "
+            "the newest values. `param`, `gradient`, `step` and `epoch` (from 1), `steps` and `epochs` (of the whole "
+            "training) are given; other names on the left are temporaries. `norm(x)`, alone on the right, is the root "
+            "of the sum of x ** 2 over the weight: `size = norm(param)`.",
+            required=True,
+            example="update: [param = param - learning_rate * gradient]",
+        ),
+    ),
+    doc="An optimizer, written out.",
+    title="optimizer",
+    elsewhere={
+        "parameters": "`params`",
+        "step": "`update: [...]`",
+        "rule": "`update: [...]`",
+        "variables": "`state`",
+    },
+    open_with=("use",),
+    example="{params: {learning_rate: 0.1}, update: [...]}",
+)
+
+_DATA = Block(
+    "data",
+    (
+        Field(
+            "file",
+            DATA_FILE,
+            "The file with the samples, relative to the model file: `.npz`, `.h5`, `.csv` with a line of names, "
+            "`.parquet`. The first axis of each array counts samples. Without it, every input names a file of its own.",
+            example="file: data/digits.npz",
+        ),
+        FOLDER,
+        Field(
+            "inputs",
+            MapOf(
+                "array",
+                OneOf((Text("the name of an array", "images"), DATA_SOURCE)),
+                key_example="image",
+                low=1,
+                example="{image: images}",
+            ),
+            "For each input of the network, the array of the file that it is read from; `{columns: [a, b]}` puts "
+            "columns together; `{file: train-images-idx3-ubyte.gz}` is a file of its own.",
+            required=True,
+            example="inputs: {image: images, label: labels}",
+        ),
+        Field(
+            "scale",
+            MapOf("factor", NUMBER, key_example="image", example="{image: 1 / 255}"),
+            "Factors that inputs are multiplied by as they are read. To give them the mean 0 and the variance 1, begin "
+            "with a layer such as `map: {z: (image - 0.13) / 0.31}`, which export and predict keep.",
+            example="scale: {image: 1 / 255}",
+        ),
+        Field(
+            "split",
+            Block(
+                "split",
+                (
+                    Field(
+                        "validation",
+                        FRACTION,
+                        "The part of the samples that is kept for validation.",
+                        example="validation: 0.2",
+                    ),
+                    Field(
+                        "test",
+                        FRACTION,
+                        "The part that is kept for a final test.",
+                        example="test: 0.1",
+                        supported=False,
+                    ),
+                    *SPLIT_FIELDS,
+                ),
+                title="split",
+                needs=(("fold", ("folds",)),),
+                elsewhere={"k": "`folds`", "train": "nothing: it is what the others leave", "val": "`validation`"},
+                example="{validation: 0.2}",
+            ),
+            "Which part of the samples is not trained on; drawn with the training's `seed`.",
+            example="split: {validation: 0.2}",
+        ),
+        Field(
+            "shuffle",
+            Flag(),
+            "Whether samples are put into a new order in each epoch: a permutation of all of them, drawn from the "
+            "training's `seed` and the number of the epoch.",
+            default=True,
+            example="shuffle: false",
+        ),
+        MEMORY,
+    ),
+    doc="Where the samples come from.",
+    title="train_data",
+    elsewhere={
+        "path": "`file`",
+        "images": "`folder`",
+        "directory": "`folder`",
+        "arrays": "`inputs`",
+        "validation": "`split: {validation: ...}`",
+        "batch": "`train: {batch: ...}`",
+    },
+    example="{file: data/digits.npz, inputs: {image: images, label: labels}}",
+)
+
+_SCHEDULE = '`optimizer: {adam: {learning_rate: "1e-3 * cosine_decay(step, steps)"}}`'
+
+TRAIN = Block(
+    "training",
+    (
+        Field(
+            "data",
+            _DATA,
+            "The samples.",
+            required=True,
+            example="data: {file: data/digits.npz, inputs: {image: images}}",
+        ),
+        Field(
+            "loss",
+            LOSS,
+            "What is made small.",
+            required=True,
+            example="loss: {softmax_cross_entropy: {logits: logits, target: label}}",
+        ),
+        Field(
+            "metrics",
+            ListOf(METRIC, example="[accuracy]"),
+            "What is measured at each epoch.",
+            example="metrics: [accuracy]",
+        ),
+        Field(
+            "optimizer",
+            OPTIMIZER_CHOICE,
+            "How weights follow their gradients.",
+            required=True,
+            example="optimizer: {adam: {learning_rate: 1e-3}}",
+        ),
+        Field(
+            "penalty",
+            OneOf((PENALTY, ListOf(PENALTY, low=1, example="[{l2: 1e-4}, {l1: 1e-5, of: logits}]"))),
+            "What large weights add to the loss, and so to `loss` among the metrics.",
+            example="penalty: {l2: 1e-4}",
+        ),
+        Field(
+            "clip",
+            Block(
+                "limit",
+                (
+                    Field(
+                        "value",
+                        _POSITIVE_NUMBER,
+                        "Each element of a gradient is held between minus this and this.",
+                        example="value: 0.5",
+                    ),
+                    Field(
+                        "norm",
+                        _POSITIVE_NUMBER,
+                        "All gradients are scaled down together where the root of the sum of their squares is larger.",
+                        example="norm: 1",
+                    ),
+                ),
+                title="clip",
+                one_of=(("value", "norm"),),
+                elsewhere={"global_norm": "`norm`", "max_norm": "`norm`", "clipvalue": "`value`"},
+                example="{norm: 1}",
+            ),
+            "Limits gradients before the optimizer sees them.",
+            example="clip: {norm: 1}",
+        ),
+        Field(
+            "groups",
+            ListOf(
+                Block(
+                    "group of weights",
+                    (
+                        Field(
+                            "of",
+                            OneOf((_WEIGHTS, ListOf(_WEIGHTS, low=1, example="[biases, norms]"))),
+                            "Layers, or classes: `weights`, `biases`, `norms` (scale and shift of normalisations), "
+                            "`all`.",
+                            required=True,
+                            example="of: [biases, norms]",
+                        ),
+                        Field(
+                            "set",
+                            values_map("optimizer parameter", NUMBER, "{decay: 0}"),
+                            "Parameters of the optimizer that are different here.",
+                            example="set: {decay: 0}",
+                        ),
+                        Field(
+                            "frozen",
+                            Flag(),
+                            "Whether these weights stay as they are.",
+                            default=False,
+                            example="frozen: true",
+                        ),
+                    ),
+                    title="weight_group",
+                    at_least_one=("set", "frozen"),
+                    elsewhere={"layers": "`of`", "trainable": "`frozen`", "params": "`set`"},
+                    example="{of: biases, set: {decay: 0}}",
+                ),
+                low=1,
+                example="[{of: biases, set: {decay: 0}}]",
+            ),
+            "Weights that are trained in another way, in order; later groups win.",
+            example="groups: [{of: [biases, norms], set: {decay: 0}}, {of: conv1, frozen: true}]",
+        ),
+        Field(
+            "batch",
+            POSITIVE,
+            "Samples per step; the last batch of an epoch may be shorter.",
+            default=32,
+            example="batch: 64",
+        ),
+        ACCUMULATE,
+        AVERAGE,
+        Field(
+            "epochs",
+            POSITIVE,
+            "How often each sample is seen.",
+            required=True,
+            example="epochs: 20",
+        ),
+        STOP,
+        PLATEAU,
+        WEIGHTS,
+        Field(
+            "seed",
+            COUNT,
+            "The seed of initial weights, split, order and dropout.",
+            default=0,
+            example="seed: 3",
+        ),
+        Field(
+            "checkpoint",
+            Block(
+                "checkpoint",
+                (
+                    Field(
+                        "every",
+                        POSITIVE,
+                        "Epochs between checkpoints.",
+                        default=1,
+                        example="every: 5",
+                    ),
+                    BEST,
+                ),
+                title="checkpoint",
+                example="{every: 5}",
+            ),
+            "Writes checkpoints that a run can be resumed from, bit for bit.",
+            example="checkpoint: {every: 5}",
+        ),
+    ),
+    doc="How the network is trained.",
+    title="train",
+    elsewhere={
+        "batch_size": "`batch`",
+        "lr": "`optimizer: {adam: {learning_rate: ...}}`",
+        "learning_rate": "`optimizer: {adam: {learning_rate: ...}}`",
+        "dataset": "`data`",
+        "criterion": "`loss`",
+        "objective": "`loss`",
+        "metric": "`metrics`",
+        "epoch": "`epochs`",
+        "iterations": "`epochs`",
+        "random_seed": "`seed`",
+        "early_stopping": "`stop`",
+        "gradient_accumulation": "`accumulate`",
+        "ema": "`average`",
+        "patience": "`stop: {patience: ...}`",
+        "validation_split": "`data: {split: {validation: ...}}`",
+        "validation": "`data: {split: {validation: ...}}`",
+        "shuffle": "`data: {shuffle: ...}`",
+        "device": "nothing: `--target cuda` on the command line chooses it",
+        "weight_decay": "`penalty: {l2: ...}`",
+        "grad_clip": "`clip: {norm: ...}`",
+        "callbacks": "`stop` and `checkpoint`",
+        **dict.fromkeys(("scheduler", "lr_scheduler", "lr_schedule", "learning_rate_schedule"), _SCHEDULE),
+    },
+    example="{data: {...}, loss: {...}, optimizer: {...}, epochs: 20}",
+)
+
+OPTIMIZERS = MapOf("optimizer", OPTIMIZER, TEMPLATE_KEY, "my_optimizer")
+FUNCTIONS = MapOf(
+    "function",
+    Expression("x / (1 + exp(-x))"),
+    key=r"^[A-Za-z][A-Za-z0-9_]*\(\s*[A-Za-z][A-Za-z0-9_]*(?:\s*,\s*[A-Za-z][A-Za-z0-9_]*)*\s*\)$",
+    key_example="swish(x)",
+    example="{swish(x): x / (1 + exp(-x))}",
+)

@@ -1,0 +1,181 @@
+"""`block: {use: residual, name: first, with: {channels: 16}}` in lists of layers: blocks with arguments.
+
+    blocks:
+      residual(channels):
+        - activation: {name: before, function: relu}
+        - conv2d: {name: inner, filters: channels, kernel: 3, padding: 1}
+        - add: {inputs: [inner, before]}
+
+Assumes: parameters have values; a validated network.
+Guarantees: each use has the layers of its definition, with arguments put in as `for` puts in its variables. Its last
+layer has the use's name (`first`, or `residual_1`, `residual_2`, ... in the order of the file), the others theirs after
+it (`first_before`); what refers to them inside of the block refers to these. `checkpoint` and `fuse` of a use hold for
+it. `blocks` is gone.
+Does not: give names to layers besides the last, or look at what a layer is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Params
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from compiler.core.diagnostics import Sink, did_you_mean
+from compiler.core.source import Origin
+from compiler.expr.parse import parse_signature
+from compiler.frontend.language.layers.layers import BLOCK_SETTINGS
+from compiler.frontend.resolve.repeat import layers_of, named, names_of, renamed
+from compiler.frontend.resolve.templates import Loop, Templates, Variable
+from compiler.frontend.resolve.values import ParamValue, value_of
+from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml.tree import (
+    Entry,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    with_entry,
+    with_items,
+    with_origin,
+    without,
+)
+
+_SETTINGS: Final = frozenset(f.name for f in BLOCK_SETTINGS)
+
+
+MOST_USES: Final = 10_000
+"""Blocks that use blocks twice make many of few lines."""
+
+
+@dataclass(frozen=True)
+class _Definition:
+    key: Scalar
+    arguments: tuple[str, ...]
+    layers: Sequence
+
+
+@dataclass
+class _Uses:
+    """`open`: the definitions that are being put in; `counts`: uses without a name; `done`: uses so far."""
+
+    known: dict[str, _Definition]
+    params: Params[str, ParamValue]
+    sink: Sink
+    open: tuple[str, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
+    done: int = 0
+
+
+def expand_blocks(network: Mapping, params: Params[str, ParamValue], sink: Sink) -> Mapping:
+    """`network` with every use of one of its `blocks` replaced by the layers of that."""
+    blocks, layers = network.get("blocks"), network.get("layers")
+    if not isinstance(layers, Sequence) or not isinstance(blocks, Mapping | None):
+        return network
+    known: dict[str, _Definition] = {}
+    for entry in blocks.entries if blocks is not None else ():
+        signature = parse_signature(entry.name, entry.key.span, sink)
+        if signature is not None and isinstance(entry.value, Sequence):
+            known[signature[0]] = _Definition(entry.key, signature[1], entry.value)
+    uses = _Uses(known, params, sink)
+    return with_entry(without(network, "blocks"), "layers", _expanded(layers, uses))
+
+
+def _expanded(layers: Sequence, uses: _Uses) -> Sequence:
+    out: list[Node] = []
+    for item in layers.items:
+        kind = item.entries[0] if isinstance(item, Mapping) and len(item) == 1 else None
+        settings = kind.value if kind is not None and isinstance(kind.value, Mapping) else None
+        if kind is None or settings is None or kind.name not in ("block", "repeat"):
+            out.append(item)
+        elif kind.name == "block" and settings.entry("use") is not None:
+            out += _used(kind, settings, uses)
+        else:
+            _without_use(kind, settings, uses.sink)
+            inner = settings.get("layers")
+            if isinstance(inner, Sequence):
+                settings = with_entry(settings, "layers", _expanded(inner, uses))
+            out.append(Mapping((Entry(kind.key, settings),), item.span))
+    return with_items(layers, out)
+
+
+def _without_use(kind: Entry, settings: Mapping, sink: Sink) -> None:
+    for key in ("name", "with") if kind.name == "block" else ():
+        entry = settings.entry(key)
+        if entry is not None:
+            sink.error("E0108", f"`{key}` goes with `use`; this block has layers of its own", entry.key.span)
+
+
+def _used(kind: Entry, settings: Mapping, uses: _Uses) -> list[Node]:
+    """The layers of a use; [] after an error."""
+    target, sink = settings.get("use"), uses.sink
+    both = settings.entry("layers")
+    if both is not None:
+        sink.error("E0108", "a block with `use` has no layers of its own", both.key.span)
+    if not isinstance(target, Scalar) or both is not None:
+        return []
+    name, found = target.text, uses.known.get(target.text)
+    if found is None:
+        help = did_you_mean(name, uses.known) or (allowed("there are", uses.known) if uses.known else None)
+        sink.error("E0203", f"the network has no block `{name}` in its `blocks`", target.span, help)
+        return []
+    if name in uses.open:
+        sink.error("E0202", f"the block `{name}` uses itself", target.span)
+        return []
+    variables = _arguments(kind, settings, found, uses)
+    if variables is None:
+        return []
+    uses.done += 1
+    if uses.done > MOST_USES:
+        if uses.done == MOST_USES + 1:
+            sink.error("E0208", f"blocks are used more than {MOST_USES:,} times", kind.key.span)
+        return []
+    given = settings.get("name")
+    uses.counts[name] = uses.counts.get(name, 0) + (given is None)
+    own = given.text if isinstance(given, Scalar) else f"{name}_{uses.counts[name]}"
+    origin = Origin("use", f"use of the block {name}", kind.key.span)
+    built = Templates(Loop(1, variables, kind.key.span), uses.params, sink).compile(found.layers) if variables else None
+    body = with_origin(found.layers, origin) if built is None else built(0, origin)
+    assert isinstance(body, Sequence)
+    before, counts, uses.open, uses.counts = uses.open, uses.counts, (*uses.open, name), {}
+    inner = layers_of(_expanded(body, uses), uses.params, sink)
+    uses.open, uses.counts = before, counts
+    if not inner:
+        return []
+    inner[-1] = named(inner[-1], own)
+    last = names_of(inner[-1])[-1:]
+    names = {old: own if [old] == last else f"{own}_{old}" for layer in inner for old in names_of(layer)}
+    layers = [renamed(layer, names) for layer in inner]
+    kept = [e for e in settings.entries if e.name in _SETTINGS]
+    if not kept:
+        return layers
+    whole = Entry(Scalar("layers", "layers", True, kind.key.span), with_items(found.layers, layers))
+    return [Mapping((Entry(kind.key, Mapping((whole, *kept), settings.span)),), settings.span)]
+
+
+def _arguments(kind: Entry, settings: Mapping, found: _Definition, uses: _Uses) -> tuple[Variable, ...] | None:
+    """What the arguments of a use are: numbers or names. None after an error."""
+    given, sink = settings.get("with"), uses.sink
+    entries = {e.name: e for e in given.entries} if isinstance(given, Mapping) else {}
+    before = len(sink.items)
+    for name, entry in entries.items():
+        if name not in found.arguments:
+            help = did_you_mean(name, found.arguments) or allowed("it takes", found.arguments)
+            sink.error("E0101", f"`{found.key.text}` takes no `{name}`", entry.key.span, help)
+    missing = [n for n in found.arguments if n not in entries]
+    if missing:
+        help = f"write `with: {{{', '.join(f'{n}: ...' for n in missing)}}}`"
+        sink.error("E0103", f"`{found.key.text}` needs {' and '.join(f'`{n}`' for n in missing)}", kind.key.span, help)
+    out = []
+    for name in found.arguments if len(sink.items) == before else ():
+        value = entries[name].value
+        word = isinstance(value, Scalar) and isinstance(value.value, str) and value.text.isidentifier()
+        if word and isinstance(value, Scalar) and value.text not in uses.params:
+            out.append(Variable(name, [value.text], None))
+            continue
+        number = value_of(value, uses.params, sink, f"`{name}`")
+        if number is not None:
+            column = np.array([number.value])
+            out.append(Variable(name, [str(number.value)], column))
+    return None if len(sink.items) > before else tuple(out)

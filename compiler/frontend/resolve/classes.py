@@ -1,0 +1,65 @@
+"""`classes:` on members of collections: settings that many members share.
+
+Assumes: `use` is taken over in the classes themselves.
+Guarantees: classes apply in the order in which a member names them; a later one wins over an
+earlier one, the member's own settings over all. The list of classes stays on the member, for
+`from: exc` and the like.
+Does not: treat a class without a declaration as a mistake: it is a tag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from compiler.core.diagnostics import Sink
+from compiler.core.source import Origin
+from compiler.frontend.language.kinds import Kind
+from compiler.frontend.resolve.merge import merge
+from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence, kind_of, with_origin, without
+
+
+@dataclass
+class Classes:
+    """The classes of a model. Copies of their settings are made once per place that names them."""
+
+    declared: Mapping | None
+    kind: Kind | None
+    sink: Sink
+    _copies: dict[tuple[str, int, int], Mapping | None] = field(default_factory=dict, repr=False)
+
+    def apply(self, member: Mapping) -> Mapping:
+        """`member` with the settings of its classes underneath its own."""
+        names = member.get("classes")
+        if names is None:
+            return member
+        if not isinstance(names, Sequence):
+            message = f"`classes` must be a list, not {kind_of(names)}"
+            self.sink.error("E0102", message, names.span, "write `classes: [name]`")
+            return without(member, "classes")
+        below: Mapping | None = None
+        for item in names.items:
+            settings = self._settings(item)
+            if settings is not None:
+                below = settings if below is None else merge(below, settings, self.kind)
+        return member if below is None else merge(below, member, self.kind)
+
+    def _settings(self, item: Node) -> Mapping | None:
+        if not isinstance(item, Scalar) or not isinstance(item.value, str):
+            message = f"a class is named by a string, not {kind_of(item)}"
+            self.sink.error("E0102", message, item.span)
+            return None
+        key = (item.text, item.span.start, id(item.span.file))
+        if key not in self._copies:
+            found = self.declared.get(item.text) if self.declared is not None else None
+            copy: Node | None = None
+            if isinstance(found, Mapping):
+                settings = without(found, "description", "use")
+                copy = with_origin(settings, Origin("class", f"class {item.text}", item.span))
+            self._copies[key] = copy if isinstance(copy, Mapping) else None
+        return self._copies[key]
+
+
+def names_are_templates(member: Mapping) -> bool:
+    """Whether the list of classes depends on a loop variable, as in `classes: ["area{i}"]`."""
+    names = member.get("classes")
+    return isinstance(names, Sequence) and any(isinstance(i, Scalar) and "{" in i.text for i in names.items)

@@ -1,0 +1,82 @@
+"""Merging of blocks: settings on top of what they start from.
+
+Assumes: the language's kinds (compiler/frontend/language), which say what is a choice.
+Guarantees: mappings merge key by key, other values replace; a choice (a map whose one key names a
+kind) is replaced when the choice is another one. What comes from `below` keeps its spans.
+Does not: check that either side is right.
+"""
+
+from __future__ import annotations
+
+from compiler.frontend.language.kinds import Block, Kind, Later, ListOf, MapOf, OneKey, OneOf
+from compiler.frontend.yaml.tree import Entry, Mapping, Node
+
+
+def merge(below: Mapping, above: Mapping, kind: Kind | None) -> Mapping:
+    """`below` with the settings of `above`; `kind` is what the language says that both are."""
+    if not below.entries:
+        return above
+    entries: list[Entry] = []
+    for entry in below.entries:
+        name = entry.name
+        over = above.entry(name)
+        if over is None:
+            entries.append(entry)
+        else:
+            entries.append(Entry(over.key, _merge_value(entry.value, over.value, kind, name)))
+    entries.extend(e for e in above.entries if e.name not in below)
+    return Mapping(tuple(entries), above.span)
+
+
+def _merge_value(below: Node, above: Node, kind: Kind | None, name: str) -> Node:
+    if not isinstance(below, Mapping) or not isinstance(above, Mapping):
+        return above
+    child = child_kind(kind, name)
+    choice = choice_among(child, below, above)
+    if choice is not None and list(below.keys()) != list(above.keys()):
+        return above
+    return merge(below, above, choice or child)
+
+
+def child_kind(kind: Kind | None, name: str) -> Kind | None:
+    """The kind of what stands under `name` in a map of `kind`; None where the language says
+    nothing."""
+    match kind:
+        case Later():
+            return child_kind(kind.resolve(), name)
+        case Block():
+            field = kind.by_name.get(name)
+            return None if field is None else field.kind
+        case MapOf():
+            return kind.value
+        case OneKey():
+            alternative = kind.by_name.get(name)
+            return kind.own if alternative is None else alternative.kind
+        case OneOf():
+            for option in kind.kinds:
+                if not isinstance(option, ListOf) and child_kind(option, name) is not None:
+                    return child_kind(option, name)
+            return None
+        case _:
+            return None
+
+
+def choice_among(kind: Kind | None, below: Mapping, above: Mapping) -> OneKey | None:
+    """The choice that both maps belong to, if they are one-key maps of a choice."""
+    match kind:
+        case Later():
+            return choice_among(kind.resolve(), below, above)
+        case OneKey():
+            return kind
+        case OneOf():
+            for option in kind.kinds:
+                found = choice_among(option, below, above)
+                if found is not None and _chooses(found, below) and _chooses(found, above):
+                    return found
+            return None
+        case _:
+            return None
+
+
+def _chooses(kind: OneKey, node: Mapping) -> bool:
+    return len(node) == 1 and node.entries[0].name in kind.by_name

@@ -1,0 +1,175 @@
+"""`params:`, `--set` and bounds: the value of every parameter of the model.
+
+Assumes: the tree of a model file; settings as they stand on the command line, by name.
+Guarantees: each parameter has one value of its type, within its bounds, with the dimension of the
+value in the file. An expression may use the parameters before it.
+Does not: put values into the tree; parameters stay names in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Settings
+from typing import Final
+
+from compiler.core.diagnostics import Sink, did_you_mean
+from compiler.core.source import SourceFile, Span
+from compiler.expr.check import check_assignable
+from compiler.expr.units import DIMENSIONLESS, canonical_name
+from compiler.frontend.resolve.values import Evaluated, ParamValue, value_of
+from compiler.frontend.yaml import core_schema
+from compiler.frontend.yaml.tree import Mapping, Node, Scalar, kind_of
+
+KINDS: Final = ("float", "int", "bool", "string")
+
+
+def resolve_params(block: Node | None, settings: Settings[str, str], sink: Sink) -> dict[str, ParamValue]:
+    """The values of the parameters that `block` (the value of `params:`) declares.
+
+    A parameter with a mistake has an error in `sink`, and the value 0 where none can be had.
+    """
+    params: dict[str, ParamValue] = {}
+    if isinstance(block, Mapping):
+        for entry in block.entries:
+            params[entry.name] = _param(entry.key, entry.value, settings, params, sink)
+    elif block is not None:
+        sink.error("E0102", f"`params` must be a mapping, not {kind_of(block)}", block.span)
+    for name in settings:
+        if name not in params:
+            near = did_you_mean(name, params)
+            known = ", ".join(f"`{p}`" for p in params)
+            help = near or (f"the model has: {known}" if params else "the model has no parameters")
+            if "." in name:
+                last = name.rpartition(".")[2]
+                example = f"params: {{{last}: {{value: ...}}}}"
+                help = f"only `params` can be set: declare `{example}`, write `{last}` where it is used, and set that"
+            sink.error("E0204", f"`--set {name}`: there is no parameter `{name}`", None, help)
+    return params
+
+
+def _param(
+    key: Scalar,
+    block: Node,
+    settings: Settings[str, str],
+    before: dict[str, ParamValue],
+    sink: Sink,
+) -> ParamValue:
+    name = key.text
+    fields = block if isinstance(block, Mapping) else None
+    written: Node | None = block if fields is None else fields.get("value")
+    kind = _kind(name, fields, written, sink)
+    nothing = ParamValue(name, kind, "" if kind == "string" else 0, span=key.span)
+    if written is None:
+        sink.error("E0103", f"parameter `{name}` lacks a `value`", key.span)
+        return nothing
+    if kind == "string":
+        return _text(name, written, settings, fields, key.span, sink)
+    found = value_of(written, before, sink, f"parameter `{name}`")
+    if found is None:
+        return nothing
+    dimension = found.dimension or DIMENSIONLESS
+    place: Node = written
+    changed = name in settings
+    if changed:
+        place = setting(name, settings[name])
+        given = value_of(place, before, sink, f"`--set {name}`")
+        known = {p.name: p.dimension for p in before.values()}
+        if given is None or not check_assignable(dimension, given.expr, known, sink, f"parameter `{name}`"):
+            return nothing
+        found = given
+    value = _typed(name, kind, found, place, sink)
+    if value is None:
+        return nothing
+    bounds: dict[str, float | int | None] = {}
+    for side in ("min", "max"):
+        limit = None if fields is None else fields.get(side)
+        bounds[side] = None
+        if limit is None or kind == "bool":
+            continue
+        bound = value_of(limit, before, sink, f"`{side}` of parameter `{name}`")
+        if bound is None:
+            continue
+        known = {p.name: p.dimension for p in before.values()}
+        if not check_assignable(dimension, bound.expr, known, sink, f"`{side}` of parameter `{name}`"):
+            continue
+        bounds[side] = bound.value
+        if (value < bound.value) if side == "min" else (value > bound.value):
+            word = "less" if side == "min" else "more"
+            unit = "" if dimension.dimensionless else " " + canonical_name(dimension)
+            message = f"parameter `{name}` is {value:g}{unit}, {word} than its `{side}`"
+            help = f"`{side}` is {bound.value:g}{unit}"
+            sink.error("E0205", message, place.span, help)
+    doc = fields.get("description") if fields is not None else None
+    text = doc.text if isinstance(doc, Scalar) else ""
+    return ParamValue(name, kind, value, dimension, bounds["min"], bounds["max"], text, changed, key.span)
+
+
+def setting(name: str, text: str) -> Scalar:
+    """What `--set name=text` says, as a scalar whose span shows it."""
+    file = SourceFile("--set", f"{name}={text}")
+    begin = len(name) + 1 + len(text) - len(text.lstrip())
+    text = text.strip()
+    value = core_schema.resolve(text)
+    if isinstance(value, core_schema.Unreadable):
+        value = text  # the expression parser says what is wrong with it
+    return Scalar(value, text, True, Span(file, begin, begin + len(text)))
+
+
+def _kind(name: str, fields: Mapping | None, written: Node | None, sink: Sink) -> str:
+    declared = fields.get("type") if fields is not None else None
+    if isinstance(declared, Scalar):
+        if declared.text in KINDS:
+            return declared.text
+        near = did_you_mean(declared.text, KINDS)
+        help = near or "types are " + ", ".join(f"`{k}`" for k in KINDS)
+        message = f"parameter `{name}` has the unknown type `{declared.text}`"
+        sink.error("E0206", message, declared.span, help)
+    if isinstance(written, Scalar) and isinstance(written.value, bool):
+        return "bool"
+    return "float"
+
+
+def _typed(name: str, kind: str, found: Evaluated, place: Node, sink: Sink) -> float | int | bool | None:
+    value = found.value
+    if kind == "bool":
+        if isinstance(value, bool):
+            return value
+        help = "write `true` or `false`"
+        sink.error("E0206", f"parameter `{name}` must be true or false", place.span, help)
+        return None
+    if isinstance(value, bool):
+        noun = "a whole number" if kind == "int" else "a number"
+        message = f"parameter `{name}` must be {noun}, not true or false"
+        sink.error("E0206", message, place.span)
+        return None
+    if kind == "float":
+        return float(value)
+    if found.dimension not in (None, DIMENSIONLESS):
+        message = f"parameter `{name}` is an `int`, which has no unit"
+        sink.error("E0206", message, place.span, "use `type: float`")
+        return None
+    if isinstance(value, float) and not value.is_integer():
+        message = f"parameter `{name}` must be a whole number; it is {value:g}"
+        sink.error("E0206", message, place.span, "use `type: float` for fractions")
+        return None
+    return int(value)
+
+
+def _text(
+    name: str,
+    written: Node,
+    settings: Settings[str, str],
+    fields: Mapping | None,
+    span: Span,
+    sink: Sink,
+) -> ParamValue:
+    changed = name in settings
+    value = settings[name] if changed else written.text if isinstance(written, Scalar) else ""
+    if not isinstance(written, Scalar):
+        sink.error("E0206", f"parameter `{name}` must be a string", written.span)
+    for side in ("min", "max"):
+        limit = fields.get(side) if fields is not None else None
+        if limit is not None:
+            sink.error("E0206", f"a string has no `{side}`", limit.span)
+    doc = fields.get("description") if fields is not None else None
+    text = doc.text if isinstance(doc, Scalar) else ""
+    return ParamValue(name, "string", value, doc=text, changed=changed, span=span)

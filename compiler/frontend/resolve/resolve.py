@@ -1,0 +1,83 @@
+"""From the tree of a model file to the tree of the model: no `use`, `for`, `repeat` or `classes`
+is left to do.
+
+Assumes: a root mapping as yaml12 loads it.
+Guarantees: parameters have values; collections hold every member by its name, with the settings of
+its classes; lists of layers hold every layer. Each node that was taken over or copied remembers
+the steps that led to it (`span.via`), innermost first. Order: parameters, `use`, `classes`, `for`,
+`blocks`, `repeat`.
+Does not: check keys or names, or put values of parameters into expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Settings
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.core.diagnostics import Sink
+from compiler.frontend.language import ROOT
+from compiler.frontend.resolve.blocks import expand_blocks
+from compiler.frontend.resolve.classes import Classes, names_are_templates
+from compiler.frontend.resolve.for_ import expand_for
+from compiler.frontend.resolve.merge import child_kind
+from compiler.frontend.resolve.params import resolve_params
+from compiler.frontend.resolve.repeat import expand_repeats
+from compiler.frontend.resolve.use import COLLECTIONS, File, LibraryFinder, resolve_uses
+from compiler.frontend.resolve.values import ParamValue
+from compiler.frontend.yaml.tree import Entry, Mapping, Node, Sequence, with_entries, with_entry
+
+__all__ = ["LibraryFinder", "ParamValue", "Resolved", "resolve"]
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The expanded tree and the values of the parameters, in the order of the file."""
+
+    root: Mapping
+    params: dict[str, ParamValue]
+
+
+def resolve(root: Mapping, settings: Settings[str, str], sink: Sink, base: Path, library: LibraryFinder) -> Resolved:
+    """Expand the model file `root`, which stands in the folder `base`.
+
+    `settings` are the values of `--set`, by parameter. Mistakes are errors in `sink`; what could
+    not be expanded is left out.
+    """
+    params = resolve_params(root.get("params"), settings, sink)
+    shown = root.span.file.path.rpartition("/")[0]
+    tree = resolve_uses(File(root, base, f"{shown}/" if shown else ""), library, sink)
+    declared = tree.get("classes")
+    classes = Classes(
+        declared if isinstance(declared, Mapping) else None,
+        child_kind(child_kind(ROOT, "classes"), ""),
+        sink,
+    )
+    tree = with_entries(
+        tree,
+        (
+            Entry(e.key, _collection(e.value, params, classes, sink)) if e.name in COLLECTIONS else e
+            for e in tree.entries
+        ),
+    )
+    network = tree.get("network")
+    if isinstance(network, Mapping):
+        network = expand_blocks(network, params, sink)
+        tree = with_entry(tree, "network", network)
+    layers = network.get("layers") if isinstance(network, Mapping) else None
+    if isinstance(network, Mapping) and isinstance(layers, Sequence):
+        expanded = expand_repeats(layers, params, sink)
+        if expanded is not layers:
+            tree = with_entry(tree, "network", with_entry(network, "layers", expanded))
+    return Resolved(tree, params)
+
+
+def _collection(blocks: Node, params: dict[str, ParamValue], classes: Classes, sink: Sink) -> Node:
+    if not isinstance(blocks, Mapping):
+        return blocks
+    # Classes go before `for` where they can, so that they are merged once for all copies.
+    entries = (
+        Entry(e.key, classes.apply(e.value)) if isinstance(e.value, Mapping) and not names_are_templates(e.value) else e
+        for e in blocks.entries
+    )
+    return expand_for(with_entries(blocks, entries), params, sink, finish=classes.apply)

@@ -1,0 +1,261 @@
+"""`use: ...` in blocks of named collections, and the standard library.
+
+Assumes: files as yaml12 loads them; each holds collections (`neurons`, `optimizers`, ...) of named
+blocks.
+Guarantees: a block with `use` becomes the used block with the local settings on top; what was taken
+over remembers the `use`; a chain of uses that comes back to its beginning is an error. A file is
+read once.
+Does not: check blocks against the language.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from compiler.core.diagnostics import Related, Sink, did_you_mean
+from compiler.core.resources import library_path
+from compiler.core.source import Origin, Span
+from compiler.frontend.language import ROOT
+from compiler.frontend.language.kinds import Kind
+from compiler.frontend.resolve.merge import child_kind, merge
+from compiler.frontend.schema.other_simulators import in_library
+from compiler.frontend.yaml.tree import (
+    Entry,
+    Mapping,
+    Node,
+    Scalar,
+    with_origin,
+    without,
+)
+from compiler.frontend.yaml.yaml12 import load_text, read_source
+
+LIBRARY_KINDS: Final = ("neurons", "currents", "synapses", "optimizers")
+MAX_CHAIN: Final = 100
+COLLECTIONS: Final = (
+    "neurons",
+    "currents",
+    "synapses",
+    "optimizers",
+    "classes",
+    "populations",
+    "projections",
+    "inputs",
+)
+
+
+@dataclass(frozen=True)
+class File:
+    """A loaded file: its tree, its folder on the disk and how messages call that folder."""
+
+    root: Mapping
+    folder: Path
+    shown: str  # "" or ending in "/"
+
+
+@dataclass
+class LibraryFinder:
+    """The standard library, read as far as it is asked for. Results are kept in the object."""
+
+    path: Path = field(default_factory=library_path)
+    _blocks: dict[tuple[str, str], Mapping | None] = field(default_factory=dict, repr=False)
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """What there is of `kind` (one of LIBRARY_KINDS), sorted."""
+        folder = self.path / kind
+        if kind not in LIBRARY_KINDS or not folder.is_dir():
+            return ()
+        return tuple(sorted(p.stem for p in folder.glob("*.yaml")))
+
+    def load(self, kind: str, name: str, sink: Sink) -> File | None:
+        """The file of one definition, or None; errors in `sink` only when it cannot be read."""
+        if name not in self.names(kind):
+            return None
+        shown = f"library/{kind}/"
+        source = read_source(self.path / kind / f"{name}.yaml", sink, f"{shown}{name}.yaml")
+        root = None if source is None else load_text(source, sink)
+        return File(root, self.path / kind, shown) if isinstance(root, Mapping) else None
+
+    def find(self, kind: str, name: str) -> Mapping | None:
+        """The block of one definition with its own uses resolved, or None when there is none.
+
+        Asking again gives the same object. Raises ModelError when the library itself is broken.
+        """
+        key = (kind, name)
+        if key not in self._blocks:
+            self._blocks[key] = None  # a definition that uses itself finds nothing
+            sink = Sink()
+            file = self.load(kind, name, sink)
+            block = None
+            if file is not None:
+                block = Uses(self, sink).block(file, kind, name)
+            sink.check()
+            self._blocks[key] = block
+        return self._blocks[key]
+
+
+@dataclass
+class Uses:
+    """Resolves the uses of one model. Files and blocks are read once and kept in the object."""
+
+    library: LibraryFinder
+    sink: Sink
+    _files: dict[Path, File | None] = field(default_factory=dict, repr=False)
+    _done: dict[tuple[int, str, str], Mapping | None] = field(default_factory=dict, repr=False)
+    _open: list[tuple[tuple[int, str, str], Span]] = field(default_factory=list, repr=False)
+
+    def block(self, file: File, collection: str, name: str) -> Mapping | None:
+        """The block `collection.name` of a file with all of its uses taken over."""
+        key = (id(file), collection, name)
+        if key in self._done:
+            return self._done[key]
+        blocks = file.root.get(collection)
+        found = blocks.get(name) if isinstance(blocks, Mapping) else None
+        block: Mapping | None = None
+        if isinstance(found, Mapping):
+            block = self._resolve(file, collection, key, found)
+        self._done[key] = block
+        return block
+
+    def _resolve(self, file: File, collection: str, key: tuple[int, str, str], block: Mapping) -> Mapping | None:
+        entry = block.entry("use")
+        if entry is None:
+            return block
+        target = entry.value
+        rest = without(block, "use")
+        if not isinstance(target, Scalar) or not isinstance(target.value, str):
+            help = "write `use: library/neurons/adex`"
+            self.sink.error("E0203", "`use` needs the name of a definition", target.span, help)
+            return rest
+        if any(k == key for k, _ in self._open):
+            begin = next(i for i, (k, _) in enumerate(self._open) if k == key)
+            chain = self._open[begin:]
+            self._done[key] = None
+            related = tuple(Related("which is used here", at) for _, at in chain[1:])
+            at = chain[0][1]
+            self.sink.error("E0202", f"`{key[2]}` uses itself", at, None, related)
+            return None
+        if len(self._open) >= MAX_CHAIN:
+            message = f"a chain of more than {MAX_CHAIN} uses"
+            self.sink.error("E0202", message, target.span)
+            return None
+        self._open.append((key, target.span))
+        try:
+            used = self._target(file, collection, target)
+        finally:
+            self._open.pop()
+        if used is None:
+            return rest
+        origin = Origin("use", f"use of {target.text}", target.span)
+        copy = with_origin(used, origin)
+        assert isinstance(copy, Mapping)
+        return merge(copy, rest, _member_kind(collection))
+
+    def _target(self, file: File, collection: str, target: Scalar) -> Mapping | None:
+        text = target.text
+        if text.startswith("library/"):
+            return self._from_library(collection, target)
+        if "#" in text:
+            return self._from_file(file, collection, target)
+        if "/" in text or text.endswith((".yaml", ".yml")):
+            help = f"say which definition of the file: `{text}#name`"
+            self.sink.error("E0203", f"`{text}` names a file only", target.span, help)
+            return None
+        return self._named(file, collection, text, target, "this file")
+
+    def _from_library(self, collection: str, target: Scalar) -> Mapping | None:
+        _, _, rest = target.text.partition("/")
+        kind, _, name = rest.partition("/")
+        if kind not in LIBRARY_KINDS:
+            near = did_you_mean(kind, LIBRARY_KINDS)
+            help = near or "the library has " + ", ".join(f"`library/{k}`" for k in LIBRARY_KINDS)
+            self.sink.error("E0203", f"there is no `library/{kind}`", target.span, help)
+            return None
+        if kind != collection:
+            message = f"`{target.text}` is none of the {collection}, it is one of the {kind}"
+            self.sink.error("E0203", message, target.span)
+            return None
+        found = self.library.find(kind, name)
+        if found is None:
+            names = self.library.names(kind)
+            other = in_library(kind, name)
+            near = did_you_mean(name, names) if other is None else f"write `{other}`"
+            help = near or f"`library/{kind}` has " + ", ".join(f"`{n}`" for n in names)
+            message = f"`{name}` is not in `library/{kind}`"
+            self.sink.error("E0203", message, target.span, help)
+        return found
+
+    def _from_file(self, file: File, collection: str, target: Scalar) -> Mapping | None:
+        relative, _, name = target.text.partition("#")
+        other = self._load(file, relative, target)
+        if other is None:
+            return None
+        return self._named(other, collection, name, target, f"`{relative}`")
+
+    def _named(self, file: File, collection: str, name: str, target: Scalar, where: str) -> Mapping | None:
+        blocks = file.root.get(collection)
+        known = tuple(blocks.keys()) if isinstance(blocks, Mapping) else ()
+        if name not in known:
+            library = self.library.names(collection) if where == "this file" else ()
+            if name in library:  # a name without a path is the library's where the file has none of that name
+                return self.library.find(collection, name)
+            other = in_library(collection, name) if library else None
+            help = f"write `{other}`" if other else did_you_mean(name, known) or did_you_mean(name, library)
+            if help is None and known:
+                help = "there are: " + ", ".join(f"`{n}`" for n in known[:10])
+            message = f"{where} has no `{name}` in `{collection}`"
+            self.sink.error("E0203", message, target.span, help)
+            return None
+        return self.block(file, collection, name)
+
+    def _load(self, file: File, relative: str, target: Scalar) -> File | None:
+        path = (file.folder / relative).resolve()
+        if path not in self._files:
+            shown = f"{file.shown}{relative}"
+            before = len(self.sink.items)
+            source = read_source(path, self.sink, shown)
+            root = None if source is None else load_text(source, self.sink)
+            if root is None and all(i.span is None for i in self.sink.items[before:]):
+                # There is nothing to show of the file itself: say it at the `use`.
+                reason = self.sink.items.pop().message
+                help = "paths count from the folder of the file in which they stand"
+                self.sink.error("E0203", reason, target.span, help)
+            elif root is not None and not isinstance(root, Mapping):
+                self.sink.error("E0203", f"`{relative}` is no mapping", target.span)
+            shown_folder = shown.rpartition("/")[0]
+            if shown_folder:
+                shown_folder += "/"
+            self._files[path] = File(root, path.parent, shown_folder) if isinstance(root, Mapping) else None
+        return self._files[path]
+
+
+def resolve_uses(file: File, library: LibraryFinder, sink: Sink) -> Mapping:
+    """The tree of a model file with every `use` in its collections taken over."""
+    uses = Uses(library, sink)
+    entries: list[Entry] = []
+    changed = False
+    for entry in file.root.entries:
+        blocks = entry.value
+        if entry.name in COLLECTIONS and isinstance(blocks, Mapping) and _any_use(blocks):
+            members: list[Entry] = []
+            for member in blocks.entries:
+                value: Node = member.value
+                if isinstance(value, Mapping) and value.entry("use") is not None:
+                    resolved = uses.block(file, entry.name, member.name)
+                    value = resolved if resolved is not None else without(value, "use")
+                members.append(Entry(member.key, value))
+            entries.append(Entry(entry.key, Mapping(tuple(members), blocks.span)))
+            changed = True
+        else:
+            entries.append(entry)
+    return Mapping(tuple(entries), file.root.span) if changed else file.root
+
+
+def _any_use(blocks: Mapping) -> bool:
+    return any(isinstance(e.value, Mapping) and e.value.entry("use") is not None for e in blocks.entries)
+
+
+def _member_kind(collection: str) -> Kind | None:
+    """What the language says of one block of a collection."""
+    return child_kind(child_kind(ROOT, collection), "")

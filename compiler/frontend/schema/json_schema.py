@@ -1,0 +1,308 @@
+"""The language as a JSON Schema (draft-07): the public contract, and what editors complete from.
+
+Assumes: compiler/frontend/language.
+Guarantees: only keywords of draft-07, and `markdownDescription`, which validators ignore and
+editors show. A document passes exactly when compiler/frontend/schema/validate.py finds nothing wrong but
+what it says there itself.
+Does not: describe what no schema can: names that must exist, units, expressions.
+
+`python -m compiler.frontend.schema.json_schema` writes schemas/model.schema.json again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from compiler.frontend.language import ROOT
+from compiler.frontend.language.kinds import (
+    EXTENSION,
+    NAME,
+    SCALARS,
+    Alternative,
+    Block,
+    Choice,
+    Constant,
+    Expression,
+    Field,
+    Flag,
+    Kind,
+    Later,
+    ListOf,
+    MapOf,
+    Name,
+    OneKey,
+    OneOf,
+    Pattern,
+    Reference,
+    Statement,
+    Text,
+    Value,
+    plural,
+)
+
+Schema = dict[str, Any]
+
+COMMITTED = Path(__file__).parents[3] / "schemas" / "model.schema.json"
+"""Where the schema lies in a checkout."""
+
+EDITOR_KEYWORDS = ("markdownDescription", "markdownEnumDescriptions")
+"""Annotations beyond draft-07, as yaml-language-server reads them."""
+
+_NOT_EMPTY = r"\S"
+_UNSUPPORTED = "Not supported yet: the compiler refuses it."
+
+
+@dataclass
+class _Definitions:
+    """Schemas that are shared, by title; `kinds` guards against two things with one title."""
+
+    schemas: dict[str, Schema] = field(default_factory=dict)
+    kinds: dict[str, Kind] = field(default_factory=dict)
+
+
+def generate() -> Schema:
+    """The schema of a model file, as data for `json`."""
+    shared = _Definitions()
+    root = _block(ROOT, shared)
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Netloom model",
+        "description": ROOT.doc,
+        **{k: v for k, v in root.items() if k not in ("title", "description")},
+        "definitions": dict(sorted(shared.schemas.items())),
+    }
+
+
+def render() -> str:
+    """The text of schemas/model.schema.json."""
+    return json.dumps(generate(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _schema(kind: Kind, shared: _Definitions) -> Schema:
+    """The schema of any kind; titled ones are put among the definitions and referred to."""
+    match kind:
+        case Block(title=str(title)) | OneKey(title=str(title)):
+            return _refer(title, kind, shared)
+        case Later(title, resolve):
+            return _refer(title, resolve(), shared)
+        case _:
+            return _inline(kind, shared)
+
+
+def _refer(title: str, kind: Kind, shared: _Definitions) -> Schema:
+    known = shared.kinds.setdefault(title, kind)
+    if known is not kind:
+        raise ValueError(f"two things are called {title}")
+    if title not in shared.schemas:
+        shared.schemas[title] = {}  # stands while a recursive one is made
+        shared.schemas[title] = _inline(kind, shared)
+    return {"$ref": f"#/definitions/{title}"}
+
+
+def _inline(kind: Kind, shared: _Definitions) -> Schema:
+    match kind:
+        case Block():
+            return _block(kind, shared)
+        case OneKey():
+            return _one_key(kind, shared)
+        case MapOf(_, value, key, _, low):
+            members = {
+                "type": "object",
+                "patternProperties": {key: _schema(value, shared)},
+                "additionalProperties": False,
+            }
+            return {**members, "minProperties": low} if low else members
+        case ListOf(item, low, high):
+            schema: Schema = {"type": "array", "items": _schema(item, shared)}
+            if low:
+                schema["minItems"] = low
+            if high is not None:
+                schema["maxItems"] = high
+            return schema
+        case OneOf(kinds):
+            return _one_of(kinds, shared)
+        case Later():
+            return _schema(kind, shared)
+        case _:
+            return _scalar(kind)
+
+
+def _one_of(kinds: tuple[Kind, ...], shared: _Definitions) -> Schema:
+    """Any of several kinds; maps are told apart by their keys: only the one meant complains."""
+    others = [_schema(k, shared) for k in kinds if not isinstance(k, Block | OneKey | MapOf)]
+    maps = [k for k in kinds if isinstance(k, Block | OneKey | MapOf)]
+    plain = others[0] if len(others) == 1 else {"anyOf": others}
+    if not maps:
+        return plain
+    # Blocks are recognised by any of their keys; the one-key map or collection gets the rest.
+    maps.sort(key=lambda k: not isinstance(k, Block))
+    chosen = _schema(maps[-1], shared)
+    for kind in reversed(maps[:-1]):
+        if not isinstance(kind, Block):
+            raise ValueError(f"maps that nothing tells apart: {[str(k)[:60] for k in maps]}")
+        keys = tuple(f.name for f in kind.fields)
+        chosen = {"if": _any_of(keys), "then": _schema(kind, shared), "else": chosen}
+    return {"if": {"type": "object"}, "then": chosen, "else": plain}
+
+
+def _scalar(kind: Kind) -> Schema:
+    match kind:
+        case Text() | Statement():
+            return {"type": "string", "pattern": _NOT_EMPTY}
+        case Flag():
+            return {"type": "boolean"}
+        case Constant(value):
+            return {"type": "integer", "enum": [value]}
+        case Value(_, _, integer, low, high, above):
+            schema: Schema = {
+                "type": ["integer" if integer else "number", "string"],
+                "pattern": _NOT_EMPTY,
+            }
+            if low is not None:
+                schema["exclusiveMinimum" if above else "minimum"] = low
+            if high is not None:
+                schema["maximum"] = high
+            return schema
+        case Expression():
+            return {"type": ["string", "number", "boolean"], "pattern": _NOT_EMPTY}
+        case Name():
+            return {"type": "string", "pattern": rf"^{NAME}$"}
+        case Reference(_, _, pattern, known):
+            words = {"examples": list(known)} if known else {}
+            return {"type": "string", "pattern": pattern, **words}
+        case Pattern(_, pattern):
+            return {"type": "string", "pattern": pattern}
+        case Choice(_, words):
+            return {
+                "type": "string",
+                "enum": [w.value for w in words],
+                "markdownEnumDescriptions": [w.doc for w in words],
+            }
+    raise TypeError(f"no scalar: {kind}")
+
+
+def _block(kind: Block, shared: _Definitions) -> Schema:
+    schema: Schema = {"type": "object"}
+    if kind.title is not None:
+        schema["title"] = kind.noun
+    if kind.doc:
+        schema["description"] = kind.doc
+    schema["properties"] = {f.name: _property(f, shared) for f in kind.fields}
+    schema["patternProperties"] = {EXTENSION: {}}
+    schema["additionalProperties"] = False
+    rules: list[Schema] = []
+    excluded: dict[str, Schema | list[str]] = {}
+    if kind.open_with:
+        rules += [_any_of((key, *kind.open_with)) for key in kind.required]
+    elif kind.required:
+        schema["required"] = list(kind.required)
+    for group in kind.one_of:
+        rules.append(_any_of((*group, *kind.open_with)))
+        pairs = [(a, [b for b in group[i + 1 :]]) for i, a in enumerate(group[:-1])]
+        # So written, an editor says that the second one is not allowed, and where.
+        excluded |= {a: {"properties": dict.fromkeys(b, False)} for a, b in pairs}
+    if kind.at_least_one:
+        rules.append(_any_of((*kind.at_least_one, *kind.open_with)))
+    excluded |= {key: list(others) for key, others in kind.needs}
+    if excluded:
+        schema["dependencies"] = excluded
+    if rules:
+        schema["allOf"] = rules
+    return schema
+
+
+def _any_of(keys: tuple[str, ...]) -> Schema:
+    """At least one of `keys` stands."""
+    return {"anyOf": [{"required": [k]} for k in keys]}
+
+
+def _one_key(kind: OneKey, shared: _Definitions) -> Schema:
+    schema: Schema = {"type": "object"}
+    if kind.title is not None:
+        schema["title"] = kind.noun
+    if kind.doc:
+        schema["description"] = kind.doc
+    schema["properties"] = {a.name: _alternative(a, shared) for a in kind.alternatives}
+    if kind.own is not None:
+        others = "|".join(a.name for a in kind.alternatives)
+        schema["patternProperties"] = {rf"^(?!(?:{others})$){NAME}$": _schema(kind.own, shared)}
+    schema["additionalProperties"] = False
+    schema["minProperties"] = 1
+    # Not beside `properties`: there, editors compare it with the map around, and offer nothing.
+    schema["allOf"] = [{"maxProperties": 1}]
+    if not kind.bare:
+        return schema
+    words = [a.name for a in kind.alternatives if not _needs_values(a.kind)]
+    return {"anyOf": [{"type": "string", "enum": words}, schema]}
+
+
+def _needs_values(kind: Kind) -> bool:
+    return isinstance(kind, Block) and bool(kind.required)
+
+
+def _property(f: Field, shared: _Definitions) -> Schema:
+    """A field's schema with its hover text; annotations beside a `$ref` are for editors only."""
+    schema = dict(_schema(f.kind, shared))
+    schema["description"] = f.doc
+    schema["markdownDescription"] = hover(f)
+    if f.default is not None:
+        schema["default"] = f.default
+    example = _example_value(f)
+    if example is not None and "examples" not in schema:
+        schema["examples"] = [example]
+    return schema
+
+
+def _alternative(a: Alternative, shared: _Definitions) -> Schema:
+    schema = dict(_schema(a.kind, shared))
+    schema["description"] = a.doc
+    schema["markdownDescription"] = _hover(a.doc, None, a.example, a.supported)
+    return schema
+
+
+def hover(f: Field) -> str:
+    """What an editor shows for a field, in Markdown; it adds the words of a choice and the
+    examples."""
+    return _hover(f.doc, f.default, None if _example_value(f) is not None else f.example, f.supported)
+
+
+def _hover(doc: str, default: object, example: str | None, supported: bool) -> str:
+    parts = [doc]
+    if not supported:
+        parts.append(f"*{_UNSUPPORTED}*")
+    if default is not None:
+        parts.append(f"Default: `{json.dumps(default).strip(chr(34))}`")
+    if example is not None:
+        parts.append(f"```yaml\n{example}\n```")
+    return "\n\n".join(parts)
+
+
+def _example_value(f: Field) -> object:
+    """The scalar that stands in a field's example; editors offer it as a value."""
+    scalar = isinstance(f.kind, SCALARS) or (isinstance(f.kind, OneOf) and f.kind.scalars)
+    if f.example is None or not scalar or isinstance(f.kind, Choice | Flag | Constant):
+        return None
+    value = yaml.safe_load(f.example)[f.name]
+    if isinstance(value, str):
+        try:
+            return float(value)  # PyYAML reads 1e-5 as a string
+        except ValueError:
+            return value
+    return value if isinstance(value, int | float) else None
+
+
+def main() -> None:
+    """Write the committed file again."""
+    COMMITTED.parent.mkdir(exist_ok=True)
+    COMMITTED.write_text(render(), encoding="utf-8")
+    sys.stdout.write(f"wrote {COMMITTED}: {len(generate()['definitions'])} {plural('definition')}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,339 @@
+"""Checks one scalar against a kind, and says what is wrong with it.
+
+Assumes: kinds of the language; a located tree.
+Guarantees: a problem as data, so that a caller with several kinds to choose from can weigh them.
+Does not: report anything, or look into maps and lists except to name them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from compiler.core.diagnostics import Sink, did_you_mean, letters_of
+from compiler.core.source import Span
+from compiler.frontend.language.kinds import (
+    Block,
+    Choice,
+    Constant,
+    Expression,
+    Flag,
+    Kind,
+    ListOf,
+    MapOf,
+    Name,
+    OneKey,
+    OneOf,
+    Pattern,
+    Reference,
+    Statement,
+    Text,
+    Value,
+    article,
+    describe,
+)
+from compiler.frontend.schema.wording import allowed, elsewhere, found
+from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a check stands: what the place is called in messages, and what to underline for what is
+    missing."""
+
+    name: str
+    noun: str | None
+    at: Span
+    sink: Sink
+    quiet: bool  # inside of something that is refused already: no second E0801
+    expanded: bool = False  # nothing comes from a `use` or a class any more
+
+    def __str__(self) -> str:
+        if self.noun == "item":
+            return f"each item of `{self.name}`"
+        if self.noun is not None:
+            return f"{self.noun} `{self.name}`"
+        return f"`{self.name}`" if self.name else "the file"
+
+
+@dataclass(frozen=True)
+class Problem:
+    code: str
+    message: str
+    help: str | None = None
+
+
+def fits(kind: Kind, node: Node) -> bool:
+    """Whether `node` is a good scalar of `kind`; the quick answer, which nearly every node gets."""
+    if type(node) is not Scalar:
+        return False
+    value = node.value
+    if isinstance(kind, OneOf):
+        return any(fits(k, node) for k in kind.scalars)
+    if isinstance(value, str):
+        match kind:
+            case Value() | Expression() | Statement() | Text():
+                return value != "" and not value.isspace()
+            case Reference() | Pattern():
+                return compiled(kind.pattern).search(value) is not None
+            case Name():
+                return NAME.search(value) is not None
+            case Choice():
+                return value in kind.by_value and kind.by_value[value].supported
+    elif isinstance(value, bool):
+        return isinstance(kind, Flag | Expression)
+    elif isinstance(value, int | float):
+        match kind:
+            case Value(integer=integer):
+                whole = not integer or isinstance(value, int)
+                return whole and _out_of_bounds(kind, value) is None
+            case Expression():
+                return True
+            case Constant(wanted):
+                return value == wanted and isinstance(value, int)
+    return False
+
+
+def _out_of_bounds(kind: Value, value: int | float) -> str | None:
+    """The bounds that `value` is outside of, in words."""
+    low, high = kind.low, kind.high
+    if not math.isfinite(value):
+        return "finite"
+    if low is not None and (value < low or (kind.above and value == low)):
+        if kind.above:
+            return f"above {low:g}"
+        return f"at least {low:g}" if high is None else f"from {low:g} to {high:g}"
+    if high is not None and value > high:
+        return f"at most {high:g}" if low is None else f"from {low:g} to {high:g}"
+    return None
+
+
+def scalar_problem(kind: Kind, node: Node, place: Place) -> Problem | None:
+    """What is wrong with `node` as a scalar of `kind`; None when nothing is."""
+    if not isinstance(node, Scalar) or fits(kind, node):
+        return None if isinstance(node, Scalar) else type_problem(kind, node, place)
+    value = node.value
+    match kind:
+        case Value() if isinstance(value, int | float) and not isinstance(value, bool):
+            bounds = _out_of_bounds(kind, value)
+            if bounds is not None:
+                return Problem("E0106", f"{place} must be {bounds}; it is {node.text}")
+        case Choice() if isinstance(value, str):
+            return _word_problem(kind, value, place)
+        case Name(example) if isinstance(value, str):
+            return _name_problem(value, "name", example)
+        case Reference(to, example) if isinstance(value, str):
+            return _name_problem(value, f"name for {article(to)} {to}", example, _formats(kind))
+        case Constant(wanted) if isinstance(value, int) and not isinstance(value, bool):
+            return Problem("E0105", f"{place} must be `{wanted}`, not `{value}`")
+        case Choice(elsewhere=words) if isinstance(value, int) and node.text in words:
+            return _word_problem(kind, node.text, place)
+    return type_problem(kind, node, place)
+
+
+def _word_problem(kind: Choice, value: str, place: Place) -> Problem | None:
+    option = kind.by_value.get(value)
+    if option is not None:
+        if option.supported or place.quiet:
+            return None
+        return Problem("E0801", f"`{value}` as {kind.noun} is not supported yet")
+    help = elsewhere(kind.elsewhere, value) or did_you_mean(value, kind.by_value)
+    if help is None:
+        help = allowed("one of", kind.by_value)
+    return Problem("E0105", f"unknown {kind.noun} `{value}`", help)
+
+
+def _name_problem(value: str, what: str, example: str, formats: str = "") -> Problem:
+    help = "names are letters, digits and `_`, and begin with a letter"
+    if "file" in what:
+        known = " of a known format" if formats.startswith("known") else ""
+        return Problem("E0107", f"`{value}` is no {what.removeprefix('name for a ')}{known}", formats)
+    if "/" in example or "." in example:
+        help = f"for example `{example}`"
+    return Problem("E0107", f"`{value}` is not a good {what}", help)
+
+
+def _formats(kind: Reference) -> str:
+    """The formats of files that a reference may name."""
+    endings = [e for e in ("npz", "npy", "csv", "h5", "hdf5", "parquet") if e in kind.pattern]
+    if not endings:
+        return f"for example `{kind.example}`"
+    idx = ", and IDX (`train-images-idx3-ubyte`)" if "idx" in kind.pattern else ""
+    return allowed("known are", (f".{e}" for e in endings)) + idx
+
+
+def type_problem(kind: Kind, node: Node, place: Place) -> Problem:
+    expected = describe(kind)
+    if isinstance(node, Scalar) and node.value is None:
+        return Problem("E0102", f"{place} has no value; expected {expected}", _empty_help(kind, place))
+    return Problem("E0102", f"{place} must be {expected}, not {found(node)}", _type_help(kind, node, place))
+
+
+def _empty_help(kind: Kind, place: Place) -> str | None:
+    if isinstance(kind, Block) and not kind.required and not kind.one_of and place.name:
+        return f"write `{place.name}: {{}}`"
+    return None
+
+
+def _type_help(kind: Kind, node: Node, place: Place) -> str | None:
+    """How to write what was probably meant."""
+    if place.noun == "optimizer parameter":
+        return _optimizer_help(place.name, node)
+    kinds = kind.kinds if isinstance(kind, OneOf) else (kind,)
+    for one in kinds:
+        help = _known_mistake(one, node)
+        if help is not None:
+            return help
+        match one, node:
+            case Flag(), Scalar(text=text) if text.lower() in _SWITCHES:
+                return f"write `{_SWITCHES[text.lower()]}`"
+            case OneKey(), Scalar(text=text) if text in one.by_name:
+                return f"write `{one.by_name[text].example or '{' + text + ': {}}'}`"
+            case ListOf(item), Scalar(text=text) if text and (isinstance(item, OneKey) or fits(item, node)):
+                if isinstance(item, OneKey) or not _RANGE.fullmatch(text):
+                    return f"write a list: `[{text}]`"
+            case ListOf(OneKey()), Mapping():
+                return "write a list: a `-` before each key"
+            case ((Text() | Name() | Reference()), Scalar(text=text)) if text:
+                if fits(one, Scalar(text, text, False, node.span)):
+                    return f'put it in quotes: `"{text}"`'
+            case Block(), Scalar(text=text) if len(one.required) == 1:
+                if fits(one.by_name[one.required[0]].kind, node):
+                    return f"write `{{{one.required[0]}: {text}}}`"
+            case ((Block() | MapOf()), Sequence(items=items)):
+                if items and all(isinstance(i, Mapping) for i in items):
+                    return "write a map: no `-` before the keys"
+    return None
+
+
+_RANGE: Final = re.compile(r"\s*(\d{1,9})\s*(:|-|\.\.\.|to|,)\s*(\d{1,9})\s*", re.ASCII)
+_PYTHON_RANGE: Final = re.compile(r"\s*(?:range|arange)\(\s*(?:(\d{1,9})\s*,)?\s*(\d{1,9})\s*\)\s*", re.ASCII)
+_EQUATION: Final = re.compile(r"\s*(d[A-Za-z]\w*/dt)\s*=\s*([^=].*)", re.ASCII)
+
+
+def _known_mistake(kind: Kind, node: Node) -> str | None:
+    """How to write what another language writes so."""
+    text = node.text if isinstance(node, Scalar) else ""
+    match kind:
+        case Value(integer=True) if isinstance(node, Scalar) and isinstance(node.value, float):
+            return f"write `{int(node.value)}`" if node.value.is_integer() else None
+        case Constant(wanted) if text.partition(".")[0] == str(wanted):
+            return f"write `{wanted}`, a whole number without quotes"
+        case Pattern() if ".." in kind.example and text:
+            return _range_help(text)
+        case MapOf(key=pattern) if "/dt" in pattern:
+            items = node.items if isinstance(node, Sequence) else (node,)
+            found = [_EQUATION.fullmatch(i.text) for i in items if isinstance(i, Scalar)]
+            pairs = [f"{m[1]}: {m[2]}" for m in found if m is not None]
+            return f"write `{{{', '.join(pairs)}}}`" if pairs and len(pairs) == len(items) else None
+        case ListOf(Statement()) if isinstance(node, Mapping):
+            pairs = [f"{e.name} = {e.value.text}" for e in node.entries if isinstance(e.value, Scalar)]
+            return f"write a list of assignments: `[{', '.join(pairs)}]`" if pairs else None
+        case OneKey():
+            return _one_key_meant(kind, node, text)
+        case Block() if isinstance(node, Sequence) and 1 < len(kind.required) == len(node.items):
+            values = [i.text for i in node.items if isinstance(i, Scalar)]
+            pairs = [f"{k}: {v}" for k, v in zip(kind.required, values, strict=False)]
+            return f"write `{{{', '.join(pairs)}}}`" if len(values) == len(node.items) else None
+        case Block() if isinstance(node, Sequence) and len(kind.required) == 1 and len(node.items) > 1:
+            several = [i for i in node.items if fits(kind.by_name[kind.required[0]].kind, i)]
+            one = several[0] if len(several) == len(node.items) else None
+            return f"write one for each: `{{{kind.required[0]}: {one.text}}}`" if isinstance(one, Scalar) else None
+    return None
+
+
+def _optimizer_help(name: str, node: Node) -> str | None:
+    """Settings of other frameworks' optimizers that are no numbers."""
+    if name == "betas" and isinstance(node, Sequence) and len(node.items) == 2:
+        first, second = (i.text if isinstance(i, Scalar) else "..." for i in node.items)
+        return f"write `beta1: {first}, beta2: {second}`"
+    if name in ("nesterov", "amsgrad"):
+        return f"the optimizer that has it is `{name}`: write `{{{name}: {{learning_rate: ...}}}}`"
+    return None
+
+
+def _range_help(text: str) -> str | None:
+    found, python = _RANGE.fullmatch(text), _PYTHON_RANGE.fullmatch(text)
+    if python is not None:
+        return f"write `{int(python[1] or 0)}..{int(python[2]) - 1}`: both ends are included"
+    if found is None:
+        return None
+    last = int(found[3]) - (found[2] == ":")
+    return f"write `{int(found[1])}..{last}`: both ends are included"
+
+
+def _one_key_meant(kind: OneKey, node: Node, text: str) -> str | None:
+    """The one-key map for a word, of this language or of another."""
+    if not isinstance(node, Scalar) or not text or text in kind.by_name:
+        return None
+    name = next((n for n in kind.by_name if letters_of(n) == letters_of(text)), None)
+    help = elsewhere(kind.elsewhere, text)
+    if name is None and help is not None:
+        target = help.removeprefix("write ").strip("`")
+        name = target if target in kind.by_name else None
+    if name is not None:
+        return f"write `{kind.by_name[name].example or '{' + name + ': {}}'}`"
+    if help is not None:
+        return help
+    if "rule" in kind.by_name and _CONDITION.search(text):
+        return f"write `{{rule: {{when: {text}}}}}`"
+    return None
+
+
+def nest_rule(kind: OneKey, node: Mapping) -> str | None:
+    """How `{rule: fixed_indegree, indegree: 10}`, as in NEST, is written here."""
+    rule = node.get("rule")
+    if "rule" not in kind.by_name or not isinstance(rule, Scalar) or not isinstance(rule.value, str):
+        return None
+    named = next((a for a in kind.alternatives if letters_of(a.name) == letters_of(rule.text)), None)
+    if named is None:
+        meant = elsewhere(kind.elsewhere, rule.text)
+        if meant is None and _CONDITION.search(rule.text):
+            meant = f"write `rule: {{when: {rule.text}}}`"
+        return None if meant is None else meant.replace("write `", "write `connect: {", 1)[:-1] + "}`"
+    block = named.kind
+    given: list[str] = []
+    for entry in node.entries:
+        key = entry.name
+        if key == "rule" or not isinstance(block, Block) or not isinstance(entry.value, Scalar):
+            continue
+        other = elsewhere(block.elsewhere, key)
+        key = key if key in block.by_name or other is None else other.removeprefix("write ").strip("`")
+        given.append(f"{key}: {entry.value.text}")
+    return f"write `connect: {{{named.name}: {{{', '.join(given)}}}}}`"
+
+
+_CONDITION: Final = re.compile(r"\b[ij]\b.*(?:[<>]|[!=]=)|(?:[<>]|[!=]=).*\b[ij]\b", re.ASCII)
+
+
+_DERIVATIVE: Final = re.compile(
+    r"\s*(?:d([A-Za-z]\w*)/dt\s*=.*|d([A-Za-z]\w*)_?dt|([A-Za-z]\w*)'|D\(?([A-Za-z]\w*)\)?)\s*", re.ASCII
+)
+
+
+def name_help(pattern: str, example: str, name: str = "") -> str:
+    if re.search(pattern, "a"):
+        return "names are letters, digits and `_`, and begin with a letter"
+    if "/dt" in pattern:
+        meant = _DERIVATIVE.fullmatch(name)
+        if meant is not None:
+            state = meant[1] or meant[2] or meant[3] or meant[4]
+            return f"write `d{state}/dt`" + (": the right-hand side is its value" if "=" in name else "")
+        return f"for example `{example}`; a second derivative is a first one of another state variable"
+    return f"for example `{example}`"
+
+
+_SWITCHES: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+"""Words that YAML 1.1 took for truth values."""
+
+
+@lru_cache(maxsize=256)
+def compiled(pattern: str) -> re.Pattern[str]:
+    # ECMA's `$` is the very end; Python's also matches before a last line break.
+    return re.compile(pattern.removesuffix("$") + r"\Z" if pattern.endswith("$") else pattern)
+
+
+NAME = compiled(r"^[A-Za-z][A-Za-z0-9_]*$")

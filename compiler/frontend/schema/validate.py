@@ -1,0 +1,361 @@
+"""Checks a located tree against the language: keys, types, choices, bounds and names.
+
+Assumes: a tree as the YAML loader gives it, before or after `use`, `for`, `repeat` and classes are
+expanded.
+Guarantees: one diagnostic per place that is wrong, all of them in one go, each at its key or value;
+what the language describes but no later stage can lower yet is refused here (E0801). Nesting is
+bounded by the loader, so recursion is safe.
+Does not: look a name up, read a file, parse an expression or check a unit. Beyond the JSON Schema
+it refuses only 3.0 where a whole number is due, `.nan` and `.inf` (JSON cannot tell or write them),
+and what E0801 stands for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from compiler.core.diagnostics import Sink, did_you_mean
+from compiler.core.source import Span
+from compiler.frontend.language import ROOT
+from compiler.frontend.language.kinds import (
+    Alternative,
+    Block,
+    Kind,
+    Later,
+    ListOf,
+    MapOf,
+    OneKey,
+    OneOf,
+    article,
+    plural,
+)
+from compiler.frontend.schema.scalars import (
+    NAME,
+    Place,
+    Problem,
+    compiled,
+    fits,
+    name_help,
+    nest_rule,
+    scalar_problem,
+    type_problem,
+)
+from compiler.frontend.schema.wording import MANY, allowed, count, elsewhere, for_example, joined, quoted
+from compiler.frontend.yaml.tree import Entry, Mapping, Node, Scalar, Sequence
+
+_FIRST_WORD = re.compile(r"`?([A-Za-z][A-Za-z0-9_]*)[`:]?")
+
+
+def validate(root: Node, sink: Sink, *, expanded: bool = False) -> None:
+    """Add a diagnostic to `sink` for everything in the file `root` that the language does not allow.
+
+    With `expanded`, `use` and classes have been taken over: what is missing still comes from nowhere.
+    """
+    validate_kind(ROOT, root, sink, expanded=expanded)
+
+
+def validate_kind(kind: Kind, node: Node, sink: Sink, name: str = "", *, expanded: bool = False) -> None:
+    """Check `node` against any part of the language; `name` is what messages call it."""
+    _check(kind, node, Place(name, None, start(node), sink, False, expanded))
+
+
+def _check(kind: Kind, node: Node, place: Place) -> None:
+    match kind:
+        case Block():
+            _check_block(kind, node, place)
+        case OneKey():
+            _check_one_key(kind, node, place)
+        case MapOf():
+            _check_map(kind, node, place)
+        case ListOf():
+            _check_list(kind, node, place)
+        case OneOf():
+            _check_one_of(kind, node, place)
+        case Later():
+            _check(kind.resolve(), node, place)
+        case _:
+            _report(scalar_problem(kind, node, place), node, place)
+
+
+# --------------------------------------------------------------------------------------------- maps
+
+
+def _check_block(kind: Block, node: Node, place: Place) -> None:
+    if not isinstance(node, Mapping):
+        _wrong_type(kind, node, place)
+        return
+    fields = kind.by_name
+    sink = place.sink
+    unknown: list[Entry] = []
+    for entry in node.entries:
+        key = entry.key.text
+        field = fields.get(key)
+        if field is None:
+            if not key.startswith("x-"):
+                unknown.append(entry)
+            continue
+        quiet = place.quiet
+        if not field.supported and not quiet:
+            whose = f" of {place}" if place.name else ""
+            sink.error("E0801", f"`{key}`{whose} is not supported yet", entry.key.span)
+            quiet = True
+        if not fits(field.kind, entry.value):
+            _check(field.kind, entry.value, Place(key, None, entry.key.span, sink, quiet, place.expanded))
+    helped = [(e, _help_of_key(kind, e.key.text)) for e in unknown]
+    missing = _check_presence(kind, node, place, {_meant(h) for _, h in helped if h is not None}) if kind.ruled else []
+    unexplained = False
+    for entry, help in helped:
+        if help is None:  # one of them may be what is missing
+            lacking = f"; {joined(missing, 'and')} is missing" if missing and not unexplained else ""
+            unexplained = True
+            help = (allowed("the keys here are", fields) if fields else "no keys are allowed here") + lacking
+        sink.error("E0101", f"unknown key `{entry.key.text}` in {place}", entry.key.span, help)
+    if missing and not unexplained:
+        there = {e.key.text for e in node.entries}
+        sink.error("E0103", f"{place} lacks {joined(missing, 'and')}", place.at, _example_of_missing(kind, there))
+
+
+def _check_presence(kind: Block, node: Mapping, place: Place, meant: set[str]) -> list[str]:
+    """What is missing. Reports keys that exclude each other; misspelt ones are `meant`."""
+    there = {e.key.text for e in node.entries}
+    for group in kind.one_of:
+        present = [k for k in group if k in there]
+        if len(present) > 1:
+            place.sink.error(
+                "E0108",
+                f"{quoted(present, 'and')} cannot stand together in {place}",
+                next(e.key.span for e in node.entries if e.key.text == present[1]),
+                f"keep one of {quoted(group, 'and')}",
+            )
+    there |= meant
+    if not place.expanded and any(k in there for k in kind.open_with):
+        return []
+    needed = [(k, o) for k, others in kind.needs if k in there for o in others if o not in there]
+    covered = {o for _, o in needed}
+    missing = [f"`{k}`" for k in kind.required if k not in there]
+    missing += [
+        quoted((k for k in g if kind.by_name[k].supported), "or")
+        for g in kind.one_of
+        if not (there | covered).intersection(g)
+    ]
+    some = kind.at_least_one
+    if some and not there.intersection(some):
+        missing.append(f"one of {quoted(some, 'and')}")
+    return [*missing, *(f"`{o}` (for `{k}`)" for k, o in needed)]
+
+
+def _example_of_missing(kind: Block, there: set[str]) -> str | None:
+    """What the first missing key might look like."""
+    groups = [g for g in (*kind.one_of, kind.at_least_one) if g and not there.intersection(g)]
+    needed = [o for k, others in kind.needs if k in there for o in others]
+    for key in (*kind.required, *needed, *(g[0] for g in groups)):
+        field = kind.by_name[key]
+        if key not in there and field.example:
+            return f"for example `{field.example}`"
+    return None
+
+
+def _help_of_key(kind: Block, key: str) -> str | None:
+    """What to write instead of a key that the block has not; None where nothing is near."""
+    return elsewhere(kind.elsewhere, key) or did_you_mean(key.replace("-", "_"), kind.by_name)
+
+
+def _meant(help: str) -> str:
+    """The key that a help with an unknown one names."""
+    word = _FIRST_WORD.search(help.removeprefix("write ").removeprefix("did you mean "))
+    return "" if word is None else word[1]
+
+
+def _check_map(kind: MapOf, node: Node, place: Place) -> None:
+    if not isinstance(node, Mapping):
+        _wrong_type(kind, node, place)
+        return
+    if len(node.entries) < kind.low:
+        message = f"{place} must hold at least {kind.low} {count(kind.noun, kind.low)}; it is empty"
+        place.sink.error("E0106", message, node.span, for_example(kind.example))
+    pattern, value, noun, sink, quiet = (
+        compiled(kind.key),
+        kind.value,
+        kind.noun,
+        place.sink,
+        place.quiet,
+    )
+    for entry in node.entries:
+        key = entry.key.text
+        if pattern.search(key) is None:
+            message = f"`{key}` is not a good name for {article(noun)} {noun}"
+            sink.error("E0107", message, entry.key.span, name_help(kind.key, kind.key_example, key))
+            continue
+        if not fits(value, entry.value):
+            _check(value, entry.value, Place(key, noun, entry.key.span, sink, quiet, place.expanded))
+
+
+def _check_one_key(kind: OneKey, node: Node, place: Place) -> None:
+    if kind.bare and isinstance(node, Scalar) and isinstance(node.value, str):
+        found = _alternative(kind, node, place)
+        if found is not None and isinstance(found.kind, Block) and found.kind.required:
+            help = f"write `{found.example}`" if found.example else None
+            place.sink.error("E0102", f"{kind.noun} `{found.name}` needs values", node.span, help)
+        return
+    if not isinstance(node, Mapping):
+        _wrong_type(kind, node, place)
+        return
+    if len(node.entries) != 1:
+        _not_one_key(kind, node, place)
+        return
+    entry = node.entries[0]
+    key = entry.key.text
+    found = kind.by_name.get(key)
+    help = nest_rule(kind, node)
+    if help is not None:
+        message = f"unknown {kind.noun} `rule` of this form"
+        place.sink.error("E0105", message, start(entry.value), help)
+        return
+    inner = Place(key, kind.noun, entry.key.span, place.sink, place.quiet, place.expanded)
+    if found is not None:
+        _check(found.kind, entry.value, _refused(found, kind, inner))
+    elif kind.own is not None and NAME.search(key):
+        _check(kind.own, entry.value, inner)
+    else:
+        _alternative(kind, entry.key, place)
+
+
+def _refused(found: Alternative, kind: OneKey, place: Place) -> Place:
+    """E0801 where `found` is not supported yet; the place to go on with."""
+    if found.supported or place.quiet:
+        return place
+    message = f"`{found.name}` {kind.noun} is not supported yet"
+    place.sink.error("E0801", message, place.at)
+    return replace(place, quiet=True)
+
+
+def _alternative(kind: OneKey, word: Scalar, place: Place) -> Alternative | None:
+    """The alternative that `word` names, or None with an error."""
+    known = kind.by_name
+    found = known.get(word.text)
+    if found is not None:
+        _refused(found, kind, replace(place, at=word.span))
+        return found
+    help = elsewhere(kind.elsewhere, word.text) or did_you_mean(word.text, known)
+    if help is None:
+        help = allowed(f"the {plural(kind.noun)} are", known)
+    place.sink.error("E0105", f"unknown {kind.noun} `{word.text}`", word.span, help)
+    return None
+
+
+def _not_one_key(kind: OneKey, node: Mapping, place: Place) -> None:
+    keys = [e.key.text for e in node.entries]
+    example = kind.alternatives[0].example
+    if not keys:
+        message = f"{place} must name {article(kind.noun)} {kind.noun}; it is empty"
+        place.sink.error("E0104", message, node.span, for_example(example))
+        return
+    message = f"{article(kind.noun)} {kind.noun} is a map with one key; this one has {len(keys)}: "
+    message += quoted(keys[:MANY], "and")
+    help = _one_key_help(kind, node, keys, place) or for_example(example)
+    place.sink.error("E0104", message, node.entries[1].key.span, help)
+
+
+def _one_key_help(kind: OneKey, node: Mapping, keys: list[str], place: Place) -> str | None:
+    """How keys that stand beside each other were probably meant."""
+    help = nest_rule(kind, node)
+    if help is not None:
+        return help
+    if all(k in kind.by_name for k in keys):
+        if place.noun == "item":
+            return f"begin each {kind.noun} with a `-` of its own"
+        return f"keep one of {quoted(keys, 'and')}"
+    found = kind.by_name.get(keys[0])
+    if found is None or not isinstance(found.kind, Block):
+        return None
+    if not all(k in found.kind.by_name for k in keys[1:]):
+        return None
+    first = node.entries[0].value
+    if isinstance(first, Scalar) and first.value is None:
+        return f"indent {quoted(keys[1:], 'and')} further than `{keys[0]}`"
+    return f"put {quoted(keys[1:], 'and')} into the map of `{keys[0]}`"
+
+
+# -------------------------------------------------------------------------------- lists and choices
+
+
+def _check_list(kind: ListOf, node: Node, place: Place) -> None:
+    if not isinstance(node, Sequence):
+        _wrong_type(kind, node, place)
+        return
+    count = len(node.items)
+    if count < kind.low or (kind.high is not None and count > kind.high):
+        if kind.low == kind.high:
+            bound = f"exactly {kind.low}"
+        else:
+            bound = f"at least {kind.low}" if count < kind.low else f"at most {kind.high}"
+        entries = "entry" if bound.endswith(" 1") else "entries"
+        message = f"{place} must have {bound} {entries}; it has {count or 'none'}"
+        place.sink.error("E0106", message, node.span, for_example(kind.example))
+        return
+    if place.name == "shape" and count and _is_batch(node.items[0]) and not place.quiet:
+        message = "the first number of `shape` stands for no extent"
+        help = "a shape is that of one sample: leave the batch out"
+        place.sink.error("E0106", message, node.items[0].span, help)
+        return
+    item, name, sink, quiet = kind.item, place.name, place.sink, place.quiet
+    for child in node.items:
+        if not fits(item, child):
+            _check(item, child, Place(name, "item", start(child), sink, quiet, place.expanded))
+
+
+def _is_batch(node: Node) -> bool:
+    """Whether an extent is left open, as other frameworks write that of the batch."""
+    return isinstance(node, Scalar) and (node.value in (None, -1) or node.text in ("None", "null", "batch"))
+
+
+def _check_one_of(kind: OneOf, node: Node, place: Place) -> None:
+    chosen = _choose(kind, node)
+    if chosen is not None:
+        _check(chosen, node, place)
+        return
+    problems = [scalar_problem(k, node, place) for k in kind.scalars]
+    if None in problems:
+        return
+    # A bound or a word is nearer to what was meant than a type.
+    nearest = next((p for p in problems if p is not None and p.code != "E0102"), None)
+    _report(nearest or type_problem(kind, node, place), node, place)
+
+
+def _choose(kind: OneOf, node: Node) -> Kind | None:
+    """The list or map kind that is meant by a list or a map."""
+    match node:
+        case Sequence():
+            return next((k for k in kind.kinds if isinstance(k, ListOf)), None)
+        case Mapping():
+            maps = [k for k in kind.kinds if isinstance(k, Block | OneKey | MapOf)]
+            return max(maps, key=lambda k: _fit(k, node), default=None)
+        case Scalar():
+            return None
+
+
+def _fit(kind: Block | OneKey | MapOf, node: Mapping) -> tuple[int, int]:
+    """How well the keys of `node` fit: known keys count, then one-key maps come before blocks."""
+    if isinstance(kind, MapOf):
+        return (0, 2)
+    return (sum(e.key.text in kind.by_name for e in node.entries), int(isinstance(kind, OneKey)))
+
+
+def _wrong_type(kind: Kind, node: Node, place: Place) -> None:
+    _report(type_problem(kind, node, place), node, place)
+
+
+def _report(problem: Problem | None, node: Node, place: Place) -> None:
+    if problem is not None:
+        # A value that is not there has no text; its key is what a reader looks at.
+        empty = isinstance(node, Scalar) and node.span.start == node.span.end
+        span = place.at if empty else node.span
+        place.sink.error(problem.code, problem.message, span, problem.help)
+
+
+def start(node: Node) -> Span:
+    """What to underline for a node as a whole: its first key, rather than all of its lines."""
+    if isinstance(node, Mapping) and node.entries:
+        return node.entries[0].key.span
+    return node.span

@@ -1,0 +1,66 @@
+"""Words of the validator's messages: lists of names, what was found, what to write instead.
+
+Assumes: the located tree.
+Guarantees: pure text; nothing is reported here.
+Does not: decide what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping as Words
+
+from compiler.core.diagnostics import letters_of
+from compiler.frontend.language.kinds import plural
+from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence
+
+MANY = 12
+"""How many names a message lists."""
+
+
+def found(node: Node) -> str:
+    match node:
+        case Mapping():
+            return "a map" if node.entries else "an empty map"
+        case Sequence():
+            return "a list"
+        case Scalar(value=bool(), text=text):
+            return f"`{text}`"
+        case Scalar(value=str(), text=text):
+            if not text.strip():
+                return "an empty text"
+            return f"the text `{text if len(text) <= 40 else text[:37] + '...'}`"
+        case _:
+            return f"the number {node.text}"
+
+
+def elsewhere(words: Words[str, str], key: str) -> str | None:
+    """What stands in this language for the word `key` of another, whatever its capitals and `_`."""
+    target = words.get(key) or next((t for w, t in words.items() if letters_of(w) == letters_of(key)), None)
+    return None if target is None else f"write {target}"
+
+
+def allowed(lead: str, known: Iterable[str]) -> str:
+    names = list(known)
+    shown = quoted(names[:MANY], "and" if len(names) <= MANY else ",")
+    return f"{lead} {shown}" + (", ..." if len(names) > MANY else "")
+
+
+def quoted(words: Iterable[str], last: str) -> str:
+    return joined([f"`{w}`" for w in words], last)
+
+
+def joined(parts: list[str], last: str) -> str:
+    if len(parts) < 2:
+        return "".join(parts)
+    if last == ",":
+        return ", ".join(parts)
+    return f"{', '.join(parts[:-1])} {last} {parts[-1]}"
+
+
+def count(noun: str, count: int) -> str:
+    return noun if count == 1 else plural(noun)
+
+
+def for_example(example: str | None) -> str | None:
+    return None if example is None else f"for example `{example}`"

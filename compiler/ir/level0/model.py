@@ -1,0 +1,205 @@
+"""Level 0, model: a typed mirror of the resolved YAML.
+
+Assumes: resolve has expanded `use`, `for`, `repeat` and classes, and evaluated `params`.
+Guarantees: names are checked (every reference is to something that exists), expressions are parsed, typed
+and dimension-checked; numbers are in canonical units (compiler/expr/units.py: ms, mV, pA, nS, pF, GOhm, um, mM);
+the `unit` beside a value is its canonical unit's name. A family of projections is ONE object with members.
+Does not: choose integrators, storage, kernels or layouts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from compiler.core.source import NOWHERE, Span
+from compiler.ir.level0.spiking import (
+    Action,
+    Checkpoints,
+    Drive,
+    EndDef,
+    Handler,
+    InputDecl,
+    Member,
+    Method,
+    ModelParam,
+    NeuronDef,
+    Ode,
+    ParamDecl,
+    PhaseDef,
+    Planes,
+    PoissonInput,
+    PoolDef,
+    Population,
+    Projection,
+    RecordHistogram,
+    RecordRate,
+    RecordSpikes,
+    RecordSynapses,
+    RecordTraces,
+    Reduction,
+    Rewire,
+    Send,
+    Set,
+    Simulate,
+    SourceDef,
+    Spike,
+    StateDecl,
+    SynapseDef,
+    SynapseEvent,
+    SynapseHandler,
+    TimedArray,
+    Transpose,
+    hidden,
+    shift_of,
+    values_of,
+)
+from compiler.ir.level0.tensors import (
+    BESIDE,
+    Attr,
+    Data,
+    FunctionDef,
+    Kept,
+    Layer,
+    Loss,
+    Network,
+    OptimizerDef,
+    Penalty,
+    Plateau,
+    Stop,
+    TensorInput,
+    Train,
+    Watched,
+    WeightGroup,
+)
+from compiler.ir.level0.values import (
+    Const,
+    Distribution,
+    Driven,
+    Formula,
+    FromFile,
+    Listed,
+    Value,
+)
+
+__all__ = [
+    "BESIDE",
+    "Action",
+    "Attr",
+    "Checkpoints",
+    "Const",
+    "Data",
+    "Distribution",
+    "Drive",
+    "Driven",
+    "EndDef",
+    "Expectation",
+    "Formula",
+    "FromFile",
+    "FunctionDef",
+    "Handler",
+    "InputDecl",
+    "Kept",
+    "Layer",
+    "Listed",
+    "Loss",
+    "Member",
+    "Method",
+    "Model",
+    "ModelParam",
+    "Network",
+    "NeuronDef",
+    "Numerics",
+    "Ode",
+    "OptimizerDef",
+    "ParamDecl",
+    "Penalty",
+    "PhaseDef",
+    "Planes",
+    "Plateau",
+    "Plot",
+    "PoissonInput",
+    "PoolDef",
+    "Population",
+    "Projection",
+    "RecordHistogram",
+    "RecordRate",
+    "RecordSpikes",
+    "RecordSynapses",
+    "RecordTraces",
+    "Reduction",
+    "Rewire",
+    "Send",
+    "Set",
+    "Simulate",
+    "SourceDef",
+    "Spike",
+    "StateDecl",
+    "Stop",
+    "SynapseDef",
+    "SynapseEvent",
+    "SynapseHandler",
+    "TensorInput",
+    "TimedArray",
+    "Train",
+    "Transpose",
+    "Value",
+    "Watched",
+    "WeightGroup",
+    "hidden",
+    "shift_of",
+    "values_of",
+]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """kind: raster | trace | histogram | training; args as given (names, numbers, strings)."""
+
+    kind: str
+    args: tuple[tuple[str, str | int | float | tuple[str, ...]], ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """kind: rate (of, between in 1/ms) | spikes (of, at_least, at_most) | metric (name, at_least, at_most)."""
+
+    kind: str
+    args: tuple[tuple[str, str | float | int], ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """precision: float32 | float64; order: fast | reproducible | bitwise; products: exact | tf32x3 | tf32, what targets
+    may round factors of products to (strategies/tensor_cores.py)."""
+
+    precision: str = "float32"
+    order: str = "reproducible"
+    products: str = "exact"
+
+
+@dataclass(frozen=True)
+class Model:
+    name: str
+    description: str
+    params: tuple[ModelParam, ...]
+    functions: tuple[FunctionDef, ...]
+    populations: tuple[Population, ...]
+    projections: tuple[Projection, ...]
+    simulate: Simulate | None
+    spikes: tuple[RecordSpikes, ...]
+    traces: tuple[RecordTraces, ...]
+    network: Network | None
+    train: Train | None
+    plots: tuple[Plot, ...]
+    expect: tuple[Expectation, ...]
+    numerics: Numerics
+    poisson: tuple[PoissonInput, ...] = ()
+    drives: tuple[Drive, ...] = ()
+    timed: tuple[TimedArray, ...] = ()
+    synapses: tuple[RecordSynapses, ...] = ()
+    rates: tuple[RecordRate, ...] = ()
+    histograms: tuple[RecordHistogram, ...] = ()
+    phases: tuple[PhaseDef, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)

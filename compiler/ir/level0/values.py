@@ -1,0 +1,68 @@
+"""Level 0, values: what may stand where a number may stand.
+
+Assumes, guarantees: compiler/ir/level0/model.py, which shows these names to everyone else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from compiler.core.source import NOWHERE, Span
+from compiler.expr.ast import Expr
+
+
+@dataclass(frozen=True)
+class Const:
+    """One number, the same for every element; canonical units."""
+
+    value: float | int
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Drawn per element. kind and args (canonical numbers):
+    uniform: low, high; normal: mean, std (relative_std is resolved to std), optional keep_sign (0/1: values of the
+    wrong sign become 0); exponential: mean; lognormal: mean, std (of the value's log). All but uniform: optional min,
+    max, to which values are clipped.
+    """
+
+    kind: str
+    args: tuple[tuple[str, float], ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class FromFile:
+    """An array of a file; `path` absolute, `array` its name in an .npz, `scale` to canonical units."""
+
+    path: str
+    array: str | None
+    scale: float = 1.0
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Numbers given inline, one per element."""
+
+    values: tuple[float, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """An expression over the parameters of the thing it initialises (`v: v_rest`), evaluated per element."""
+
+    expr: Expr
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Driven:
+    """A parameter whose value in each step is what drives give it (0 without them)."""
+
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+Value = Const | Distribution | FromFile | Listed | Formula | Driven

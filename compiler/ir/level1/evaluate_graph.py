@@ -1,0 +1,110 @@
+"""Evaluates a tensor graph (level 1) with numpy: slow, plain, in float64; what gradients are checked against.
+
+Assumes: a legal TensorGraph; values for weights, variables, feeds, the batch mask and random tensors are given.
+Guarantees: every node is computed from its definition alone: a Contract by visiting its whole iteration space,
+so scatter and gather forms, guards and exact divisions mean here what ir/graph.py says.
+Does not: run Updates or Stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.expr.interp import evaluate
+from compiler.ir.level1.graph import BatchMask, Constant, Contract, Feed, Map, Node, Rand, Reindex, Variable, Weight
+from compiler.ir.space import Affine
+
+Values = dict[str, npt.NDArray[Any]]
+
+
+def _index(axis: Affine, grids: Mapping[str, npt.NDArray[np.int64]]) -> tuple[Any, Any]:
+    """Index of one axis at every point of the iteration space, and where it exists."""
+    total: Any = np.int64(axis.const)
+    for dim, coefficient in axis.terms:
+        total = total + coefficient * grids[dim]
+    return total // axis.div, total % axis.div == 0
+
+
+def _read(
+    operand: npt.NDArray[Any],
+    axes: tuple[Affine, ...],
+    grids: Mapping[str, npt.NDArray[np.int64]],
+    fill: float,
+    shape: tuple[int, ...],
+) -> npt.NDArray[Any]:
+    """The operand at every point; `fill` outside its extents and where a map does not divide."""
+    inside: Any = np.bool_(True)
+    indices = []
+    for axis, extent in zip(axes, operand.shape, strict=True):
+        index, exact = _index(axis, grids)
+        inside = inside & exact & (index >= 0) & (index < extent)
+        indices.append(np.clip(index, 0, extent - 1))
+    values = operand[tuple(indices)] if indices else operand
+    if operand.dtype.kind in "iu":
+        return np.broadcast_to(np.where(inside, values, 0), shape)
+    return np.broadcast_to(np.where(inside, values, fill), shape)
+
+
+def evaluate_contract(node: Contract, values: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """out[out_map(d)] = combine of body over the iteration space."""
+    shape = tuple(extent for _, extent in node.dims)
+    grids = {
+        name: np.arange(extent, dtype=np.int64).reshape([-1 if a == k else 1 for a in range(len(shape))])
+        for k, (name, extent) in enumerate(node.dims)
+    }
+    env: dict[str, Any] = {n: np.broadcast_to(g, shape) for n, g in grids.items()}
+    env.update(dict(node.scalars))
+    for k, (name, axes) in enumerate(zip(node.ins, node.in_maps, strict=True)):
+        env[f"x{k}"] = _read(values[name], axes, grids, node.fill, shape)
+    term = np.broadcast_to(np.asarray(evaluate(node.body, env), np.float64), shape)
+    start = {"add": 0.0, "max": -np.inf, "min": np.inf}[node.combine]
+    out = np.full(node.out.shape, start)
+    inside: Any = np.bool_(True)
+    indices = []
+    for axis, extent in zip(node.out_map, node.out.shape, strict=True):
+        index, exact = _index(axis, grids)
+        inside = inside & exact & (index >= 0) & (index < extent)
+        indices.append(np.broadcast_to(np.clip(index, 0, extent - 1), shape))
+    at = {"add": np.add, "max": np.maximum, "min": np.minimum}[node.combine].at
+    chosen = np.broadcast_to(inside, shape)
+    if not indices:
+        reduce: Any = {"add": np.sum, "max": np.max, "min": np.min}[node.combine]
+        return np.asarray(reduce(term))
+    at(out, tuple(i[chosen] for i in indices), term[chosen])
+    return out
+
+
+def _map(node: Map, values: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    rank = len(node.out.shape)
+    env: dict[str, Any] = dict(node.scalars)
+    for k, (name, axes) in enumerate(zip(node.ins, node.maps, strict=True)):
+        shape = [1] * rank
+        for position, axis in enumerate(axes):
+            if axis is not None:
+                shape[axis] = values[name].shape[position]
+        env[f"x{k}"] = np.broadcast_to(values[name].reshape(shape), node.out.shape)
+    return np.broadcast_to(np.asarray(evaluate(node.body, env), np.float64), node.out.shape)
+
+
+def evaluate_graph(nodes: tuple[Node, ...], given: Mapping[str, npt.NDArray[Any]]) -> Values:
+    """The value of every tensor. `given` names those that nodes do not compute (weights, feeds, mask, ...)."""
+    values: Values = {}
+    for node in nodes:
+        match node:
+            case Weight() | Variable() | Feed() | BatchMask() | Rand():
+                values[node.out.name] = given[node.out.name]
+            case Constant():
+                values[node.out.name] = np.array(node.values, np.float64).reshape(node.out.shape)
+            case Map():
+                values[node.out.name] = _map(node, values)
+            case Contract():
+                values[node.out.name] = evaluate_contract(node, values)
+            case Reindex():
+                values[node.out.name] = values[node.source].reshape(node.out.shape)
+            case _:
+                pass
+    return values

@@ -1,0 +1,296 @@
+"""Level 1, graph: pure. Neuron models as functions (Cell), relations (Synapses), and tensors in single assignment.
+
+Assumes: level 0 is legal.
+Guarantees: frozen data; tensors are defined once, in topological order, before their use; a Contract is an
+iteration space with affine index maps, so that matrix products, convolutions, their gradients and pooling are
+one construct and differentiate by exchanging maps. Legality is spelled out in ir/verify.py.
+Does not: know layouts, kernels, arenas or targets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from compiler.core.source import NOWHERE, Span
+from compiler.expr.ast import Expr
+from compiler.ir.level0.model import Const, FromFile, Method, Ode, Reduction, Set, Value
+from compiler.ir.space import Affine
+
+# ------------------------------------------------------------------------------------------ spiking cells
+
+
+@dataclass(frozen=True)
+class Propagator:
+    """A column computed per row: entry (row, column) of expm(dt * A) (A's entries are expressions over the
+    cell's params, in 1/ms), or of the constant part for column == order: x' = A x + b,
+    x(t + dt) = expm(A dt) x(t) + integral(expm(A s) ds) b. `held`: indices of states that stand still."""
+
+    name: str
+    matrix: tuple[tuple[Expr, ...], ...]
+    offset: tuple[Expr, ...]
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class DerivedScalar:
+    """A column computed per row from an expression over the cell's params (and dt)."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class AtEvent:
+    """Statements that run at an event of a phase: before the step's equations (`start`) or after them."""
+
+    phase: str
+    event: str
+    start: bool
+    actions: tuple[Set, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A local `name` that counts trials (`of` "count") or steps of a trial ("step"); `every` is the column of the
+    phase's length in steps."""
+
+    name: str
+    phase: str
+    of: str
+    every: str
+
+
+@dataclass(frozen=True)
+class PoolCell:
+    """A PoolDef with names that level 2 can use. `several`: a population has more than one, so that a neuron finds its
+    own by an index; otherwise there is one element."""
+
+    scope: str
+    several: bool
+    reductions: tuple[Reduction, ...]
+    state: tuple[str, ...]
+    update: tuple[Set, ...]
+    on: tuple[AtEvent, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return (*(r.name for r in self.reductions), *self.state)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A neuron model as a pure function of state and inputs for one step.
+
+    Before integrate_odes: `dynamics` holds ODEs and `step` is empty. Afterwards `dynamics` is empty and `step`
+    is straight-line code: integration, updates, then (with `spike`) `spiked` is computed and resets applied by
+    conditional expressions. `int_state`: counters (refractory). The first `integrated` statements of `step` are the
+    integration, those up to `updated` the updates. Pools are computed right before the first statement after
+    `integrated` that reads a variable of them (passes/split_cells.py).
+    """
+
+    name: str
+    params: tuple[str, ...]
+    state: tuple[str, ...]
+    inputs: tuple[tuple[str, Expr | None], ...]  # name, decay time constant
+    lets: tuple[Set, ...]
+    dynamics: tuple[Ode, ...]
+    update: tuple[Set, ...]
+    when: Expr | None
+    reset: tuple[Set, ...]
+    refractory: Expr | None
+    hold: tuple[str, ...]
+    method: Method
+    int_state: tuple[str, ...] = ()
+    derived: tuple[Propagator | DerivedScalar, ...] = ()
+    step: tuple[Set, ...] = ()
+    integrated: int = 0
+    updated: int = 0
+    pools: tuple[PoolCell, ...] = ()
+    on: tuple[AtEvent, ...] = ()
+    counters: tuple[Counter, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Names that the compiler uses too, as they stand here and as the user chose them (free_names)."""
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    def shown(self, name: str) -> str:
+        """The user's name of a param, state or input: the one that arrays and instances have."""
+        return dict(self.renamed).get(name, name)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A population as an instance of a cell: the value of each param and the initial value of each state."""
+
+    name: str
+    cell: int
+    size: int
+    slots: int  # of its event ring: largest outgoing delay + 3, so that what is delivered in a step may be read
+    # while the next one empties a slot and fills another; 0 when it emits nothing
+    params: tuple[tuple[str, Value], ...]
+    init: tuple[tuple[str, Value], ...]
+    source: str = "equations"
+    pools: int = 1
+    pool_init: tuple[tuple[str, Const], ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    shape: tuple[int, ...] = ()
+
+
+# ------------------------------------------------------------------------------------------------ tensors
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """dtype: "real" | "int". `batched`: axis 0 is the batch. Shapes include the batch axis."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "real"
+    batched: bool = False
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A batch of an input, gathered by the runner's order from the data set: data[order[...]] * scale.
+    The data array is resident: `array` names it; rows that a short batch lacks repeat an example."""
+
+    out: Tensor
+    array: str
+    scale: float
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class BatchMask:
+    """out[n] = 1 for the rows of the batch that exist (a short last batch), else 0."""
+
+    out: Tensor
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A trained value. init: "uniform" (init_args: the bound b, drawn in [-b, b)), "normal" (init_args: the
+    standard deviation), "zeros", "ones", "constant" (the number), "truncated_normal" (standard deviation, seed),
+    "orthogonal" (gain, seed) or "values" (of `file`)."""
+
+    out: Tensor
+    init: str
+    init_args: tuple[float, ...] = ()
+    file: FromFile | None = None
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Persistent, not trained: running statistics, metric accumulators ("f64" ones have wide=True), state of the
+    optimizer that the graph reads (`inner`: no part of what was learned)."""
+
+    out: Tensor
+    init: float
+    wide: bool = False
+    inner: bool = False
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Numbers that the model gives, in row-major order: data of the program, like weights that nothing changes."""
+
+    out: Tensor
+    values: tuple[float, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Map:
+    """out[i...] = body(ins): elementwise with broadcasting. maps[k][a] is the output axis that axis a of operand
+    k follows, or None where that axis has extent 1. `body` refers to operands as `x0`, `x1`, ... and to numbers
+    that are data, not text (a dropout rate, an epsilon), by the names in `scalars`: they become columns."""
+
+    out: Tensor
+    ins: tuple[str, ...]
+    maps: tuple[tuple[int | None, ...], ...]
+    body: Expr
+    scalars: tuple[tuple[str, float], ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Contract:
+    """out[out_map(d)] = combine over all d of body(ins[in_maps(d)]), d in the iteration space `dims`.
+
+    `body` refers to operands as `x0`, `x1`, ..., to dims by name (as integers) and to `scalars` (columns).
+    An operand read outside its
+    extent, or where a map does not divide, reads `fill`. combine: "add" | "max" | "min".
+    After `decompose`, out_map is one distinct dim per axis (gather form); autodiff makes scatter forms,
+    whose elements that no point reaches are 0.
+    """
+
+    out: Tensor
+    dims: tuple[tuple[str, int], ...]
+    out_map: tuple[Affine, ...]
+    ins: tuple[str, ...]
+    in_maps: tuple[tuple[Affine, ...], ...]
+    body: Expr
+    combine: str = "add"
+    fill: float = 0.0
+    scalars: tuple[tuple[str, float], ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Reindex:
+    """out is `source` with another shape, same elements in row-major order (batch axis kept in place)."""
+
+    out: Tensor
+    source: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Rand:
+    """Uniform numbers in [0, 1), keyed by `stream`, counter (step, logical row-major element index)."""
+
+    out: Tensor
+    stream: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Store:
+    """Effect at the end of the phase: variable `target` becomes tensor `value` (same shape)."""
+
+    target: str
+    value: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Update:
+    """The optimizer instantiated on one weight: statements over `param`, `gradient`, `step`, its params,
+    its state (one array of the weight's shape each, initial value given) and `reads`: names of single numbers that
+    tensors without axes hold (norms). It runs in the steps that `every` divides."""
+
+    weight: str
+    gradient: str
+    params: tuple[tuple[str, float], ...]
+    state: tuple[tuple[str, float], ...]
+    statements: tuple[Set, ...]
+    reads: tuple[tuple[str, str], ...] = ()
+    every: int = 1
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+Node = Feed | BatchMask | Weight | Variable | Constant | Map | Contract | Reindex | Rand | Store | Update
+
+
+@dataclass(frozen=True)
+class TensorGraph:
+    """One phase's graph: "train" (forward, backward, updates) or "eval" (forward, metrics). Weights and
+    Variables of both phases are the same arrays by name. `outputs` are kept for the host."""
+
+    phase: str
+    nodes: tuple[Node, ...]
+    outputs: tuple[str, ...] = ()

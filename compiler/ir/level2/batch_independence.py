@@ -1,0 +1,205 @@
+"""samples: what of an array a row of a kernel touches for one sample of a batch; which kernels a chain may hold.
+
+Assumes: row-major arrays; a batch is the first dim of a nest, or the outer part of it.
+Guarantees: what is said to lie apart does: the element of an array that is `samples` equal parts lies in part s
+whenever the first dim of the nest does (as `samples` equal parts).
+Does not: look at more than index maps: an access through data lies apart nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from compiler.expr.ast import Binary, Ref
+from compiler.ir.level2.program import (
+    ArrayFormal,
+    Assign,
+    Axis,
+    Chain,
+    Contract,
+    DimKind,
+    Launch,
+    Merged,
+    MergedPhase,
+    Mode,
+    Nest,
+    Rows,
+    Strided,
+    Template,
+)
+
+MOST_TERMS = 31
+"""Terms of a sum inside a chain that is no product."""
+Number = Callable[[int | str], int | None]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of samples with a matrix: the formals of the two, the dims of the samples, of the outputs and of the
+    terms, and whether the rows of the matrix are outputs (or terms)."""
+
+    values: str
+    matrix: str
+    sample: str
+    out: str
+    term: str
+    by_out: bool
+
+
+def nest_of(template: Template) -> Nest | None:
+    body = template.body.nest if isinstance(template.body, Contract) else template.body
+    return body if isinstance(body, Nest) else None
+
+
+def _plain(template: Template, formal: str) -> dict[str, int | str] | None:
+    """The strides of an access by dim, if every index is a dim."""
+    found: dict[str, int | str] = {}
+    access = next((f.access for f in template.formals if f.name == formal and isinstance(f, ArrayFormal)), None)
+    for a in access.axes if isinstance(access, Strided) else ():
+        if len(a.terms) != 1 or a.terms[0][1] != 1 or (a.const, a.div, a.extent) != (0, 1, None):
+            return None
+        found[a.terms[0][0]] = a.stride
+    return found
+
+
+def product_of(template: Template) -> Product | None:
+    """The template as a product of samples with a matrix whose outputs and terms are neighbours in memory."""
+    contract = template.body
+    if not isinstance(contract, Contract) or contract.nest.prologue or contract.nest.fill != 0:
+        return None
+    nest = contract.nest
+    par, red = ([d.name for d in nest.dims if (d.kind is DimKind.RED) == summed] for summed in (False, True))
+    term = nest.term
+    product = isinstance(term, Binary) and term.op == "*" and {term.left, term.right} == {Ref("x0"), Ref("x1")}
+    if len(par) != 2 or len(red) != 1 or nest.combine != "add" or not product:
+        return None
+    (sample, out), k = par, red[0]
+    operands = {x: _plain(template, x) for x in ("x0", "x1")}
+    values = next((x for x, by in operands.items() if by and set(by) == {sample, k} and by[k] == 1), None)
+    matrix = next((x for x, by in operands.items() if by and set(by) == {out, k} and 1 in by.values()), None)
+    y = _plain(template, "y")
+    if values is None or matrix is None or y is None or y.get(out) != 1:
+        return None
+    by = operands[matrix]
+    assert by is not None
+    return Product(values, matrix, sample, out, k, by[k] == 1)
+
+
+def _short(nest: Nest) -> bool:
+    """Whether a nest is a map, or a sum of few terms whose number is part of the text."""
+    terms = 1
+    for d in nest.dims:
+        if d.kind is DimKind.RED:
+            terms *= d.extent if isinstance(d.extent, int) else MOST_TERMS + 1
+    return terms <= MOST_TERMS
+
+
+def may_be_chained(template: Template) -> bool:
+    """Whether rows of the template may stand in a chain: products with a matrix, maps, and sums of few terms."""
+    nest = nest_of(template)
+    if nest is None or not nest.dims or any(d.kind is DimKind.LANE for d in nest.dims):
+        return False
+    if nest.dims[0].kind is not DimKind.PAR:
+        return False
+    arrays = [f for f in template.formals if isinstance(f, ArrayFormal)]
+    if any(not isinstance(f.access, Strided) or f.mode is Mode.ACCUMULATE for f in arrays):
+        return False
+    if not all(isinstance(s, Assign) for s in (*nest.prologue, *nest.epilogue)):
+        return False
+    return product_of(template) is not None if isinstance(template.body, Contract) else _short(nest)
+
+
+# ------------------------------------------------------------------------------------------- one row
+
+
+def numbers(rows: Rows, row: int) -> Number:
+    """Literals, and integer columns of one row; None for what is known only after connecting."""
+
+    def number(x: int | str) -> int | None:
+        value = x if isinstance(x, int) else rows.scalars[x][row]
+        return None if not isinstance(value, int) and not hasattr(value, "__index__") else int(value)
+
+    return number
+
+
+def _reach(axis: Axis, last: Mapping[str, int | None], number: Number) -> tuple[int, int] | None:
+    """The smallest and largest index along an axis, or None."""
+    const, extent = number(axis.const), None if axis.extent is None else number(axis.extent)
+    ends = [last.get(d) for d, _ in axis.terms]
+    if const is None or any(e is None for e in ends):
+        return None if extent is None else (0, extent - 1)
+    steps = [c * e for (_, c), e in zip(axis.terms, ends, strict=True) if e is not None]
+    low, high = const + sum(min(x, 0) for x in steps), const + sum(max(x, 0) for x in steps)
+    low, high = -(-low // axis.div), high // axis.div
+    return (low, high) if extent is None else (max(low, 0), min(high, extent - 1))
+
+
+def apart(template: Template, formal: ArrayFormal, number: Number, samples: int, size: int) -> bool:
+    """Whether a row touches, for each of `samples` parts of the first dim, one of as many parts of an array of `size`
+    elements: the same one."""
+    nest = nest_of(template)
+    assert nest is not None and isinstance(formal.access, Strided)
+    first = nest.dims[0]
+    extent = number(first.extent)
+    lead = [a for a in formal.access.axes if any(d == first.name for d, _ in a.terms)]
+    if extent is None or extent % samples or size % samples or len(lead) != 1:
+        return False
+    if (lead[0].terms, lead[0].const, lead[0].div, lead[0].extent) != (((first.name, 1),), 0, 1, None):
+        return False
+    stride = number(lead[0].stride)
+    if stride is None or stride * (extent // samples) != size // samples:
+        return False
+    ends = {d.name: number(d.extent) for d in nest.dims}
+    last = {d: None if e is None else e - 1 for d, e in ends.items()}
+    high = 0
+    for axis in formal.access.axes:
+        if axis is lead[0]:
+            continue
+        reach, by = _reach(axis, last, number), number(axis.stride)
+        if reach is None or by is None or by < 0 or reach[0] < 0:
+            return False
+        high += max(reach[1], 0) * by
+    return high < stride
+
+
+# ------------------------------------------------------------------------------------------ legality
+
+
+def chain_violations(merged: Merged, phase: MergedPhase) -> Iterator[str]:
+    """Breaches of the spec by the chains of a phase."""
+    end = 0
+    for chain in phase.chains:
+        where = f"phase `{phase.name}`: the chain of launches {chain.first} to {chain.last}"
+        if not end <= chain.first < chain.last <= len(phase.launches):
+            yield f"{where} begins before {end} or ends behind {len(phase.launches)}"
+            continue
+        end = chain.last
+        launches = phase.launches[chain.first : chain.last]
+        if any(x.hi - x.lo != 1 or x.every != 1 for x in launches):
+            yield f"{where} has launches of several rows, or not of every step"
+        elif not all(may_be_chained(merged.templates[x.template]) for x in launches):
+            yield f"{where} has a kernel that has no samples"
+        else:
+            for name in sorted(_meetings(merged, launches, chain)):
+                yield f"{where}: samples meet in `{name}`"
+
+
+def _meetings(merged: Merged, launches: tuple[Launch, ...], chain: Chain) -> set[str]:
+    """Arrays that a chain writes and touches beside the part of a sample."""
+    sizes = {a.name: a.physical_size for a in merged.arrays}
+    touched = [
+        (x, f, merged.tables[x.template].arrays[f.name][x.lo])
+        for x in launches
+        for f in merged.templates[x.template].formals
+        if isinstance(f, ArrayFormal)
+    ]
+    written = {name for _, f, name in touched if f.mode is not Mode.READ}
+    return {
+        name
+        for x, f, name in touched
+        if name in written
+        and not apart(
+            merged.templates[x.template], f, numbers(merged.tables[x.template], x.lo), chain.samples, sizes[name]
+        )
+    }

@@ -1,0 +1,603 @@
+"""Level 2, program: kernels over arrays with declared effects, and their merged form.
+
+A `Kernel` is written over *formals*. A row binds each formal: an array formal to an array of the program
+(a byte offset into an arena), a scalar formal to a number. A kernel carries all rows that share its text
+(a family of 64,000 projections is one kernel and a table); `merge` joins kernels whose texts are equal up to
+the names of formals and locals. So code is emitted once per *template* and everything else is data.
+
+Assumes: names are unique (`Program.arrays` by name; formals within a kernel).
+Guarantees: frozen data with structural equality (spans outside it); legality is spelled out in ir/verify.py.
+Does not: place arrays in memory (plan_memory), order launches (schedule) or print code (backends).
+
+Rows are 8 bytes a column: array formals u64 byte offsets, integers i64, reals f64 (cast once per row).
+Global names readable in every body: `step` (i64, the step that runs, from 1; 0 in init phases).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.core.source import NOWHERE, Span
+from compiler.expr.ast import Expr
+from compiler.ir.space import DType, Role
+
+# ---------------------------------------------------------------------------------------------- arrays
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Batch-in-lanes layout: logical (N, rest...) is stored as [ceil(N / lanes)][rest...][lanes]."""
+
+    lanes: int
+
+
+@dataclass(frozen=True)
+class Array:
+    """One array of the program. `shape` is the logical shape; `layout` None means row-major.
+
+    `size_from`: when the extent is known only after connecting (numbers of synapses), the name of the
+    row-pointer array whose last element is the extent; `shape` is then (-1,).
+    `unit`: canonical unit for outputs ("mV"); `path`: model path for messages ("exc.v").
+    `least`: no element of a delay array is smaller (steps).
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    role: Role
+    layout: Lanes | None = None
+    size_from: str | None = None
+    unit: str = "1"
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    least: int = 0
+
+    @property
+    def physical_size(self) -> int:
+        """Number of stored elements (padding of lanes included); -1 when not yet known."""
+        if self.size_from is not None:
+            return -1
+        if self.layout is None:
+            n = 1
+            for extent in self.shape:
+                n *= extent
+            return n
+        lanes = self.layout.lanes
+        n = -(-self.shape[0] // lanes) * lanes
+        for extent in self.shape[1:]:
+            n *= extent
+        return n
+
+
+# --------------------------------------------------------------------------------------------- formals
+
+
+class Mode(StrEnum):
+    """What a kernel does to an array formal."""
+
+    READ = "r"
+    WRITE = "w"  # every element of the accessed part is written, old values are not read
+    UPDATE = "rw"
+    ACCUMULATE = "acc"  # += from several places; order is the kernel's order class
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of an affine access: index = (const + sum(coef * dim)) / div; address += stride * index.
+
+    `terms` name dims of the nest or integer locals of its prologue; coefficients are literals (structure).
+    `const`, `extent` and `stride` are column names or literals. `extent` None: always inside. Otherwise the
+    access is *guarded*: where the index is outside [0, extent), or div does not divide, the element reads
+    as the kernel's `fill`, and is not written.
+    """
+
+    terms: tuple[tuple[str, int], ...]
+    const: int | str = 0
+    div: int = 1
+    extent: int | str | None = None
+    stride: int | str = 1
+
+
+@dataclass(frozen=True)
+class Strided:
+    """Element access of a nest: the sum over axes."""
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def guarded(self) -> bool:
+        return any(a.extent is not None or a.div != 1 for a in self.axes)
+
+
+@dataclass(frozen=True)
+class At:
+    """Element access in a propagation: "pre" (the source neuron), "post" (the target), "syn" (the synapse).
+
+    `ring`: (delay formal, slots column, size column): the array is a ring of more slots than any delay, of `size`
+    elements each, and the element is the one of slot (step + delay) mod slots: what arrives in that step. `past`: that
+    of slot (step - delay) mod slots, which is read only: what was written in that step.
+    """
+
+    end: str
+    ring: tuple[str, str, str] | None = None
+    past: bool = False
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The kernel's own structure uses this array by its name (row pointers, event lists, buffers)."""
+
+
+Access = Strided | At | Whole
+
+ELEMENT = Strided((Axis((("i", 1),)),))
+"""The access of a flat map over `i`: element i."""
+
+SCALAR = Strided(())
+"""The access of an array of one element."""
+
+
+@dataclass(frozen=True)
+class ArrayFormal:
+    name: str
+    dtype: DType
+    mode: Mode
+    access: Access
+
+
+@dataclass(frozen=True)
+class ScalarFormal:
+    """A column. F32/F64 columns are stored as f64; integers as i64; U64 is for random-stream keys."""
+
+    name: str
+    dtype: DType
+
+
+Formal = ArrayFormal | ScalarFormal
+
+# ---------------------------------------------------------------------------------------------- bodies
+
+
+@dataclass(frozen=True)
+class Assign:
+    """`target = value`: a written array formal's element, or a local (declared by its first assignment).
+
+    A body is straight-line code; every expression reads the newest values. Locals are REAL, INT or BOOL
+    by inference (compiler/expr/types.py).
+    """
+
+    target: str
+    value: Expr
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Add:
+    """`target += value` on an ACCUMULATE formal (or, in a nest, on an UPDATE formal)."""
+
+    target: str
+    value: Expr
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Emit:
+    """Append the element's index `i` to the list of this step when `when` holds; replaces the slot's list.
+
+    `list` (i32 [slots][n]) and `count` (i32 [slots]) are Whole formals, `slots` a column; the slot of step k
+    is k mod slots. Lists are ascending on cpu and reference, unordered on cuda.
+    """
+
+    list: str
+    count: str
+    slots: str
+    when: Expr
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+Statement = Assign | Add | Emit
+
+
+class DimKind(StrEnum):
+    PAR = "par"  # iterations are independent
+    RED = "red"  # combined into the accumulator, in order, innermost last
+    LANE = "lane"  # parallel, innermost in memory, literal extent (vector lanes of a Lanes layout)
+
+
+@dataclass(frozen=True)
+class Dim:
+    name: str
+    extent: int | str  # literal (structure) or column
+    kind: DimKind = DimKind.PAR
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A loop nest. For every point of the PAR and LANE dims:
+
+        prologue                                  (straight-line; may read any formal not indexed by RED dims)
+        acc = identity; for RED dims: acc = combine(acc, term)        (only when `combine` is given)
+        epilogue                                  (may read the local named `acc`)
+
+    MAP kernels have no combine: their statements stand in `prologue`. `fill` is what guarded reads give.
+    `combine`: "add" | "max" | "min". Random calls at this level: Call("uniform" | "normal" | "exponential",
+    (key column, integer index expression, Num draw)) and Call("poisson", (key, index, draw, lambda)). With a fourth
+    argument, a Num, the first three draw what they draw in that step (0: in phase init), not in the one that runs.
+    """
+
+    dims: tuple[Dim, ...]
+    prologue: tuple[Statement, ...] = ()
+    combine: str | None = None
+    term: Expr | None = None
+    acc: str = "acc"
+    epilogue: tuple[Statement, ...] = ()
+    fill: float = 0.0
+
+
+@dataclass(frozen=True)
+class Contract:
+    """A contraction computed by a named strategy (compiler/strategies); `nest` is its meaning.
+
+    `literals` are the structural integers of the strategy's template (kernel size, stride, tile sizes).
+    The strategy's template may use any formal of the kernel and `scratch` bytes per row (a column name).
+    `nest.epilogue` is fused into the template's stores.
+    """
+
+    nest: Nest
+    strategy: str
+    literals: tuple[tuple[str, int], ...] = ()
+    scratch: str | None = None
+
+
+@dataclass(frozen=True)
+class Events:
+    """The events of step (step - delay) of one population: its ring (`list` and `count`, Whole formals; `slots`, a
+    column), and the columns `delay` (whole steps >= 0) and `stride` (what lies between the lists of two slots:
+    the population's size, or more where neurons may have several events in a step)."""
+
+    list: str
+    count: str
+    slots: str
+    delay: str
+    stride: str
+
+
+@dataclass(frozen=True)
+class Every:
+    """Every neuron 0 .. n - 1, in every step (`n`: a column): what synapses do without events."""
+
+    n: str
+
+
+@dataclass(frozen=True)
+class Csr:
+    """Stored rows: the elements t of neuron e are row[e] <= t < row[e + 1], the other end is col[t] and the synapse
+    is t, or index[t]: in a relation that is walked from the other end than the one by which synapses are numbered (made
+    by Connect's stages "transpose_..."), or, `shared`, where many synapses have one number, the kernel's element of a
+    convolution. `row` i64 [n + 1], `col` i32 [synapses], `index` i32 [synapses]."""
+
+    row: str
+    col: str
+    index: str | None = None
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Every pair, never stored. Columns: the sizes of the two populations. `hole`: a neuron is not connected to itself
+    (both sizes are then equal). Synapses are numbered as stored rows would be: source by source, targets ascending;
+    so (i, j) is i * (n_post - hole) + j - (hole and j > i)."""
+
+    n_pre: str
+    n_post: str
+    hole: bool = False
+
+
+@dataclass(frozen=True)
+class OneToOne:
+    """Neuron e to neuron e, synapse e."""
+
+
+@dataclass(frozen=True)
+class Bitmask:
+    """One bit per pair: u32 words[n_pre][ceil(n_post / 32)], bit j % 32 of word j / 32 of row i. Only by source, and
+    synapses have no number (no formal At("syn")): they share what they have."""
+
+    words: str
+    n_post: str
+
+
+@dataclass(frozen=True)
+class Procedural:
+    """Rows that are drawn again at every event, by a rule of Connect ("fixed_probability", ...), from Connect's own
+    stream. Formals are what Connect's rule finds by name (key as "connect_key"); `row`: the row pointers, counted and
+    never filled: element t of source e is synapse row[e] + t. `probability`: as in Connect. Only by source; the rows of
+    "fixed_outdegree" are not drawn in order, so that its synapses have no number (no formal At("syn"))."""
+
+    rule: str
+    row: str
+    probability: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Toeplitz:
+    """A convolution between populations laid out as (channels, height, width), never stored: the doubly blocked
+    Toeplitz matrix of `kernel` (height, width), `stride` and (columns) padding. Source (c, y, x) reaches, for every
+    output channel o and kernel position (ky, kx), target (o, (y + pad_h - ky) / stride, (x + pad_w - kx) / stride)
+    where that is whole and inside. The synapse is the kernel's element ((o * in_c + c) * kh + ky) * kw + kx, shared
+    by all positions; `depthwise`: o is c alone, and the element is (c * kh + ky) * kw + kx; `shared`: as depthwise
+    with one plane, the element is ky * kw + kx. Columns with fixed names: PLANES.
+    Only by source."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    depthwise: bool = False
+    shared: bool = False
+
+
+PLANES: Final = ("in_c", "in_h", "in_w", "out_c", "out_h", "out_w", "pad_h", "pad_w")
+"""Columns of a Toeplitz relation."""
+
+Relation = Csr | Dense | OneToOne | Bitmask | Procedural | Toeplitz
+
+
+@dataclass(frozen=True)
+class Propagate:
+    """For every event, in list order, for every synapse of that neuron, in the relation's order: run the statements.
+
+    `by` says which end the events belong to: "pre" (a spike reaches the synapses of its source) or "post" (the synapses
+    of its target; a stored relation is then the transposed one: `row` over targets, `col` the sources). Array formals
+    are accessed At("pre"), At("post") and At("syn") whatever `by` is; `pre`, `post` and `syn` are integers in the
+    statements. Random calls use (key column, `syn`, draw). Statements write what is At("syn"), and add to
+    ACCUMULATE formals at either end; the synapses of one launch are distinct.
+
+    `gather`: the synapses of one neuron run one after the other in every backend, neurons side by side; so statements
+    may also write what is At(`by`), and sums over the synapses of a neuron have the relation's order everywhere.
+    """
+
+    events: Events | Every
+    relation: Relation
+    statements: tuple[Statement, ...]
+    by: str = "pre"
+    gather: bool = False
+
+
+@dataclass(frozen=True)
+class Connect:
+    """Draws a relation. `rule` and `stage` ("count": row[i + 1] = number of synapses of source i, row[0] = 0;
+    "scan": inclusive sum of row; "fill": writes col, each row ascending by target) choose the template.
+    Stage "mask" writes the bits of a Bitmask instead: words (u32 [n_pre][ceil(n_post / 32)], zero before) and no row.
+    Formals have fixed names: row, col (fill), n_pre, n_post, key, and per rule:
+      fixed_probability: table (u32 [512]: compiler/passes/relations/lower_connect.py says what), autapses (0/1), same
+      (0/1) fixed_total, fixed_indegree (number per target), fixed_outdegree (number per source): number, multapses
+        (0/1), autapses, same    all_to_all: autapses, same    one_to_one: -
+      expression: autapses, same, and the extents w_from, h_from, w_to, h_to of the two populations (width, height;
+        channels follow). Pair (i, j) is connected when `probability` holds (a truth value), or with that probability.
+        It reads columns and the integers i, j and PLACES, the positions of source and target.
+    Rule "transpose" makes the relation by target of a filled one: stage "count" (row, col -> to_row: counts of each
+    target, scanned by the stage "scan" like any other), stage "fill" (row, col, to_row -> to_col: the source, to_index:
+    the synapse; in each row ascending by synapse, so by source). Columns n_pre, n_post. Stage "refill" is "fill" in a
+    step: it counts in to_filled (i32 [n_post], zero before).
+    Rule "rewire", stage "rewire", in a step: each synapse s with an odd gone[s] (i32) gets another target, one synapse
+    of a source after the other: the first of 64 draws (index s, step, draw 0 .. 63), uniform over the targets (but for
+    the source itself without autapses), that the source does not have at that moment (or, with multapses, any); else
+    the next one after the last draw, in a circle; none: it keeps its own. Places with gone[s] >= 2 are vacant, and
+    their targets count for nothing; what was 3 becomes 1 with a new target, 2 without. Formals row, col and gone
+    (written), n_pre, n_post, key, multapses, autapses, same.
+    """
+
+    rule: str
+    stage: str
+    probability: Expr | None = None
+
+
+PLACES: Final = ("x_i", "y_i", "c_i", "x_j", "y_j", "c_j")
+"""Column, row and channel of source and target, as an expression rule reads them: neuron k of a population of width w
+and height h is at x = k % w, y = k // w % h, channel c = k // (w h)."""
+
+
+@dataclass(frozen=True)
+class RecordEvents:
+    """Append (step, id) of this step's events to a buffer: formals list, count, slots (of the source),
+    buffer (i32 [capacity][2]), used (i64 [1]), capacity, n. When two more steps may not fit (2 n events), the step loop
+    is asked to return to its caller (`full`): after a loop that ran to its end there is room for a step still."""
+
+
+@dataclass(frozen=True)
+class RecordTrace:
+    """Append one sample row: formals source (element read at members), members (i32 [m]), m,
+    buffer (real [capacity][m]), used (i64 [1]), capacity. Asks the loop to return when two more do not fit.
+    `value` may combine several arrays (element access "i" = the member's index): an input plus what was
+    delivered to it in this step. With a column `ring_slots` accesses may use `slot` = step mod ring_slots."""
+
+    value: Expr
+
+
+@dataclass(frozen=True)
+class EmitScheduled:
+    """Emits given events: formals steps (i32 [m], ascending), ids (i32 [m]), m, cursor (i64 [1] state),
+    list, count, slots. In step k every entry with steps == k is emitted (spike_times)."""
+
+
+Body = Nest | Contract | Propagate | Connect | RecordEvents | RecordTrace | EmitScheduled
+
+
+class Kind(StrEnum):
+    MAP = "map"
+    REDUCE = "reduce"
+    CONTRACT = "contract"
+    PROPAGATE = "propagate"
+    CONNECT = "connect"
+    EMIT = "emit"
+    RECORD = "record"
+    EXTERN = "extern"
+
+
+class Order(StrEnum):
+    """Order classes of sums. fast: any order; reproducible: the same bits on every run on one machine;
+    bitwise: the same bits on cpu, cuda and reference."""
+
+    FAST = "fast"
+    REPRODUCIBLE = "reproducible"
+    BITWISE = "bitwise"
+
+
+@dataclass(frozen=True)
+class SizeOf:
+    """A column value that is the extent of an array whose size is known only after connecting."""
+
+    array: str
+
+
+@dataclass(frozen=True)
+class StreamKey:
+    """A column value that is the key of a random stream, made from (seed, path) when tables are written."""
+
+    path: str
+
+
+ColumnValue = int | float | SizeOf | StreamKey
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a kernel, by column: array formals -> tuple of array names; scalar formals -> a numpy
+    vector (f64 or i64) or a tuple of ColumnValue. Equality compares contents."""
+
+    count: int
+    arrays: Mapping[str, tuple[str, ...]]
+    scalars: Mapping[str, npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[ColumnValue, ...]]
+    paths: tuple[str, ...] = ()  # model path of each row, for comments, messages and explain
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Rows):
+            return NotImplemented
+        return (
+            self.count == other.count
+            and dict(self.arrays) == dict(other.arrays)
+            and self.scalars.keys() == other.scalars.keys()
+            and all(list(self.scalars[k]) == list(other.scalars[k]) for k in self.scalars)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`name`: model path of its first row and what it does ("exc: neuron update")."""
+
+    name: str
+    kind: Kind
+    formals: tuple[Formal, ...]
+    body: Body
+    rows: Rows
+    order: Order = Order.REPRODUCIBLE
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class KernelLaunch:
+    """Rows [lo, hi) of a kernel run in steps k with k % every == offset."""
+
+    kernel: int
+    lo: int
+    hi: int
+    every: int = 1
+    offset: int = 0
+
+
+CONNECT_PHASES: Final = ("count", "scan")
+"""What runs once, before the numbers of synapses are known."""
+INIT_PHASES: Final = ("fill", "init")
+"""What runs once, when they are."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What runs on one request of the runner: "count", "scan", "fill", "init" (once), "step", "train", "eval"."""
+
+    name: str
+    launches: tuple[KernelLaunch, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Kernels before merging. `precision` is what REAL means: F32 or F64."""
+
+    name: str
+    precision: DType
+    order: Order
+    arrays: tuple[Array, ...]
+    kernels: tuple[Kernel, ...]
+    phases: tuple[Phase, ...]
+    constants: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict, compare=False, repr=False)
+    """Initial contents given by the host, by array name, in physical layout; other arrays start as zero."""
+
+
+# ----------------------------------------------------------------------------------------- merged form
+
+
+@dataclass(frozen=True)
+class Template:
+    """One text. `digest` is over the alpha-renamed kernel; names are those of its first appearance."""
+
+    index: int
+    name: str
+    digest: str
+    kind: Kind
+    formals: tuple[Formal, ...]
+    body: Body
+    order: Order
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Rows [lo, hi) of a template's table, in steps k with k % every == offset: data, not code."""
+
+    template: int
+    lo: int
+    hi: int
+    every: int = 1
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Launches [first, last) of a phase, of one row each, in which every sample of a batch goes its own way: each array
+    that one of them writes is `samples` equal parts, and for a sample they touch its part alone. So they may run as one
+    launch that takes a few samples through all of them, one after the other, beside other samples. `pays`: whether that
+    is faster, by estimate."""
+
+    first: int
+    last: int
+    samples: int
+    pays: bool = True
+
+
+@dataclass(frozen=True)
+class MergedPhase:
+    """Launches run in their order, or as if they did. `chains` are apart from each other and ascending."""
+
+    name: str
+    launches: tuple[Launch, ...]
+    chains: tuple[Chain, ...] = ()
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The merged program: templates[i] goes with tables[i]. Backends emit from `templates` alone."""
+
+    name: str
+    precision: DType
+    order: Order
+    arrays: tuple[Array, ...]
+    templates: tuple[Template, ...]
+    tables: tuple[Rows, ...]
+    phases: tuple[MergedPhase, ...]
+    constants: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict, compare=False, repr=False)

@@ -1,0 +1,56 @@
+"""What can be read of a projection's synapses, by the model's names.
+
+Assumes: a legal projection.
+Guarantees: frontend, lowering and runner agree on names, arrays and units.
+Does not: read anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from compiler.ir.level0.model import Member, Population, Projection
+
+
+def synapse_variables(projection: Projection) -> tuple[str, ...]:
+    """The states of a synapse model; of static synapses the weight, and delays that differ from synapse to synapse."""
+    if projection.synapse is None:
+        drawn = any(m.delays is not None for m in projection.members)
+        return ("weight", "delay") if drawn else ("weight",)
+    return tuple(s.name for s in projection.synapse.state)
+
+
+def synapse_unit(projection: Projection, variable: str, populations: Iterable[Population]) -> str:
+    """The canonical unit of one of them; a weight has that of the input."""
+    if projection.synapse is not None:
+        return next(s.unit for s in projection.synapse.state if s.name == variable)
+    if variable == "delay":
+        return "ms"
+    targets = {m.target for m in projection.members}
+    inputs = (i for p in populations if p.name in targets for i in p.neuron.inputs if i.name == projection.into)
+    return next((i.unit for i in inputs), "1")
+
+
+def member_name(projection: Projection, member: Member) -> str:
+    """Model path of one projection of a family (or of the one that it shares its synapses with); the arrays of its
+    synapses begin with it."""
+    source, target = member.like or (member.source, member.target)
+    return f"{projection.name}[{source}->{target}]"
+
+
+def own_name(projection: Projection, member: Member) -> str:
+    """Model path of one projection of a family, whether it shares its synapses or not: of what it has by itself."""
+    return f"{projection.name}[{member.source}->{member.target}]"
+
+
+def variable_array(projection: Projection, member: Member, variable: str) -> str:
+    """The array of a variable of the synapses."""
+    synapse = projection.synapse
+    own = synapse is not None and variable not in (synapse.shared or ())
+    return f"{own_name(projection, member) if own else member_name(projection, member)}.{variable}"
+
+
+def stored_by_target(projection: Projection) -> bool:
+    """Whether synapses are numbered target by target, sources ascending: those that keep their target when they are
+    rewired. All others are numbered source by source."""
+    return projection.synapse is not None and projection.synapse.rewired == "indegree"

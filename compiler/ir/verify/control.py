@@ -1,0 +1,107 @@
+"""Legality of level 0: pools, phases, and what happens at their events.
+
+Assumes: nothing.
+Guarantees: every breach is named.
+  phases    distinct names; a length of at least one step; events within a trial
+  pools     "population" before "pool", each once; distinct variables; reductions of known kinds; equations assign to
+            states of their own or to locals, and read params, what is computed before, `t`, `dt` and counters
+  handlers  events exist; they assign to states and inputs, or (of a pool) to its states
+Does not: check the neuron's own equations (verify_model.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from compiler.expr.ast import refs
+from compiler.expr.functions import CONSTANTS
+from compiler.ir.level0.model import Handler, NeuronDef, PhaseDef, PoolDef, Population, Set
+
+OPERATIONS: Final = frozenset({"sum", "mean", "min", "max", "argmax"})
+
+
+def counter_names(phases: Iterable[PhaseDef]) -> set[str]:
+    """The counters of phases, as expressions read them."""
+    return {f"{p.name}.{x}" for p in phases for x in ("count", "step")}
+
+
+def shared_names(neuron: NeuronDef, phases: Iterable[PhaseDef]) -> set[str]:
+    """What equations of the neuron read beside its own names: variables of pools and counters of phases."""
+    return counter_names(phases) | {v for pool in neuron.pools for v in pool.variables}
+
+
+def phase_violations(phases: tuple[PhaseDef, ...]) -> Iterator[str]:
+    names = [p.name for p in phases]
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        yield f"phase `{name}` is declared twice"
+    for p in phases:
+        if p.every < 1:
+            yield f"phase `{p.name}` lasts {p.every} steps"
+        for event, at in p.events:
+            if not 0 <= at <= p.every:
+                yield f"the event `{p.name}.{event}` is at step {at} of {p.every}"
+
+
+def control_violations(neuron: NeuronDef, phases: tuple[PhaseDef, ...]) -> Iterator[str]:
+    """Breaches by the pools and handlers of a neuron."""
+    events = {(p.name, event) for p in phases for event, _ in p.events}
+    shared = shared_names(neuron, phases)
+    fixed = {*(p.name for p in neuron.params), *neuron.model_params, "t", "dt"}
+    own = {*(s.name for s in neuron.state), *(i.name for i in neuron.inputs)}
+    lets = {s.target for s in neuron.lets}
+    scopes = [p.scope for p in neuron.pools]
+    if scopes != [s for s in ("population", "pool") if s in scopes]:
+        yield f"its pools are {scopes}"
+    before = {n for n in shared if n.split(".")[0] not in ("pool", "population")}
+    for pool in neuron.pools:
+        yield from _pool(pool, fixed, own | lets | {s.target for s in neuron.update}, before, events)
+        before |= set(pool.variables)
+    for h in neuron.on:
+        yield from _handler(h, {*fixed, *own, *lets, *shared}, {*fixed, *lets, *shared}, events)
+
+
+def _pool(
+    pool: PoolDef, fixed: set[str], own: set[str], before: set[str], events: set[tuple[str, str]]
+) -> Iterator[str]:
+    if len(set(pool.variables)) != len(pool.variables):
+        yield f"variables of `{pool.scope}` are declared twice"
+    states = {f"{pool.scope}.{s.name}" for s in pool.state}
+    known = {*fixed, *own, *before, *states}
+    for r in pool.reductions:
+        if r.op not in OPERATIONS:
+            yield f"`{pool.scope}.{r.name}` is a `{r.op}`"
+        yield from _reads(refs(r.value), known, f"`{pool.scope}.{r.name}`")
+        known.add(f"{pool.scope}.{r.name}")
+    results = {f"{pool.scope}.{r.name}" for r in pool.reductions}
+    shared = {*fixed, *before, *states, *results}
+    yield from _statements(pool.update, set(shared), shared - states)
+    for h in pool.on:
+        yield from _handler(h, shared, shared - states, events)
+
+
+def _handler(h: Handler, known: set[str], fixed: set[str], events: set[tuple[str, str]]) -> Iterator[str]:
+    if (h.phase, h.event) not in events:
+        yield f"there is no event `{h.phase}.{h.event}`"
+    yield from _statements(h.actions, set(known), fixed)
+
+
+def _statements(statements: tuple[Set, ...], known: set[str], fixed: set[str]) -> Iterator[str]:
+    for s in statements:
+        yield from _reads(refs(s.value), known, f"`{s.target} = ...`")
+        if s.target in fixed:
+            yield f"`{s.target}` cannot be assigned to"
+        known.add(s.target)
+
+
+def _reads(used: set[str], known: set[str], where: str) -> Iterator[str]:
+    for name in sorted(used - known - CONSTANTS.keys()):
+        yield f"{where} reads `{name}`, which is not known there"
+
+
+def population_violations(p: Population) -> Iterator[str]:
+    if p.pools < 1 or p.size % p.pools:
+        yield f"{p.size} neurons are in {p.pools} pools"
+    states = [f"{pool.scope}.{s.name}" for pool in p.neuron.pools for s in pool.state]
+    if sorted(n for n, _ in p.pool_init) != sorted(states):
+        yield f"the states of its pools are {states}, with values for {[n for n, _ in p.pool_init]}"

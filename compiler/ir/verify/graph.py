@@ -1,0 +1,246 @@
+"""Legality of level 1: tensor graphs and cells.
+
+Assumes: nothing.
+Guarantees: every breach is named.
+  tensors    each name is defined once, before its use; shapes are positive
+  maps       one index map per operand and axis; the followed axes have the operand's extent,
+             others extent 1; the body reads only its operands and scalars
+  contracts  distinct dims of positive extent; index maps have one entry per axis over these dims;
+             the body reads operands, dims and scalars; the combine is known; with gather_only, the result's
+             axes are distinct dims
+  effects    a store's target is a variable or a weight of the value's shape; an update's gradient
+             has the weight's shape, its statements read `param`, `gradient`, `step`, their params,
+             state and locals
+  cells      distinct names; before integration no step, after it no dynamics; statements read what
+             is declared
+Does not: check types of elements beyond "real" and "int", or differentiate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from compiler.expr.ast import Expr, refs
+from compiler.expr.functions import CONSTANTS
+from compiler.ir.level0.model import Set
+from compiler.ir.level1.graph import (
+    BatchMask,
+    Cell,
+    Constant,
+    Contract,
+    Feed,
+    Map,
+    Node,
+    Rand,
+    Reindex,
+    Store,
+    Tensor,
+    TensorGraph,
+    Update,
+    Variable,
+    Weight,
+)
+from compiler.ir.space import Affine, plain_dim
+
+COMBINES: Final = frozenset({"add", "max", "min"})
+
+
+def graph_violations(graph: TensorGraph, *, gather_only: bool = False) -> list[str]:
+    """Every breach of the spec by one phase's graph; `gather_only`: as it must be after
+    decompose."""
+    found: list[str] = []
+    known: dict[str, Tensor] = {}
+    kept: set[str] = set()
+    for i, node in enumerate(graph.nodes):
+        out = getattr(node, "out", None)
+        label = f"{graph.phase} node {i} ({type(node).__name__}{' ' + out.name if out else ''})"
+        found += (f"{label}: {v}" for v in _node(node, known, kept, gather_only))
+        if out is not None:
+            if out.name in known:
+                found.append(f"{label}: `{out.name}` is defined twice")
+            if any(n < 1 for n in out.shape) or (out.batched and not out.shape):
+                found.append(f"{label}: `{out.name}` has the shape {out.shape}")
+            if out.dtype not in ("real", "int"):
+                found.append(f"{label}: `{out.name}` has elements of type `{out.dtype}`")
+            known[out.name] = out
+            if isinstance(node, Weight | Variable):
+                kept.add(out.name)
+    found += (f"{graph.phase}: output `{o}` is not defined" for o in graph.outputs if o not in known)
+    return found
+
+
+def _node(node: Node, known: Mapping[str, Tensor], kept: set[str], gather_only: bool) -> Iterator[str]:
+    for name in _operands(node):
+        if name not in known:
+            yield f"`{name}` is used before it is defined"
+            return
+    match node:
+        case Map():
+            yield from _map(node, known)
+        case Contract():
+            yield from _contract(node, known, gather_only)
+        case Reindex(out, source):
+            if math.prod(out.shape) != math.prod(known[source].shape):
+                yield f"`{source}` {known[source].shape} cannot have the shape {out.shape}"
+            elif out.batched and out.shape[0] != known[source].shape[0]:
+                yield f"`{source}` {known[source].shape} loses its batch axis in {out.shape}"
+        case Store(target, value):
+            if target not in kept:
+                yield f"`{target}` is neither a variable nor a weight"
+            elif known[target].shape != known[value].shape:
+                yield f"{_shown(known, value)} is stored into {_shown(known, target)}"
+        case Update():
+            yield from _update(node, known, kept)
+        case BatchMask(out):
+            if len(out.shape) != 1:
+                yield f"a batch mask has one axis, not {len(out.shape)}"
+        case Constant(out, values):
+            if len(values) != math.prod(out.shape) or out.batched:
+                yield f"`{out.name}` {out.shape} has {len(values)} values"
+        case Feed() | Weight() | Variable() | Rand():
+            pass
+
+
+def _shown(known: Mapping[str, Tensor], name: str) -> str:
+    return f"`{name}` {known[name].shape}"
+
+
+def _operands(node: Node) -> Iterable[str]:
+    match node:
+        case Map() | Contract():
+            return node.ins
+        case Reindex():
+            return (node.source,)
+        case Store():
+            return (node.target, node.value)
+        case Update():
+            return (node.weight, node.gradient, *(t for _, t in node.reads))
+    return ()
+
+
+def _reads(body: Expr, allowed: Iterable[str], where: str) -> Iterator[str]:
+    for name in sorted(refs(body) - set(allowed) - CONSTANTS.keys() - {"step"}):
+        yield f"{where} reads `{name}`, which is not known there"
+
+
+def _scalars(scalars: tuple[tuple[str, float], ...], taken: Iterable[str]) -> Iterator[str]:
+    names = [name for name, _ in scalars]
+    for name in sorted({n for n in names if names.count(n) > 1 or n in set(taken)}):
+        yield f"scalar `{name}` has a name that is taken"
+
+
+def _map(node: Map, known: Mapping[str, Tensor]) -> Iterator[str]:
+    if len(node.maps) != len(node.ins):
+        yield f"{len(node.ins)} operands have {len(node.maps)} maps"
+        return
+    for name, axes in zip(node.ins, node.maps, strict=True):
+        shape = known[name].shape
+        if len(axes) != len(shape):
+            yield f"`{name}` has {len(shape)} axes and a map of {len(axes)}"
+            continue
+        for a, (axis, extent) in enumerate(zip(axes, shape, strict=True)):
+            if axis is None:
+                if extent != 1:
+                    yield f"axis {a} of `{name}` follows nothing, but has extent {extent}"
+            elif not 0 <= axis < len(node.out.shape) or node.out.shape[axis] != extent:
+                yield f"axis {a} of {_shown(known, name)} follows axis {axis} of {node.out.shape}"
+    operands = [f"x{k}" for k in range(len(node.ins))]
+    yield from _scalars(node.scalars, operands)
+    yield from _reads(node.body, (*operands, *dict(node.scalars)), "the body")
+
+
+def _contract(node: Contract, known: Mapping[str, Tensor], gather_only: bool) -> Iterator[str]:
+    dims = dict(node.dims)
+    if len(dims) != len(node.dims) or any(extent < 1 for extent in dims.values()):
+        yield "dims stand twice or have no extent"
+    if node.combine not in COMBINES:
+        yield f"combine `{node.combine}` is not known"
+    if len(node.in_maps) != len(node.ins):
+        yield f"{len(node.ins)} operands have {len(node.in_maps)} maps"
+        return
+    yield from _affine_maps(node.out.name, node.out.shape, node.out_map, dims)
+    for name, axes in zip(node.ins, node.in_maps, strict=True):
+        yield from _affine_maps(name, known[name].shape, axes, dims)
+    operands = [f"x{k}" for k in range(len(node.ins))]
+    yield from _scalars(node.scalars, (*operands, *dims))
+    yield from _reads(node.body, (*operands, *dims, *dict(node.scalars)), "the body")
+    if gather_only:
+        used = [plain_dim(m) for m in node.out_map]
+        if None in used or len(set(used)) != len(used):
+            yield "the result is scattered into"
+        for d, extent in zip(used, node.out.shape, strict=False):
+            if d is not None and dims.get(d) != extent:
+                yield f"dim `{d}` does not have the extent {extent} of its axis"
+
+
+def _affine_maps(name: str, shape: tuple[int, ...], axes: tuple[Affine, ...], dims: Mapping[str, int]) -> Iterator[str]:
+    if len(axes) != len(shape):
+        yield f"`{name}` has {len(shape)} axes and a map of {len(axes)}"
+    for m in axes:
+        if m.div < 1 or any(c == 0 for _, c in m.terms) or len(dict(m.terms)) != len(m.terms):
+            yield f"`{name}` is reached by a map with terms that are 0 or repeated, or divided by 0"
+        for dim, _ in m.terms:
+            if dim not in dims:
+                yield f"`{name}` is reached along `{dim}`, which is not a dim"
+
+
+def _update(node: Update, known: Mapping[str, Tensor], kept: set[str]) -> Iterator[str]:
+    if node.weight not in kept:
+        yield f"`{node.weight}` is not a weight"
+    elif known[node.weight].shape != known[node.gradient].shape:
+        yield f"{_shown(known, node.gradient)} is not shaped as {_shown(known, node.weight)}"
+    params, state = [n for n, _ in node.params], [n for n, _ in node.state]
+    reads = [n for n, _ in node.reads]
+    for name, tensor in node.reads:
+        if known[tensor].shape != ():
+            yield f"`{name}` reads {_shown(known, tensor)}, which is not a single number"
+    names = ["param", "gradient", "step", *params, *state, *reads]
+    if len(set(names)) != len(names):
+        yield "names of params and state are not distinct"
+    yield from _statements(node.statements, {*names}, fixed={"gradient", "step", *params, *reads})
+
+
+def _statements(statements: Iterable[Set], known: set[str], fixed: Iterable[str] = ()) -> Iterator[str]:
+    """Straight-line code: `known` grows by what is assigned; `fixed` cannot be assigned to."""
+    unchanging = set(fixed)
+    for s in statements:
+        yield from _reads(s.value, known, f"`{s.target} = ...`")
+        if s.target in unchanging:
+            yield f"`{s.target}` cannot be assigned to"
+        known.add(s.target)
+
+
+def cell_violations(cell: Cell) -> list[str]:
+    """Every breach of the spec by a cell, before or after integrate_odes."""
+    found: list[str] = []
+    inputs = [name for name, _ in cell.inputs]
+    derived = [d.name for d in cell.derived]
+    names = [*cell.params, *cell.state, *inputs, *cell.int_state, *derived]
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        found.append(f"`{name}` is declared twice")
+    unknown = [o.state for o in cell.dynamics if o.state not in cell.state]
+    unknown += [h for h in cell.hold if h not in (*cell.state, *inputs)]
+    found += (f"`{name}` is not a state" for name in unknown)
+    if cell.step and cell.dynamics:
+        found.append("there is a step, but dynamics are left")
+    shared = [v for p in cell.pools for v in p.variables]
+    columns = {c.every for c in cell.counters}
+    fixed = {*cell.params, *derived, *shared, *columns, "t", "dt", "step", "warmup_steps"}
+    known = {*names, *shared, *columns, "t", "dt", "step", "warmup_steps"}
+    if not cell.step:
+        known |= {c.name for c in cell.counters}
+    if cell.step:
+        found += _statements(cell.step, known, fixed)
+        if cell.when is not None and "spiked" not in known:
+            found.append("the step does not compute `spiked`")
+        return [f"cell {cell.name}: {v}" for v in found]
+    found += _statements(cell.lets, known, fixed)
+    for ode in cell.dynamics:
+        found += _reads(ode.rhs, known, f"d{ode.state}/dt")
+    found += _statements(cell.update, known, fixed)
+    if cell.when is not None:
+        found += _reads(cell.when, known, "the spike condition")
+        found += _statements(cell.reset, known, fixed)
+    return [f"cell {cell.name}: {v}" for v in found]

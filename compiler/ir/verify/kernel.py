@@ -1,0 +1,413 @@
+"""Legality of level-2 code: the formals and the body of a kernel or a template, without its rows.
+
+Assumes: nothing; the code may be anything that the constructors accept.
+Guarantees: `code_violations` names every breach of the spec below.
+  formals    unique names; a Strided access names dims or integer locals, columns or literals; no
+             name twice
+  names      every name of an expression is a local assigned before, a readable element, a column,
+             a dim, `step` or a constant; every function is one of the language or a draw; no
+             quantities
+  reads      of WRITE elements only after their assignment, of ACCUMULATE elements never; RED dims
+             only in `term`
+  writes     to WRITE and UPDATE elements, `+=` to ACCUMULATE and UPDATE ones; every WRITE element
+             is assigned
+  nests      distinct dims, LANE dims last and literal; RED dims need a combine, a combine needs a
+             term; events are emitted by a map over the one dim `i`
+  the rest   formals that a body finds by name are there, with their type
+Does not: look at arrays and numbers (verify_program.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from compiler.expr.ast import Call, Expr, Num, Quantity, Ref, children
+from compiler.expr.functions import CONSTANTS, FUNCTIONS
+from compiler.ir.level2.program import (
+    PLACES,
+    PLANES,
+    Add,
+    ArrayFormal,
+    At,
+    Bitmask,
+    Body,
+    Connect,
+    Contract,
+    Csr,
+    Dense,
+    DimKind,
+    Emit,
+    EmitScheduled,
+    Events,
+    Every,
+    Kernel,
+    Kind,
+    Mode,
+    Nest,
+    OneToOne,
+    Procedural,
+    Propagate,
+    RecordEvents,
+    RecordTrace,
+    Relation,
+    ScalarFormal,
+    Statement,
+    Strided,
+    Template,
+    Toeplitz,
+    Whole,
+)
+from compiler.ir.space import DType
+
+DRAWS: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4}
+ENDS: Final = frozenset({"pre", "post", "syn"})
+_INTEGERS: Final = frozenset({DType.I64})
+_RING: Final = {"list": DType.I32, "count": DType.I32, "slots": DType.I64}
+_DRAWN: Final = {"n_pre": DType.I64, "n_post": DType.I64, "key": DType.U64}
+_RULES: Final[Mapping[str, Mapping[str, DType]]] = {
+    "fixed_probability": {"table": DType.U32, "autapses": DType.I64, "same": DType.I64},
+    **{
+        rule: dict.fromkeys(("number", "multapses", "autapses", "same"), DType.I64)
+        for rule in ("fixed_total", "fixed_indegree", "fixed_outdegree")
+    },
+    "expression": dict.fromkeys(("autapses", "same", "w_from", "h_from", "w_to", "h_to"), DType.I64),
+    "all_to_all": {"autapses": DType.I64, "same": DType.I64},
+    "one_to_one": {},
+}
+_BODIES: Final[Mapping[Kind, tuple[type[Body], ...]]] = {
+    Kind.MAP: (Nest,),
+    Kind.REDUCE: (Nest,),
+    Kind.CONTRACT: (Contract, Nest),
+    Kind.PROPAGATE: (Propagate,),
+    Kind.CONNECT: (Connect,),
+    Kind.EMIT: (EmitScheduled, Nest),
+    Kind.RECORD: (RecordEvents, RecordTrace),
+    Kind.EXTERN: (Nest, Contract),
+}
+
+
+def code_violations(code: Kernel | Template) -> Iterator[str]:
+    """Every breach of the spec by the formals and the body of `code`."""
+    names = [f.name for f in code.formals]
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        yield f"formal `{name}` is declared twice"
+    if not isinstance(code.body, _BODIES[code.kind]):
+        yield f"a {code.kind.value} kernel cannot have the body {type(code.body).__name__}"
+    check = _Code(
+        {f.name: f for f in code.formals if isinstance(f, ArrayFormal)},
+        {f.name: f for f in code.formals if isinstance(f, ScalarFormal)},
+    )
+    match code.body:
+        case Nest() as nest:
+            yield from check.nest(nest)
+        case Contract(nest, _, _, scratch):
+            yield from check.nest(nest)
+            if scratch is not None:
+                yield from check.column(scratch, "scratch")
+        case Propagate() as body:
+            yield from check.propagate(body)
+        case Connect(rule, stage, probability):
+            yield from check.connect(rule, stage)
+            if (rule == "expression" and stage != "scan") != (probability is not None):
+                yield f"connect rule `{rule}`, stage `{stage}`, has an expression too many or too few"
+            if probability is not None:
+                check.dims |= dict.fromkeys(("i", "j", *PLACES), DimKind.PAR)
+                yield from check.expression(probability, "the probability")
+        case RecordEvents():
+            yield from check.found(
+                _RING | {"buffer": DType.I32, "used": DType.I64, "capacity": DType.I64, "n": DType.I64}
+            )
+        case RecordTrace(value):
+            yield from check.found(
+                {"members": DType.I32, "buffer": None, "used": DType.I64} | {"m": DType.I64, "capacity": DType.I64}
+            )
+            check.dims["i"] = DimKind.PAR
+            if "ring_slots" in check.scalars:
+                check.dims["slot"] = DimKind.PAR
+            yield from check.expression(value, "its value")
+        case EmitScheduled():
+            yield from check.found(
+                _RING | {"steps": DType.I32, "ids": DType.I32, "cursor": DType.I64} | {"m": DType.I64}
+            )
+
+
+@dataclass
+class _Code:
+    """What is known at a place of the code while it is walked from top to bottom."""
+
+    arrays: Mapping[str, ArrayFormal]
+    scalars: Mapping[str, ScalarFormal]
+    dims: dict[str, DimKind] = field(default_factory=dict)
+    locals: set[str] = field(default_factory=set)
+    assigned: set[str] = field(default_factory=set)
+    in_term: bool = False
+    in_propagation: bool = False
+
+    # ---------------------------------------------------------------------------------- expressions
+
+    def expression(self, e: Expr, where: str) -> Iterator[str]:
+        stack = [e]
+        while stack:
+            x = stack.pop()
+            match x:
+                case Ref(name):
+                    yield from self.read(name, where)
+                case Quantity():
+                    yield f"{where} holds a quantity"
+                case Call(func, args):
+                    known = FUNCTIONS.get(func)
+                    if func in DRAWS and (known is None or known.random):
+                        given = func != "poisson" and len(args) == 4 and isinstance(args[3], Num)
+                        if len(args) != DRAWS[func] and not given:
+                            yield f"{where} calls `{func}` with {len(args)} arguments"
+                    elif known is None or known.random:
+                        yield f"{where} calls `{func}`, which no kernel can"
+                    elif not known.accepts(len(args)):
+                        yield f"{where} calls `{func}` with {len(args)} arguments"
+            stack.extend(children(x))
+
+    def read(self, name: str, where: str) -> Iterator[str]:
+        if name in self.locals or name in self.scalars:
+            return
+        if name in self.dims:
+            if self.dims[name] is DimKind.RED and not self.in_term:
+                yield f"{where} reads the reduced dim `{name}`"
+        elif name in self.arrays:
+            formal = self.arrays[name]
+            yield from self.element(formal, where)
+            if formal.mode is Mode.ACCUMULATE:
+                yield f"{where} reads `{name}`, which is only added to"
+            if formal.mode is Mode.WRITE and name not in self.assigned:
+                yield f"{where} reads `{name}` before it is written"
+        elif self.in_propagation and name in ENDS:
+            return
+        elif name != "step" and name not in CONSTANTS:
+            yield f"{where} reads `{name}`, which is not known there"
+
+    def element(self, formal: ArrayFormal, where: str) -> Iterator[str]:
+        """Whether the element of `formal` is reachable here."""
+        access = formal.access
+        if isinstance(access, Whole) or isinstance(access, At) != self.in_propagation:
+            yield f"{where} uses `{formal.name}`, which has no element there"
+        if isinstance(access, Strided):
+            for name in sorted({n for axis in access.axes for n, _ in axis.terms}):
+                if name in self.dims:
+                    if self.dims[name] is DimKind.RED and not self.in_term:
+                        yield f"{where} reaches `{formal.name}` along the reduced dim `{name}`"
+                elif name not in self.locals:
+                    yield f"{where} reaches `{formal.name}` along `{name}`, not known there"
+
+    # ----------------------------------------------------------------------------------- statements
+
+    def statements(self, statements: tuple[Statement, ...], part: str) -> Iterator[str]:
+        for i, s in enumerate(statements):
+            where = f"{part} statement {i + 1}"
+            if isinstance(s, Emit):
+                yield from self.expression(s.when, where)
+                yield from self.emit(s, where)
+                continue
+            yield from self.expression(s.value, where)
+            formal = self.arrays.get(s.target)
+            if formal is None:
+                if s.target in self.scalars or s.target in self.dims or s.target == "step":
+                    yield f"{where} assigns to `{s.target}`, which is not a local or an element"
+                elif isinstance(s, Add):
+                    yield f"{where} adds to `{s.target}`, which is not an element"
+                self.locals.add(s.target)
+                continue
+            yield from self.element(formal, where)
+            allowed = (Mode.ACCUMULATE,) if isinstance(s, Add) else (Mode.WRITE,)
+            if formal.mode not in (*allowed, Mode.UPDATE):
+                yield f"{where} writes `{s.target}`, whose mode is `{formal.mode.value}`"
+            self.assigned.add(s.target)
+
+    def emit(self, s: Emit, where: str) -> Iterator[str]:
+        for name in (s.list, s.count):
+            formal = self.arrays.get(name)
+            writes = formal is not None and formal.mode in (Mode.WRITE, Mode.UPDATE)
+            if formal is None or not writes or not isinstance(formal.access, Whole):
+                yield f"{where} emits into `{name}`, which is not a whole array that is written"
+            elif formal.dtype is not DType.I32:
+                yield f"{where} emits into `{name}`, which is {formal.dtype.value}, not i32"
+            self.assigned.add(name)
+        yield from self.column(s.slots, where)
+        if self.in_propagation or self.dims != {"i": DimKind.PAR}:
+            yield f"{where} emits, but not in a map over the one dim `i`"
+
+    def column(self, name: str, where: str) -> Iterator[str]:
+        """`name` is an integer column."""
+        formal = self.scalars.get(name)
+        if formal is None:
+            yield f"{where} needs the column `{name}`, which is missing"
+        elif formal.dtype not in _INTEGERS:
+            yield f"{where} needs `{name}` as i64, not {formal.dtype.value}"
+
+    # --------------------------------------------------------------------------------------- bodies
+
+    def nest(self, nest: Nest) -> Iterator[str]:
+        lanes = False
+        for d in nest.dims:
+            if d.name in self.dims or d.name in self.arrays or d.name in self.scalars:
+                yield f"dim `{d.name}` has a name that is taken"
+            self.dims[d.name] = d.kind
+            if isinstance(d.extent, str):
+                yield from self.column(d.extent, f"dim `{d.name}`")
+                if d.kind is DimKind.LANE:
+                    yield f"the lanes of dim `{d.name}` are not literal"
+            elif d.extent < 1:
+                yield f"dim `{d.name}` has the extent {d.extent}"
+            if lanes and d.kind is not DimKind.LANE:
+                yield f"dim `{d.name}` stands inside the lanes"
+            lanes = lanes or d.kind is DimKind.LANE
+        for formal in self.arrays.values():
+            yield from self.axes(formal)
+        yield from self.statements(nest.prologue, "prologue")
+        if nest.combine is None:
+            if nest.term is not None or nest.epilogue:
+                yield "a term or an epilogue stands without a combine"
+            if DimKind.RED in self.dims.values():
+                yield "there are reduced dims, but no combine"
+        elif nest.combine not in ("add", "max", "min") or nest.term is None:
+            yield f"combine `{nest.combine}` is not known, or has no term"
+        else:
+            if nest.acc in self.arrays or nest.acc in self.scalars or nest.acc in self.dims:
+                yield f"the accumulator has the name `{nest.acc}`, which is taken"
+            self.in_term = True
+            yield from self.expression(nest.term, "the term")
+            self.in_term = False
+            self.locals.add(nest.acc)
+            yield from self.statements(nest.epilogue, "epilogue")
+        for formal in self.arrays.values():
+            if formal.mode is Mode.WRITE and formal.name not in self.assigned:
+                yield f"`{formal.name}` is declared as written, but never is"
+
+    def axes(self, formal: ArrayFormal) -> Iterator[str]:
+        if isinstance(formal.access, At):
+            yield f"`{formal.name}` is accessed as in a propagation"
+        if not isinstance(formal.access, Strided):
+            return
+        for axis in formal.access.axes:
+            where = f"the access of `{formal.name}`"
+            for x in (axis.const, axis.extent, axis.stride):
+                if isinstance(x, str):
+                    yield from self.column(x, where)
+            if axis.div < 1:
+                yield f"{where} divides by {axis.div}"
+            if any(c == 0 for _, c in axis.terms) or len(dict(axis.terms)) != len(axis.terms):
+                yield f"{where} has a term that is zero or stands twice"
+
+    def propagate(self, body: Propagate) -> Iterator[str]:
+        self.in_propagation = True
+        match body.events:
+            case Events(events, count, slots, delay, stride):
+                yield from self.whole({events: DType.I32, count: DType.I32})
+                for column in (slots, delay, stride):
+                    yield from self.column(column, "the propagation")
+            case Every(n):
+                yield from self.column(n, "the propagation")
+        if body.by not in ("pre", "post"):
+            yield f"events cannot belong to `{body.by}`"
+        yield from self.relation(body.relation, body.by)
+        for formal in self.arrays.values():
+            if isinstance(formal.access, At) and formal.access.end not in ENDS:
+                yield f"`{formal.name}` is accessed at `{formal.access.end}`"
+            if isinstance(formal.access, At) and formal.access.past and formal.access.ring is None:
+                yield f"`{formal.name}` is of the past, but no ring"
+            if isinstance(formal.access, At) and formal.access.ring is not None:
+                delay, slots, size = formal.access.ring
+                if formal.access.past and formal.mode is not Mode.READ:
+                    yield f"`{formal.name}` is of the past, but its mode is `{formal.mode.value}`"
+                for column in (slots, size):
+                    yield from self.column(column, f"the ring of `{formal.name}`")
+                if delay not in self.arrays:
+                    yield from self.column(delay, f"the ring of `{formal.name}`")
+        gathers = isinstance(body.events, Every) and isinstance(body.relation, Csr | Dense | OneToOne)
+        if body.gather and not gathers:
+            yield "only every neuron gathers, from synapses that are found by both ends"
+        yield from self.statements(body.statements, "propagation")
+
+    def whole(self, wanted: Mapping[str, DType]) -> Iterator[str]:
+        """Whole arrays that are read."""
+        for name, dtype in wanted.items():
+            formal = self.arrays.get(name)
+            if formal is None or not isinstance(formal.access, Whole):
+                yield f"the relation or the events need the whole array `{name}`"
+            elif formal.dtype is not dtype or formal.mode is not Mode.READ:
+                yield f"`{name}` is {formal.mode.value} {formal.dtype.value}, not r {dtype.value}"
+
+    def relation(self, relation: Relation, by: str) -> Iterator[str]:
+        match relation:
+            case Csr(row, col, index, shared):
+                yield from self.whole({row: DType.I64, col: DType.I32} | ({index: DType.I32} if index else {}))
+                if shared and (index is None or by != "pre"):
+                    yield "synapses that share numbers are rows by source with an index"
+            case Dense(n_pre, n_post):
+                for column in (n_pre, n_post):
+                    yield from self.column(column, "the relation")
+            case OneToOne():
+                pass
+            case Bitmask(words, n_post):
+                yield from self.whole({words: DType.U32})
+                yield from self.column(n_post, "the relation")
+                yield from self.unnumbered("a bitmask")
+            case Procedural(rule, row, probability):
+                yield from self.whole({row: DType.I64})
+                if rule not in _RULES:
+                    yield f"connect rule `{rule}` is not known"
+                else:
+                    wanted = {("connect_key" if n == "key" else n): t for n, t in {**_DRAWN, **_RULES[rule]}.items()}
+                    yield from self.found(wanted)
+                if (rule == "expression") != (probability is not None):
+                    yield f"connect rule `{rule}` has an expression too many or too few"
+                if probability is not None:
+                    places = dict.fromkeys(("i", "j", *PLACES), DimKind.PAR)
+                    code = _Code(self.arrays, self.scalars, places, in_propagation=True)
+                    yield from code.expression(probability, "the probability")
+                if rule == "fixed_outdegree":
+                    yield from self.unnumbered("rows that are drawn out of order")
+            case Toeplitz(kernel, stride):
+                if min(*kernel, *stride) < 1:
+                    yield f"the kernel is {kernel}, the stride {stride}"
+                yield from self.found(dict.fromkeys(PLANES, DType.I64))
+        if by == "post" and isinstance(relation, Bitmask | Procedural | Toeplitz):
+            yield f"a {type(relation).__name__} relation is walked by target"
+
+    def unnumbered(self, what: str) -> Iterator[str]:
+        """Synapses of this relation have no number."""
+        for f in self.arrays.values():
+            if isinstance(f.access, At) and f.access.end == "syn":
+                yield f"`{f.name}` is accessed at `syn`, but the synapses of {what} have no number"
+
+    def connect(self, rule: str, stage: str) -> Iterator[str]:
+        if stage == "scan":
+            yield from self.found({"row": DType.I64, "n_pre": DType.I64})
+            return
+        if rule == stage == "rewire":
+            columns = dict.fromkeys(("multapses", "autapses", "same"), DType.I64)
+            yield from self.found({"row": DType.I64, "col": DType.I32, "gone": DType.I32} | _DRAWN | columns)
+            return
+        if rule == "transpose" and stage in ("count", "fill", "refill"):
+            made = {"to_col": DType.I32, "to_index": DType.I32} if stage != "count" else {}
+            made |= {"to_filled": DType.I32} if stage == "refill" else {}
+            sizes = {"n_pre": DType.I64, "n_post": DType.I64}
+            yield from self.found({"row": DType.I64, "col": DType.I32, "to_row": DType.I64} | made | sizes)
+            return
+        if rule not in _RULES or stage not in ("count", "fill", "mask"):
+            yield f"connect rule `{rule}`, stage `{stage}`, is not known"
+            return
+        if stage == "mask":
+            yield from self.found({"words": DType.U32} | _DRAWN | dict(_RULES[rule]))
+            return
+        col = {"col": DType.I32} if stage == "fill" else {}
+        yield from self.found({"row": DType.I64} | col | _DRAWN | dict(_RULES[rule]))
+
+    def found(self, wanted: Mapping[str, DType | None]) -> Iterator[str]:
+        """The formals that a body finds by name; None: any type."""
+        for name, dtype in wanted.items():
+            formal = self.arrays.get(name) or self.scalars.get(name)
+            if formal is None:
+                yield f"its body needs a formal `{name}`"
+            elif dtype is not None and formal.dtype is not dtype:
+                yield f"its body needs `{name}` as {dtype.value}, not {formal.dtype.value}"

@@ -1,0 +1,372 @@
+"""Legality of level 2: programs, and merged programs.
+
+Assumes: nothing; the program may be anything that the constructors accept.
+Guarantees: every breach is named: code (verify_body.py), and
+  arrays     unique names; an extent that is found by connecting comes from an i64 array; constants
+             fit
+  rows       one column per formal, as long as the table; bound arrays exist and have the formal's
+             type; reals are in the program's precision (float64 arrays are allowed beside it: wide
+             accumulators)
+  bounds     no access of a nest that does not depend on data leaves its array
+  launches   rows in range, 0 <= offset < every, phases named once
+  hazards    rows of one launch run together: none writes an array that another one touches; an
+             array that is added to is only added to
+  chains     launches of one row and every step, in which no two samples meet (samples.py)
+  merged     one template per digest, and digests right; phase for phase and row for row, the
+             merged program launches what the unmerged one launches: bind(template, row) == the
+             unmerged kernel's row, up to names
+Does not: change anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.ir.digest import digest
+from compiler.ir.level2.batch_independence import chain_violations
+from compiler.ir.level2.program import (
+    CONNECT_PHASES,
+    INIT_PHASES,
+    Array,
+    ArrayFormal,
+    Contract,
+    Kernel,
+    KernelLaunch,
+    Launch,
+    Merged,
+    Mode,
+    Nest,
+    Program,
+    Rows,
+    SizeOf,
+    StreamKey,
+    Strided,
+    Template,
+)
+from compiler.ir.space import DType
+from compiler.ir.verify.kernel import code_violations
+
+Code = Kernel | Template
+_SHOWN = 3  # rows named per kind of violation
+
+
+def program_violations(program: Program) -> list[str]:
+    """Every breach of the spec by an unmerged program."""
+    return list(
+        _violations(
+            program,
+            [(k, k.rows) for k in program.kernels],
+            [(p.name, [(x.kernel, x) for x in p.launches]) for p in program.phases],
+        )
+    )
+
+
+def merged_violations(merged: Merged, program: Program | None = None) -> list[str]:
+    """Every breach of the spec by a merged program; with `program`, every difference from it
+    too."""
+    found = list(
+        _violations(
+            merged,
+            list(zip(merged.templates, merged.tables, strict=False)),
+            [(p.name, [(x.template, x) for x in p.launches]) for p in merged.phases],
+        )
+    )
+    if len(merged.templates) != len(merged.tables):
+        found.append(f"{len(merged.templates)} templates have {len(merged.tables)} tables")
+    seen: dict[str, int] = {}
+    for i, template in enumerate(merged.templates):
+        key = digest(template)
+        if template.index != i:
+            found.append(f"template {i} is numbered {template.index}")
+        if template.digest != key:
+            found.append(f"template {i} ({template.name}) does not have the digest of its text")
+        if key in seen:
+            found.append(f"templates {seen[key]} and {i} are the same")
+        seen[key] = i
+    if not found:
+        found += [v for phase in merged.phases for v in chain_violations(merged, phase)]
+    if program is not None and not found:
+        found += _differences(merged, program)
+    return found
+
+
+def _violations(
+    program: Program | Merged,
+    codes: Sequence[tuple[Code, Rows]],
+    phases: Sequence[tuple[str, Sequence[tuple[int, KernelLaunch | Launch]]]],
+) -> Iterator[str]:
+    arrays = {a.name: a for a in program.arrays}
+    yield from _array_violations(program, arrays)
+    sound: list[bool] = []
+    for code, rows in codes:
+        ok = True
+        for part in (
+            code_violations(code),
+            _row_violations(code, rows, arrays, program.precision),
+        ):
+            for v in part:
+                ok = False
+                yield f"{code.name}: {v}"
+        sound.append(ok)
+        if ok:
+            yield from (f"{code.name}: {v}" for v in _bound_violations(code, rows, arrays))
+    names = [name for name, _ in phases]
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        yield f"phase `{name}` stands twice"
+    for name, launches in phases:
+        for number, launch in launches:
+            where = f"phase `{name}`"
+            if not 0 <= number < len(codes):
+                yield f"{where} launches kernel {number} of {len(codes)}"
+                continue
+            code, rows = codes[number]
+            where += f", {code.name}"
+            if not 0 <= launch.lo < launch.hi <= rows.count:
+                yield f"{where}: rows {launch.lo} to {launch.hi} of {rows.count}"
+            elif sound[number]:
+                yield from (f"{where}: {v}" for v in _hazards(code, rows, launch.lo, launch.hi))
+            if not 0 <= launch.offset < launch.every:
+                yield f"{where}: every {launch.every} steps at {launch.offset}"
+            elif name in (*CONNECT_PHASES, *INIT_PHASES) and launch.every != 1:
+                yield f"{where}: runs once, not every {launch.every} steps"
+
+
+# ------------------------------------------------------------------------------------------- arrays
+
+
+def _array_violations(program: Program | Merged, arrays: Mapping[str, Array]) -> Iterator[str]:
+    if program.precision not in (DType.F32, DType.F64):
+        yield f"the precision is {program.precision.value}"
+    if len(arrays) != len(program.arrays):
+        names = [a.name for a in program.arrays]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        yield f"arrays stand twice: {', '.join(twice[:_SHOWN])}"
+    for a in program.arrays:
+        if a.size_from is not None:
+            source = arrays.get(a.size_from)
+            if source is None or source.dtype is not DType.I64 or source.size_from is not None:
+                yield f"array `{a.name}` takes its size from `{a.size_from}`, not row pointers"
+            if a.shape != (-1,):
+                yield f"array `{a.name}` has the shape {a.shape}, but a size from connecting"
+        elif any(n < 0 for n in a.shape):
+            yield f"array `{a.name}` has the shape {a.shape}"
+        if a.layout is not None and (a.layout.lanes < 1 or not a.shape):
+            yield f"array `{a.name}` has {a.layout.lanes} lanes and {len(a.shape)} axes"
+    for name, contents in program.constants.items():
+        if name not in arrays:
+            yield f"there are constants for `{name}`, which is not an array"
+        elif contents.size != arrays[name].physical_size:
+            size = arrays[name].physical_size
+            yield f"constants of `{name}` have {contents.size} elements of {size}"
+        elif contents.dtype != np.dtype(arrays[name].dtype.numpy):
+            yield f"constants of `{name}` are {contents.dtype}, not {arrays[name].dtype.value}"
+
+
+# --------------------------------------------------------------------------------------------- rows
+
+
+def _row_violations(code: Code, rows: Rows, arrays: Mapping[str, Array], precision: DType) -> Iterator[str]:
+    formals = {f.name for f in code.formals}
+    for extra in sorted((rows.arrays.keys() | rows.scalars.keys()) - formals):
+        yield f"there is a column `{extra}`, but no such formal"
+    if rows.paths and len(rows.paths) != rows.count:
+        yield f"{len(rows.paths)} paths stand for {rows.count} rows"
+    sizes = {a.size_from for a in arrays.values()} | {a.name for a in arrays.values() if a.size_from}
+    for formal in code.formals:
+        if formal.dtype.is_real and formal.dtype not in (precision, DType.F64):
+            yield f"`{formal.name}` is {formal.dtype.value} in a program of {precision.value}"
+        if isinstance(formal, ArrayFormal):
+            bound = rows.arrays.get(formal.name, ())
+            if len(bound) != rows.count:
+                yield f"`{formal.name}` is bound in {len(bound)} of {rows.count} rows"
+            for name in sorted({n for n in bound if n not in arrays})[:_SHOWN]:
+                yield f"`{formal.name}` is bound to `{name}`, which is not an array"
+            wrong = {n for n in bound if n in arrays and arrays[n].dtype is not formal.dtype}
+            for name in sorted(wrong)[:_SHOWN]:
+                types = f"{formal.dtype.value} is bound to {arrays[name].dtype.value}"
+                yield f"`{formal.name}`, `{name}`: {types}"
+            continue
+        values = rows.scalars.get(formal.name, ())
+        if len(values) != rows.count:
+            yield f"column `{formal.name}` has {len(values)} of {rows.count} values"
+        yield from _column_violations(formal.name, formal.dtype, values, sizes)
+
+
+def _column_violations(name: str, dtype: DType, values: Any, sizes: set[str | None]) -> Iterator[str]:
+    if isinstance(values, np.ndarray):
+        if values.dtype != (np.float64 if dtype.is_real else np.int64) or values.ndim != 1:
+            yield f"column `{name}` ({dtype.value}) is an array {values.shape} of {values.dtype}"
+        return
+    for value in values:
+        match value:
+            case StreamKey():
+                ok = dtype is DType.U64
+            case SizeOf(array):
+                ok = dtype is DType.I64 and array in sizes
+            case float():
+                ok = dtype.is_real
+            case int():
+                ok = not isinstance(value, bool)
+            case _:
+                ok = isinstance(value, np.integer | np.floating)
+        if not ok:
+            yield f"column `{name}` ({dtype.value}) holds {value!r}"
+            return
+
+
+def _column(rows: Rows, x: int | str) -> npt.NDArray[np.int64] | None:
+    """A literal or a column as one number per row; None when it is known only after connecting."""
+    if isinstance(x, int):
+        return np.full(rows.count, x, np.int64)
+    values = rows.scalars[x]
+    if isinstance(values, np.ndarray):
+        return values.astype(np.int64)
+    if all(isinstance(v, int | np.integer) for v in values):
+        return np.array([int(v) for v in values if isinstance(v, int | np.integer)], np.int64)
+    return None
+
+
+def _bound_violations(code: Code, rows: Rows, arrays: Mapping[str, Array]) -> Iterator[str]:
+    body = code.body.nest if isinstance(code.body, Contract) else code.body
+    if not isinstance(body, Nest):
+        return
+    last: dict[str, npt.NDArray[np.int64]] = {}
+    empty = np.zeros(rows.count, np.bool_)
+    for d in body.dims:
+        extent = _column(rows, d.extent)
+        if extent is not None:
+            last[d.name] = extent - 1
+            empty |= extent < 1
+    for formal in code.formals:
+        if not isinstance(formal, ArrayFormal) or not isinstance(formal.access, Strided):
+            continue
+        reach = _reach(formal.access, rows, last)
+        if reach is None:
+            continue
+        low, high, never = reach
+        names = rows.arrays[formal.name]
+        size = np.fromiter((arrays[n].physical_size for n in names), np.int64, rows.count)
+        bad = ~(empty | never) & (size >= 0) & ((low < 0) | (high >= size))
+        for r in np.flatnonzero(bad)[:_SHOWN].tolist():
+            yield (
+                f"row {r} reaches elements {low[r]} to {high[r]} of `{names[r]}` ({formal.name}), which has {size[r]}"
+            )
+
+
+def _reach(
+    access: Strided, rows: Rows, last: Mapping[str, npt.NDArray[np.int64]]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]] | None:
+    """Smallest and largest address per row, and where there is none; None when it depends on
+    data."""
+    low = np.zeros(rows.count, np.int64)
+    high = np.zeros(rows.count, np.int64)
+    never = np.zeros(rows.count, np.bool_)
+    for axis in access.axes:
+        const, stride = _column(rows, axis.const), _column(rows, axis.stride)
+        extent = None if axis.extent is None else _column(rows, axis.extent)
+        if const is None or stride is None or (axis.extent is not None and extent is None):
+            return None
+        known = all(name in last for name, _ in axis.terms)
+        if not known and extent is None:
+            return None
+        if known:
+            first = const + sum((c * last[n] for n, c in axis.terms if c < 0), start=np.int64(0))
+            final = const + sum((c * last[n] for n, c in axis.terms if c > 0), start=np.int64(0))
+            first, final = -(-first // axis.div), final // axis.div
+        if extent is not None:
+            first = np.maximum(first, 0) if known else np.zeros_like(const)
+            final = np.minimum(final, extent - 1) if known else extent - 1
+        never |= first > final
+        low += np.minimum(first * stride, final * stride)
+        high += np.maximum(first * stride, final * stride)
+    return low, high, never
+
+
+# ------------------------------------------------------------------------------------------ hazards
+
+
+def _hazards(code: Code, rows: Rows, lo: int, hi: int) -> Iterator[str]:
+    """Arrays that one row writes and another row (or another formal of the same row of a nest)
+    touches."""
+    written: dict[str, int] = {}
+    added: set[str] = set()
+    found: set[str] = set()
+    formals = [f for f in code.formals if isinstance(f, ArrayFormal)]
+    within = isinstance(code.body, Nest | Contract)
+    for formal in formals:
+        bound = rows.arrays[formal.name][lo:hi]
+        if formal.mode is Mode.ACCUMULATE:
+            added.update(bound)
+        elif formal.mode is not Mode.READ:
+            for r, name in enumerate(bound):
+                other = written.get(name)
+                if other is not None and (other != r or within):
+                    found.add(name)
+                written[name] = r
+    for formal in formals:
+        if formal.mode is not Mode.READ:
+            continue
+        for r, name in enumerate(rows.arrays[formal.name][lo:hi]):
+            if name in written and (written[name] != r or within):
+                found.add(name)
+            if name in added:
+                found.add(name)
+    found |= added & written.keys()
+    for name in sorted(found)[:_SHOWN]:
+        yield f"`{name}` is written in one place and used in another of the same launch"
+
+
+# ------------------------------------------------------------------------------------------- merged
+
+
+def _differences(merged: Merged, program: Program) -> Iterator[str]:
+    """Where the merged program launches other rows than the unmerged one."""
+    same = ("name", "precision", "order", "arrays")
+    for name in same:
+        if getattr(merged, name) != getattr(program, name):
+            yield f"`{name}` differs from the unmerged program's"
+    if [p.name for p in merged.phases] != [p.name for p in program.phases]:
+        yield "the phases are not those of the unmerged program"
+        return
+    digests = [digest(k) for k in program.kernels]
+    for merged_phase, phase in zip(merged.phases, program.phases, strict=True):
+        left = [(x, x.hi - x.lo) for x in merged_phase.launches]
+        right = [(x, x.hi - x.lo) for x in phase.launches]
+        i = j = 0
+        done_left = done_right = 0
+        while i < len(left) and j < len(right):
+            x, y = left[i][0], right[j][0]
+            n = min(left[i][1] - done_left, right[j][1] - done_right)
+            template, kernel = merged.templates[x.template], program.kernels[y.kernel]
+            if template.digest != digests[y.kernel] or (x.every, x.offset) != (y.every, y.offset):
+                yield f"phase `{phase.name}` runs `{template.name}` where `{kernel.name}` is due"
+                return
+            a, b = x.lo + done_left, y.lo + done_right
+            yield from _row_differences(template, merged.tables[x.template], a, kernel, b, n)
+            done_left, done_right = done_left + n, done_right + n
+            if done_left == left[i][1]:
+                i, done_left = i + 1, 0
+            if done_right == right[j][1]:
+                j, done_right = j + 1, 0
+        if i < len(left) or j < len(right):
+            yield f"phase `{phase.name}` does not launch as many rows as the unmerged program"
+
+
+def _row_differences(template: Template, table: Rows, a: int, kernel: Kernel, b: int, n: int) -> Iterator[str]:
+    """Rows [a, a + n) of a table against rows [b, b + n) of a kernel, formal by formal."""
+    for f, g in zip(template.formals, kernel.formals, strict=True):
+        if isinstance(f, ArrayFormal):
+            same = table.arrays[f.name][a : a + n] == kernel.rows.arrays[g.name][b : b + n]
+        else:
+            left, right = table.scalars[f.name][a : a + n], kernel.rows.scalars[g.name][b : b + n]
+            same = (
+                bool(np.array_equal(left, right, equal_nan=True))
+                if isinstance(left, np.ndarray) and isinstance(right, np.ndarray)
+                else list(left) == list(right)
+            )
+        if not same:
+            yield f"{kernel.name}: `{g.name}` differs in rows {b} to {b + n} after merging"

@@ -1,0 +1,238 @@
+"""Legality of level 0: synapse models and the projections that use them.
+
+Assumes: populations are legal.
+Guarantees: every breach is named.
+  definitions  distinct names; equations are about declared states; expressions read only what SynapseDef allows, with
+               a dot only what both ends have; statements assign to states and locals; conditions of events read one
+               end; event-driven equations are linear in their own state with constant coefficients
+  uses         every param and state has one value at each member; deliveries go into inputs; delays are whole and
+               >= 0, and one per member where variables are held per source neuron
+Does not: repeat what the frontend tells users; a breach found here is a fault of the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.expr.ast import Expr, refs, substitute
+from compiler.expr.diff import linear_in
+from compiler.expr.functions import CONSTANTS
+from compiler.expr.inline import named
+from compiler.ir.level0.model import (
+    Action,
+    Const,
+    EndDef,
+    Formula,
+    NeuronDef,
+    Population,
+    Projection,
+    Rewire,
+    Send,
+    Set,
+    SynapseDef,
+    Transpose,
+    values_of,
+)
+from compiler.ir.level2.delayed import read_delayed
+from compiler.ir.verify.violations import distinct, reads
+
+_SPIKE_TIMES = ("last_spike", "previous_spike")
+
+
+def synapse_violations(
+    s: SynapseDef, model_params: set[str], counters: set[str], source: NeuronDef, target: NeuronDef
+) -> Iterator[str]:
+    """Every breach by a definition between two neuron models. `counters`: of phases."""
+    params, states = [p.name for p in s.params], [x.name for x in s.state]
+    yield from distinct("name", [*params, *states, *(x.target for x in s.lets)])
+    yield from distinct("event", [e.name for e in s.events])
+    yield from (f"`{name}` is shared, but is not a state" for name in s.shared or () if name not in states)
+    rewirings = [a for a in _all_actions(s) if isinstance(a, Rewire)]
+    if any(a.how != "remove" and a.keep != s.rewired for a in rewirings) or (rewirings and s.rewired is None):
+        yield f"what is rewired keeps {sorted({a.keep for a in rewirings})}, not {s.rewired}"
+    if any(a.how != "rewire" for a in rewirings) and not s.vacancies:
+        yield "synapses are removed or formed without vacancies"
+    for name in s.model_params:
+        if name not in model_params:
+            yield f"`{name}` is not a param of the model"
+    fixed = {*params, *s.model_params, *counters, "t", "dt"}
+    ends = {"pre": (s.pre, source), "post": (s.post, target)}
+    dotted: set[str] = set()
+    for end, (block, neuron) in ends.items():
+        if block is not None:
+            yield from (f"{end}: {v}" for v in _end(block, fixed))
+            for x in block.state:
+                if x.name in _SPIKE_TIMES or x.name in _variables(neuron):
+                    yield f"`{end}.{x.name}` is two things"
+        dotted |= {f"{end}.{n}" for n in (*_variables(neuron), *_SPIKE_TIMES)}
+        dotted |= {f"{end}.{x.name}" for x in (() if block is None else block.state)}
+    for x in s.state:
+        if isinstance(x.init, Formula):
+            yield from reads(x.init.expr, {*fixed, *states}, f"the initial value of `{x.name}`")
+    known = {*fixed, *states, *dotted}
+    kept = {
+        f"{end}.{x.name}" for end, (_, neuron) in ends.items() for group in (neuron.state, neuron.inputs) for x in group
+    }
+    for name in sorted(set[str]().union(*(read_delayed(e) for e in _values(s))) - kept):
+        yield f"`{name}` is read with the delay, but is no variable of a neuron"
+    for let in s.lets:
+        yield from reads(let.value, known, f"`{let.target} = ...`")
+        known.add(let.target)
+    yield from distinct("the derivative of", [o.state for o in s.dynamics])
+    for ode in s.dynamics:
+        if ode.state not in states:
+            yield f"`{ode.state}` has a derivative, but is not a state"
+        yield from reads(ode.rhs, known, f"d{ode.state}/dt")
+    assignable = {*states}
+    for where, actions in (
+        ("update", s.update),
+        ("on_pre", s.on_pre),
+        ("on_post", s.on_post),
+        *((f"event {e.name}", e.actions) for e in s.events),
+        *((f"on {h.phase}.{h.event}", h.actions) for h in s.on),
+    ):
+        yield from (f"{where}: {v}" for v in _actions(actions, known, assignable, source, target))
+    for event in s.events:
+        if event.end not in ends:
+            yield f"event {event.name} is of `{event.end}`"
+            continue
+        block, neuron = ends[event.end]
+        traces = () if block is None else block.state
+        own = {f"{event.end}.{n}" for n in (*_variables(neuron), *(x.name for x in traces))}
+        yield from reads(event.when, fixed | own, f"the condition of {event.name}")
+    if s.event_driven:
+        yield from _event_driven(s)
+
+
+def _variables(neuron: NeuronDef) -> set[str]:
+    return {x.name for group in (neuron.params, neuron.state, neuron.inputs) for x in group}
+
+
+def _end(block: EndDef, fixed: set[str]) -> Iterator[str]:
+    states = [x.name for x in block.state]
+    yield from distinct("variable", states)
+    known = {*fixed, *states}
+    for name in sorted(fixed & set(states)):
+        yield f"`{name}` is a param too"
+    for x in block.state:
+        if isinstance(x.init, Formula):
+            yield from reads(x.init.expr, known, f"the initial value of `{x.name}`")
+    for ode in block.dynamics:
+        if ode.state not in states:
+            yield f"`{ode.state}` has a derivative, but is not a variable"
+        yield from reads(ode.rhs, known, f"d{ode.state}/dt")
+    for statement in (*block.update, *block.on_spike):
+        if statement.target not in states:
+            yield f"`{statement.target}` cannot be assigned to"
+        yield from reads(statement.value, known, f"`{statement.target} = ...`")
+
+
+def _actions(
+    actions: tuple[Action, ...], known: set[str], states: set[str], source: NeuronDef, target: NeuronDef
+) -> Iterator[str]:
+    local = set(known)
+    for action in actions:
+        if isinstance(action, Set):
+            yield from reads(action.value, local, f"`{action.target} = ...`")
+            if "." in action.target or (action.target in known and action.target not in states):
+                yield f"`{action.target}` cannot be assigned to"
+            local.add(action.target)
+            continue
+        if isinstance(action, Rewire):
+            yield from reads(action.value, local, "rewire(...)")
+            continue
+        if isinstance(action, Transpose):
+            if action.target not in states:
+                yield f"`{action.target}` cannot be assigned to"
+            continue
+        yield from reads(action.value, local, "deliver(...)")
+        if action.end not in ("pre", "post"):
+            yield f"delivers at `{action.end}`"
+        elif action.into is not None:
+            neuron = source if action.end == "pre" else target
+            if action.into not in {i.name for i in neuron.inputs}:
+                yield f"delivers into `{action.end}.{action.into}`, which is not an input"
+        elif action.end == "pre":
+            yield "delivers into no input of the source"
+
+
+def _event_driven(s: SynapseDef) -> Iterator[str]:
+    constant = {*(p.name for p in s.params), *s.model_params, *CONSTANTS} - {x.name for x in s.state}
+    for ode in s.dynamics:
+        rhs = substitute(ode.rhs, named((let.target, let.value) for let in s.lets))
+        found = linear_in(rhs, (ode.state,))
+        if found is None or not refs(found[1]) | set().union(*(refs(c) for c in found[0].values())) <= constant:
+            yield f"d{ode.state}/dt cannot be solved for the time between events"
+
+
+def _all_actions(s: SynapseDef) -> tuple[Action, ...]:
+    of_events = (*(a for e in s.events for a in e.actions), *(a for h in s.on for a in h.actions))
+    return (*s.update, *s.on_pre, *s.on_post, *of_events)
+
+
+def sends(s: SynapseDef) -> tuple[Send, ...]:
+    """Every delivery of a synapse."""
+    return tuple(a for a in _all_actions(s) if isinstance(a, Send))
+
+
+def use_violations(
+    p: Projection, populations: dict[str, Population], model_params: set[str], counters: set[str]
+) -> Iterator[str]:
+    """Every breach by a projection's use of its synapse; a projection without one gives it no values."""
+    s = p.synapse
+    if s is None:
+        for i, member in enumerate(p.members):
+            if member.params or member.init or member.back_delay:
+                yield f"member {i} gives values to a synapse that is not there"
+        return
+    if (p.into != "") != any(x.into is None for x in sends(s)):
+        yield f"the input is `{p.into}`, which does not fit what the synapse {s.name} delivers"
+    read = set[str]().union(*(refs(v) for v in _values(s)))
+    held = s.pre is not None or any(f"pre.{n}" in read for n in _SPIKE_TIMES)
+    tested = any(name.startswith("pre.") for e in s.events for name in read_delayed(e.when))
+    params, states = [x.name for x in s.params], [x.name for x in s.state]
+    per_neuron = _per_neuron(s)
+    seen: set[tuple[int, int]] = set()
+    for i, member in enumerate(p.members):
+        where = f"member {i} ({member.source} -> {member.target})"
+        if [n for n, _ in member.params] != params:
+            yield f"{where} has values for the params {[n for n, _ in member.params]}, not {params}"
+        if [n for n, _ in member.init] != states:
+            yield f"{where} has initial values for {[n for n, _ in member.init]}, not {states}"
+        for name, value in member.params:
+            if name in per_neuron and not isinstance(value, Const):
+                yield f"{where}: `{name}` is read once per neuron, but differs between synapses"
+        for name, value in (*member.params, *member.init):
+            if isinstance(value, Formula):
+                before = params if (name, value) in member.params else [*params, *states]
+                yield from reads(value.expr, before[: before.index(name)], f"{where}: the value of `{name}`")
+        if not 0 <= member.occupied <= 1:
+            yield f"{where} has {member.occupied} of its places occupied"
+        if member.back_delay < 0:
+            yield f"{where} has a back delay of {member.back_delay} steps"
+        if held and member.delays is not None:
+            yield f"{where} has a delay per synapse, but variables per source neuron"
+        if tested and member.delays is not None:
+            yield f"{where} has a delay per synapse, but a condition that reads with the delay"
+        source, target = populations.get(member.source), populations.get(member.target)
+        if source is None or target is None or (id(source.neuron), id(target.neuron)) in seen:
+            continue
+        seen.add((id(source.neuron), id(target.neuron)))
+        found = synapse_violations(s, model_params, counters, source.neuron, target.neuron)
+        yield from (f"synapse {s.name} ({member.source} -> {member.target}): {v}" for v in found)
+
+
+def _values(s: SynapseDef) -> tuple[Expr, ...]:
+    """Every expression of a synapse but those of its ends."""
+    whens = (e.when for e in s.events)
+    return (*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *values_of(_all_actions(s)), *whens)
+
+
+def _per_neuron(s: SynapseDef) -> set[str]:
+    """What is read once per neuron: by `pre:`, `post:` and conditions of events."""
+    values = [e.when for e in s.events]
+    for block in (s.pre, s.post):
+        if block is not None:
+            values += [o.rhs for o in block.dynamics] + [x.value for x in (*block.update, *block.on_spike)]
+            values += [x.init.expr for x in block.state if isinstance(x.init, Formula)]
+    return set().union(*(refs(v) for v in values))

@@ -1,0 +1,123 @@
+"""memory_bill: what takes how much memory, and when.
+
+Assumes: a merged program and its placement (plan_memory).
+Guarantees: the arenas' bytes are those that an instance allocates, and each array stands in one of them; a launch
+needs the WORK arrays that are written before it or by it and read by it or after it.
+Does not: count what a target needs beside the arenas (code, tables, scratch memory of a kernel).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compiler.ir.level2.program import Array, ArrayFormal, Merged, Mode
+from compiler.ir.space import Role
+from compiler.layout.plan_memory import Placement, lifetimes, padded
+
+
+@dataclass(frozen=True)
+class Billed:
+    """One array: its bytes, and the arrays that use some of the same bytes at other times. `bytes` is None where the
+    number is drawn when the network is connected."""
+
+    array: Array
+    bytes: int | None
+    shares: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The launch of a phase that needs the most WORK memory: its number among `launches` (from 1), the kernel, the
+    model path of its first row, and the arrays that are needed then, largest first."""
+
+    phase: str
+    launch: int
+    launches: int
+    kernel: str
+    path: str
+    bytes: int
+    arrays: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Bill:
+    """`arenas`: bytes by role; `arrays`: largest first; `unshared`: bytes that WORK would take if nothing were shared;
+    `in_place`: arrays whose values are changed where they stand, without a copy; `peaks`: one for each phase that uses
+    WORK."""
+
+    arenas: Mapping[Role, int]
+    arrays: tuple[Billed, ...]
+    unshared: int
+    in_place: tuple[str, ...]
+    peaks: tuple[Moment, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(self.arenas.values())
+
+
+def memory_bill(merged: Merged, placement: Placement, sizes: Mapping[str, int]) -> Bill:
+    """The bill of a program that is placed with these sizes of arrays (`place`)."""
+    bytes_of = {a.name: _bytes(a, sizes) for a in merged.arrays}
+    work = {a.name: padded(size) for a in merged.arrays if a.role is Role.WORK and (size := bytes_of[a.name])}
+    shares = _shares(work, placement.offsets)
+    billed = [Billed(a, bytes_of[a.name], shares.get(a.name, ())) for a in merged.arrays]
+    billed.sort(key=lambda b: (-(b.bytes or 0), b.array.name))
+    return Bill(placement.arena_bytes, tuple(billed), placement.unshared_bytes, _in_place(merged), _peaks(merged, work))
+
+
+def _bytes(array: Array, sizes: Mapping[str, int]) -> int | None:
+    count = array.physical_size
+    if count < 0:
+        count = sizes.get(array.name, -1)
+    return None if count < 0 else count * array.dtype.bytes
+
+
+def _in_place(merged: Merged) -> tuple[str, ...]:
+    """Arrays that some kernel reads and writes element by element."""
+    found: set[str] = set()
+    for template, rows in zip(merged.templates, merged.tables, strict=True):
+        for formal in template.formals:
+            if isinstance(formal, ArrayFormal) and formal.mode is Mode.UPDATE:
+                found.update(rows.arrays[formal.name])
+    return tuple(sorted(found))
+
+
+def _shares(work: Mapping[str, int], offsets: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """For each array the others that overlap with it."""
+    found: dict[str, list[str]] = {name: [] for name in work}
+    here: list[str] = []
+    for name in sorted(work, key=lambda n: (offsets[n], n)):
+        here = [n for n in here if offsets[n] + work[n] > offsets[name]]
+        for other in here:
+            found[name].append(other)
+            found[other].append(name)
+        here.append(name)
+    return {name: tuple(others) for name, others in found.items()}
+
+
+def _peaks(merged: Merged, work: Mapping[str, int]) -> tuple[Moment, ...]:
+    lives = lifetimes(merged, set(work))
+    changes: dict[int, int] = {}
+    for name, spans in lives.items():
+        for first, last in spans:
+            changes[first] = changes.get(first, 0) + work[name]
+            changes[last + 1] = changes.get(last + 1, 0) - work[name]
+    peaks = []
+    clock = live = 0
+    for phase in merged.phases:
+        top, at = 0, 0
+        for k in range(len(phase.launches)):
+            live += changes.get(clock + k, 0)
+            if live > top:
+                top, at = live, k
+        if top:
+            launch = phase.launches[at]
+            path = merged.tables[launch.template].paths[launch.lo]
+            needed = [n for n, spans in lives.items() if any(a <= clock + at <= b for a, b in spans)]
+            needed.sort(key=lambda n: (-work[n], n))
+            kernel = merged.templates[launch.template].name
+            peaks.append(Moment(phase.name, at + 1, len(phase.launches), kernel, path, top, tuple(needed)))
+        clock += len(phase.launches)
+    return tuple(peaks)

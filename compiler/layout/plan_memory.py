@@ -1,0 +1,118 @@
+"""plan_memory: a byte offset for every array, and the size of every arena.
+
+Assumes: a merged program; WORK arrays are only live inside one run of one phase.
+Guarantees: offsets are 64-byte aligned; STATE, WEIGHT, CONST, EVENT, DATA, RECORD and SYNAPSE arrays never
+share memory; WORK arrays share where their lifetimes (first to last launch, per phase) do not overlap.
+Does not: allocate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.ir.level2.program import ArrayFormal, Merged, Mode
+from compiler.ir.space import Role
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Placement:
+    """`offsets`: bytes from the start of the array's arena. `unshared_bytes`: what WORK would take alone."""
+
+    offsets: Mapping[str, int]
+    arena_bytes: Mapping[Role, int]
+    unshared_bytes: int
+
+
+def padded(size: int) -> int:
+    """Bytes that an array of this size takes in its arena."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def lifetimes(merged: Merged, names: set[str]) -> dict[str, list[tuple[int, int]]]:
+    """Per array: (first, last) launch per phase in which it is used, on one running count of launches; those of a chain
+    count as one, since each block runs through them by itself."""
+    lives: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+    clock = 0
+    for phase in merged.phases:
+        spans: dict[str, tuple[int, int]] = {}
+        within = {n for chain in phase.chains if chain.pays for n in range(chain.first, chain.last - 1)}
+        for number, launch in enumerate(phase.launches):
+            for formal in merged.templates[launch.template].formals:
+                if isinstance(formal, ArrayFormal):
+                    for name in merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]:
+                        if name in names:
+                            first = spans.get(name, (clock, clock))[0]
+                            spans[name] = (first, clock)
+            clock += number not in within
+        for name, span in spans.items():
+            lives[name].append(span)
+    return lives
+
+
+def written(merged: Merged, phases: tuple[str, ...]) -> tuple[str, ...]:
+    """Arrays that launches of these phases write: what a loader keeps when it places everything again between
+    drawing the numbers of synapses and what depends on them."""
+    found: dict[str, None] = {}
+    for phase in merged.phases:
+        for launch in phase.launches if phase.name in phases else ():
+            for formal in merged.templates[launch.template].formals:
+                if isinstance(formal, ArrayFormal) and formal.mode is not Mode.READ:
+                    bound = merged.tables[launch.template].arrays[formal.name]
+                    found |= dict.fromkeys(bound[launch.lo : launch.hi])
+    return tuple(found)
+
+
+def _place_work(merged: Merged, sizes: Mapping[str, int], offsets: dict[str, int]) -> tuple[int, int]:
+    """Greedy first-fit by size in bytes (largest first) over lifetimes; returns (arena bytes, unshared bytes)."""
+    lives = lifetimes(merged, set(sizes))
+    names = sorted(sizes, key=lambda n: (-sizes[n], n))
+    # Lifetimes of all arrays in the order of their placing, so that those of placed ones come first.
+    owner = np.array([i for i, n in enumerate(names) for _ in lives[n]], np.int64)
+    first, last = np.array([span for n in names for span in lives[n]], np.int64).reshape(-1, 2).T
+    start = np.zeros(len(names), np.int64)
+    size = np.array([sizes[n] for n in names], np.int64)
+    done = 0
+    for i, name in enumerate(names):
+        busy = np.zeros(i, np.bool_)
+        for a, b in lives[name]:
+            busy[owner[:done][(first[:done] <= b) & (last[:done] >= a)]] = True
+        order = np.argsort(start[:i][busy], kind="stable")
+        low, high = start[:i][busy][order], (start + size)[:i][busy][order]
+        free = np.maximum.accumulate(np.append(0, high))  # from here on, up to the next array
+        fits = np.append(low, np.iinfo(np.int64).max) - free >= size[i]
+        start[i] = free[np.argmax(fits)]
+        done += len(lives[name])
+    offsets |= zip(names, start.tolist(), strict=True)
+    return int((start + size).max(initial=0)), int(size.sum())
+
+
+def place(merged: Merged, sizes: Mapping[str, int], apart: int = 0) -> Placement:
+    """Offsets of all arrays whose extent is known; `sizes` gives element counts of those known only
+    after connecting (arrays it does not name are left out). Where all WORK arrays together take no more than `apart`
+    bytes, they share no memory: launches then wait for each other's results alone."""
+    offsets: dict[str, int] = {}
+    arena: dict[Role, int] = dict.fromkeys(Role, 0)
+    work: dict[str, int] = {}
+    for array in merged.arrays:
+        count = array.physical_size
+        if count < 0:
+            if array.name not in sizes:
+                continue
+            count = sizes[array.name]
+        if array.role is Role.WORK:
+            work[array.name] = padded(count * array.dtype.bytes)
+            continue
+        offsets[array.name] = arena[array.role]
+        arena[array.role] += padded(max(count, 1) * array.dtype.bytes)
+    arena[Role.WORK], unshared = _place_work(merged, work, offsets)
+    if unshared <= apart:
+        arena[Role.WORK] = 0
+        for name, size in work.items():
+            offsets[name] = arena[Role.WORK]
+            arena[Role.WORK] += size
+    return Placement(offsets, arena, unshared)

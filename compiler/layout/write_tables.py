@@ -1,0 +1,72 @@
+"""write_tables: the tables as bytes: one 8-byte word per row and formal.
+
+Assumes: a placement that names every array of the rows.
+Guarantees: array formals become (role number << 56) | byte offset; real columns f64 bits; integer columns
+i64; random-stream keys u64 (compiler/ir/level0/streams.py). A row that names an array which is not
+placed yet (sizes unknown before connecting) gets the word NOT_PLACED.
+Does not: depend on the target: the same table serves host and device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.ir.level0.streams import stream_key
+from compiler.ir.level2.program import ArrayFormal, ColumnValue, Merged, Rows, SizeOf, StreamKey, Template
+from compiler.ir.space import Role
+from compiler.layout.plan_memory import Placement
+
+NOT_PLACED = (1 << 64) - 1
+ROLE_SHIFT = 56
+ROLE_NUMBER = {role: number for number, role in enumerate(Role)}
+
+
+def _table(
+    template: Template,
+    rows: Rows,
+    words: Mapping[str, int],
+    seed: int,
+    sizes: Mapping[str, int],
+) -> npt.NDArray[np.uint64]:
+    table = np.empty((rows.count, len(template.formals)), np.uint64)
+    for column, formal in enumerate(template.formals):
+        if isinstance(formal, ArrayFormal):
+            names = rows.arrays[formal.name]
+            table[:, column] = np.fromiter((words.get(n, NOT_PLACED) for n in names), np.uint64, rows.count)
+            continue
+        values: npt.NDArray[Any] | tuple[ColumnValue, ...] = rows.scalars[formal.name]
+        if not isinstance(values, np.ndarray):
+            plain: list[int | float] = []
+            for value in values:
+                match value:
+                    case SizeOf(array):
+                        plain.append(sizes.get(array, 0))
+                    case StreamKey(path):
+                        plain.append(stream_key(seed, path))
+                    case _:
+                        plain.append(value)
+            values = np.array(
+                plain,
+                np.float64 if formal.dtype.is_real else np.uint64 if formal.dtype == "u64" else np.int64,
+            )
+        if formal.dtype.is_real:
+            table[:, column] = values.astype(np.float64).view(np.uint64)
+        else:
+            table[:, column] = values.astype(np.uint64 if formal.dtype == "u64" else np.int64).view(np.uint64)
+    return table
+
+
+def write_tables(
+    merged: Merged, placement: Placement, seed: int, sizes: Mapping[str, int]
+) -> tuple[npt.NDArray[np.uint64], ...]:
+    """One (rows, formals) array of words per template."""
+    role = {a.name: ROLE_NUMBER[a.role] << ROLE_SHIFT for a in merged.arrays}
+    words = {name: role[name] | offset for name, offset in placement.offsets.items()}
+    return tuple(
+        _table(template, rows, words, seed, sizes)
+        for template, rows in zip(merged.templates, merged.tables, strict=True)
+    )

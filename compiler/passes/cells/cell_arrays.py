@@ -1,0 +1,98 @@
+"""cell_arrays: what the passes share about the arrays of a population: names, deliveries, the event ring.
+
+Assumes: instances of cells (level 1).
+Guarantees: one place for names of arrays and for how deliveries reach inputs.
+Does not: fill arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compiler.expr.ast import Binary, Num, Ref
+from compiler.ir.level0.model import Set
+from compiler.ir.level1.graph import Instance
+from compiler.ir.level2.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Axis,
+    Dim,
+    Formal,
+    Mode,
+    ScalarFormal,
+    Strided,
+    Whole,
+)
+from compiler.ir.space import DType, Role
+from compiler.passes.program.build_program import ProgramBuilder
+
+N = ScalarFormal("n", DType.I64)
+FLAT = (Dim("i", "n"),)
+
+
+@dataclass(frozen=True)
+class Deliveries:
+    """How events reach inputs. Directly (added to the input itself), or through an array `<input>.delivered` that
+    the neuron kernel folds in at the start of the next step: in fixed point (`quanta`: value of one count), and as
+    a ring where synapses have delays of their own (`rings`: its slots)."""
+
+    fixed_point: bool
+    quanta: Mapping[tuple[str, str], float]
+    rings: Mapping[tuple[str, str], int]
+
+    def of(self, population: str, name: str) -> tuple[bool, int]:
+        """(through an array of its own, slots of its ring or 0)."""
+        slots = self.rings.get((population, name), 0)
+        return self.fixed_point or slots > 0, slots
+
+
+def array_name(population: str, variable: str) -> str:
+    return f"{population}.{variable}"
+
+
+def delivered_name(population: str, variable: str) -> str:
+    return f"{population}.{variable}.delivered"
+
+
+def ring_formals() -> tuple[Formal, ...]:
+    """The event ring of a population: lists, counts and the number of slots."""
+    return (
+        ArrayFormal("spikes", DType.I32, Mode.WRITE, Whole()),
+        ArrayFormal("spike_count", DType.I32, Mode.WRITE, Whole()),
+        ScalarFormal("slots", DType.I64),
+    )
+
+
+def delivered_access(slots: int) -> Strided:
+    """Element i of the deliveries of the step before: the one array, or its slot of the ring."""
+    if slots == 0:
+        return ELEMENT
+    return Strided((Axis((("slot", 1),), stride="n"), Axis((("i", 1),))))
+
+
+SLOT = Set("slot", Binary("%", Binary("-", Ref("step"), Num(1)), Ref("ring_slots")))
+"""The slot of the ring that filled up until the end of the last step."""
+
+
+def room_of(builder: ProgramBuilder, spikes: str) -> int:
+    """How many events a slot of a ring holds: what lies between the lists of two slots."""
+    return builder.arrays[spikes].shape[-1]
+
+
+def add_ring(builder: ProgramBuilder, instance: Instance, room: int | None = None) -> dict[str, str]:
+    """The arrays of a population's event ring, by formal name. `room`: the most events of a step, without which each
+    neuron has one at most."""
+    name = instance.name
+    spikes = builder.array(
+        Array(
+            f"{name}.spikes",
+            DType.I32,
+            (instance.slots, instance.size if room is None else room),
+            Role.EVENT,
+            span=instance.span,
+        )
+    )
+    count = builder.array(Array(f"{name}.spike_count", DType.I32, (instance.slots,), Role.EVENT, span=instance.span))
+    return {"spikes": spikes, "spike_count": count}

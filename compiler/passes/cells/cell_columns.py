@@ -1,0 +1,72 @@
+"""cell_columns: the numbers of a cell's rows: scalar params, dt, and columns that derive from them.
+
+Assumes: integrate_odes has run; dt in ms.
+Guarantees: one number per row; propagators by scipy.linalg.expm, one matrix exponential per distinct system.
+Does not: know arrays (params that differ from neuron to neuron).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.expr.ast import refs
+from compiler.expr.interp import evaluate
+from compiler.ir.level0.model import Const
+from compiler.ir.level1.graph import Cell, DerivedScalar, Instance, Propagator
+
+
+def column_values(
+    cell: Cell, group: Sequence[Instance], dt: float, arrays: tuple[str, ...]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Every scalar param, dt and every derived column, one number per row."""
+    env: dict[str, Any] = {"dt": np.full(len(group), dt)}
+    for position, name in enumerate(cell.params):
+        if name not in arrays:
+            user = cell.shown(name)
+            values = [dict(g.params)[user] if g.params[position][0] != user else g.params[position][1] for g in group]
+            env[name] = np.array([v.value for v in values if isinstance(v, Const)], np.float64)
+    # Systems are shared by many propagators: one matrix exponential per distinct system.
+    systems: dict[int, npt.NDArray[np.float64]] = {}
+    for column in cell.derived:
+        if isinstance(column, DerivedScalar):
+            if refs(column.value) & set(arrays):
+                raise ModelError(
+                    [
+                        Diagnostic(
+                            "E0802",
+                            f"a time constant or refractory period of `{cell.name}` differs from neuron to neuron",
+                            cell.span,
+                            "give one number per population, or write the decay in `dynamics`",
+                        )
+                    ]
+                )
+            env[column.name] = np.broadcast_to(np.asarray(evaluate(column.value, env), np.float64), (len(group),))
+        else:
+            env[column.name] = _propagator(column, env, len(group), dt, systems)
+    return env
+
+
+def _propagator(
+    column: Propagator,
+    env: Mapping[str, Any],
+    rows: int,
+    dt: float,
+    systems: dict[int, npt.NDArray[np.float64]],
+) -> npt.NDArray[np.float64]:
+    key = id(column.matrix)
+    if key not in systems:
+        from scipy.linalg import expm
+
+        n = len(column.matrix)
+        augmented = np.zeros((rows, n + 1, n + 1))
+        for i in range(n):
+            for j in range(n):
+                augmented[:, i, j] = evaluate(column.matrix[i][j], dict(env))
+            augmented[:, i, n] = evaluate(column.offset[i], dict(env))
+        systems[key] = expm(augmented * dt)
+    return systems[key][:, column.row, column.column]

@@ -1,0 +1,293 @@
+"""lower_cells: instances of cells become arrays, initialisation rows and a few neuron kernels per cell.
+
+Assumes: integrate_odes has run; dt in ms.
+Guarantees: one kernel per part of a cell's step (split_cells; without pools and events it is one) with one row per
+population; params that are one number are columns, params that differ from neuron to neuron are arrays. Emission of
+spikes is part of the kernel. Deliveries go into the input itself or into an array that the first neuron kernel folds
+in (see Deliveries). Events of phases are launches of their own, in the steps in which they are.
+Does not: connect anything (lower_projections), reduce (lower_pools).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.expr.ast import Binary, Call, Expr, Num, Ref, refs
+from compiler.ir.level0.model import Const, PhaseDef, Set
+from compiler.ir.level1.graph import Cell, Instance
+from compiler.ir.level2.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    ColumnValue,
+    Emit,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    Statement,
+    StreamKey,
+)
+from compiler.ir.space import DType, Role
+from compiler.passes.cells.cell_arrays import (
+    FLAT,
+    SLOT,
+    Deliveries,
+    N,
+    add_ring,
+    array_name,
+    delivered_access,
+    delivered_name,
+    ring_formals,
+)
+from compiler.passes.cells.cell_columns import column_values
+from compiler.passes.cells.lower_pools import POOL_INDEX, pool_arrays, pool_rows, shared_formals
+from compiler.passes.cells.lower_spike_times import lower_spike_times
+from compiler.passes.model.lower_model import SpikingGraph
+from compiler.passes.model.split_cells import Part, Split, split_cell
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.init_values import initialise
+
+__all__ = ["Deliveries", "array_name", "delivered_name", "lower_cells"]
+
+
+@dataclass(frozen=True)
+class _Lowering:
+    """One cell on its way down. `folds`: inputs that have deliveries of their own -> slots of their ring or 0."""
+
+    cell: Cell
+    arrays: tuple[str, ...]
+    folds: Mapping[str, int]
+    fixed_point: bool
+    real: DType
+
+
+def _formals(at: _Lowering, part: Part, body: Sequence[Set]) -> tuple[Formal, ...]:
+    """Formals in a fixed order: states, inputs, deliveries, counters, arrays, what pools hold, what crosses between
+    parts, ring, n, columns that are used."""
+    cell, real = at.cell, at.real
+    used: set[str] = set()
+    written: set[str] = set()
+    for s in body:
+        used |= refs(s.value)
+        written.add(s.target)
+    variables = (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state)
+    folds = at.folds if part.fold else {}
+    formals: list[Formal] = []
+    for name in variables:
+        dtype = DType.I32 if name in cell.int_state else real
+        if name in written:
+            formals.append(ArrayFormal(name, dtype, Mode.UPDATE, ELEMENT))
+        elif name in used:
+            formals.append(ArrayFormal(name, dtype, Mode.READ, ELEMENT))
+    for name, slots in folds.items():
+        held = DType.I64 if at.fixed_point else real
+        formals.append(ArrayFormal(f"{name}_delivered", held, Mode.UPDATE, delivered_access(slots)))
+    for name in at.arrays:
+        if name in used:
+            formals.append(ArrayFormal(name, real, Mode.READ, ELEMENT))
+    formals += shared_formals(cell, used, real)
+    formals += [ArrayFormal(n, real, Mode.WRITE, ELEMENT) for n in _crossing(body, written)]
+    formals += [ArrayFormal(n, real, Mode.READ, ELEMENT) for n in sorted(used) if n.endswith("_kept")]
+    if part.emits:
+        formals += ring_formals()
+    formals.append(N)
+    columns = [p for p in cell.params if p not in at.arrays] + [d.name for d in cell.derived] + ["dt"]
+    for name in columns:
+        if name in used:
+            formals.append(ScalarFormal(name, DType.I64 if name == "refractory_steps" else real))
+    for name in dict.fromkeys(c.every for c in cell.counters):
+        if name in used:
+            formals.append(ScalarFormal(name, DType.I64))
+    if at.fixed_point:
+        formals += [ScalarFormal(f"{name}_quantum", real) for name in folds]
+    formals += [ScalarFormal("ring_slots", DType.I64)] if any(folds.values()) else []
+    if "key" in used:
+        formals.append(ScalarFormal("key", DType.U64))
+    return tuple(formals)
+
+
+def _crossing(body: Sequence[Set], written: set[str]) -> list[str]:
+    return [s.target for s in body if s.target.endswith("_kept") and s.target in written]
+
+
+def _body(at: _Lowering, part: Part) -> tuple[Set, ...]:
+    """The statements of a part, deliveries folded in and pools found first."""
+    fold: list[Set] = []
+    if part.fold:
+        fold = [SLOT] if any(at.folds.values()) else []
+        for name in at.folds:
+            delivered: Expr = Ref(f"{name}_delivered")
+            if at.fixed_point:
+                delivered = Binary("*", Call("float", (delivered,)), Ref(f"{name}_quantum"))
+            fold.append(Set(name, Binary("+", Ref(name), delivered)))
+            fold.append(Set(f"{name}_delivered", Num(0)))
+    used = set().union(*(refs(s.value) for s in part.statements))
+    several = {v for p in at.cell.pools if p.several for v in p.variables}
+    return (*((POOL_INDEX,) if used & several else ()), *fold, *part.statements)
+
+
+def _statements(cell: Cell, body: Sequence[Set], emits: bool) -> tuple[Statement, ...]:
+    out: list[Statement] = [Assign(s.target, s.value, s.span) for s in body]
+    if emits:
+        out.append(Emit("spikes", "spike_count", "slots", Ref("spiked"), cell.span))
+    return tuple(out)
+
+
+def lower_cells(
+    builder: ProgramBuilder,
+    graph: SpikingGraph,
+    dt: float,
+    units: Mapping[tuple[str, str], str],
+    deliveries: Deliveries,
+) -> None:
+    """Arrays, initial values and neuron kernels of all populations. `units`: (population, variable) -> unit."""
+    for number, cell in enumerate(graph.cells):
+        group = [g for g in graph.instances if g.cell == number]
+        if group[0].source != "equations":
+            for instance in group:
+                lower_spike_times(builder, instance, dt)
+            continue
+        arrays = graph.array_params[number]
+        ways = {name: deliveries.of(group[0].name, cell.shown(name)) for name, _ in cell.inputs}
+        folds = {name: slots for name, (through, slots) in ways.items() if through}
+        at = _Lowering(cell, arrays, folds, deliveries.fixed_point, builder.precision)
+        split = split_cell(cell)
+        values = column_values(cell, group, dt, arrays)
+        bound = [_arrays(builder, at, split, instance, units, deliveries) for instance in group]
+        columns = [_columns(at, instance, values, row, deliveries, graph.phases) for row, instance in enumerate(group)]
+        rows = list(zip(group, bound, columns, strict=True))
+        for part in split.start:
+            _launch(builder, at, number, part, rows, graph.phases)
+        for pool in split.pools:
+            pool_rows(builder, cell, arrays, number, pool, rows, graph.phases, start=True)
+        _launch(builder, at, number, split.first, rows, graph.phases)
+        for pool in split.pools:
+            pool_rows(builder, cell, arrays, number, pool, rows, graph.phases)
+        if split.second is not None:
+            _launch(builder, at, number, split.second, rows, graph.phases)
+        for part in split.end:
+            _launch(builder, at, number, part, rows, graph.phases)
+        for pool in split.pools:
+            pool_rows(builder, cell, arrays, number, pool, rows, graph.phases, end=True)
+
+
+Row = tuple[Instance, dict[str, str], dict[str, ColumnValue]]
+
+
+def _launch(
+    builder: ProgramBuilder,
+    at: _Lowering,
+    number: int,
+    part: Part,
+    rows: Sequence[Row],
+    phases: Mapping[str, PhaseDef],
+) -> None:
+    """The rows of one part, one per population."""
+    body = _body(at, part)
+    formals = _formals(at, part, body)
+    nest = Nest(FLAT, _statements(at.cell, body, part.emits))
+    key = ("neuron", number, part.label)
+    every, offset = due(part, phases)
+    for instance, bound, columns in rows:
+        row = builder.row(
+            key,
+            f"{instance.name}: {part.label} ({at.cell.name})",
+            Kind.MAP,
+            formals,
+            nest,
+            bound,
+            columns,
+            instance.name,
+            at.cell.span,
+        )
+        builder.launch("step", key, row, row + 1, every, offset)
+
+
+def due(part: Part, phases: Mapping[str, PhaseDef]) -> tuple[int, int]:
+    """`every` and `offset` of a part's launches: the first step of each trial, or the step that ends at the event."""
+    if part.when is None:
+        return 1, 0
+    phase, event, start = part.when
+    every = phases[phase].every
+    return every, (1 if start else dict(phases[phase].events)[event]) % every
+
+
+def _arrays(
+    builder: ProgramBuilder,
+    at: _Lowering,
+    split: Split,
+    instance: Instance,
+    units: Mapping[tuple[str, str], str],
+    deliveries: Deliveries,
+) -> dict[str, str]:
+    """A population's arrays by formal, with their initial values."""
+    cell, real, folds = at.cell, at.real, at.folds
+    bound = add_ring(builder, instance) if cell.when is not None else {}
+    formal_of = {user: name for name, user in cell.renamed}
+    for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
+        dtype = DType.I32 if name in cell.int_state else real
+        user = cell.shown(name)
+        bound[name] = builder.array(
+            Array(
+                array_name(instance.name, user),
+                dtype,
+                (instance.size,),
+                Role.STATE,
+                unit=units.get((instance.name, user), "1"),
+                span=instance.span,
+            )
+        )
+    most = _ring_slots(at, instance, deliveries)
+    for name in folds:
+        # One slot count per population: inputs that need fewer slots share the larger ring size.
+        shape = (most, instance.size) if folds[name] else (instance.size,)
+        held = DType.I64 if at.fixed_point else real
+        delivered = delivered_name(instance.name, cell.shown(name))
+        bound[f"{name}_delivered"] = builder.array(Array(delivered, held, shape, Role.STATE, span=instance.span))
+    for name, value in instance.params:
+        if (formal := formal_of.get(name, name)) in at.arrays:
+            given = array_name(instance.name, name)
+            bound[formal] = initialise(builder, given, value, instance, Role.CONST, "1")
+    for name, value in instance.init:
+        if not (isinstance(value, Const) and value.value == 0):
+            unit = units.get((instance.name, name), "1")
+            initialise(builder, array_name(instance.name, name), value, instance, Role.STATE, unit)
+    for name in split.kept:
+        kept = Array(f"{instance.name}.{name}.kept", real, (instance.size,), Role.WORK, span=instance.span)
+        bound[f"{name}_kept"] = builder.array(kept)
+    return bound | pool_arrays(builder, cell, instance, units)
+
+
+def _ring_slots(at: _Lowering, instance: Instance, deliveries: Deliveries) -> int:
+    return max((deliveries.rings.get((instance.name, at.cell.shown(name)), 0) for name in at.folds), default=0)
+
+
+def _columns(
+    at: _Lowering,
+    instance: Instance,
+    values: Mapping[str, npt.NDArray[np.float64]],
+    row: int,
+    deliveries: Deliveries,
+    phases: Mapping[str, PhaseDef],
+) -> dict[str, ColumnValue]:
+    """A population's numbers by column."""
+    columns: dict[str, ColumnValue] = {"n": instance.size, "slots": instance.slots}
+    for name, vector in values.items():
+        columns[name] = float(vector[row])
+    for name in at.folds if at.fixed_point else ():
+        columns[f"{name}_quantum"] = deliveries.quanta.get((instance.name, at.cell.shown(name)), 1.0)
+    columns["ring_slots"] = _ring_slots(at, instance, deliveries)
+    if "refractory_steps" in columns:
+        columns["refractory_steps"] = math.floor(float(values["refractory_steps"][row]) + 0.5)
+    for counter in at.cell.counters:
+        columns[counter.every] = phases[counter.phase].every
+    columns["key"] = StreamKey(f"{instance.name}/{at.cell.name}")
+    return columns

@@ -1,0 +1,289 @@
+"""lower_drives: what drives neurons from outside in every step becomes rows of elementwise kernels, run first.
+
+Assumes: a legal model; drives go into inputs without decay and into parameters that lower_model made arrays.
+Guarantees: one kernel per text of a source, with a row per drive, whatever the number of drives. In step k a row adds
+the source's value at (k-1) dt to the input (which holds what was delivered in step k-1), or to the parameter's array
+`<population>.<parameter>`, where the first drive puts the parameter's own value first; so a current of step k acts
+on the dynamics of step k, and stands still in it. Then it takes the source's own state to the end of the step.
+Timed arrays are constants `timed.<name>` that are read at row (k-1) // every, the first before time 0. Draws are by
+counter: stream `<drive>[<population>]`, index = neuron.
+Does not: know what a source means; order drives that go into different things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, substitute
+from compiler.ir.level0.model import (
+    Const,
+    Drive,
+    Driven,
+    FromFile,
+    Model,
+    ParamDecl,
+    Population,
+    Set,
+    SourceDef,
+    Value,
+    hidden,
+)
+from compiler.ir.level1.graph import Cell, Instance
+from compiler.ir.level2.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    Axis,
+    ColumnValue,
+    Dim,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    StreamKey,
+    Strided,
+)
+from compiler.ir.space import DType, Role
+from compiler.passes.cells.cell_arrays import array_name
+from compiler.passes.cells.cell_columns import column_values
+from compiler.passes.model.free_names import free_names
+from compiler.passes.model.integrate_odes import integrate_odes
+from compiler.passes.model.split_cells import number_draws
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.clock import BEFORE, STEP_START
+from compiler.passes.program.decisions import Decision
+from compiler.passes.program.init_values import initialise, read_file
+
+VALUE = hidden("value")
+
+
+def timed_name(name: str) -> str:
+    """The constant array of a timed array."""
+    return f"timed.{name}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source for one row: `body` computes `value` and, after `then`, the states; formals and columns beside the
+    target's. `owner`: stands for the drive where values are initialised."""
+
+    body: tuple[Set, ...]
+    value: Expr
+    then: tuple[Set, ...]
+    formals: tuple[Formal, ...]
+    bound: Mapping[str, str]
+    columns: Mapping[str, ColumnValue]
+    shape: tuple[object, ...]
+    """What decides the text beside the source itself."""
+    decision: Decision | None = None
+    """How its equations are integrated."""
+
+
+def lower_timed(builder: ProgramBuilder, model: Model) -> None:
+    """The timed arrays of the model as constants."""
+    for item in model.timed:
+        given = item.values
+        data = read_file(given) if isinstance(given, FromFile) else np.array(given.values, np.float64)
+        shape = (item.rows, item.columns) if item.columns else (item.rows,)
+        array = Array(timed_name(item.name), builder.precision, shape, Role.CONST, unit=item.unit, span=item.span)
+        builder.array(array, data.astype(builder.precision.numpy))
+
+
+def _timed_reads(
+    names: Mapping[str, str], model: Model, real: DType
+) -> tuple[list[Set], list[Formal], dict[str, str], dict[str, ColumnValue], tuple[object, ...]]:
+    """Locals that hold the values of timed arrays in this step. `names`: array -> local."""
+    body: list[Set] = []
+    formals: list[Formal] = []
+    bound: dict[str, str] = {}
+    columns: dict[str, ColumnValue] = {}
+    shape: list[object] = []
+    arrays = {a.name: a for a in model.timed}
+    before = Call("max", (BEFORE, Num(0)))
+    for name, local in names.items():
+        array = arrays[name]
+        every, last, row = f"{local}_timed_every", f"{local}_timed_last", f"{local}_timed_row"
+        columns |= {every: array.every, last: array.rows - 1}
+        formals += [ScalarFormal(every, DType.I64), ScalarFormal(last, DType.I64)]
+        body.append(Set(row, Call("min", (Binary("//", before, Ref(every)), Ref(last)))))
+        ends = [(row, f"{local}_timed")]
+        value: Expr = Ref(f"{local}_timed")
+        if array.interpolate:
+            ahead, after = f"{local}_timed_row_ahead", f"{local}_timed_ahead"
+            body.append(Set(ahead, Call("min", (Binary("+", Ref(row), Num(1)), Ref(last)))))
+            ends.append((ahead, after))
+            part = Binary("/", Call("float", (Binary("%", before, Ref(every)),)), Call("float", (Ref(every),)))
+            value = Binary("+", value, Binary("*", Binary("-", Ref(after), value), part))
+        for at, formal in ends:
+            row_axis = Axis(((at, 1),), stride="n" if array.columns else 1)
+            axes = (row_axis, Axis((("i", 1),))) if array.columns else (row_axis,)
+            formals.append(ArrayFormal(formal, real, Mode.READ, Strided(axes)))
+            bound[formal] = timed_name(name)
+        body.append(Set(local, value))
+        shape.append((array.columns > 0, array.interpolate))
+    return body, formals, bound, columns, tuple(shape)
+
+
+def _cell(source: SourceDef) -> tuple[Cell, dict[str, str]]:
+    """The source as a cell whose last let is its value, and the names that hidden ones have in it."""
+    names = [hidden(n) for n in (*source.timed, *source.noise)]
+    neuron = replace(
+        source.neuron,
+        params=(*source.neuron.params, *(ParamDecl(n, "1", None) for n in names)),
+        lets=(*source.neuron.lets, Set(VALUE, source.value, source.span)),
+    )
+    free, new = free_names(neuron)
+    cell = Cell(
+        name=free.name,
+        params=(*(p.name for p in free.params), *free.model_params),
+        state=tuple(s.name for s in free.state),
+        inputs=(),
+        lets=free.lets,
+        dynamics=free.dynamics,
+        update=free.update,
+        when=None,
+        reset=(),
+        refractory=None,
+        hold=(),
+        method=free.method,
+        renamed=tuple((name, old) for old, name in new.items()),
+        span=free.span,
+    )
+    return cell, {n: new.get(n, n) for n in names}
+
+
+def lower_source(builder: ProgramBuilder, model: Model, drive: Drive, population: Population, path: str) -> Source:
+    """A source for the neurons of a population; makes the arrays of its states and parameters."""
+    real, source = builder.precision, drive.source
+    assert model.simulate is not None
+    cell, locals_ = _cell(source)
+    values = {p.name: Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
+    params = (*drive.params, *((n, values[n]) for n in source.neuron.model_params))
+    owner = Instance(path, 0, population.size, 0, params, drive.init, span=drive.span)
+    spread = {name for name, value in params if not isinstance(value, Const)}
+    given = tuple(p for p in cell.params if cell.shown(p) in spread)
+    done, decision = integrate_odes(cell, (*given, *locals_.values()))
+    timed = {name: locals_[hidden(name)] for name in source.timed}
+    body, formals, bound, columns, shape = _timed_reads(timed, model, real)
+    for name in source.noise:
+        scaled = Binary("/", Call("normal", ()), Call("sqrt", (Ref("dt"),)))
+        body.append(Set(locals_[hidden(name)], scaled))
+    *lets, value = cell.lets
+    needed = refs(value.value)
+    for let in reversed(lets):
+        needed |= refs(let.value) if let.target in needed else set()
+    at_start: dict[str, Expr] = {"t": STEP_START}
+    for let in lets:
+        if let.target in needed:
+            body.append(Set(f"{let.target}_start", substitute(let.value, at_start), let.span))
+            at_start[let.target] = Ref(f"{let.target}_start")
+    count = [0]
+
+    def drawn(items: tuple[Set, ...]) -> tuple[Set, ...]:
+        return tuple(Set(s.target, number_draws(s.value, count), s.span) for s in items)
+
+    start = drawn(tuple(body))
+    result = number_draws(substitute(value.value, at_start), count)
+    then = drawn(done.step)
+    used = refs(result).union(*(refs(s.value) for s in (*start, *then)))
+    written = {s.target for s in then}
+    for name in cell.state:
+        if name in used or name in written:
+            mode = Mode.UPDATE if name in written else Mode.READ
+            formals.append(ArrayFormal(name, real, mode, ELEMENT))
+            unit = next(s.unit for s in source.neuron.state if s.name == cell.shown(name))
+            held = array_name(path, cell.shown(name))
+            initial = dict(drive.init)[cell.shown(name)]
+            bound[name] = initialise(builder, held, initial, owner, Role.STATE, unit, span=drive.span)
+    for name in given:
+        if name in used:
+            formals.append(ArrayFormal(name, real, Mode.READ, ELEMENT))
+            held = array_name(path, cell.shown(name))
+            initial = dict(params)[cell.shown(name)]
+            bound[name] = initialise(builder, held, initial, owner, Role.CONST, "1", span=drive.span)
+    numbers = column_values(done, (owner,), model.simulate.dt, (*given, *locals_.values()))
+    for name, vector in numbers.items():
+        if name in used:
+            formals.append(ScalarFormal(name, real))
+            columns[name] = float(vector[0])
+    if "key" in used:
+        formals.append(ScalarFormal("key", DType.U64))
+        columns["key"] = StreamKey(path)
+    return Source(start, result, then, tuple(formals), bound, columns, (given, shape), decision)
+
+
+def _target(
+    builder: ProgramBuilder, drive: Drive, population: Population, first: bool
+) -> tuple[str, Formal, dict[str, str], dict[str, ColumnValue]]:
+    """The array that a drive adds to; `base`: what the parameter is without drives, as a formal, its array, columns."""
+    real = builder.precision
+    inputs = {i.name: i for i in population.neuron.inputs}
+    scalar = ScalarFormal("undriven", real)
+    if drive.into in inputs:
+        return array_name(population.name, drive.into), scalar, {}, {"undriven": 0.0, "driven_first": 0}
+    now = array_name(population.name, drive.into)
+    value = dict(population.params)[drive.into]
+    if isinstance(value, Const | Driven):
+        number = float(value.value) if isinstance(value, Const) else 0.0
+        return now, scalar, {}, {"undriven": number, "driven_first": int(first)}
+    owner = Instance(population.name, 0, population.size, 0, population.params, population.init, span=population.span)
+    name = initialise(builder, f"{now}.base", value, owner, Role.CONST, "1", stream=now)
+    return now, ArrayFormal("undriven", real, Mode.READ, ELEMENT), {"undriven": name}, {"driven_first": int(first)}
+
+
+def with_driven(model: Model) -> Model:
+    """The model with `Driven` as the value of every parameter that drives go into: lower_cells makes arrays of them."""
+    into = {(d.population, d.into) for d in model.drives}
+
+    def value(population: str, name: str, given: Value) -> Value:
+        return Driven(given.span) if (population, name) in into else given
+
+    populations = tuple(
+        replace(p, params=tuple((n, value(p.name, n, v)) for n, v in p.params)) for p in model.populations
+    )
+    return replace(model, populations=populations)
+
+
+def lower_drives(builder: ProgramBuilder, model: Model, decisions: list[Decision]) -> None:
+    """One row per drive, in the order of the model, before everything else of a step. Adds to `decisions`."""
+    populations = {p.name: p for p in model.populations}
+    begun: set[tuple[str, str]] = set()
+    done: set[tuple[str, str]] = set()
+    for drive in model.drives:
+        population = populations[drive.population]
+        path = f"{drive.name}[{drive.population}]"
+        assert (drive.name, drive.population) not in done
+        done.add((drive.name, drive.population))
+        source = lower_source(builder, model, drive, population, path)
+        if source.decision is not None and source.decision not in decisions:
+            decisions.append(source.decision)
+        first = (drive.population, drive.into) not in begun
+        begun.add((drive.population, drive.into))
+        array, base, base_array, base_columns = _target(builder, drive, population, first)
+        before = Cond(Binary(">", Ref("driven_first"), Num(0)), Ref("undriven"), Ref("driven"))
+        statements = (*source.body, Set("driven", Binary("+", before, source.value), drive.span), *source.then)
+        formals = (
+            ArrayFormal("driven", builder.precision, Mode.UPDATE, ELEMENT),
+            ScalarFormal("n", DType.I64),
+            ScalarFormal("driven_first", DType.I64),
+            base,
+            *source.formals,
+        )
+        key = ("drive", id(drive.source), source.shape, bool(base_array))
+        row = builder.row(
+            key,
+            f"{path}: {drive.source.neuron.name} into {drive.into.removeprefix('_')}",
+            Kind.MAP,
+            formals,
+            Nest((Dim("i", "n"),), tuple(Assign(s.target, s.value, s.span) for s in statements)),
+            {"driven": array, **base_array, **source.bound},
+            {"n": population.size, **base_columns, **source.columns},
+            path,
+            drive.span,
+        )
+        builder.launch("step", key, row, row + 1, join=False)

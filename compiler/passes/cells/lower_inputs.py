@@ -1,0 +1,152 @@
+"""lower_inputs: Poisson inputs become rows of two elementwise kernels, run at the end of each step.
+
+Assumes: lower_cells has made the populations' arrays.
+Guarantees: no source neurons exist: each neuron draws its number of events per step by counter (stream
+`<input>[<population>]`, index = neuron), as a delivery of the step that ends. Small means are drawn by comparing one
+uniform number with the cumulative distribution (columns, no loop, so that it is vector code), others by poisson();
+which of the two is data (a row without elements in the other), so that changing a rate compiles nothing. A rate that
+changes in time is evaluated at the start of each step, by a kernel of its text.
+Does not: record the trains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import product
+
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, substitute
+from compiler.ir.level0.model import Drive, Model, PoissonInput
+from compiler.ir.level1.graph import Instance
+from compiler.ir.level2.program import (
+    ELEMENT,
+    ArrayFormal,
+    Assign,
+    ColumnValue,
+    Dim,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    StreamKey,
+)
+from compiler.ir.space import DType
+from compiler.passes.cells.lower_cells import array_name
+from compiler.passes.cells.lower_drives import lower_source
+from compiler.passes.program.build_program import ProgramBuilder
+
+CLASSES = ((0.25, 6), (3.0, 16), (math.inf, 0))
+"""(largest mean, thresholds of the comparison): more events than thresholds have probability 1e-8 at most; 0: poisson()
+draws any number."""
+
+
+def _class_of(mean: float) -> int:
+    return next(outcomes for most, outcomes in CLASSES if mean <= most)
+
+
+def _count(outcomes: int) -> Expr:
+    if not outcomes:
+        return Call("poisson", (Ref("key"), Ref("i"), Num(0), Ref("mean")))
+    total: Expr | None = None
+    for k in range(outcomes):
+        one = Cond(Binary(">=", Ref("u"), Ref(f"below_{k}")), Num(1.0), Num(0.0))
+        total = one if total is None else Binary("+", total, one)
+    assert total is not None
+    return total
+
+
+def _changing(builder: ProgramBuilder, model: Model, item: PoissonInput, rate: Drive) -> None:
+    """A row whose mean number of events is the rate at the start of the step times dt; rates below 0 are 0."""
+    real = builder.precision
+    assert model.simulate is not None
+    population = next(p for p in model.populations if p.name == item.population)
+    path = f"{item.name}[{item.population}]"
+    source = lower_source(builder, model, rate, population, path)
+    mean = Binary("*", Call("max", (source.value, Num(0.0))), Ref("step_length"))
+    count = substitute(_count(0), {"mean": Ref("event_mean")})
+    delivered = Binary("+", Ref("driven"), Binary("*", Ref("event_weight"), Ref("drawn_events")))
+    key = ("poisson input", id(rate.source), source.shape)
+    row = builder.row(
+        key,
+        f"{path}: Poisson input of changing rate into {item.into}",
+        Kind.MAP,
+        (
+            ArrayFormal("driven", real, Mode.UPDATE, ELEMENT),
+            ScalarFormal("n", DType.I64),
+            ScalarFormal("event_weight", real),
+            ScalarFormal("key", DType.U64),
+            ScalarFormal("step_length", real),
+            *source.formals,
+        ),
+        Nest(
+            (Dim("i", "n"),),
+            (
+                *(Assign(s.target, s.value, s.span) for s in source.body),
+                Assign("event_mean", mean, item.span),
+                Assign("drawn_events", count, item.span),
+                Assign("driven", delivered, item.span),
+            ),
+        ),
+        {"driven": array_name(item.population, item.into), **source.bound},
+        {
+            "n": population.size,
+            "event_weight": item.weight,
+            "key": StreamKey(path),
+            "step_length": model.simulate.dt,
+            **source.columns,
+        },
+        path,
+        item.span,
+    )
+    builder.launch("step", key, row, row + 1, join=False)
+
+
+def lower_inputs(builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]) -> None:
+    """A row per population of each Poisson input and class of means; all but one of them have no elements."""
+    real = builder.precision
+    assert model.simulate is not None
+    if not model.poisson:
+        return
+    from scipy.special import pdtr  # the distribution function of Poisson's; slow to import
+
+    # Every input has a row of each kernel, all but one without elements: a rate is data and never changes the text.
+    steady = [item for item in model.poisson if item.changing is None]
+    for item in model.poisson:
+        if item.changing is not None:
+            _changing(builder, model, item, item.changing)
+    for outcomes, item in product((outcomes for _, outcomes in CLASSES), steady):
+        instance = instances[item.population]
+        mean = item.rate * model.simulate.dt
+        columns: dict[str, ColumnValue] = {
+            "n": instance.size if _class_of(mean) == outcomes else 0,
+            "weight": item.weight,
+            "mean": mean,
+            "key": StreamKey(f"{item.name}[{item.population}]"),
+        }
+        for k in range(outcomes):
+            columns[f"below_{k}"] = float(pdtr(k, mean))
+        used = [f"below_{k}" for k in range(outcomes)] if outcomes else ["mean"]
+        formals: tuple[Formal, ...] = (
+            ArrayFormal("input", real, Mode.UPDATE, ELEMENT),
+            ScalarFormal("n", DType.I64),
+            ScalarFormal("weight", real),
+            ScalarFormal("key", DType.U64),
+            *(ScalarFormal(c, real) for c in used),
+        )
+        draw = (Assign("u", Call("uniform", (Ref("key"), Ref("i"), Num(0)))),) if outcomes else ()
+        drawn = Assign("drawn", _count(outcomes))
+        delivered = Binary("+", Ref("input"), Binary("*", Ref("weight"), Ref("drawn")))
+        key = ("poisson input", outcomes)
+        row = builder.row(
+            key,
+            f"{item.name}[{item.population}]: Poisson input into {item.into}",
+            Kind.MAP,
+            formals,
+            Nest((Dim("i", "n"),), (*draw, drawn, Assign("input", delivered, item.span))),
+            {"input": array_name(item.population, item.into)},
+            columns,
+            f"{item.name}[{item.population}]",
+            item.span,
+        )
+        builder.launch("step", key, row, row + 1, join=False)

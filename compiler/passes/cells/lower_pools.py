@@ -1,0 +1,243 @@
+"""lower_pools: reductions over pools become REDUCE kernels, the pools' own equations a MAP over the pools.
+
+Assumes: split_cells; pools are equal parts of consecutive neurons.
+Guarantees: one kernel per reduction (two for argmax) and one for the update, with one row per population; numbers and
+sizes of pools are columns. A sum is taken in the order that its backend declares for the program's order class: index
+order under `bitwise`. Variables are arrays `<population>.pool.<name>` of one element per pool.
+Does not: decide where in the step pools are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.expr.ast import Binary, Call, Cond, Expr, Ref, refs
+from compiler.ir.level0.model import PhaseDef, Set, hidden
+from compiler.ir.level1.graph import Cell, Instance, PoolCell
+from compiler.ir.level2.program import (
+    ELEMENT,
+    SCALAR,
+    Access,
+    Array,
+    ArrayFormal,
+    Assign,
+    Axis,
+    ColumnValue,
+    Dim,
+    DimKind,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    StreamKey,
+    Strided,
+)
+from compiler.ir.space import DType, Role
+from compiler.passes.cells.cell_arrays import FLAT, N, array_name
+from compiler.passes.model.split_cells import Part, PoolPart, ReductionPart
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.init_values import initialise
+
+Row = tuple[Instance, dict[str, str], dict[str, ColumnValue]]
+
+POOL_INDEX: Final = Set("pool_index", Ref("pool_of"))
+"""The pool of a neuron, before anything of it is read."""
+OF_POOL: Final = Strided((Axis((("pool_index", 1),)),))
+MEMBER: Final = Strided((Axis((("i", 1),), stride="members"), Axis((("k", 1),))))
+"""Neuron k of pool i."""
+POOLED: Final = (Dim("i", "n"), Dim("k", "members", DimKind.RED))
+MEMBERS: Final = ScalarFormal("members", DType.I64)
+_COMBINE: Final = {"sum": "add", "mean": "add", "min": "min", "max": "max", "argmax": "max"}
+_EXACT: Final = 1 << 24
+"""Whole numbers up to this are exact in 32-bit floating point."""
+
+
+def shared_formals(cell: Cell, used: set[str], real: DType) -> list[Formal]:
+    """What a kernel over neurons reads of pools."""
+    out: list[Formal] = []
+    if "pool_of" in used:
+        out.append(ArrayFormal("pool_of", DType.I32, Mode.READ, ELEMENT))
+    for pool in cell.pools:
+        access: Access = OF_POOL if pool.several else SCALAR
+        out += [ArrayFormal(v, real, Mode.READ, access) for v in pool.variables if v in used]
+    return out
+
+
+def _count(pool: PoolCell, instance: Instance) -> int:
+    return instance.pools if pool.scope == "pool" else 1
+
+
+def pool_arrays(
+    builder: ProgramBuilder, cell: Cell, instance: Instance, units: Mapping[tuple[str, str], str]
+) -> dict[str, str]:
+    """The arrays of a population's pools, by formal."""
+    bound: dict[str, str] = {}
+    init = dict(instance.pool_init)
+    real = builder.precision
+    for pool in cell.pools:
+        count = _count(pool, instance)
+        if pool.several:
+            name, size = array_name(instance.name, "pool_of"), instance.size
+            contents = (np.arange(size) // (size // count)).astype(np.int32)
+            array = Array(f"{name}.index", DType.I32, (size,), Role.CONST, span=instance.span)
+            bound["pool_of"] = builder.array(array, contents)
+        for variable in pool.variables:
+            user = cell.shown(variable)
+            name, unit = array_name(instance.name, user), units.get((instance.name, user), "1")
+            bound[variable] = builder.array(Array(name, real, (count,), Role.STATE, unit=unit, span=instance.span))
+            value = init.get(user)
+            if value is not None and value.value != 0:
+                initialise(builder, name, value, instance, Role.STATE, unit, size=count)
+        for r in pool.reductions:
+            if r.op == "argmax":
+                if real is DType.F32 and instance.size // count > _EXACT:
+                    message = f"a pool of `{instance.name}` has too many neurons for `argmax` in float32"
+                    help = f"write `numerics: {{precision: float64}}`; float32 counts up to {_EXACT:,}"
+                    raise ModelError([Diagnostic("E0802", message, r.span, help)])
+                largest = Array(f"{array_name(instance.name, cell.shown(r.name))}.largest", real, (count,), Role.WORK)
+                bound[f"{r.name}/largest"] = builder.array(largest)
+    return bound
+
+
+def pool_rows(
+    builder: ProgramBuilder,
+    cell: Cell,
+    arrays: tuple[str, ...],
+    number: int,
+    part: PoolPart,
+    rows: Sequence[Row],
+    phases: Mapping[str, PhaseDef],
+    start: bool = False,
+    end: bool = False,
+) -> None:
+    """The rows of one scope: its reductions and update, or its events at the start or the end of a step."""
+    pool = part.pool
+    if start or end:
+        for event in part.events:
+            assert event.when is not None
+            if event.when[2] == start:
+                phase, name, first = event.when
+                every = phases[phase].every
+                offset = (1 if first else dict(phases[phase].events)[name]) % every
+                _map(builder, cell, arrays, number, pool, event, rows, every, offset)
+        return
+    for reduction in part.reductions:
+        if reduction.op == "argmax":
+            _reduce(builder, cell, arrays, number, pool, reduction, "largest", rows)
+        _reduce(builder, cell, arrays, number, pool, reduction, "", rows)
+    if part.update is not None:
+        _map(builder, cell, arrays, number, pool, part.update, rows)
+
+
+def _own(pool: PoolCell, cell: Cell, used: set[str], real: DType, written: set[str]) -> list[Formal]:
+    """Variables of pools in a kernel over the pools of one scope."""
+    out: list[Formal] = []
+    for other in cell.pools:
+        access = ELEMENT if other.scope == pool.scope else SCALAR
+        for v in other.variables:
+            if v in written:
+                out.append(ArrayFormal(v, real, Mode.UPDATE, access))
+            elif v in used:
+                out.append(ArrayFormal(v, real, Mode.READ, access))
+    return out
+
+
+def _columns(cell: Cell, arrays: tuple[str, ...], used: set[str], real: DType) -> list[Formal]:
+    names = [p for p in cell.params if p not in arrays and p in used] + [n for n in ("dt",) if n in used]
+    every = dict.fromkeys(c.every for c in cell.counters if c.every in used)
+    return [*(ScalarFormal(n, real) for n in names), *(ScalarFormal(n, DType.I64) for n in every)]
+
+
+def _reduce(
+    builder: ProgramBuilder,
+    cell: Cell,
+    arrays: tuple[str, ...],
+    number: int,
+    pool: PoolCell,
+    r: ReductionPart,
+    stage: str,
+    rows: Sequence[Row],
+) -> None:
+    real = builder.precision
+    term: Expr = r.term
+    result: Expr = Ref("acc")
+    combine = _COMBINE[r.op]
+    if r.op == "mean":
+        result = Binary("/", result, Call("float", (Ref("members"),)))
+    if r.op == "argmax" and not stage:
+        index, none = Call("float", (Ref("k"),)), Call("float", (Ref("members"),))
+        term, combine = Cond(Binary("==", term, Ref("largest")), index, none), "min"
+    used = refs(term)
+    variables = (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state, *arrays)
+    read = [n for n in variables if n in used]
+    kept = sorted(n for n in used if n.endswith("_kept"))
+    formals: list[Formal] = [
+        ArrayFormal(n, DType.I32 if n in cell.int_state else real, Mode.READ, MEMBER) for n in (*read, *kept)
+    ]
+    formals += _own(pool, cell, used - {r.name}, real, set())
+    formals += [ArrayFormal("largest", real, Mode.READ, ELEMENT)] if "largest" in used else []
+    formals += [ArrayFormal("out", real, Mode.WRITE, ELEMENT), N, MEMBERS, *_columns(cell, arrays, used, real)]
+    nest = Nest(POOLED, (), combine, term, "acc", (Assign("out", result),))
+    key = ("pool", number, r.name, stage)
+    largest = f"{r.name}/largest"
+    for instance, bound, columns in rows:
+        count = _count(pool, instance)
+        out = bound[largest] if stage else bound[r.name]
+        row = builder.row(
+            key,
+            f"{instance.name}: {cell.shown(r.name)} ({r.op})",
+            Kind.REDUCE,
+            tuple(formals),
+            nest,
+            bound | {"out": out, "largest": bound.get(largest, "")},
+            columns | {"n": count, "members": instance.size // count},
+            f"{instance.name}.{cell.shown(r.name)}",
+            pool.span,
+        )
+        builder.launch("step", key, row, row + 1)
+
+
+def _map(
+    builder: ProgramBuilder,
+    cell: Cell,
+    arrays: tuple[str, ...],
+    number: int,
+    pool: PoolCell,
+    part: Part,
+    rows: Sequence[Row],
+    every: int = 1,
+    offset: int = 0,
+) -> None:
+    real = builder.precision
+    used = set().union(*(refs(s.value) for s in part.statements))
+    written = {s.target for s in part.statements} & set(pool.variables)
+    several = sorted(used & set(arrays))
+    if several:
+        user = cell.shown(several[0])
+        user = f"{user[1:]}(t)" if user == hidden(user[1:]) else user  # a timed array is held per neuron
+        message = f"the equations of the {pool.scope} of `{cell.name}` read `{user}`"
+        help = f"it differs from neuron to neuron; reduce it: `reduce: {{...: mean({user})}}`"
+        raise ModelError([Diagnostic("E0802", message, part.statements[0].span, help)])
+    formals = [*_own(pool, cell, used, real, written), N, *_columns(cell, arrays, used, real)]
+    formals += [ScalarFormal("key", DType.U64)] if "key" in used else []
+    nest = Nest(FLAT, tuple(Assign(s.target, s.value, s.span) for s in part.statements))
+    key = ("pool", number, part.label)
+    for instance, bound, columns in rows:
+        path = f"{instance.name}/{cell.name}/{pool.scope}"
+        row = builder.row(
+            key,
+            f"{instance.name}: {part.label} ({cell.name})",
+            Kind.MAP,
+            tuple(formals),
+            nest,
+            bound,
+            columns | {"n": _count(pool, instance), "key": StreamKey(path)},
+            instance.name,
+            pool.span,
+        )
+        builder.launch("step", key, row, row + 1, every, offset)

@@ -1,0 +1,207 @@
+"""lower_records: recording of spikes, rates and traces into buffers that the runner drains.
+
+Assumes: lower_cells has made rings and arrays.
+Guarantees: recording reads, never writes, what the model uses; a trace of an input that is accumulated in fixed
+point includes what was delivered in the step that ends. Buffers: `<population>.spikes.record` (i32 pairs of step
+and id), `<population>.<variable>.record` (samples x members) with their `.used` counters.
+Does not: drain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from compiler.expr.ast import Binary, Call, Expr, Ref
+from compiler.ir.level0.model import Model
+from compiler.ir.level1.graph import Instance
+from compiler.ir.level2.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Axis,
+    ColumnValue,
+    Formal,
+    Kind,
+    Mode,
+    RecordEvents,
+    RecordTrace,
+    ScalarFormal,
+    Strided,
+    Whole,
+)
+from compiler.ir.space import DType, Role
+from compiler.passes.cells.cell_arrays import room_of
+from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.projections.lower_projections import ring_slots
+
+SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron fires once
+TRACE_BYTES = 1 << 20  # of one trace buffer, at least two samples
+
+
+def record_spikes(builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]) -> None:
+    """Rows that append the events of each recorded population to its buffer, run after the neuron updates."""
+    done: set[str] = set()
+    for record in model.spikes:
+        for population in record.populations:
+            if population in done:
+                continue
+            done.add(population)
+            instance = instances[population]
+            room = room_of(builder, f"{population}.spikes")
+            capacity = max(SPIKE_STEPS * instance.size, 4 * room, 4096)
+            buffer, used = f"{population}.spikes.record", f"{population}.spikes.record.used"
+            builder.array(Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=record.span))
+            builder.array(Array(used, DType.I64, (1,), Role.RECORD, span=record.span))
+            formals: tuple[Formal, ...] = (
+                ArrayFormal("list", DType.I32, Mode.READ, Whole()),
+                ArrayFormal("count", DType.I32, Mode.READ, Whole()),
+                ArrayFormal("buffer", DType.I32, Mode.UPDATE, Whole()),
+                ArrayFormal("used", DType.I64, Mode.UPDATE, Whole()),
+                ScalarFormal("slots", DType.I64),
+                ScalarFormal("capacity", DType.I64),
+                ScalarFormal("n", DType.I64),
+            )
+            row = builder.row(
+                "record spikes",
+                f"{population}: record spikes",
+                Kind.RECORD,
+                formals,
+                RecordEvents(),
+                {
+                    "list": f"{population}.spikes",
+                    "count": f"{population}.spike_count",
+                    "buffer": buffer,
+                    "used": used,
+                },
+                {"slots": instance.slots, "capacity": capacity, "n": room},
+                population,
+                record.span,
+            )
+            builder.launch("step", "record spikes", row, row + 1)
+
+
+RATE_STEPS = 1 << 14  # of one buffer of spike counts
+
+
+def record_rates(builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]) -> None:
+    """Rows that append the number of events of every step; the runner sums them up in bins. Buffers:
+    `<population>.spike_count.record` and its `.used`."""
+    real = builder.precision
+    for record in model.rates:
+        instance = instances[record.population]
+        name = f"{record.population}.spike_count.record"
+        members = f"{record.population}.spike_count.members"
+        builder.array(Array(members, DType.I32, (1,), Role.CONST, span=record.span), np.zeros(1, np.int32))
+        builder.array(Array(name, real, (RATE_STEPS, 1), Role.RECORD, span=record.span))
+        builder.array(Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
+        formals: tuple[Formal, ...] = (
+            ArrayFormal("count", DType.I32, Mode.READ, Strided((Axis((("slot", 1),)),))),
+            ArrayFormal("members", DType.I32, Mode.READ, Whole()),
+            ArrayFormal("buffer", real, Mode.UPDATE, Whole()),
+            ArrayFormal("used", DType.I64, Mode.UPDATE, Whole()),
+            *(ScalarFormal(c, DType.I64) for c in ("m", "capacity", "ring_slots")),
+        )
+        row = builder.row(
+            "record rate",
+            f"{record.population}: record rate",
+            Kind.RECORD,
+            formals,
+            RecordTrace(Call("float", (Ref("count"),))),
+            {"count": f"{record.population}.spike_count", "members": members, "buffer": name, "used": f"{name}.used"},
+            {"m": 1, "capacity": RATE_STEPS, "ring_slots": instance.slots},
+            record.population,
+            record.span,
+        )
+        builder.launch("step", "record rate", row, row + 1)
+
+
+def record_traces(
+    builder: ProgramBuilder,
+    model: Model,
+    instances: Mapping[str, Instance],
+    inputs: tuple[frozenset[str], ...],
+    deliveries: Deliveries,
+) -> None:
+    """Rows that sample variables at the end of every `every`-th step, run after the propagations.
+    `inputs`: per cell, the model's names of its inputs."""
+    real = builder.precision
+    assert model.simulate is not None
+    for number, record in enumerate(model.traces):
+        instance = instances[record.population]
+        m = len(record.members)
+        members = builder.array(
+            Array(
+                f"{record.population}.members.{number}",
+                DType.I32,
+                (m,),
+                Role.CONST,
+                span=record.span,
+            ),
+            np.array(record.members, np.int32),
+        )
+        capacity = max(2, TRACE_BYTES // (m * real.bytes))
+        for variable in record.variables:
+            name = f"{record.population}.{variable}.record.{number}"
+            builder.array(
+                Array(
+                    name,
+                    real,
+                    (capacity, m),
+                    Role.RECORD,
+                    unit=builder.arrays[array_name(record.population, variable)].unit,
+                    span=record.span,
+                )
+            )
+            builder.array(Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
+            through, slots = (
+                deliveries.of(record.population, variable) if variable in inputs[instance.cell] else (False, 0)
+            )
+            value: Expr = Ref("source")
+            formals: list[Formal] = [ArrayFormal("source", real, Mode.READ, ELEMENT)]
+            bound = {
+                "source": array_name(record.population, variable),
+                "members": members,
+                "buffer": name,
+                "used": f"{name}.used",
+            }
+            columns: dict[str, ColumnValue] = {"m": m, "capacity": capacity}
+            if through:
+                # What was delivered in this step is part of the input at the end of the step.
+                part: Expr = Ref("delivered")
+                held = real
+                if deliveries.fixed_point:
+                    held = DType.I64
+                    part = Binary("*", Call("float", (part,)), Ref("quantum"))
+                    columns["quantum"] = deliveries.quanta.get((record.population, variable), 1.0)
+                value = Binary("+", value, part)
+                access = ELEMENT
+                if slots:
+                    access = Strided((Axis((("slot", 1),), stride="n"), Axis((("i", 1),))))
+                    columns |= {"ring_slots": ring_slots(deliveries.rings, record.population), "n": instance.size}
+                formals.append(ArrayFormal("delivered", held, Mode.READ, access))
+                bound["delivered"] = delivered_name(record.population, variable)
+            formals += [
+                ArrayFormal("members", DType.I32, Mode.READ, Whole()),
+                ArrayFormal("buffer", real, Mode.UPDATE, Whole()),
+                ArrayFormal("used", DType.I64, Mode.UPDATE, Whole()),
+                ScalarFormal("m", DType.I64),
+                ScalarFormal("capacity", DType.I64),
+            ]
+            formals += [ScalarFormal("quantum", real)] if "quantum" in columns else []
+            formals += [ScalarFormal(c, DType.I64) for c in ("ring_slots", "n")] if slots else []
+            key = ("record trace", through, slots > 0)
+            row = builder.row(
+                key,
+                f"{record.population}.{variable}: record trace",
+                Kind.RECORD,
+                tuple(formals),
+                RecordTrace(value),
+                bound,
+                columns,
+                f"{record.population}.{variable}",
+                record.span,
+            )
+            builder.launch("step", key, row, row + 1, record.every, (record.at or 0) % record.every)

@@ -1,0 +1,100 @@
+"""lower_spike_times: populations that emit given spikes.
+
+Assumes: an instance with `source` "spike_times": params times [ms] and indices.
+Guarantees: every spike is emitted in step round(time / dt) after the warm-up; times that are no whole steps, and
+indices of no neuron, are refused.
+Does not: read the files again when the run starts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.ir.level0.model import FromFile, Value
+from compiler.ir.level1.graph import Instance
+from compiler.ir.level2.program import Array, ArrayFormal, EmitScheduled, Formal, Kind, Mode, ScalarFormal, Whole
+from compiler.ir.space import DType, Role
+from compiler.passes.cells.cell_arrays import N, add_ring
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.init_values import read_file
+
+
+def lower_spike_times(builder: ProgramBuilder, instance: Instance, dt: float) -> None:
+    """spike_times: a given list of (time, index) becomes an emission of step round(time / dt) after the warm-up."""
+    params: dict[str, Value] = dict(instance.params)
+    columns: dict[str, npt.NDArray[np.float64]] = {}
+    for name in ("times", "indices"):
+        value = params[name]
+        columns[name] = (
+            read_file(value)
+            if isinstance(value, FromFile)
+            else np.array(getattr(value, "values", None) or [getattr(value, "value", 0.0)], np.float64)
+        )
+    span = instance.span
+    if len(columns["times"]) != len(columns["indices"]):
+        raise ModelError(
+            [
+                Diagnostic(
+                    "E0703",
+                    f"`{instance.name}` has {len(columns['times'])} times and {len(columns['indices'])} indices",
+                    span,
+                    "each spike needs one time and one index",
+                )
+            ]
+        )
+    steps = np.rint(columns["times"] / dt).astype(np.int64)
+    ids = columns["indices"].astype(np.int64)
+    off_grid = np.abs(columns["times"] / dt - steps) > 1e-6
+    steps += builder.warmup
+    bad = off_grid | (steps < 1) | (ids < 0) | (ids >= instance.size)
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise ModelError(
+            [
+                Diagnostic(
+                    "E0603",
+                    f"spike {first} of `{instance.name}` (time {columns['times'][first]:g} ms, "
+                    f"index {ids[first]}) cannot be emitted",
+                    span,
+                    f"times are whole steps of {dt:g} ms from {(1 - builder.warmup) * dt:g} ms on, "
+                    f"indices 0 to {instance.size - 1}",
+                )
+            ]
+        )
+    order = np.lexsort((ids, steps))
+    m = max(len(order), 1)
+    name = instance.name
+    pairs = {"steps": steps[order], "ids": ids[order]}
+    most = int(np.unique(steps, return_counts=True)[1].max(initial=0))  # a neuron may have several in a step
+    room = max(instance.size, most)
+    ring = add_ring(builder, instance, room)
+    bound = {"list": ring["spikes"], "count": ring["spike_count"]}
+    for key, values in pairs.items():
+        stored = np.zeros(m, np.int32)
+        stored[: len(order)] = values
+        bound[key] = builder.array(Array(f"{name}.{key}", DType.I32, (m,), Role.CONST, span=span), stored)
+    bound["cursor"] = builder.array(Array(f"{name}.cursor", DType.I64, (1,), Role.STATE, span=span))
+    formals: tuple[Formal, ...] = (
+        ArrayFormal("steps", DType.I32, Mode.READ, Whole()),
+        ArrayFormal("ids", DType.I32, Mode.READ, Whole()),
+        ArrayFormal("cursor", DType.I64, Mode.UPDATE, Whole()),
+        ArrayFormal("list", DType.I32, Mode.WRITE, Whole()),
+        ArrayFormal("count", DType.I32, Mode.WRITE, Whole()),
+        ScalarFormal("slots", DType.I64),
+        N,
+        ScalarFormal("m", DType.I64),
+    )
+    row = builder.row(
+        "spike_times",
+        f"{name}: given spikes",
+        Kind.EMIT,
+        formals,
+        EmitScheduled(),
+        bound,
+        {"slots": instance.slots, "n": room, "m": len(order)},
+        name,
+        span,
+    )
+    builder.launch("step", "spike_times", row, row + 1)

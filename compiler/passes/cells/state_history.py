@@ -1,0 +1,99 @@
+"""keep_past: rings of what variables of neurons were, for synapses that read them with the delay.
+
+Assumes: lower_cells has made the populations' arrays and all that changes them in a step; nothing of synapses has been
+launched in it yet.
+Guarantees: `<population>.<variable>.past` [slots][n], one slot more than the longest delay of a projection that reads
+it. Slot k mod slots has the value at which the neurons' own part of step k ended (resets and events of phases included,
+deliveries of the step not), and slots of steps up to 0 have the value of the start. One kernel fills all rings, one
+keeps them.
+Does not: read them (synapse_rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from compiler.expr.ast import Binary, Ref
+from compiler.ir.level0.model import Model
+from compiler.ir.level1.graph import Instance
+from compiler.ir.level2.delayed import read_delayed
+from compiler.ir.level2.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    Axis,
+    Dim,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    Strided,
+)
+from compiler.ir.space import DType, Role
+from compiler.passes.cells.cell_arrays import FLAT, N, array_name
+from compiler.passes.model.synapse_names import expressions_of
+from compiler.passes.program.build_program import ProgramBuilder
+
+SLOTS = ScalarFormal("ring_slots", DType.I64)
+
+
+def past_name(population: str, variable: str) -> str:
+    return f"{population}.{variable}.past"
+
+
+def _wanted(model: Model) -> dict[tuple[str, str], int]:
+    """(population, variable) -> slots."""
+    found: dict[tuple[str, str], int] = {}
+    known: dict[int, list[tuple[str, str]]] = {}
+    for projection in model.projections:
+        synapse = projection.synapse
+        if synapse is None:
+            continue
+        if id(synapse) not in known:
+            names = set[str]().union(*(read_delayed(e) for e in expressions_of(synapse)))
+            known[id(synapse)] = sorted((n.partition(".")[0], n.partition(".")[2]) for n in names)
+        for end, variable in known[id(synapse)]:
+            for member in projection.members:
+                pre = end == "pre"
+                key = (member.source if pre else member.target, variable)
+                delay = member.delay if pre else member.back_delay
+                found[key] = max(found.get(key, 1), delay + 1)
+    return found
+
+
+def keep_past(builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]) -> None:
+    """The rings, what they begin with, and what each step adds."""
+    real = builder.precision
+    now = ArrayFormal("x", real, Mode.READ, ELEMENT)
+    value = Assign("past", Ref("x"))
+    slot = Assign("slot", Binary("%", Ref("step"), Ref("ring_slots")))
+
+    def formals(index: str) -> tuple[Formal, ...]:
+        access = Strided((Axis(((index, 1),), stride="n"), Axis((("i", 1),))))
+        return now, ArrayFormal("past", real, Mode.WRITE, access), N, SLOTS
+
+    parts = (
+        ("init", "past at the start", formals("s"), Nest((Dim("s", "ring_slots"), *FLAT), (value,))),
+        ("step", "past", formals("slot"), Nest(FLAT, (slot, value))),
+    )
+    wanted = _wanted(model)
+    for phase, what, signature, nest in parts:
+        for (population, variable), slots in wanted.items():
+            instance = instances[population]
+            name = past_name(population, variable)
+            builder.array(Array(name, real, (slots, instance.size), Role.STATE, span=instance.span))
+            key = ("past", phase)
+            row = builder.row(
+                key,
+                f"{population}: {what} ({variable})",
+                Kind.MAP,
+                signature,
+                nest,
+                {"x": array_name(population, variable), "past": name},
+                {"n": instance.size, "ring_slots": slots},
+                name,
+                instance.span,
+            )
+            builder.launch(phase, key, row, row + 1)

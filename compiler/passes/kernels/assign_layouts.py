@@ -1,0 +1,40 @@
+"""assign_layouts: where each tensor of a graph lives: dtype, role, layout.
+
+Assumes: tensors of both phases with one name are one array (weights, variables), all others are temporaries.
+Guarantees: with `lanes` > 0 batched tensors have the batch in their lanes; everything else is row-major.
+Does not: give offsets (plan_memory).
+"""
+
+from __future__ import annotations
+
+from compiler.core.source import NOWHERE, Span
+from compiler.ir.level1.graph import Tensor
+from compiler.ir.level2.program import Array, Lanes
+from compiler.ir.space import DType, Role
+
+
+def real_lanes(lanes: int, precision: DType) -> int:
+    """Lanes of the batch-in-lanes layout for a precision: a vector has the same bytes whatever it holds."""
+    return lanes * 4 // precision.bytes
+
+
+def layout_of(tensor: Tensor, lanes: int) -> Lanes | None:
+    return Lanes(lanes) if tensor.batched and lanes else None
+
+
+def array_of(
+    tensor: Tensor, name: str, precision: DType, lanes: int, role: Role, wide: bool = False, span: Span = NOWHERE
+) -> Array:
+    """The array of a tensor; scalars have one element."""
+    dtype = DType.I32 if tensor.dtype == "int" else DType.F64 if wide else precision
+    return Array(name, dtype, tensor.shape or (1,), role, layout_of(tensor, lanes), span=span)
+
+
+def strides_of(tensor: Tensor, lanes: int) -> tuple[int, ...]:
+    """Elements per step along each axis; with lanes, axis 0 counts blocks of `lanes` rows."""
+    step = lanes if tensor.batched and lanes else 1
+    strides = []
+    for extent in reversed(tensor.shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))

@@ -1,0 +1,128 @@
+"""fuse_epilogues: elementwise Maps that follow a Contract become the end of its kernel, which then has several outputs.
+
+Assumes: nodes in topological order.
+Guarantees: a Map is fused when it reads the contraction's result, or a Map that is fused already, element by element,
+and its other operands are made before the Contract; every refusal is a Decision with its reason.
+Does not: change the graph: lower_tensors asks for the groups.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compiler.ir.level1.graph import Contract, Map, Node, Reindex, Tensor, Variable, Weight
+from compiler.passes.kernels.one_hot import rows_added
+from compiler.passes.program.decisions import Decision
+from compiler.passes.tensors.simplify_graph import operands
+from compiler.strategies.pins import AGAIN
+
+MOST_ARRAYS = 8
+"""Arrays that an epilogue touches beside the operands of its contraction; more would spill registers."""
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """`maps` in order: each reads the contraction's result, or a map before it, at its own element. `kept`: names of
+    the results (the contraction's or those of maps) that are read elsewhere too, so that they are stored."""
+
+    maps: tuple[Map, ...]
+    kept: frozenset[str]
+
+
+@dataclass
+class Readers:
+    """`readers` of each tensor, by number. `place`: the node that makes a tensor, by number, -1 for what exists before
+    the phase begins."""
+
+    nodes: tuple[Node, ...]
+    readers: dict[str, list[int]] = field(default_factory=dict)
+    place: dict[str, int] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for i, node in enumerate(self.nodes):
+            for name in operands(node):
+                self.readers.setdefault(name, []).append(i)
+            out = getattr(node, "out", None)
+            if out is not None:
+                self.tensors[out.name] = out
+                self.place[out.name] = -1 if isinstance(node, (Weight, Variable)) else i
+
+
+def epilogues(
+    nodes: tuple[Node, ...], outputs: tuple[str, ...], in_place: Mapping[str, str]
+) -> tuple[dict[str, Epilogue], list[Decision]]:
+    """Contract's tensor -> what is fused to it; and what was decided about each candidate. `in_place`: map -> the
+    variable that it writes."""
+    g = Readers(nodes)
+    fused: dict[str, Epilogue] = {}
+    decisions: list[Decision] = []
+    for i, node in enumerate(nodes):
+        if not isinstance(node, Contract):
+            continue
+        name = node.out.name
+        group: dict[str, Map] = {}
+        members = {i}
+        waiting = list(dict.fromkeys(g.readers.get(name, ())))
+        seen = set(waiting)
+        heapq.heapify(waiting)
+        while waiting:
+            at = heapq.heappop(waiting)
+            reader = nodes[at]
+            if not isinstance(reader, Map):
+                continue
+            reason = _refusal(g, i, node, group, reader, in_place.get(reader.out.name))
+            if reason is None:
+                group[reader.out.name] = reader
+                members.add(at)
+                decisions.append(Decision("fuse_epilogues", reader.out.name, "fused", f"into {name}"))
+                for further in g.readers.get(reader.out.name, ()):
+                    if further not in seen:
+                        seen.add(further)
+                        heapq.heappush(waiting, further)
+            else:
+                subject = name if name in reader.ins else reader.out.name
+                decisions.append(Decision("fuse_epilogues", subject, "not fused", reason))
+        for n in group:
+            g.place[n] = i
+        if group:
+            results = (name, *group)
+            kept = {n for n in results if n in outputs or not members.issuperset(g.readers.get(n, ()))}
+            fused[name] = Epilogue(tuple(group.values()), frozenset(kept | (in_place.keys() & group.keys())))
+    return fused, decisions
+
+
+def _refusal(
+    g: Readers, i: int, node: Contract, group: Mapping[str, Map], reader: Map, target: str | None
+) -> str | None:
+    """Why `reader` cannot end the kernel of `node` (number i) with `group`; `target`: the variable that it writes."""
+    name = reader.out.name
+    if rows_added(node, g.tensors) is not None:
+        return f"{node.out.name} is complete after all additions to its rows only"
+    if name.endswith(AGAIN) and not node.out.name.endswith(AGAIN):
+        return f"{name} is computed again later, so that nothing keeps it"
+    same = tuple(range(len(reader.out.shape)))
+    for operand, axes in zip(reader.ins, reader.maps, strict=True):
+        if operand == node.out.name or operand in group:
+            if axes != same:
+                return f"{name} does not read {operand} element by element"
+        elif g.place[operand] > i:
+            return f"{name} needs {operand}, which is made later"
+    arrays = {n for m in (*group.values(), reader) for n in (*m.ins, m.out.name)}
+    if len(arrays) > MOST_ARRAYS:
+        return f"with {name} the kernel would touch too many arrays"
+    if target is not None and read_elsewhere(
+        g, i, {*node.ins, *(n for m in group.values() for n in m.ins)}, reader, target
+    ):
+        return f"{name} writes {target}, which something else reads"
+    return None
+
+
+def read_elsewhere(g: Readers, i: int, operands_of_kernel: set[str], reader: Map, target: str) -> bool:
+    """Whether the value before of the variable `target` is read by the kernel beside `reader`, or after node i."""
+    if target in operands_of_kernel:
+        return True
+    later = [g.nodes[at] for at in g.readers.get(target, ()) if at > i or isinstance(g.nodes[at], Reindex)]
+    return any(n is not reader for n in later)

@@ -1,0 +1,147 @@
+"""fuse_siblings: elementwise Maps over the same space that share what they read, or read each other's results, become
+one kernel with several outputs.
+
+Assumes: nodes in topological order, and what fuse_epilogues has put into kernels of contractions.
+Guarantees: a Map joins an earlier one when both read the same whole tensor, or it reads the other's result, element by
+element, and all else that it reads is made before the earlier one. Then its result is made there too: only from near,
+or where what it reads is not needed any longer, so that no more memory is needed at a time. Other refusals are
+Decisions.
+Does not: change the graph: lower_tensors asks for the groups.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from compiler.expr.simplify import has_random
+from compiler.ir.level1.graph import Map, Node, Tensor
+from compiler.passes.kernels.fuse_epilogues import Epilogue, Readers, read_elsewhere
+from compiler.passes.program.decisions import Decision
+from compiler.strategies.pins import AGAIN
+
+MOST_ARRAYS = 14
+"""Arrays that a kernel touches; the addresses of more would not fit into registers."""
+
+NEAR = 8
+"""Nodes of the graph between two Maps that may join whatever memory it takes."""
+
+
+def siblings(
+    nodes: tuple[Node, ...], outputs: tuple[str, ...], in_place: Mapping[str, str], fused: Mapping[str, Epilogue]
+) -> tuple[dict[str, Epilogue], list[Decision]]:
+    """First map of a group -> the group, in order, the first included; and what was decided about each candidate.
+    `in_place`: map -> the variable that it writes; `fused`: the ends of contractions."""
+    g = Readers(nodes)
+    for name, end in fused.items():
+        g.place |= dict.fromkeys((m.out.name for m in end.maps), g.place[name])
+    taken = {m.out.name for end in fused.values() for m in end.maps}
+    groups: dict[str, Epilogue] = {}
+    decisions: list[Decision] = []
+    for i, first in enumerate(nodes):
+        if isinstance(first, Map) and first.out.name not in taken and not has_random(first.body):
+            group = _Group(g, outputs, in_place, i, {first.out.name: first}, {i})
+            decisions += group.grow(taken)
+            if len(group.maps) > 1:
+                taken |= group.maps.keys()
+                groups[first.out.name] = Epilogue(tuple(group.maps.values()), group.kept())
+    return groups, decisions
+
+
+@dataclass
+class _Group:
+    """Maps of one kernel, which is made where the first of them, node number `i`, is. `members`: their numbers."""
+
+    g: Readers
+    outputs: tuple[str, ...]
+    in_place: Mapping[str, str]
+    i: int
+    maps: dict[str, Map]
+    members: set[int]
+    seen: set[int] = field(default_factory=set)
+
+    def grow(self, taken: set[str]) -> list[Decision]:
+        """All maps that can join, but those that are `taken`; and what was decided."""
+        decisions = []
+        first = next(iter(self.maps.values()))
+        waiting = self._candidates(first)
+        while waiting:
+            at = heapq.heappop(waiting)
+            reader = self.g.nodes[at]
+            if not isinstance(reader, Map) or reader.out.name in taken or not same_space(reader.out, first.out):
+                continue
+            name = reader.out.name
+            reads = dict.fromkeys(n for n in reader.ins if n in self.maps)
+            shared = [n for n in whole_operands(reader) if any(n in whole_operands(m) for m in self.maps.values())]
+            later = any(self.g.place[n] >= self.i for n in reader.ins if n not in self.maps)
+            if later or not (reads or shared):
+                continue
+            if reason := self._refusal(at, reader):
+                decisions.append(Decision("fuse_siblings", name, "not fused", f"with {first.out.name}: {reason}"))
+                continue
+            if reads:
+                decisions.append(Decision("fuse_siblings", name, "fused", f"into {', '.join(reads)}"))
+            else:
+                why = f"both read {shared[0]}"
+                decisions.append(Decision("fuse_siblings", name, f"shares the kernel of {first.out.name}", why))
+            self.maps[name] = reader
+            self.members.add(at)
+            self.g.place[name] = self.i
+            for more in self._candidates(reader):
+                heapq.heappush(waiting, more)
+        return decisions
+
+    def kept(self) -> frozenset[str]:
+        """Results that something else reads."""
+        outside = (n for n in self.maps if not self.members.issuperset(self.g.readers.get(n, ())))
+        return frozenset({*outside, *(n for n in self.maps if n in self.outputs or n in self.in_place)})
+
+    def _candidates(self, node: Map) -> list[int]:
+        """Later nodes, in their order, that read what `node` makes or a whole tensor that it reads; each once."""
+        names = (node.out.name, *whole_operands(node))
+        found = sorted({at for n in names for at in self.g.readers.get(n, ()) if at > self.i} - self.seen)
+        self.seen.update(found)
+        return found
+
+    def _refusal(self, at: int, reader: Map) -> str | None:
+        """Why `reader`, node number `at`, cannot join."""
+        name = reader.out.name
+        if name.endswith(AGAIN) and not next(iter(self.maps)).endswith(AGAIN):
+            return "it is computed again later, so that nothing keeps it"
+        if has_random(reader.body):
+            return "it draws random numbers"
+        whole = whole_operands(reader)
+        for operand in reader.ins:
+            if operand in self.maps and (operand not in whole or reader.ins.count(operand) > 1):
+                return f"it does not read {operand} element by element"
+        operands = {n for m in self.maps.values() for n in m.ins}
+        if len(operands | {*self.maps, *reader.ins, name}) > MOST_ARRAYS:
+            return "the kernel would touch too many arrays"
+        target = self.in_place.get(name)
+        if target is not None and read_elsewhere(self.g, self.i, operands, reader, target):
+            return f"it writes {target}, which something else reads"
+        if at - self.i > NEAR and _size(reader.out) > sum(self._ended(n, at) for n in {*reader.ins}):
+            return "its result would be kept for longer"
+        return None
+
+    def _ended(self, name: str, at: int) -> int:
+        """The elements of a tensor that only the group and node number `at` read, so that it ends here; 0 of others."""
+        kept = self.g.place[name] < 0 or name in self.outputs
+        alone = self.members.issuperset(other for other in self.g.readers[name] if other != at)
+        return _size(self.g.tensors[name]) if alone and not kept else 0
+
+
+def whole_operands(node: Map) -> list[str]:
+    """Operands that are read element by element."""
+    axes = tuple(range(len(node.out.shape)))
+    return [name for name, walked in zip(node.ins, node.maps, strict=True) if walked == axes and axes]
+
+
+def same_space(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and a.batched == b.batched
+
+
+def _size(tensor: Tensor) -> int:
+    return prod(tensor.shape)

@@ -1,0 +1,154 @@
+"""lower_epilogues: what the kernel of a contraction does with each of its sums, and what a kernel of Maps does.
+
+Assumes: the groups of fuse_epilogues and fuse_siblings.
+Guarantees: results that are stored are the formals `y`, `y1`, ...; operands of fused maps `e0`, `e1`, ... (without a
+contraction `x0`, `x1`, ...); a value that is not stored is a local `v0`, `v1`, ... where several maps read it, else it
+stands in its only reader. A map that writes where something else stands reads and writes it in place.
+Does not: decide what is fused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compiler.core.source import Span
+from compiler.expr.ast import Expr, Ref, substitute
+from compiler.ir.level1.graph import Contract, Map, Tensor
+from compiler.ir.level2.program import Assign, Mode, Statement
+from compiler.ir.space import Affine, DType
+from compiler.passes.kernels.fuse_epilogues import Epilogue
+from compiler.passes.kernels.nest_builder import Walk
+from compiler.passes.kernels.tensor_phase import Phase, axes_of
+
+
+@dataclass(frozen=True)
+class Touched:
+    """One array of the end, as its kernel walks it."""
+
+    walk: Walk
+    array: str
+    dtype: DType
+    mode: Mode
+
+
+@dataclass
+class End:
+    """Statements (after the sum `acc`), the arrays that they touch (the first is `y`), their numbers by name."""
+
+    scalars: dict[str, float]
+    arrays: list[Touched] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
+
+
+def lower_end(p: Phase, node: Contract, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> End:
+    """What follows the sums of `node`. `in_place`: map -> the tensor whose array it writes. Makes the arrays of the
+    results in the phase."""
+    maps = epilogue.maps if epilogue is not None else ()
+    kept = epilogue.kept if epilogue is not None else frozenset({node.out.name})
+    lowered = _Lowered(p, maps, kept, in_place, node.out_map, "e", End(dict(node.scalars)))
+    if node.out.name in kept:
+        lowered.result(node.out, Ref("acc"), Mode.WRITE, node.span)
+    else:
+        lowered.values[node.out.name] = Ref("acc")
+    return lowered.finish()
+
+
+def lower_group(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> End:
+    """A kernel of maps over one space, with dims `d0`, `d1`, ...; otherwise as lower_end."""
+    return _Lowered(p, group.maps, group.kept, in_place, axes_of(group.maps[0].out), "x", End({})).finish()
+
+
+@dataclass
+class _Lowered:
+    """Maps on their way to statements: `walked` is how their results are walked, `prefix` what operands are called,
+    `values` what stands for each tensor of the kernel, `there` the formal that is written where a tensor stood."""
+
+    p: Phase
+    maps: tuple[Map, ...]
+    kept: frozenset[str]
+    in_place: Mapping[str, str]
+    walked: tuple[Affine, ...]
+    prefix: str
+    end: End
+    values: dict[str, Expr] = field(default_factory=dict)
+    operands: dict[tuple[str, tuple[int | None, ...]], str] = field(default_factory=dict)
+    there: dict[str, str] = field(default_factory=dict)
+    stored: int = 0
+    local: int = 0
+
+    def finish(self) -> End:
+        """The end with all maps."""
+        kept = [m for m in self.maps if m.out.name in self.kept]
+        for k, writer in enumerate(kept):
+            target = self.in_place.get(writer.out.name)
+            if target is not None:
+                self.there[target] = _output(self.stored + k)
+                if any(target in m.ins for m in self.maps if m is not writer):
+                    self._local(target, Ref(self.there[target]), writer.span)  # before it is written
+        for m in self.maps:
+            self._map(m)
+        self.end.arrays.sort(key=lambda touched: touched.walk.formal != "y")
+        return self.end
+
+    def result(self, out: Tensor, value: Expr, mode: Mode, span: Span) -> None:
+        """A tensor of the kernel: stored where it is kept, a local where several maps read it."""
+        if out.name in self.kept:
+            formal = _output(self.stored)
+            self.stored += 1
+            target = self.in_place.get(out.name)
+            array = self.p.arrays[target] if target is not None else self.p.temporary(out, span)
+            self.p.arrays[out.name] = array
+            dtype = self.p.builder.arrays[array].dtype
+            self.end.arrays.append(Touched(Walk(formal, out, self.walked), array, dtype, mode))
+            self.end.statements.append(Assign(formal, value, span))
+            self.values[out.name] = Ref(formal)
+        elif sum(out.name in m.ins for m in self.maps) == 1:
+            self.values[out.name] = value
+        else:
+            self._local(out.name, value, span)
+
+    def _local(self, name: str, value: Expr, span: Span) -> None:
+        local = f"v{self.local}"
+        self.local += 1
+        self.end.statements.append(Assign(local, value, span))
+        self.values[name] = Ref(local)
+
+    def _map(self, m: Map) -> None:
+        names: dict[str, Expr] = _scalars(m, self.end)
+        for k, (name, axes) in enumerate(zip(m.ins, m.maps, strict=True)):
+            if name in self.values:
+                names[f"x{k}"] = self.values[name]
+            elif name in self.there:
+                names[f"x{k}"] = Ref(self.there[name])
+            else:
+                names[f"x{k}"] = Ref(self._operand(name, axes))
+        target = self.in_place.get(m.out.name)
+        updated = target is not None and any(target in other.ins for other in self.maps)
+        self.result(m.out, substitute(m.body, names), Mode.UPDATE if updated else Mode.WRITE, m.span)
+
+    def _operand(self, name: str, axes: tuple[int | None, ...]) -> str:
+        """The formal of what is made before the kernel."""
+        if (name, axes) not in self.operands:
+            formal = self.operands[name, axes] = f"{self.prefix}{len(self.operands)}"
+            walked = tuple(Affine() if a is None else self.walked[a] for a in axes)
+            tensor = self.p.tensors[name]
+            walk = Walk(formal, tensor, walked)
+            self.end.arrays.append(Touched(walk, self.p.arrays[name], self.p.dtype(tensor), Mode.READ))
+        return self.operands[name, axes]
+
+
+def _output(number: int) -> str:
+    return f"y{number}" if number else "y"
+
+
+def _scalars(m: Map, end: End) -> dict[str, Expr]:
+    """The map's numbers join those of the kernel; one whose name is taken by another value gets a new name."""
+    names: dict[str, Expr] = {}
+    for name, value in m.scalars:
+        column = name
+        while end.scalars.get(column, value) != value:
+            column += "_"
+        end.scalars[column] = value
+        names[name] = Ref(column)
+    return names

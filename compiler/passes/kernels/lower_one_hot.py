@@ -1,0 +1,128 @@
+"""lower_lookups: rows of tables are read where they stand, and their gradients added there (lookups.py).
+
+Assumes: nodes that `row_read` or `rows_added` recognise.
+Guarantees: no time and no memory that grows with the rows that nothing asks for, but for the zeros of a gradient. A
+number that is no row reads 0 and adds to nothing. Additions: where those of one launch have an order
+(Capabilities.atomic_order), that of the places. Elsewhere each place sums over all places that ask for its row, and
+those of one row write the same number; without lanes that is the same order, so that the bits are the same.
+Does not: end in epilogues where rows are added to: sums are complete after the launch only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from compiler.expr.ast import Binary, Cond, Num, Ref
+from compiler.ir.level1.graph import Contract, Tensor
+from compiler.ir.level2.program import Add, ArrayFormal, Assign, Axis, Kind, Mode, Nest, Strided
+from compiler.ir.space import Affine, plain_dim
+from compiler.passes.kernels.assign_layouts import strides_of
+from compiler.passes.kernels.fuse_epilogues import Epilogue
+from compiler.passes.kernels.lower_epilogues import lower_end
+from compiler.passes.kernels.nest_builder import Loops, Walk
+from compiler.passes.kernels.one_hot import Lookup
+from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row
+from compiler.passes.program.decisions import Decision
+
+ROW = "row"
+"""The local that holds a row's number."""
+
+
+def lower_row_read(
+    p: Phase, node: Contract, lookup: Lookup, epilogue: Epilogue | None, in_place: Mapping[str, str]
+) -> None:
+    """One map over the output's elements."""
+    _decided(p, node, "rows are read", "one term of each sum counts")
+    end = lower_end(p, node, epilogue, in_place)
+    walks = [t.walk for t in end.arrays]
+    tables: dict[str, tuple[Tensor, tuple[Affine, ...]]] = {}
+    for k, (name, axes) in enumerate(zip(node.ins, node.in_maps, strict=True)):
+        if lookup.rows in map(plain_dim, axes):
+            tables[f"x{k}"] = (p.tensors[name], axes)
+        else:
+            walks.append(Walk(f"x{k}", p.tensors[name], axes))
+    loops = _loops(p, walks, [d for d in node.dims if d[0] != lookup.rows])
+    columns = dict(loops.columns)
+    formals = [array_formal(t.walk.formal, t.dtype, t.mode, loops) for t in end.arrays]
+    for k, name in enumerate(node.ins):
+        formal, dtype = f"x{k}", p.dtype(p.tensors[name])
+        if formal in tables:
+            access = _at_row(p, formal, *tables[formal], lookup.rows, columns)
+            formals.append(ArrayFormal(formal, dtype, Mode.READ, access))
+        else:
+            formals.append(array_formal(formal, dtype, Mode.READ, loops))
+    bound = {t.walk.formal: t.array for t in end.arrays} | {f"x{k}": p.arrays[n] for k, n in enumerate(node.ins)}
+    statements = (Assign(ROW, Ref(f"x{lookup.index}")), Assign("acc", lookup.value, node.span), *end.statements)
+    path = end.arrays[0].walk.tensor.name
+    scalars = tuple(end.scalars.items())
+    nest = Nest(loops.dims, statements)
+    emit_row(p, Kind.MAP, f"{path}: rows", formals, bound, columns, scalars, nest, path, node.span)
+
+
+def lower_rows_added(p: Phase, node: Contract, lookup: Lookup) -> None:
+    """Zeros, then the sums."""
+    way = "in order" if p.ordered else "by each place that asks for it, as additions of a launch have no order"
+    _decided(p, node, "rows are added to", way)
+    out = node.out
+    array = p.arrays[out.name] = p.temporary(out, node.span)
+    dims = [(f"d{a}", e) for a, e in enumerate(out.shape)]
+    flat = p.loops([Walk("y", out, axes_of(out))], dims, [d for d, _ in dims])
+    zeros = Nest(flat.dims, (Assign("y", Num(0.0), node.span),))
+    y = array_formal("y", p.builder.precision, Mode.WRITE, flat)
+    emit_row(p, Kind.MAP, f"{out.name}: zeros", [y], {"y": array}, flat.columns, (), zeros, out.name, node.span)
+
+    summed = [d for d in node.dims if d[0] not in {plain_dim(a) for a in node.out_map}]
+    kept = [d for d in node.dims if d not in summed and d[0] != lookup.rows]
+    walks = [Walk(f"x{k}", p.tensors[n], axes) for k, (n, axes) in enumerate(zip(node.ins, node.in_maps, strict=True))]
+    bound = {"y": array} | {f"x{k}": p.arrays[n] for k, n in enumerate(node.ins)}
+    index = f"x{lookup.index}"
+    if p.ordered:
+        loops = _loops(p, walks, [*summed, *kept])
+        nest = Nest(loops.dims, (Assign(ROW, Ref(index)), Add("y", lookup.value, node.span)))
+        mode, kind = Mode.ACCUMULATE, Kind.MAP
+    else:
+        asked = [(f"at_{d}", e) for d, e in summed]
+        renamed = tuple(Affine(((f"at_{plain_dim(a)}", 1),)) for a in node.in_maps[lookup.index])
+        asking = {plain_dim(a) for a in renamed}
+        walks.append(Walk("place", p.tensors[node.ins[lookup.index]], renamed))
+        bound["place"] = bound[index]
+        loops = _loops(p, walks, [*(d for d in asked if d[0] in asking), *kept, *summed], [d for d, _ in summed])
+        term = Cond(Binary("==", Ref(index), Ref(ROW)), lookup.value, Num(0.0))
+        prologue, epilogue = (Assign(ROW, Ref("place")),), (Assign("y", Ref("acc"), node.span),)
+        nest = Nest(loops.dims, prologue, "add", term, "acc", epilogue)
+        mode, kind = Mode.WRITE, Kind.REDUCE
+    columns = dict(loops.columns)
+    access = _at_row(p, "y", out, node.out_map, lookup.rows, columns)
+    formals = [ArrayFormal("y", p.builder.precision, mode, access)]
+    formals += [array_formal(w.formal, p.dtype(w.tensor), Mode.READ, loops) for w in walks]
+    label = f"{out.name}: sums of rows"
+    emit_row(p, kind, label, formals, bound, columns, node.scalars, nest, out.name, node.span)
+
+
+def _decided(p: Phase, node: Contract, verdict: str, reason: str) -> None:
+    p.decisions.append(Decision("lower_lookups", f"{p.graph.phase}: {node.out.name}", verdict, reason))
+
+
+def _loops(p: Phase, walks: Sequence[Walk], dims: Sequence[tuple[str, int]], summed: Sequence[str] = ()) -> Loops:
+    names = [d for d, _ in dims]
+    return p.loops(walks, dims, [d for d in names if d not in summed], separate=frozenset(names))
+
+
+def _at_row(
+    p: Phase, formal: str, tensor: Tensor, axes: tuple[Affine, ...], rows: str, columns: dict[str, int]
+) -> Strided:
+    """The element of a tensor without a batch where the local ROW stands for the dim `rows`."""
+    found = []
+    for a, (axis, stride) in enumerate(zip(axes, strides_of(tensor, p.lanes), strict=True)):
+        dim = plain_dim(axis)
+        assert dim is not None
+        by: int | str = stride
+        if a < len(axes) - 1:
+            by = f"{formal}_by{a}"
+            columns[by] = stride
+        extent = None
+        if dim == rows:
+            extent = f"{formal}_rows"
+            columns[extent] = tensor.shape[a]
+        found.append(Axis(((ROW if dim == rows else dim, 1),), 0, 1, extent, by))
+    return Strided(tuple(found))

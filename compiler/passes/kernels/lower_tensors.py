@@ -1,0 +1,271 @@
+"""lower_tensors: tensor graphs become arrays, kernels and the launches of their phases.
+
+Assumes: graphs in gather form, simplified and fused; the phases share weights and variables by name.
+Guarantees: a node becomes one row of a kernel; nodes of equal structure share the kernel whatever their sizes;
+all updates of one optimizer are one kernel and one launch. A Map that only feeds a Store writes the variable in place.
+Maps that follow a contraction (fuse_epilogues) are the end of its kernel; others may share one (fuse_siblings).
+Does not: fuse or differentiate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from compiler.expr.ast import refs
+from compiler.ir.level1.graph import (
+    BatchMask,
+    Constant,
+    Contract,
+    Feed,
+    Map,
+    Node,
+    Rand,
+    Reindex,
+    Store,
+    Tensor,
+    TensorGraph,
+    Update,
+    Variable,
+    Weight,
+)
+from compiler.ir.level2.program import (
+    Array,
+    Kind,
+    Mode,
+    Nest,
+    Order,
+)
+from compiler.ir.level2.program import Contract as ContractBody
+from compiler.ir.level2.target import Capabilities
+from compiler.ir.space import DType, Role, plain_dim
+from compiler.passes.kernels.assign_layouts import real_lanes
+from compiler.passes.kernels.fuse_epilogues import Epilogue, epilogues
+from compiler.passes.kernels.horizontal_fusion import siblings
+from compiler.passes.kernels.lower_epilogues import Touched, lower_end, lower_group
+from compiler.passes.kernels.lower_feeds import lower_feed, lower_rand
+from compiler.passes.kernels.lower_one_hot import lower_row_read, lower_rows_added
+from compiler.passes.kernels.lower_weights import (
+    lower_constant,
+    lower_store,
+    lower_update,
+    lower_variable,
+    lower_weight,
+)
+from compiler.passes.kernels.nest_builder import Walk
+from compiler.passes.kernels.one_hot import row_read, rows_added
+from compiler.passes.kernels.reuse_arrays import reused
+from compiler.passes.kernels.tensor_phase import Phase, array_formal, emit_row
+from compiler.passes.layers.load_data import DataSet
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.decisions import Decision
+from compiler.strategies import Choice
+from compiler.strategies.pins import Pins, Refused, find, path_of, pinned
+
+
+def _maps(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> None:
+    """An elementwise kernel."""
+    end = lower_group(p, group, in_place)
+    dims = [(f"d{a}", extent) for a, extent in enumerate(group.maps[0].out.shape)]
+    loops = p.loops([t.walk for t in end.arrays], dims, [d for d, _ in dims])
+    formals = [array_formal(t.walk.formal, t.dtype, t.mode, loops) for t in end.arrays]
+    bound = {t.walk.formal: t.array for t in end.arrays}
+    nest = Nest(loops.dims, tuple(end.statements))
+    scalars = tuple(end.scalars.items())
+    name = end.arrays[0].walk.tensor.name
+    span = group.maps[0].span
+    emit_row(p, Kind.MAP, f"{name}: elementwise", formals, bound, loops.columns, scalars, nest, name, span)
+
+
+def _plain_reduction(node: Contract) -> bool:
+    """Whether every operand is walked by plain dims only (sums, maxima over axes)."""
+    return all(not a.terms or plain_dim(a) is not None for m in node.in_maps for a in m)
+
+
+def _windows(node: Contract, tensors: Mapping[str, Tensor]) -> frozenset[str]:
+    """Dims of kernel windows, whose extents are structure: they stand beside another dim in an index, and index neither
+    the output nor an axis of a batched tensor by themselves (output pixels do, in the gradient of the weights)."""
+    outer = {d for a in node.out_map for d, _ in a.terms}
+    for name, axes in zip(node.ins, node.in_maps, strict=True):
+        if tensors[name].batched:
+            outer |= {a.terms[0][0] for a in axes if len(a.terms) == 1 and a.div == 1}
+    found: set[str] = set()
+    for axes in node.in_maps:
+        for axis in axes:
+            if len(axis.terms) > 1:
+                found.update(d for d, _ in axis.terms if d not in outer)
+    return frozenset(found)
+
+
+def _contract(p: Phase, node: Contract, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> None:
+    parallel = [a.terms[0][0] for a in node.out_map]
+    end = lower_end(p, node, epilogue, in_place)
+    operands = [
+        Touched(Walk(f"x{k}", p.tensors[name], axes), p.arrays[name], p.dtype(p.tensors[name]), Mode.READ)
+        for k, (name, axes) in enumerate(zip(node.ins, node.in_maps, strict=True))
+    ]
+    arrays = [end.arrays[0], *operands, *end.arrays[1:]]
+    separate = frozenset(refs(node.body) & {d for d, _ in node.dims})
+    choice, reason = None, "sums have their declared order (order: bitwise)"
+    if p.builder.order is not Order.BITWISE:
+        choice, reason = _chosen(p, node)
+    # A strategy has every extent as a column; the generic nest has its windows as structure.
+    windows = _windows(node, p.tensors) if choice is None else frozenset()
+    plain = _plain_reduction(node) and choice is None and len(node.ins) != 2
+    loops = p.loops(
+        [t.walk for t in arrays],
+        node.dims,
+        parallel,
+        windows,
+        separate if plain or (choice is not None and choice.joined) else frozenset(d for d, _ in node.dims),
+        choice is not None,
+    )
+    formals = [array_formal(t.walk.formal, t.dtype, t.mode, loops) for t in arrays]
+    bound = {t.walk.formal: t.array for t in arrays}
+    final = end.arrays[0].walk.tensor.name
+    nest = Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill)
+    columns = dict(loops.columns)
+    body: Nest | ContractBody = nest
+    kind = Kind.REDUCE
+    if len(node.ins) == 2 and node.combine == "add" and not separate:
+        kind, way = Kind.CONTRACT, choice.strategy if choice is not None else "nest"
+        p.decisions.append(Decision("choose_strategies", f"{p.graph.phase}: {node.out.name}", way, reason))
+    if choice is not None:
+        columns.update(dict(choice.columns))
+        columns["scratch_bytes"] = choice.scratch_bytes
+        body = ContractBody(nest, choice.strategy, choice.literals, "scratch_bytes")
+    emit_row(
+        p,
+        kind,
+        f"{final}: {_what(node, choice)}",
+        formals,
+        bound,
+        columns,
+        tuple(end.scalars.items()),
+        body,
+        final,
+        node.span,
+    )
+
+
+def _chosen(p: Phase, node: Contract) -> tuple[Choice | None, str]:
+    """The strategy that is pinned, where the pin holds, or that the rules say; and why."""
+    pin = find(p.pins, path_of(p.graph.phase, node.out.name))
+    if pin is None:
+        return p.choose(node)
+    order = p.builder.order.value
+    found = pinned(pin, node, p.tensors, p.lanes, p.real_bytes, order, p.available)
+    if isinstance(found, Refused):
+        choice, reason = p.choose(node)
+        return choice, f"{reason}; not as {pin.source} says: {found.reason}"
+    return found, f"{pin.source}: {pin.way}, measured {pin.microseconds:.1f} us"
+
+
+def _what(node: Contract, choice: Choice | None) -> str:
+    if choice is not None:
+        return choice.strategy.replace("_", " ")
+    words = {"add": "sum", "max": "maximum", "min": "minimum"}
+    return f"{words[node.combine]} over " + ", ".join(
+        d for d, _ in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}
+    )
+
+
+def _in_place(nodes: tuple[Node, ...]) -> dict[str, str]:
+    """Maps whose only reader is a Store, and whose variable nothing reads afterwards: map -> variable."""
+    readers: dict[str, list[int]] = {}
+    made: dict[str, int] = {}
+    for i, node in enumerate(nodes):
+        if isinstance(node, (Map, Contract)):
+            made[node.out.name] = i
+            for name in node.ins:
+                readers.setdefault(name, []).append(i)
+        elif isinstance(node, Reindex):
+            readers.setdefault(node.source, []).append(i)
+        elif isinstance(node, Store):
+            readers.setdefault(node.value, []).append(i)
+        elif isinstance(node, Update):
+            for name in (node.gradient, *(t for _, t in node.reads)):
+                readers.setdefault(name, []).append(i)
+    found: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, Store):
+            at = made.get(node.value)
+            made_by = nodes[at] if at is not None else None
+            alone = len(readers.get(node.value, ())) == 1
+            late = any(i > (at or 0) for i in readers.get(node.target, ()))
+            if isinstance(made_by, Map) and alone and not late:
+                found[node.value] = node.target
+    return found
+
+
+def _lower_phase(p: Phase, data: DataSet) -> None:
+    nodes = p.graph.nodes
+    in_place = _in_place(nodes)
+    fused, decisions = epilogues(nodes, p.graph.outputs, in_place)
+    p.decisions += [d.within(p.graph.phase) for d in decisions]
+    groups, decisions = siblings(nodes, p.graph.outputs, in_place, fused)
+    p.decisions += [d.within(p.graph.phase) for d in decisions]
+    swallowed = {m.out.name for e in (*fused.values(), *groups.values()) for m in e.maps} - groups.keys()
+    for node in nodes:
+        if isinstance(node, Map) and node.out.name not in swallowed | groups.keys():
+            groups[node.out.name] = Epilogue((node,), frozenset({node.out.name}))
+    again, decisions = reused(nodes, p.graph.outputs, in_place, fused, groups)
+    p.decisions += [d.within(p.graph.phase) for d in decisions]
+    for node in nodes:
+        out = getattr(node, "out", None)
+        if isinstance(out, Tensor):
+            p.tensors[out.name] = out
+            p.rank(out.name)
+    for node in nodes:
+        if isinstance(node, Weight):
+            lower_weight(p, node)
+        elif isinstance(node, Variable):
+            lower_variable(p, node)
+    for node in nodes:
+        match node:
+            case Feed() | BatchMask():
+                lower_feed(p, node, data)
+            case Rand():
+                lower_rand(p, node)
+            case Constant():
+                lower_constant(p, node)
+            case Map():
+                if node.out.name not in swallowed:
+                    _maps(p, groups[node.out.name], in_place | again)
+            case Contract():
+                if (rows := rows_added(node, p.tensors)) is not None:
+                    lower_rows_added(p, node, rows)
+                elif (rows := row_read(node, p.tensors)) is not None:
+                    lower_row_read(p, node, rows, fused.get(node.out.name), in_place)
+                else:
+                    _contract(p, node, fused.get(node.out.name), in_place)
+            case Reindex():
+                p.arrays[node.out.name] = p.arrays[node.source]
+            case Update():
+                lower_update(p, node)
+            case Store():
+                if node.value not in in_place:
+                    lower_store(p, node)
+
+
+def lower_tensors(
+    builder: ProgramBuilder,
+    graphs: tuple[TensorGraph, ...],
+    data: DataSet,
+    capabilities: Capabilities,
+    pins: Pins | None = None,
+) -> list[Decision]:
+    """Adds the phases to the builder. `pins`: strategies that are decided already."""
+    decisions: list[Decision] = []
+    # Lanes change the order in which a batch is summed, and targets have different ones.
+    lanes = 0 if builder.order is Order.BITWISE else real_lanes(capabilities.lanes, builder.precision)
+    for name, contents in data.arrays.items():
+        dtype = DType.I32 if contents.dtype.kind in "iu" else builder.precision
+        builder.array(Array(name, dtype, contents.shape, Role.CONST), contents)
+    for name, (shape, dtype) in data.windows.items():
+        builder.array(Array(name, dtype, shape, Role.DATA))
+    for graph in graphs:
+        p = Phase(builder, graph, lanes, builder.precision.bytes, capabilities.strategies, pins=pins or {})
+        p.ordered = capabilities.atomic_order
+        _lower_phase(p, data)
+        decisions += p.decisions
+    return decisions

@@ -1,0 +1,191 @@
+"""nest_builder: from dims and affine maps over logical axes to loops over storage.
+
+Assumes: Contracts in gather form; Maps with index maps over output axes.
+Guarantees: a loop nest whose structure depends on index maps and kernel extents only, never on sizes: sizes,
+strides and paddings are columns `<formal>_...`; neighbouring dims that every operand walks contiguously
+become one loop (elementwise work over a whole tensor is one flat loop). With lanes, a batch dim is split into a loop
+over blocks and a LANE dim of literal extent (RED and innermost when the batch is summed over).
+Does not: choose strategies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from compiler.ir.level1.graph import Tensor
+from compiler.ir.level2.program import Access, Axis, Dim, DimKind, Strided
+from compiler.ir.space import Affine, plain_dim, stays_inside
+from compiler.passes.kernels.assign_layouts import strides_of
+
+LANE = "lane"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One array as the nest walks it: `axes[a]` indexes axis a of `tensor`; batched tensors have lanes."""
+
+    formal: str
+    tensor: Tensor
+    axes: tuple[Affine, ...]
+
+
+@dataclass(frozen=True)
+class Loops:
+    """Dims, the access of every formal, and the columns that they use."""
+
+    dims: tuple[Dim, ...]
+    accesses: Mapping[str, Access]
+    columns: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """How a formal moves with a loop: elements per iteration, the storage axis (blocks of the batch 0, features
+    1.., lanes last) and whether that axis is the innermost feature, whose stride is structure, not size."""
+
+    stride: int
+    axis: int
+    innermost: bool
+
+
+@dataclass
+class _Physical:
+    """A loop over storage while it is being made."""
+
+    name: str
+    extent: int
+    literal: bool
+    kind: DimKind
+    steps: dict[str, _Step] = field(default_factory=dict)  # of the formals that walk it plainly
+
+
+def _mergeable(a: _Physical, b: _Physical, separate: set[str]) -> bool:
+    """Whether loop b directly inside loop a can be one loop: every formal walks both, or neither."""
+    if a.kind is not b.kind or a.name in separate or b.name in separate or a.literal:
+        return False
+    if a.steps.keys() != b.steps.keys():
+        return False
+    return all(a.steps[f].axis + 1 == b.steps[f].axis for f in a.steps)
+
+
+def _merge(loops: list[_Physical], separate: set[str]) -> list[_Physical]:
+    done: list[_Physical] = []
+    for loop in loops:
+        if done and _mergeable(done[-1], loop, separate):
+            last = done.pop()
+            loop = _Physical(last.name, last.extent * loop.extent, False, last.kind, loop.steps)
+        done.append(loop)
+    return done
+
+
+def build_loops(
+    walks: Sequence[Walk],
+    dims: Sequence[tuple[str, int]],
+    parallel: Sequence[str],
+    literal: frozenset[str],
+    lanes: int,
+    separate: frozenset[str] = frozenset(),
+    guarded: bool = False,
+) -> Loops:
+    """Loops over `dims` (in order; those in `parallel` are PAR, the others RED).
+
+    `literal`: dims whose extent is structure (kernel windows); `separate`: dims that expressions read by name.
+    `guarded`: guard every affine index, also where it cannot leave: padded and unpadded layers are one text.
+    The batch dim, when walks have lanes, is the dim that indexes their axis 0.
+    """
+    extents = dict(dims)
+    batch = next((w.axes[0].terms[0][0] for w in walks if lanes and w.tensor.batched and w.axes[0].terms), None)
+    loops: list[_Physical] = []
+    for name, extent in dims:
+        kind = DimKind.PAR if name in parallel else DimKind.RED
+        blocks = -(-extent // lanes) if name == batch else extent
+        loops.append(_Physical(name, blocks, name in literal, kind))
+    lane: _Physical | None = None
+    if batch is not None:
+        lane = _Physical(LANE, lanes, True, DimKind.LANE if batch in parallel else DimKind.RED)
+    tied = set(separate) | set(literal)
+    by_name = {x.name: x for x in loops}
+    strides = {w.formal: strides_of(w.tensor, lanes) for w in walks}
+    for w in walks:
+        for a, axis in enumerate(w.axes):
+            for d, _ in axis.terms:
+                if plain_dim(axis) != d:
+                    tied.add(d)
+                else:
+                    last = a == len(w.axes) - 1
+                    by_name[d].steps[w.formal] = _Step(strides[w.formal][a], a, last)
+        if lane is not None and w.tensor.batched:
+            lane.steps[w.formal] = _Step(1, len(w.axes), True)
+    # Storage order: the innermost axis of the first batched (else first) array comes last; lanes innermost.
+    if lane is not None:
+        loops.append(lane)
+    par = [x for x in loops if x.kind is DimKind.PAR]
+    red = [x for x in loops if x.kind is DimKind.RED]
+    if lane is not None and lane.kind is DimKind.LANE:
+        # A lane that everything around it walks contiguously joins the flat loop.
+        if par and not red and _flattens(par[-1], lane, tied):
+            lane.kind, lane.literal = DimKind.PAR, False
+            merged = _merge([*par, lane], tied)
+            ordered = merged
+        else:
+            ordered = [*_merge(par, tied), *_merge(red, tied), lane]
+    else:
+        ordered = [*_merge(par, tied), *_merge(red, tied)]
+    columns: dict[str, int] = {}
+    final: list[Dim] = []
+    for x in ordered:
+        if x.literal:
+            final.append(Dim(x.name, x.extent, x.kind))
+        else:
+            columns[f"n_{x.name}"] = x.extent
+            final.append(Dim(x.name, f"n_{x.name}", x.kind))
+    return Loops(tuple(final), _accesses(walks, ordered, strides, extents, guarded, columns), columns)
+
+
+def _flattens(inner: _Physical, lane: _Physical, tied: set[str]) -> bool:
+    return inner.name not in tied and inner.steps.keys() == lane.steps.keys()
+
+
+def _accesses(
+    walks: Sequence[Walk],
+    ordered: Sequence[_Physical],
+    strides: Mapping[str, tuple[int, ...]],
+    extents: Mapping[str, int],
+    guarded: bool,
+    columns: dict[str, int],
+) -> dict[str, Access]:
+    """Plain walks become one axis per loop; others keep their affine index, guarded where it may leave."""
+    accesses: dict[str, Access] = {}
+    kept = {x.name: x for x in ordered}
+    for w in walks:
+        axes: list[Axis] = []
+        for x in ordered:
+            step = x.steps.get(w.formal)
+            if step is None:
+                continue
+            if step.innermost:
+                axes.append(Axis(((x.name, 1),), stride=step.stride))
+            else:
+                column = f"{w.formal}_by_{x.name}"
+                columns[column] = step.stride
+                axes.append(Axis(((x.name, 1),), stride=column))
+        for a, axis in enumerate(w.axes):
+            if plain_dim(axis) is not None:
+                continue
+            if not axis.terms and axis.const == 0:
+                continue
+            assert all(d in kept for d, _ in axis.terms), "dims of affine indices are not merged"
+            stride: int | str = strides[w.formal][a]
+            if a != len(w.axes) - 1:
+                columns[f"{w.formal}_stride{a}"] = strides[w.formal][a]
+                stride = f"{w.formal}_stride{a}"
+            const = f"{w.formal}_from{a}"
+            columns[const] = axis.const
+            extent: str | None = None
+            if guarded or not stays_inside(axis, extents, w.tensor.shape[a]):
+                extent = f"{w.formal}_extent{a}"
+                columns[extent] = w.tensor.shape[a]
+            axes.append(Axis(axis.terms, const, axis.div, extent, stride))
+        accesses[w.formal] = Strided(tuple(axes))
+    return accesses

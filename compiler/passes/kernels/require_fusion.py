@@ -1,0 +1,102 @@
+"""require_fusion: in blocks with `fuse: required`, elementwise work that is a kernel of its own is an error.
+
+Assumes: the graph of a phase as lower_tensors took it, and the decisions about it.
+Guarantees: E0503 at the layer for each Map of its forward pass that could be the end of the kernel that makes what it
+reads, with the reason that fuse_maps or fuse_epilogues gave. Not asked for: Maps that read something of the whole
+tensor, such as its mean, which no kernel can know before its end; Maps without a batch; Maps that read only what comes
+from outside of such blocks.
+Does not: fuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from compiler.core.diagnostics import Related, Sink
+from compiler.core.source import NOWHERE
+from compiler.ir.level0.model import Layer, Network
+from compiler.ir.level1.graph import Contract, Map, Node, Reindex, Tensor, TensorGraph
+from compiler.passes.program.decisions import Decision
+from compiler.passes.tensors.simplify_graph import operands
+
+_PHASES = {"train": "the training", "eval": "the validation", "predict": "a prediction"}
+
+
+def require_fusion(network: Network, graphs: Iterable[TensorGraph], decisions: Iterable[Decision]) -> None:
+    """Raises ModelError where a fusion is missed."""
+    asked = {layer.name: layer for layer in network.layers if layer.fuse is not NOWHERE}
+    if not asked:
+        return
+    sink = Sink()
+    told = [d for d in decisions if d.pass_name in ("fuse_maps", "fuse_epilogues", "fuse_siblings")]
+    for graph in graphs:
+        prefix = f"{graph.phase}: "
+        here = [(d, d.subject.removeprefix(prefix)) for d in told if d.subject.startswith(prefix)]
+        fused = {subject for d, subject in here if d.verdict == "fused" and d.pass_name != "fuse_siblings"}
+        shared = {subject: _into(d) for d, subject in here if d.verdict == "fused" and d.pass_name == "fuse_siblings"}
+        reasons = {(d.pass_name, subject): d.reason for d, subject in here if d.verdict != "fused"}
+        sums = {n.out.name for n in graph.nodes if isinstance(n, Contract)}
+        for node, sources in _missed(graph, asked, fused, shared):
+            layer = asked[_layer(node.out)]
+            # What keeps it out of a contraction says most; then what keeps a map that it reads out of it.
+            places = [("fuse_epilogues", n) for n in (node.out.name, *sources) if n == node.out.name or n in sums]
+            places += [("fuse_maps", n) for n in sources]
+            why = next((reasons[p] for p in places if p in reasons), f"it reads {', '.join(sources)} in another shape")
+            message = f"a fusion is missed: in {_PHASES[graph.phase]} `{node.out.name}` is a kernel of its own"
+            related = (Related("the fusion is required here", layer.fuse),)
+            sink.error("E0503", message, layer.span, why, related)
+    sink.check()
+
+
+def _layer(tensor: Tensor) -> str:
+    return tensor.name.partition(".")[0]
+
+
+def _into(decision: Decision) -> list[str]:
+    """The tensors that the kernel which a Map has joined makes, too, and that it reads."""
+    return decision.reason.removeprefix("into ").split(", ")
+
+
+def _missed(
+    graph: TensorGraph, asked: Mapping[str, Layer], fused: set[str], shared: Mapping[str, Sequence[str]]
+) -> Iterable[tuple[Map, tuple[str, ...]]]:
+    """Maps that are kernels, and the tensors whose kernels they could be a part of. `shared`: what Maps read of other
+    Maps whose kernel they have joined."""
+    made: dict[str, Node] = {}
+    for node in graph.nodes:
+        out = getattr(node, "out", None)
+        if out is None:
+            continue
+        made[out.name] = node
+        parts = out.name.split(".")
+        if not isinstance(node, Map) or not out.batched or parts[0] not in asked or out.name in fused:
+            continue
+        if "grad" in parts or parts[-1] == "again":
+            continue
+        whole = tuple(range(len(out.shape)))
+        read = [n for n, axes in zip(node.ins, node.maps, strict=True) if axes == whole and _is_inside(n, made, asked)]
+        sources = tuple(n for n in read if n not in shared.get(out.name, ()) and not _known_before(n, node, made))
+        if sources:
+            yield node, sources
+
+
+def _is_inside(name: str, made: Mapping[str, Node], asked: Mapping[str, Layer]) -> bool:
+    """Whether a kernel of a layer that is asked for makes a tensor, or what it is another shape of."""
+    node = made.get(name)
+    while isinstance(node, Reindex):
+        node = made.get(node.source)
+    return isinstance(node, (Map, Contract)) and node.out.batched and _layer(node.out) in asked
+
+
+def _known_before(name: str, reader: Map, made: Mapping[str, Node]) -> bool:
+    """Whether another operand of the reader is computed from the tensor: it needs all of it."""
+    stack = [n for n in reader.ins if n != name]
+    seen: set[str] = set()
+    while stack:
+        at = stack.pop()
+        if at == name:
+            return True
+        if at not in seen and at in made:
+            seen.add(at)
+            stack += operands(made[at])
+    return False

@@ -1,0 +1,71 @@
+"""reuse_arrays: the result of an elementwise kernel stands where something stood that nothing reads afterwards.
+
+Assumes: nodes in topological order; the kernels that fuse_epilogues and fuse_siblings made.
+Guarantees: a result takes the array of an operand of the same shape that is a value of this phase alone, that the
+kernel reads element by element, and that no kernel after it reads: each point reads its own element before it writes
+it. An array is taken once by one kernel.
+Does not: look at the ends of contractions; share memory between arrays (plan_memory).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from compiler.ir.level1.graph import Contract, Map, Node, Rand, Reindex, Tensor
+from compiler.passes.kernels.fuse_epilogues import Epilogue, Readers
+from compiler.passes.kernels.horizontal_fusion import same_space, whole_operands
+from compiler.passes.program.decisions import Decision
+
+
+def reused(
+    nodes: tuple[Node, ...],
+    outputs: tuple[str, ...],
+    in_place: Mapping[str, str],
+    fused: Mapping[str, Epilogue],
+    groups: Mapping[str, Epilogue],
+) -> tuple[dict[str, str], list[Decision]]:
+    """Result -> the operand whose array it takes; and what was decided. `in_place`: map -> the variable that it writes;
+    `fused`: the ends of contractions; `groups`: all elementwise kernels, by their first map."""
+    g = Readers(nodes)
+    for name, kernel in (*fused.items(), *groups.items()):
+        g.place |= dict.fromkeys((m.out.name for m in kernel.maps), g.place[name])
+    values = {n.out.name: n.out for n in nodes if isinstance(n, (Map, Contract, Rand))}
+    fixed = {*outputs, *in_place}
+    for node in reversed(nodes):
+        if isinstance(node, Reindex) and node.out.name in fixed:
+            fixed.add(node.source)
+    found: dict[str, str] = {}
+    for name, kernel in groups.items():
+        inside = {m.out.name for m in kernel.maps}
+        operands = dict.fromkeys(n for m in kernel.maps for n in m.ins if n in values and n not in inside | fixed)
+        free = [values[n] for n in operands if _is_whole(n, kernel.maps) and _last(g, n, g.place[name], inside)]
+        free.sort(key=lambda t: g.place[t.name])  # the same choice in all layers, whatever became free of late
+        for m in kernel.maps:
+            if m.out.name in kernel.kept - fixed:
+                fitting = [t for t in free if same_space(t, m.out) and t.dtype == m.out.dtype]
+                fitting = [t for t in fitting if t.name in m.ins] or fitting
+                if fitting:
+                    free.remove(fitting[0])
+                    found[m.out.name] = fitting[0].name
+    why = "which nothing reads afterwards"
+    return found, [Decision("reuse_arrays", y, "in place", f"where {x} was, {why}") for y, x in found.items()]
+
+
+def _is_whole(name: str, maps: Iterable[Map]) -> bool:
+    """Whether all maps that read a tensor read it element by element."""
+    return all(name in whole_operands(m) and m.ins.count(name) == 1 for m in maps if name in m.ins)
+
+
+def _last(g: Readers, name: str, at: int, inside: set[str]) -> bool:
+    """Whether nothing reads a tensor, or its array as another tensor, after the kernel number `at`, which makes
+    `inside`."""
+    for number in g.readers.get(name, ()):
+        reader = g.nodes[number]
+        out: Tensor | None = getattr(reader, "out", None)
+        if isinstance(reader, Reindex):
+            done = _last(g, reader.out.name, at, set())
+        else:
+            done = (out is not None and out.name in inside) or (g.place[out.name] if out is not None else number) < at
+        if not done:
+            return False
+    return True

@@ -1,0 +1,135 @@
+"""tensor_phase: what the parts of lower_tensors share while one phase is lowered.
+
+Assumes: nothing.
+Guarantees: a row of a kernel and its launch are made in one place (`emit_row`).
+Does not: look at nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from compiler.core.source import Span
+from compiler.ir.level1.graph import Contract, Tensor, TensorGraph
+from compiler.ir.level2.program import (
+    ArrayFormal,
+    ColumnValue,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    StreamKey,
+)
+from compiler.ir.level2.program import Contract as ContractBody
+from compiler.ir.space import Affine, DType, Role, along
+from compiler.passes.kernels.assign_layouts import array_of
+from compiler.passes.kernels.nest_builder import Loops, Walk, build_loops
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.decisions import Decision
+from compiler.strategies import Choice, choose
+from compiler.strategies.pins import Pins, steps_as_one
+
+_NUMBER: Final = re.compile(r"_\d+(?=[.:]|$)")
+"""Of a repeated layer, or of one that has no name of its own."""
+
+
+@dataclass
+class Phase:
+    """State while one phase is lowered."""
+
+    builder: ProgramBuilder
+    graph: TensorGraph
+    lanes: int
+    real_bytes: int
+    available: frozenset[str]
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    arrays: dict[str, str] = field(default_factory=dict)  # tensor -> array that holds it
+    wide: set[str] = field(default_factory=set)
+    decisions: list[Decision] = field(default_factory=list)
+    pins: Pins = field(default_factory=dict)
+    ordered: bool = True  # additions of one launch to one element have an order (Capabilities.atomic_order)
+    ranks: dict[str, int] = field(default_factory=dict)  # layer -> its place in the model
+    known: dict[object, Loops] = field(default_factory=dict)  # loops of nests that had the same walks
+    chosen: dict[object, tuple[Choice | None, str]] = field(default_factory=dict)  # of equal contractions
+    numbers: dict[object, tuple[ScalarFormal, ...]] = field(default_factory=dict)  # of kernels, by their names
+
+    def rank(self, path: str) -> int:
+        """The place of a tensor's layer in the model: forward nodes come first in a graph."""
+        return self.ranks.setdefault(path.split(".")[0], len(self.ranks))
+
+    def dtype(self, tensor: Tensor) -> DType:
+        return self.builder.arrays[self.arrays[tensor.name]].dtype
+
+    def loops(
+        self,
+        walks: Sequence[Walk],
+        dims: Sequence[tuple[str, int]],
+        parallel: Sequence[str],
+        literal: frozenset[str] = frozenset(),
+        separate: frozenset[str] = frozenset(),
+        guarded: bool = False,
+    ) -> Loops:
+        """build_loops, once for all nests that are walked in the same way: equal layers have equal ones."""
+        walked = tuple((w.formal, w.axes, w.tensor.shape, w.tensor.batched) for w in walks)
+        key = (walked, tuple(dims), tuple(parallel), literal, separate, guarded)
+        if key not in self.known:
+            self.known[key] = build_loops(walks, dims, parallel, literal, self.lanes, separate, guarded)
+        return self.known[key]
+
+    def choose(self, node: Contract) -> tuple[Choice | None, str]:
+        """The strategy that the rules say, and why; the same for equal contractions."""
+        operands = tuple((t.shape, t.dtype, t.batched) for t in map(self.tensors.__getitem__, node.ins))
+        walks = (node.dims, node.out_map, node.in_maps, node.out.shape, node.out.batched, operands)
+        key = (walks, node.body, node.combine, node.fill, bool(node.scalars))
+        if key not in self.chosen:
+            self.chosen[key] = choose(node, self.tensors, self.lanes, self.real_bytes, self.available)
+        return self.chosen[key]
+
+    def temporary(self, tensor: Tensor, span: Span) -> str:
+        """The WORK array of a tensor that nothing outside this phase reads."""
+        name = f"{self.graph.phase}/{tensor.name}"
+        kept = tensor.name in self.graph.outputs
+        role = Role.STATE if kept else Role.WORK
+        self.builder.array(array_of(tensor, name, self.builder.precision, self.lanes, role, span=span))
+        return name
+
+
+def axes_of(tensor: Tensor) -> tuple[Affine, ...]:
+    return tuple(along(f"d{a}") for a in range(len(tensor.shape)))
+
+
+def array_formal(name: str, dtype: DType, mode: Mode, loops: Loops) -> ArrayFormal:
+    return ArrayFormal(name, dtype, mode, loops.accesses[name])
+
+
+def emit_row(
+    p: Phase,
+    kind: Kind,
+    label: str,
+    arrays: list[ArrayFormal],
+    bound: Mapping[str, str],
+    columns: Mapping[str, int],
+    scalars: tuple[tuple[str, float], ...],
+    body: Nest | ContractBody,
+    path: str,
+    span: Span,
+    keys: Mapping[str, StreamKey] | None = None,
+    every: int = 1,
+) -> None:
+    """One row of a kernel and its launch in this phase, in the steps that `every` divides. Labels leave out which
+    step of a sequence, or which of repeated layers, a row belongs to: a kernel is called after a row, and its text must
+    not depend on how many there are."""
+    label = _NUMBER.sub("", steps_as_one(label))
+    names = (tuple(columns), tuple(s for s, _ in scalars), tuple(keys or ()))
+    if names not in p.numbers:
+        types = zip(names, (DType.I64, p.builder.precision, DType.U64), strict=True)
+        p.numbers[names] = tuple(ScalarFormal(n, t) for group, t in types for n in group)
+    formals: tuple[Formal, ...] = (*arrays, *p.numbers[names])
+    values: dict[str, ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
+    key = p.builder.key((kind, formals, body))
+    row = p.builder.row(key, label, kind, formals, body, bound, values, path, span, p.rank(path))
+    p.builder.launch(p.graph.phase, key, row, row + 1, every, join=False)

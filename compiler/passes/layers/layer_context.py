@@ -1,0 +1,167 @@
+"""layer_context: what the lowering of every layer shares: the graph being made, its batch, weights and attributes.
+
+Assumes: layers of level 0, whose attributes the frontend has checked.
+Guarantees: trained values are called `<layer>.<part>`; draws depend on the name alone.
+Does not: know any layer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from compiler.expr.ast import Binary, Call, Expr, Ref
+from compiler.ir.level0.model import FromFile, Layer
+from compiler.ir.level1.graph import Contract, Reindex, Tensor, Weight
+from compiler.ir.space import Affine, along
+from compiler.passes.layers.initial_weights import chosen
+from compiler.passes.tensors.graph_builder import GraphBuilder, identity
+
+X0, X1, X2, X3, X4 = (Ref(f"x{i}") for i in range(5))
+PRODUCT = Binary("*", X0, X1)
+
+
+@dataclass
+class Context:
+    """`training`: batch statistics and dropout are in force; `named`: the output of each layer and network input;
+    `constants`: tensors whose gradient cancels (the shift of a softmax); `blocks`: the checkpointed
+    block of a tensor."""
+
+    graph: GraphBuilder
+    training: bool
+    mask: Tensor
+    count: Tensor
+    named: dict[str, Tensor]
+    constants: set[str] = field(default_factory=set)
+    seed: int = 0
+    blocks: dict[str, int] = field(default_factory=dict)
+
+
+def call(func: str, *args: Expr) -> Expr:
+    return Call(func, args)
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    return Binary("+", a, b)
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    return Binary("*", a, b)
+
+
+def ints(layer: Layer, name: str) -> tuple[int, ...]:
+    value = dict(layer.attrs).get(name, ())
+    assert isinstance(value, tuple)
+    return value
+
+
+def whole(layer: Layer, name: str, default: int | None = None) -> int:
+    value = dict(layer.attrs).get(name, default)
+    assert isinstance(value, int)
+    return value
+
+
+def number(layer: Layer, name: str) -> float:
+    value = layer.attr(name)
+    assert isinstance(value, (int, float))
+    return float(value)
+
+
+def flag(layer: Layer, name: str, default: bool = False) -> bool:
+    return bool(dict(layer.attrs).get(name, default))
+
+
+def weight(c: Context, name: str, shape: tuple[int, ...], init: str, args: tuple[float, ...], layer: Layer) -> Tensor:
+    """A trained array; one that exists already is the same one (recurrent layers use theirs at every step)."""
+    if name in c.graph.tensors:
+        return c.graph.tensors[name]
+    own = chosen(layer, shape, c.seed) if name.rpartition(".")[2] in ("weight", "recurrent") else None
+    init, args = own or (init, args)
+    return c.graph.add(Weight(Tensor(name, shape), init, args, _file(layer) if init == "values" else None, layer.span))
+
+
+def _file(layer: Layer) -> FromFile:
+    value = layer.attr("init_file")
+    assert isinstance(value, FromFile)
+    return value
+
+
+def glorot(fan_in: int, fan_out: int) -> tuple[float, ...]:
+    """The bound of Glorot & Bengio 2010, eq. 16."""
+    return (math.sqrt(6.0 / (fan_in + fan_out)),)
+
+
+def reshape(c: Context, name: str, x: Tensor, shape: tuple[int, ...], layer: Layer) -> Tensor:
+    """The same elements in row-major order; nothing when the shape is the same."""
+    if x.shape == shape:
+        return x
+    return c.graph.add(Reindex(Tensor(name, shape, x.dtype, x.batched), x.name, layer.span))
+
+
+def biased(c: Context, layer: Layer, y: Tensor, axis: int, part: str = "") -> Tensor:
+    """y + bias along an axis, if the layer has one. `part`: "query" of "attention.query.bias"."""
+    if not layer.attr("bias"):
+        return y
+    name = f"{layer.name}.{part}." if part else f"{layer.name}."
+    bias = weight(c, f"{name}bias", (y.shape[axis],), "zeros", (), layer)
+    return c.graph.map(f"{name}biased", add(X0, X1), (identity(y), (bias, (axis,))), span=layer.span)
+
+
+def linear(c: Context, layer: Layer, x: Tensor, units: int, part: str = "") -> Tensor:
+    """x W + b over the last axis. Weight (units, features), drawn glorot_uniform."""
+    features = x.shape[-1]
+    name = f"{layer.name}.{part}." if part else f"{layer.name}."
+    w = weight(c, f"{name}weight", (units, features), "uniform", glorot(features, units), layer)
+    outer = ("n", *(f"t{a}" for a in range(len(x.shape) - 2)))
+    kept = tuple(zip(outer, x.shape[:-1], strict=True))
+    y = c.graph.add(
+        Contract(
+            Tensor(f"{name}sum", (*x.shape[:-1], units), "real", True),
+            (*kept, ("o", units), ("k", features)),
+            (*(along(d) for d in outer), along("o")),
+            (x.name, w.name),
+            ((*(along(d) for d in outer), along("k")), (along("o"), along("k"))),
+            PRODUCT,
+            span=layer.span,
+        )
+    )
+    return biased(c, layer, y, len(y.shape) - 1, part)
+
+
+def moved(
+    c: Context,
+    name: str,
+    parts: list[tuple[Tensor, tuple[int, ...]]],
+    shape: tuple[int, ...],
+    fill: float,
+    layer: Layer,
+) -> Tensor:
+    """The sum of tensors, each shifted by an offset per axis into `shape`; `fill` where a tensor is not. What lies
+    outside `shape` is cut off. Windows of one element (`z0`, ...) guard every axis that may leave its tensor."""
+    axes = tuple((f"d{a}", e) for a, e in enumerate(shape))
+    shifts = [a for a in range(len(shape)) if any(o[a] or t.shape[a] != shape[a] for t, o in parts)]
+    windows = tuple((f"z{a}", 1) for a in shifts)
+    maps = []
+    for _, offset in parts:
+        walked = [
+            Affine(((f"d{a}", 1), (f"z{a}", 1)), -offset[a]) if a in shifts else along(f"d{a}")
+            for a in range(len(shape))
+        ]
+        maps.append(tuple(walked))
+    body: Expr = X0
+    for k in range(1, len(parts)):
+        body = add(body, Ref(f"x{k}"))
+    out = Tensor(name, shape, "real", parts[0][0].batched)
+    return c.graph.add(
+        Contract(
+            out,
+            (*axes, *windows),
+            tuple(along(d) for d, _ in axes),
+            tuple(t.name for t, _ in parts),
+            tuple(maps),
+            body,
+            "add",
+            fill,
+            span=layer.span,
+        )
+    )

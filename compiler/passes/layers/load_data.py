@@ -1,0 +1,114 @@
+"""load_data: the data set of a training block as arrays of the program.
+
+Assumes: the frontend has checked that files, arrays and shapes exist and fit.
+Guarantees: where the samples take no more memory than the training allows, one constant per array that feeds an input,
+as `data.<array>` (examples, features). Where they need more, `window` rows of each, which the host fills: row 0 is the
+first sample (rows of a batch that do not exist read it, in both cases), the others those of some batches. Integers as
+int32, all else as reals. Samples that are loaded are numbers that can be computed with (files/sample_checks.py).
+Does not: say which examples are kept for validation, shuffle (compiler/runtime/training/data.py does) or fill windows
+(compiler/runtime/training/feed.py does).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.source import Span
+from compiler.files.data_source import read_samples, samples_header
+from compiler.files.sample_checks import NOT_FINITE, BadSample, sample_checks
+from compiler.ir.level0.model import Data, Network, Train
+from compiler.ir.space import DType
+from compiler.passes.program.decisions import Decision
+
+_TWICE: Final = 2
+"""Samples in memory stand there as the program's constants and where it reads them."""
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """`arrays`: name -> (examples, features) in the type of the program; `rows`: number of examples per phase. Where
+    samples stay in their files, `windows`: name -> (rows, features) and type."""
+
+    arrays: Mapping[str, npt.NDArray[np.generic]]
+    rows: Mapping[str, int]
+    span: Span
+    windows: Mapping[str, tuple[tuple[int, int], DType]] = field(default_factory=dict)
+
+    @property
+    def examples(self) -> int:
+        return sum(self.rows.values())
+
+
+def held_out(data: Data, examples: int) -> int:
+    """How many of so many examples are kept for validation."""
+    return data.kept.count(examples)
+
+
+def load_data(network: Network, train: Train, precision: DType) -> DataSet:
+    """Reads the files and counts the examples of "train" and "eval" (validation). Raises ModelError (E0703,
+    E0926)."""
+    kinds = {i.name: DType.I32 if i.dtype == "int32" else precision for i in network.inputs}
+    data = train.data
+    types = {array: kinds[name] for name, array, _ in data.arrays}
+    try:
+        shapes = {array: samples_header(data, array).shape for array in types}
+        examples = next(iter(shapes.values()))[0]
+        features = {array: math.prod(shape[1:]) for array, shape in shapes.items()}
+        kept = held_out(data, examples)
+        rows = {"train": examples - kept, "eval": kept}
+        row_bytes = sum(n * types[a].bytes for a, n in features.items())
+        if _TWICE * examples * row_bytes > data.memory:
+            count = window(data.memory, row_bytes, train.batch)
+            windows = {f"data.{a}": ((count, features[a]), types[a]) for a in types}
+            return DataSet({}, rows, data.span, windows)
+        arrays = _checked(network, train, types)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise ModelError([Diagnostic("E0703", f"the data cannot be read: {reason}", data.span)]) from None
+    return DataSet({f"data.{array}": values for array, values in arrays.items()}, rows, data.span)
+
+
+def _checked(network: Network, train: Train, types: Mapping[str, DType]) -> dict[str, npt.NDArray[Any]]:
+    """All samples in the program's types. Raises ModelError for numbers that cannot be used (E0703, E0926), OSError,
+    ValueError."""
+    data = train.data
+    checks = sample_checks(network, {name: array for name, array, _ in data.arrays}, train)
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    bad: BadSample | None = None
+    real: list[str] = []
+    for array, dtype in types.items():
+        raw = read_samples(data, array)
+        bad = bad or checks.integers(array, raw, np.arange(len(raw)))
+        real += [array] * (raw.dtype.kind == "f")
+        with np.errstate(over="ignore"):  # the check tells
+            arrays[array] = raw.reshape(raw.shape[0], -1).astype(dtype.numpy)
+    bad = bad or checks.reals(arrays, real, np.arange(len(raw)))
+    if bad is not None:
+        code, help = ("E0703", None) if bad.range else ("E0926", NOT_FINITE)
+        raise ModelError([Diagnostic(code, bad.message, data.span, help)])
+    return arrays
+
+
+def window(memory: int, row_bytes: int, batch: int) -> int:
+    """How many rows the program holds at a time: the first sample, and as many whole batches as leave room for the
+    next ones, which the host reads meanwhile; at least one batch."""
+    return 1 + max(memory // (_TWICE * row_bytes * batch), 1) * batch
+
+
+def streaming(data: DataSet, train: Train) -> list[Decision]:
+    """What was decided about samples that stay in their files; nothing where they do not."""
+    if not data.windows:
+        return []
+    rows = next(iter(data.windows.values()))[0][0]
+    needed = _TWICE * data.examples * sum(shape[1] * dtype.bytes for shape, dtype in data.windows.values())
+    reason = f"samples need {needed / 1e6:.3g} MB, `memory` is {train.data.memory / 1e6:.3g} MB"
+    batches = (rows - 1) // train.batch
+    verdict = f"read while training, {batches} batch{'es' if batches > 1 else ''} at a time"
+    return [Decision("load_data", "samples", verdict, reason)]

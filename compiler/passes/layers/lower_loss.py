@@ -1,0 +1,368 @@
+"""lower_loss: the loss as part of the tensor graph; the metrics are in lower_metrics.py.
+
+Assumes: the forward graph of lower_network.
+Guarantees: losses are means over the rows of the batch that exist; what has several elements per row is their mean.
+With a mask they are means over what counts, in all rows together; `loss.count` is then how much that is. What does
+not count is left out by a choice, not by a product with 0, and so are its gradients: it may be infinite or NaN.
+Penalties go from array to array, so that their text does not depend on how many there are. Sums over an epoch are
+kept in wide variables `metric.loss`, `metric.<name>` and `metric.count` (the host divides and zeroes); those of a sum
+of losses with masks have a loss and a count for each term (`metric.loss.1`).
+Does not: differentiate; `constants` names tensors whose gradient is zero by construction.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compiler.core.diagnostics import Sink
+from compiler.core.source import NOWHERE, Span
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, substitute
+from compiler.expr.parse import parse_expr
+from compiler.ir.level0.model import Loss, Network, Train
+from compiler.ir.level1.graph import Constant, Contract, Reindex, Store, Tensor, Variable, Weight
+from compiler.ir.space import along
+from compiler.passes.layers.lower_metrics import add_metric
+from compiler.passes.tensors.expand_updates import classes_of
+from compiler.passes.tensors.graph_builder import GraphBuilder, Operand, Scalars, identity
+
+X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
+
+ELEMENTWISE = {
+    "mean_squared_error": "(p - t) * (p - t)",
+    "mean_absolute_error": "abs(p - t)",
+    # Huber 1964: squares near 0, straight lines outside
+    "huber": "0.5 * (p - t) * (p - t) if abs(p - t) <= delta else delta * (abs(p - t) - 0.5 * delta)",
+    # log(1 + exp(p)) - p t, for scores p
+    "binary_cross_entropy": "softplus(p) - p * (t * (1 - smoothing) + 0.5 * smoothing)",
+    # a class of weight 0 is left out
+    "weighted_binary_cross_entropy": "(one * (t * (1 - smoothing) + 0.5 * smoothing) * softplus(-p)"
+    " if one * (t * (1 - smoothing) + 0.5 * smoothing) != 0.0 else 0.0)"
+    " + (zero * (1 - t * (1 - smoothing) - 0.5 * smoothing) * softplus(p)"
+    " if zero * (1 - t * (1 - smoothing) - 0.5 * smoothing) != 0.0 else 0.0)",
+    # targets -1 and 1
+    "hinge": "max(0.0, 1.0 - p * t)",
+    # of log-probabilities p; 0 log 0 is 0
+    "kl_divergence": "t * (log(t) - p) if t > 0.0 else 0.0",
+}
+"""Losses that are a mean (kl_divergence: a sum over the last axis) of one expression over prediction and target."""
+
+
+@functools.cache
+def _body(kind: str) -> Expr:
+    sink = Sink()
+    tree = parse_expr(ELEMENTWISE[kind], NOWHERE, sink, exact=False)
+    sink.check()
+    assert tree is not None
+    return substitute(tree, {"p": X0, "t": X1})
+
+
+def _chosen(g: GraphBuilder, name: str, values: Tensor, counted: Tensor) -> Tensor:
+    """The values, and 0 where `counted`, which has their first axes, is 0: with those, losses and slopes are finite."""
+    counts = Binary("!=", X1, Num(0.0))
+    return g.map(name, Cond(counts, X0, Num(0.0)), (identity(values), _first_axes(counted)))
+
+
+def _first_axes(counted: Tensor) -> Operand:
+    """The operand in a body over more axes than its own."""
+    return counted, tuple(range(len(counted.shape)))
+
+
+def _cross_entropy(
+    g: GraphBuilder, loss: Loss, logits: Tensor, target: Tensor, name: str, rank: int
+) -> tuple[Tensor, frozenset[str]]:
+    """-log softmax(logits)[target] per row, shifted by the largest logit (which cancels in the gradient). With
+    smoothing s the target is 1 - s there and s / classes everywhere (Szegedy et al. 2016, section 7). Scores of rows
+    whose class has the weight 0 are not computed with."""
+    last = len(logits.shape) - 1
+    row = tuple(range(last))
+    of_class: Tensor | None = None
+    if loss.class_weights:
+        classes = g.add(Constant(Tensor(f"{name}.class_weights", (logits.shape[-1],)), loss.class_weights, loss.span))
+        of_class = g.reduce(f"{name}.weight", Cond(Binary("==", Ref(f"d{last}"), X0), X1, Num(0.0)),
+                            ((target, row), (classes, (last,))), logits, row)  # fmt: skip
+        if 0.0 in loss.class_weights:
+            logits = _chosen(g, f"{name}.weighted", logits, of_class)
+    largest = g.reduce(f"{name}.largest", X0, (identity(logits),), logits, row, combine="max", fill=-math.inf)
+    exponent = Call("exp", (Binary("-", X0, X1),))
+    total = g.reduce(f"{name}.total", exponent, (identity(logits), (largest, row)), logits, row)
+    here = Binary("==", Ref(f"d{last}"), X1)
+    scalars: tuple[tuple[str, float], ...] = ()
+    chosen: Expr = Cond(here, X0, Num(0.0))
+    smoothing = dict(loss.attrs).get("smoothing", 0.0)
+    if smoothing:
+        part = Cond(here, Ref("right"), Num(0.0))
+        chosen = Binary("*", X0, Binary("+", part, Ref("everywhere")))
+        scalars = (("right", 1.0 - smoothing), ("everywhere", smoothing / logits.shape[-1]))
+    picked = g.reduce(f"{name}.picked", chosen, (identity(logits), (target, row)), logits, row, scalars=scalars)
+    body: Expr = Binary("-", Binary("+", Call("log", (X0,)), X1), X2)
+    operands: list[Operand] = [identity(total), identity(largest), identity(picked)]
+    if of_class is not None:
+        body = Binary("*", body, X3)
+        operands.append(identity(of_class))
+    each = g.map(f"{name}.rows" if last == rank else f"{name}.steps", body, operands)
+    return _mean(g, f"{name}.rows", X0, (identity(each),), each, rank), frozenset({largest.name})
+
+
+def _mean(
+    g: GraphBuilder,
+    name: str,
+    body: Expr,
+    operands: Sequence[Operand],
+    over: Tensor,
+    rank: int,
+    scalars: Scalars = (),
+    summed: int = 0,
+    span: Span = NOWHERE,
+) -> Tensor:
+    """The mean of an expression over all axes but the first `rank` ones; a sum over the last `summed` ones."""
+    if rank == len(over.shape):
+        whole = body == X0 and operands[0] == identity(over)
+        return over if whole else g.map(name, body, operands, like=over, scalars=scalars, span=span)
+    share = ("share", 1.0 / math.prod(over.shape[rank : len(over.shape) - summed]))
+    part = Binary("*", body, Ref("share"))
+    return g.reduce(name, part, operands, over, tuple(range(rank)), scalars=(share, *scalars), span=span)
+
+
+def _elementwise(g: GraphBuilder, loss: Loss, prediction: Tensor, target: Tensor, name: str, rank: int) -> Tensor:
+    """The mean over the elements behind the first `rank` axes."""
+    summed = 1 if loss.kind == "kl_divergence" else 0
+    operands = (identity(prediction), identity(target))
+    weights = tuple(zip(("zero", "one"), loss.class_weights, strict=False))
+    body = _body(f"weighted_{loss.kind}" if weights else loss.kind)
+    return _mean(g, f"{name}.rows", body, operands, prediction, rank, (*loss.attrs, *weights), summed)
+
+
+def _cosine(g: GraphBuilder, prediction: Tensor, target: Tensor, name: str, rank: int) -> Tensor:
+    """Mean over rows of 1 - p t / (|p| |t|) along the last axis; each norm at least 1e-8, as in PyTorch."""
+    keep = tuple(range(len(prediction.shape) - 1))
+    p, t = identity(prediction), identity(target)
+    dot = g.reduce(f"{name}.dot", Binary("*", X0, X1), (p, t), prediction, keep)
+    pp = g.reduce(f"{name}.prediction", Binary("*", X0, X0), (p,), prediction, keep)
+    tt = g.reduce(f"{name}.target", Binary("*", X0, X0), (t,), target, keep)
+    floor = Num(1e-8)
+    sizes = Binary("*", Call("max", (Call("sqrt", (X1,)), floor)), Call("max", (Call("sqrt", (X2,)), floor)))
+    body = Binary("-", Num(1.0), Binary("/", X0, sizes))
+    each = g.map(f"{name}.each", body, (identity(dot), identity(pp), identity(tt)))
+    return _mean(g, f"{name}.rows", X0, (identity(each),), each, rank)
+
+
+def _expression(
+    g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str, keep: int, counted: Tensor | None
+) -> Tensor:
+    """Mean over the elements behind the first `keep` axes of an expression; operands are broadcast as in NumPy. What
+    is not `counted` is 0."""
+    assert loss.function is not None
+    ins = [named[n] for n in loss.inputs]
+    rank = max(len(t.shape) for t in ins)
+    shape = [ins[0].shape[0], *([1] * (rank - 1))]
+    for t in ins:
+        for a, extent in enumerate(t.shape[1:], rank - len(t.shape) + 1):
+            shape[a] = max(shape[a], extent)
+    operands: list[Operand] = []
+    for t in ins:
+        first = rank - len(t.shape) + 1
+        kept = [(first + a, e) for a, e in enumerate(t.shape[1:]) if e == shape[first + a]]
+        source = t
+        if len(kept) != len(t.shape) - 1:
+            flat = Tensor(f"{name}.of.{t.name}", (t.shape[0], *(e for _, e in kept)), t.dtype, True)
+            source = g.add(Reindex(flat, t.name, loss.span))
+        operands.append((source, (0, *(a for a, _ in kept))))
+    bindings: dict[str, Expr] = {a: Ref(f"x{i}") for i, a in enumerate(loss.function.args[: len(ins)])}
+    body = substitute(loss.function.body, bindings)
+    if counted is not None:  # the expression itself may not be finite, or not have a slope, at 0
+        body = Cond(Binary("!=", Ref(f"x{len(operands)}"), Num(0.0)), body, Num(0.0))
+        operands.append(_first_axes(counted))
+    over = Tensor("", tuple(shape), "real", True)
+    return _mean(g, f"{name}.rows", body, operands, over, keep, loss.attrs, span=loss.span)
+
+
+def _rows(
+    g: GraphBuilder,
+    loss: Loss,
+    named: dict[str, Tensor],
+    name: str = "loss",
+    rank: int = 1,
+    counted: Tensor | None = None,
+) -> tuple[Tensor, frozenset[str]]:
+    """The loss of each row (with a mask: of each of its elements), and the tensors that are constants to autodiff.
+    `rank`: axes that this has; `counted`: what is 0 for all that a mask leaves out."""
+    if loss.kind == "sum":
+        found: list[Tensor] = []
+        constants: frozenset[str] = frozenset()
+        for k, (_, term) in enumerate(loss.terms):
+            rows, own = _rows(g, term, named, f"loss.{k}")
+            found.append(rows)
+            constants |= own
+        scalars = tuple((f"w{k}", w) for k, (w, _) in enumerate(loss.terms))
+        body: Expr = Binary("*", X0, Ref("w0"))
+        for k in range(1, len(found)):
+            body = Binary("+", body, Binary("*", Ref(f"x{k}"), Ref(f"w{k}")))
+        return g.map("loss.rows", body, [identity(t) for t in found], scalars=scalars), constants
+    if loss.kind == "expression":
+        return _expression(g, loss, named, name, rank, counted), frozenset()
+    prediction, target = named[loss.prediction], named[loss.target]
+    if counted is not None:
+        prediction = _chosen(g, f"{name}.prediction.chosen", prediction, counted)
+        if target.dtype == "real":
+            target = _chosen(g, f"{name}.target.chosen", target, counted)
+    if loss.kind == "softmax_cross_entropy":
+        return _cross_entropy(g, loss, prediction, target, name, rank)
+    if loss.kind == "cosine":
+        return _cosine(g, prediction, target, name, rank), frozenset()
+    return _elementwise(g, loss, prediction, target, name, rank), frozenset()
+
+
+def _counted(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], rows: Tensor, name: str) -> Tensor:
+    """How much each row, or each element of the mask, counts: 0 in rows that do not exist."""
+    mask = named.get(loss.mask)
+    target = named[loss.target] if loss.ignore is not None else None
+    found = [t for t in (mask, target) if t is not None]
+    if not found:
+        return rows
+    body: Expr = X0
+    operands: list[Operand] = [(rows, (0,))]
+    if mask is not None:
+        body = Binary("*", body, X1)
+        operands.append(identity(mask))
+    scalars: Scalars = ()
+    if target is not None:
+        of = Ref(f"x{len(operands)}")
+        body = Cond(Binary("==", of, Ref("ignored")), Num(0.0), body)
+        operands.append(identity(target))
+        scalars = (("ignored", float(loss.ignore or 0)),)
+    like = max(found, key=lambda t: len(t.shape))
+    return g.map(f"{name}.counted", body, operands, like=like, scalars=scalars, span=loss.span)
+
+
+@dataclass(frozen=True)
+class _Term:
+    """`total`: the sum of what counts, times the term's weight; `count`: how much counts; `over`: 1 instead of 0, so
+    that the loss of a batch in which nothing counts is 0; `mask`: how much each row, or each of its elements, counts;
+    `constants`: to autodiff."""
+
+    total: Tensor
+    count: Tensor
+    over: Tensor
+    mask: Tensor
+    constants: frozenset[str]
+
+
+def _term(
+    g: GraphBuilder, loss: Loss, named: dict[str, Tensor], mask: Tensor, count: Tensor, name: str, weight: float
+) -> _Term:
+    """A loss with a mean of its own. `mask`, `count`: rows that exist."""
+    counted = _counted(g, loss, named, mask, name)
+    over = count
+    if counted is not mask:
+        count = g.reduce(f"{name}.count", X0, (identity(counted),), counted, ())
+        over = g.map(f"{name}.over", Cond(Binary(">", X0, Num(0.0)), X0, Num(1.0)), (identity(count),))
+    rows, constants = _rows(g, loss, named, name, len(counted.shape), None if counted is mask else counted)
+    body: Expr = Binary("*", X0, X1)
+    scalars: Scalars = ()
+    if weight != 1.0:
+        body, scalars = Binary("*", body, Ref("weight")), (("weight", weight),)
+    total = g.reduce(f"{name}.sum", body, (identity(rows), identity(counted)), rows, (), scalars=scalars)
+    return _Term(total, count, over, counted, constants)
+
+
+def _penalty(g: GraphBuilder, train: Train, network: Network) -> Tensor | None:
+    """The sum of all penalties, array by array; None without any."""
+    total: Tensor | None = None
+    x0, x1, d0 = X0, X1, Ref("d0")
+    carried = Cond(Binary("==", d0, Num(0)), x1, Num(0.0))
+    own = Binary("+", Binary("*", Ref("l1"), Call("abs", (x0,))), Binary("*", Ref("l2"), Binary("*", x0, x0)))
+    weights = [n for n in g.nodes if isinstance(n, Weight)]
+    for k, penalty in enumerate(train.penalties):
+        for node in weights:
+            if not classes_of(node.out.name, network) & set(penalty.of):
+                continue
+            if total is None:
+                total = g.map("penalty.start", Num(0.0), (), like=Tensor("", ()))
+            size = math.prod(node.out.shape)
+            flat = g.add(Reindex(Tensor(f"{node.out.name}.flat{k}", (size,)), node.out.name, penalty.span))
+            total = g.add(
+                Contract(
+                    Tensor(f"{node.out.name}.penalty{k}", ()),
+                    (("d0", size),),
+                    (),
+                    (flat.name, total.name),
+                    ((along("d0"),), ()),
+                    Binary("+", own, carried),
+                    scalars=(("l1", penalty.l1), ("l2", penalty.l2)),
+                    span=penalty.span,
+                )
+            )
+    return total
+
+
+@dataclass(frozen=True)
+class Lost:
+    """`loss`: a scalar; `constants`: to autodiff; `means`: what the loss is a sum of, with how much each is a mean over
+    in this batch (several only where gradients are accumulated)."""
+
+    loss: Tensor
+    constants: frozenset[str]
+    means: tuple[tuple[Tensor, Tensor], ...]
+
+
+def _means(
+    g: GraphBuilder, terms: list[_Term], penalty: Tensor | None, count: Tensor
+) -> tuple[tuple[Tensor, Tensor], ...]:
+    """The terms of a loss as means, those over the same samples together; the penalty is one over all."""
+    groups: dict[str, tuple[Tensor, list[Tensor]]] = {}
+    for k, term in enumerate(terms):
+        mean = g.map(f"loss.{k}.mean", Binary("/", X0, X1), (identity(term.total), identity(term.over)))
+        groups.setdefault(term.count.name, (term.count, []))[1].append(mean)
+    if penalty is not None:
+        groups.setdefault(count.name, (count, []))[1].append(penalty)
+    out = []
+    for k, (counted, parts) in enumerate(groups.values()):
+        body: Expr = X0
+        for i in range(1, len(parts)):
+            body = Binary("+", body, Ref(f"x{i}"))
+        out.append((g.map(f"loss.means.{k}", body, [identity(p) for p in parts]), counted))
+    return tuple(out)
+
+
+def add_loss(
+    g: GraphBuilder,
+    train: Train,
+    named: dict[str, Tensor],
+    mask: Tensor,
+    count: Tensor,
+    network: Network | None = None,
+) -> Lost:
+    """Adds `loss` and the metric sums."""
+    whole = train.loss
+    terms = [("loss", 1.0, whole)]
+    if whole.kind == "sum" and whole.masked:  # each term has a mean of its own
+        terms = [(f"loss.{k}", weight, term) for k, (weight, term) in enumerate(whole.terms)]
+    found = [_term(g, term, named, mask, count, name, weight) for name, weight, term in terms]
+    means: Expr = Binary("/", X0, X1)
+    operands = [identity(t) for part in found for t in (part.total, part.over)]
+    for k in range(1, len(found)):
+        means = Binary("+", means, Binary("/", Ref(f"x{2 * k}"), Ref(f"x{2 * k + 1}")))
+    first = found[0]
+    total = first.total
+    penalty = _penalty(g, train, network) if network is not None else None
+    if penalty is not None:
+        means = Binary("+", means, Ref(f"x{len(operands)}"))
+        operands.append(identity(penalty))
+        three = (identity(total), identity(first.count), identity(penalty))
+        total = g.map("loss.penalised", Binary("+", X0, Binary("*", X1, X2)), three)
+    loss = g.map("loss", means, operands)
+    sums = {"loss": total, "count": first.count}
+    for k, part in enumerate(found[1:], 1):
+        sums |= {f"loss.{k}": part.total, f"count.{k}": part.count}
+    for metric in train.metrics:
+        sums |= add_metric(g, metric, whole.terms[0][1] if whole.terms else whole, named, first.mask)
+    for name, value in sums.items():
+        kept = g.add(Variable(Tensor(f"metric.{name}", value.shape), 0.0, wide=True))
+        after = g.map(f"metric.{name}.after", Binary("+", X0, X1), (identity(kept), identity(value)))
+        g.add(Store(kept.name, after.name))
+    several = train.accumulate > 1 and len(found) > 1
+    parts = _means(g, found, penalty, count) if several else ((loss, first.count),)
+    return Lost(loss, frozenset().union(*(part.constants for part in found)), parts)

@@ -1,0 +1,173 @@
+"""lower_metrics: what is measured beside the loss, as sums over the rows of the batch that exist.
+
+Assumes: the loss (of a sum the first) says what is compared: its prediction and its target; `mask` says how much each
+row counts, or each element of its first axes.
+Guarantees: a metric gives one or more sums, by name: `accuracy`, or `f1.hits`, ...; compiler/runtime/common/metrics.py
+makes numbers of them after an epoch.
+Does not: divide.
+"""
+
+from __future__ import annotations
+
+import math
+
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref
+from compiler.ir.level0.model import Loss
+from compiler.ir.level1.graph import Contract, Tensor
+from compiler.ir.space import along
+from compiler.passes.tensors.graph_builder import FIRST, GraphBuilder, Operand, identity
+
+X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
+
+
+def add_metric(g: GraphBuilder, name: str, loss: Loss, named: dict[str, Tensor], mask: Tensor) -> dict[str, Tensor]:
+    """The sums of a metric."""
+    prediction, target = named[loss.prediction], named[loss.target]
+    if name == "accuracy" and loss.kind == "softmax_cross_entropy":
+        return {name: _accuracy(g, prediction, target, mask)}
+    if name.startswith("top_"):
+        return {name: _top(g, name, int(name.removeprefix("top_")), prediction, target, mask)}
+    if name in ("precision", "recall", "f1"):
+        if loss.kind == "binary_cross_entropy":
+            return _binary_counts(g, name, prediction, target, mask)
+        return _class_counts(g, name, prediction, target, mask)
+    if name == "confusion":
+        return {"confusion.counts": _confusion(g, prediction, target, mask)}
+    off = Binary("-", X0, X1)
+    if name == "r2":
+        bodies: dict[str, Expr] = {"residual": Binary("*", off, off), "total": X1, "square": Binary("*", X1, X1)}
+        return {f"r2.{part}": _mean(g, f"r2.{part}", body, prediction, target, mask) for part, body in bodies.items()}
+    plain: dict[str, Expr] = {
+        "mean_absolute_error": Call("abs", (off,)),
+        "mean_squared_error": Binary("*", off, off),
+        "accuracy": Cond(_same_side(X0, X1), Num(1.0), Num(0.0)),
+    }
+    return {name: _mean(g, f"{name}.sum", plain[name], prediction, target, mask)}
+
+
+def _along(mask: Tensor) -> Operand:
+    """How much rows, or their first axes, count, in a body over all axes."""
+    return mask, tuple(range(len(mask.shape)))
+
+
+def _same_side(score: Expr, target: Expr) -> Expr:
+    """Whether a score of a binary class is on the side of its target."""
+    return Binary("==", Binary(">", score, Num(0.0)), Binary(">", target, Num(0.5)))
+
+
+def _mean(g: GraphBuilder, name: str, body: Expr, prediction: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """The sum over rows of the mean over the elements of a row, by a choice of what counts: the rest may be NaN."""
+    whole = Cond(Binary("!=", X2, Num(0.0)), Binary("*", Binary("*", body, X2), Ref("share")), Num(0.0))
+    share = (("share", 1.0 / math.prod(prediction.shape[len(mask.shape) :])),)
+    operands = (identity(prediction), identity(target), _along(mask))
+    return g.reduce(name, whole, operands, prediction, (), scalars=share)
+
+
+def _first(g: GraphBuilder, name: str, scores: Tensor) -> Tensor:
+    """The first class with the largest score."""
+    last = len(scores.shape) - 1
+    row = tuple(range(last))
+    largest = g.reduce(f"{name}.largest", X0, (identity(scores),), scores, row, combine="max", fill=-math.inf)
+    return g.reduce(
+        f"{name}.first",
+        Cond(Binary("==", X0, X1), Ref(f"d{last}"), Num(FIRST)),
+        (identity(scores), (largest, row)),
+        scores,
+        row,
+        combine="min",
+        fill=math.inf,
+    )
+
+
+def _right(g: GraphBuilder, name: str, test: Expr, found: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """The sum over rows of the part of a row's classes for which `test` holds."""
+    body: Expr = Cond(test, X2, Num(0.0))
+    operands = (identity(found), identity(target), _along(mask))
+    if len(found.shape) == len(mask.shape):
+        return g.reduce(f"{name}.sum", body, operands, found, ())
+    share = (("share", 1.0 / math.prod(found.shape[len(mask.shape) :])),)
+    return g.reduce(f"{name}.sum", Binary("*", body, Ref("share")), operands, found, (), scalars=share)
+
+
+def _accuracy(g: GraphBuilder, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    return _right(g, "accuracy", Binary("==", X0, X1), _first(g, "accuracy", scores), target, mask)
+
+
+def _top(g: GraphBuilder, name: str, k: int, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """Rows whose target's score has fewer than k others before it; equal ones count in the order of the classes."""
+    last = len(scores.shape) - 1
+    row = tuple(range(last))
+    d = Ref(f"d{last}")
+    chosen = Cond(Binary("==", d, X1), X0, Num(0.0))
+    own = g.reduce(f"{name}.own", chosen, (identity(scores), (target, row)), scores, row)
+    before = Binary("or", Binary(">", X0, X1), Binary("and", Binary("==", X0, X1), Binary("<", d, X2)))
+    operands = (identity(scores), (own, row), (target, row))
+    rank = g.reduce(f"{name}.rank", Cond(before, Num(1.0), Num(0.0)), operands, scores, row)
+    limit = g.map(f"{name}.k", Ref("k"), (), like=Tensor("", ()), scalars=(("k", float(k)),))
+    body: Expr = Cond(Binary("<", X0, X1), X2, Num(0.0))
+    share = (("share", 1.0 / math.prod(rank.shape[len(mask.shape) :])),)
+    reads = (identity(rank), (limit, ()), _along(mask))
+    return g.reduce(f"{name}.sum", Binary("*", body, Ref("share")), reads, rank, (), scalars=share)
+
+
+def _class_counts(g: GraphBuilder, name: str, scores: Tensor, target: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Per class: rows (and steps) of it that were found, that were taken for it, that there are."""
+    first = _first(g, name, scores)
+    classes = scores.shape[-1]
+    k = Ref("k")
+    found, there = Binary("==", X0, k), Binary("==", X1, k)
+    counts: dict[str, tuple[tuple[Tensor, ...], Expr]] = {
+        "hits": ((first, target, mask), Cond(Binary("and", found, there), X2, Num(0.0))),
+        "found": ((first, mask), Cond(found, X1, Num(0.0))),
+        "there": ((target, mask), Cond(Binary("==", X0, k), X1, Num(0.0))),
+    }
+    sums: dict[str, Tensor] = {}
+    rows = tuple(zip(("n", "s"), scores.shape[:-1], strict=False))
+    axes = tuple(along(d) for d, _ in rows)
+    for part, (operands, body) in counts.items():
+        sums[f"{name}.{part}"] = g.add(
+            Contract(
+                Tensor(f"{name}.{part}", (classes,)),
+                (("k", classes), *rows),
+                (along("k"),),
+                tuple(t.name for t in operands),
+                tuple(axes[: len(t.shape)] for t in operands),
+                body,
+            )
+        )
+    return sums
+
+
+def _confusion(g: GraphBuilder, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """(classes, classes): how much of each class was taken for each. A product of two matrices of zeros and ones, which
+    has fast strategies."""
+    first = _first(g, "confusion", scores)
+    classes, last = scores.shape[-1], len(scores.shape) - 1
+    row = tuple(range(last))
+    d = Ref(f"d{last}")
+    same = Binary("==", X0, d)
+    one_hot = Cond(same, Num(1.0), Num(0.0))
+    every = (*row, last)
+    there = g.reduce("confusion.there", Cond(same, X1, Num(0.0)), ((target, row), _along(mask)), scores, every)
+    found = g.reduce("confusion.found", one_hot, ((first, row),), scores, every)
+    rows = tuple((f"n{a}", extent) for a, extent in enumerate(scores.shape[:-1]))
+    at = tuple(along(n) for n, _ in rows)
+    return g.add(
+        Contract(
+            Tensor("confusion.counts", (classes, classes)),
+            (("k", classes), ("j", classes), *rows),
+            (along("k"), along("j")),
+            (there.name, found.name),
+            ((*at, along("k")), (*at, along("j"))),
+            Binary("*", X0, X1),
+        )
+    )
+
+
+def _binary_counts(g: GraphBuilder, name: str, scores: Tensor, target: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    found, there = Binary(">", X0, Num(0.0)), Binary(">", X1, Num(0.5))
+    tests: dict[str, Expr] = {"hits": Binary("and", found, there), "found": found, "there": there}
+    return {
+        f"{name}.{part}": _mean(g, f"{name}.{part}", Cond(test, Num(1.0), Num(0.0)), scores, target, mask)
+        for part, test in tests.items()
+    }

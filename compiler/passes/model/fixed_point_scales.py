@@ -1,0 +1,107 @@
+"""quanta: what one count of a fixed-point accumulator is worth.
+
+Assumes: a legal model.
+Guarantees: one power of two per (population, input), from what is delivered into it. Static weights: 2^-40 of the
+largest one, so that 2^23 deliveries of it in one step cannot overflow and rounding is far below float32's. Synapses
+with statements: the same of a bound on what they deliver where one is found (bounds.py: states that `clip` holds,
+params, draws). Else 2^-36 of their `scale`: what they deliver at the start, or below one canonical unit its square root
+(and one where nothing is known), so that values which begin small are exact and may grow all the same: to 2^27 of the
+scale, summed over one step. Beyond that an accumulator wraps.
+Does not: detect that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from compiler.ir.level0.model import Const, Distribution, Formula, FromFile, Listed, Member, Model, Projection, Value
+from compiler.passes.model.bounds import ANY, Interval, delivered, interval, scale_at_start
+from compiler.passes.program.init_values import read_file
+
+GROWTH: Final = 2.0**4
+"""Counts that are given away where nothing bounds what a synapse delivers, for it to grow."""
+
+
+def largest_weight(value: Value) -> float:
+    """A bound on |weight| for the choice of fixed-point quanta (normal: ten standard deviations)."""
+    match value:
+        case Const(number):
+            return abs(float(number))
+        case Distribution(kind, args):
+            given = dict(args)
+            if kind == "uniform":
+                return max(abs(given["low"]), abs(given["high"]))
+            if kind == "exponential":
+                return 40 * abs(given["mean"])
+            if kind == "lognormal":
+                return math.exp(given["mean"] + 10 * given["std"])
+            return abs(given["mean"]) + 10 * given["std"]
+        case Listed(values):
+            return max((abs(v) for v in values), default=0.0)
+        case FromFile():
+            return float(np.abs(read_file(value)).max(initial=0.0))
+        case _:
+            raise AssertionError(value)
+
+
+def _interval(value: Value, params: Mapping[str, Interval]) -> Interval:
+    """What an initial value can be."""
+    match value:
+        case Const(number):
+            return float(number), float(number)
+        case Distribution("uniform", args):
+            return dict(args)["low"], dict(args)["high"]
+        case Formula(e):
+            return interval(e, params)
+        case Listed(values) if values:
+            return min(values), max(values)
+        case _:
+            most = largest_weight(value)
+            return -most, most
+
+
+def _sent(projection: Projection, member: Member) -> dict[tuple[str, str], float]:
+    """(end, input) -> 2^40 counts of what a synapse's statements deliver."""
+    synapse = projection.synapse
+    assert synapse is not None
+    params: dict[str, Interval] = {}
+    start: dict[str, Interval] = {}
+    given, init = dict(member.params), dict(member.init)
+    for p in synapse.params:
+        value = given.get(p.name, p.default)
+        params[p.name] = ANY if value is None else _interval(value, params)
+    for state in synapse.state:
+        start[state.name] = _interval(init.get(state.name, state.init), {**params, **start})
+    bounds = delivered(synapse, projection.into, params, start)
+    scales = scale_at_start(synapse, projection.into, params, start)
+    return {k: _scale(scales[k]) * GROWTH if bound is None else bound for k, bound in bounds.items()}
+
+
+def _scale(start: float) -> float:
+    """Between what is delivered at the start and one canonical unit."""
+    return start if start >= 1 else math.sqrt(start) if start > 0 else 1.0
+
+
+def input_quanta(model: Model) -> dict[tuple[str, str], float]:
+    """(population, input) -> value of one count of its i64 accumulator."""
+    largest: dict[tuple[str, str], float] = {}
+    known: dict[object, dict[tuple[str, str], float]] = {}
+
+    def deliver(population: str, name: str, most: float) -> None:
+        largest[population, name] = max(largest.get((population, name), 0.0), most)
+
+    for projection in model.projections:
+        for member in projection.members:
+            if projection.synapse is None:
+                deliver(member.target, projection.into, largest_weight(member.weight))
+                continue
+            key = (id(projection.synapse), projection.into, member.params, member.init)
+            if key not in known:
+                known[key] = _sent(projection, member)
+            for (end, name), most in known[key].items():
+                deliver(member.source if end == "pre" else member.target, name, most)
+    return {k: 2.0 ** (math.ceil(math.log2(v)) - 40) if v > 0 else 1.0 for k, v in largest.items()}

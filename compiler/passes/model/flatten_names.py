@@ -1,0 +1,103 @@
+"""plain_control: dotted names of pools and phases become plain ones, events know where in the step they run.
+
+Assumes: a definition after free_names.
+Guarantees: `pool.gi` is `pool_gi` and `trial.step` is `trial_step`, with underscores added where a name is taken; only
+counters that are read are there.
+Does not: place pools in the step (split_cells does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.ir.level0.controls import names_read, rewritten_pool, rewritten_sets
+from compiler.ir.level0.model import Handler, NeuronDef, Ode, PhaseDef
+from compiler.ir.level1.graph import AtEvent, Counter, PoolCell
+from compiler.passes.model.free_names import RESERVED, free_name, names_of
+
+
+@dataclass(frozen=True)
+class Control:
+    """`shown`: (plain name, dotted name) of what has an array."""
+
+    pools: tuple[PoolCell, ...] = ()
+    on: tuple[AtEvent, ...] = ()
+    counters: tuple[Counter, ...] = ()
+    shown: tuple[tuple[str, str], ...] = ()
+
+
+def _equations(neuron: NeuronDef) -> Iterable[Expr]:
+    yield from (s.value for s in (*neuron.lets, *neuron.update))
+    yield from (o.rhs for o in neuron.dynamics)
+    if neuron.spike is not None:
+        yield neuron.spike.when
+        yield from (s.value for s in neuron.spike.reset)
+
+
+def plain_control(neuron: NeuronDef, several: bool, phases: tuple[PhaseDef, ...]) -> tuple[NeuronDef, Control]:
+    """The definition with plain names in its equations, and its control parts. `several`: it has several pools."""
+    used = names_read(neuron.pools, neuron.on).union(*(refs(e) for e in _equations(neuron)))
+    taken = set(names_of(neuron)) | RESERVED
+    plain: dict[str, str] = {}
+
+    def claim(dotted: str, wanted: str) -> str:
+        plain[dotted] = free_name(wanted, frozenset(taken))
+        taken.add(plain[dotted])
+        return plain[dotted]
+
+    variables = [v for p in neuron.pools for v in p.variables]
+    targets = [s.target for p in neuron.pools for s in (*p.update, *(s for h in p.on for s in h.actions))]
+    for dotted in dict.fromkeys((*variables, *targets)):
+        claim(dotted, dotted.replace(".", "_"))
+    counters: list[Counter] = []
+    for phase in phases:
+        wanted = [x for x in ("count", "step") if f"{phase.name}.{x}" in used]
+        every = claim(f"{phase.name}.", f"{phase.name}_every") if wanted else ""
+        for x in wanted:
+            counters.append(Counter(claim(f"{phase.name}.{x}", f"{phase.name}_{x}"), phase.name, x, every))
+    if not plain and not neuron.on:
+        return neuron, Control()
+    bindings: dict[str, Expr] = {old: Ref(new) for old, new in plain.items()}
+
+    def expr(e: Expr) -> Expr:
+        return substitute(e, bindings)
+
+    def name(old: str) -> str:
+        return plain.get(old, old)
+
+    events = {(p.name, event): at for p in phases for event, at in p.events}
+
+    def at_events(handlers: tuple[Handler, ...]) -> tuple[AtEvent, ...]:
+        return tuple(
+            AtEvent(h.phase, h.event, events[h.phase, h.event] == 0, rewritten_sets(h.actions, expr, name), h.span)
+            for h in handlers
+        )
+
+    pools: list[PoolCell] = []
+    for pool in neuron.pools:
+        done = rewritten_pool(pool, expr, name)
+        pools.append(
+            PoolCell(
+                pool.scope,
+                several and pool.scope == "pool",
+                tuple(replace(r, name=name(f"{pool.scope}.{r.name}")) for r in done.reductions),
+                tuple(name(f"{pool.scope}.{s.name}") for s in pool.state),
+                done.update,
+                at_events(pool.on),
+                pool.span,
+            )
+        )
+    spike = neuron.spike
+    if spike is not None:
+        spike = replace(spike, when=expr(spike.when), reset=rewritten_sets(spike.reset, expr))
+    made = replace(
+        neuron,
+        lets=rewritten_sets(neuron.lets, expr),
+        dynamics=tuple(Ode(o.state, expr(o.rhs), o.span) for o in neuron.dynamics),
+        update=rewritten_sets(neuron.update, expr),
+        spike=spike,
+    )
+    shown = tuple((plain[v], v) for v in variables)
+    return made, Control(tuple(pools), at_events(neuron.on), tuple(counters), shown)

@@ -1,0 +1,63 @@
+"""freeze_learning: a model whose synapses keep what they have learned.
+
+Assumes: a legal model; `simulate.freeze` names projections.
+Guarantees: in these projections no state of a synapse and no trace of its ends changes: their equations and the
+assignments to them are gone, and no synapse is rewired. Deliveries stay, with the locals that they read; what was
+delivered along with a changed state is delivered with the state as it stands. Nothing else changes.
+Does not: tell learning from other states (a projection with short-term plasticity is named or not).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.ir.level0.model import Action, EndDef, Model, Rewire, Send, Set, SynapseDef, Transpose
+
+
+def freeze_learning(model: Model) -> Model:
+    """The model that runs in place of `model`."""
+    if model.simulate is None or not model.simulate.freeze:
+        return model
+    named = set(model.simulate.freeze)
+    known: dict[int, SynapseDef] = {}
+
+    def frozen(synapse: SynapseDef) -> SynapseDef:
+        if id(synapse) not in known:
+            known[id(synapse)] = frozen_synapse(synapse)
+        return known[id(synapse)]
+
+    return replace(
+        model,
+        projections=tuple(
+            replace(p, synapse=frozen(p.synapse)) if p.name in named and p.synapse is not None else p
+            for p in model.projections
+        ),
+    )
+
+
+def frozen_synapse(synapse: SynapseDef) -> SynapseDef:
+    """A synapse model that only delivers."""
+    state = {s.name for s in synapse.state}
+
+    def actions(items: tuple[Action, ...]) -> tuple[Action, ...]:
+        kept = tuple(
+            a for a in items if not (isinstance(a, Rewire) or (isinstance(a, Set | Transpose) and a.target in state))
+        )
+        return kept if any(isinstance(a, Send) for a in kept) else ()
+
+    return replace(
+        synapse,
+        pre=_still(synapse.pre),
+        post=_still(synapse.post),
+        dynamics=(),
+        update=actions(synapse.update),
+        on_pre=actions(synapse.on_pre),
+        on_post=actions(synapse.on_post),
+        events=tuple(replace(e, actions=kept) for e in synapse.events if (kept := actions(e.actions))),
+        on=tuple(replace(h, actions=kept) for h in synapse.on if (kept := actions(h.actions))),
+        event_driven=False,
+    )
+
+
+def _still(end: EndDef | None) -> EndDef | None:
+    return None if end is None else replace(end, dynamics=(), update=(), on_spike=())

@@ -1,0 +1,79 @@
+"""insert_delays: how long events and deliveries are kept.
+
+Assumes: a legal model.
+Guarantees: the largest number of steps that the events of a population are asked for (delays of its projections, back
+delays of projections onto it, where synapses wait for them), which its ring of events must hold; and inputs whose
+deliveries go through a ring of their own. These are the inputs of static synapses with delays of their own, which
+deliver at emission (what else goes into such an input does the same), and inputs that synapses read: what is delivered
+in a step must not be seen in it.
+Does not: make arrays (lower_cells).
+"""
+
+from __future__ import annotations
+
+import math
+
+from compiler.ir.level0.model import Distribution, Member, Model, SynapseDef
+from compiler.passes.model.synapse_names import TIMES, read_of_neurons
+
+
+def _read_inputs(model: Model) -> set[tuple[str, str]]:
+    """(population, input) of inputs that statements of synapses read."""
+    inputs = {p.name: {i.name for i in p.neuron.inputs} for p in model.populations}
+    found: set[tuple[str, str]] = set()
+    known: dict[int, set[tuple[str, str]]] = {}
+    for projection in model.projections:
+        synapse = projection.synapse
+        if synapse is None:
+            continue
+        if id(synapse) not in known:
+            traces = {
+                (end, s.name)
+                for end, block in (("pre", synapse.pre), ("post", synapse.post))
+                if block is not None
+                for s in block.state
+            }
+            known[id(synapse)] = read_of_neurons(synapse) - traces
+        for end, variable in known[id(synapse)]:
+            for member in projection.members:
+                population = member.source if end == "pre" else member.target
+                if variable in inputs[population]:
+                    found.add((population, variable))
+    return found
+
+
+def _waits(synapse: SynapseDef, end: str) -> bool:
+    """Whether spikes of an end do anything."""
+    block, statements = (synapse.pre, synapse.on_pre) if end == "pre" else (synapse.post, synapse.on_post)
+    of_a_block = block is not None and bool(block.on_spike)
+    return bool(statements) or of_a_block or any((end, time) in read_of_neurons(synapse) for time in TIMES)
+
+
+def _longest(member: Member, precision: str) -> int:
+    """Steps that no delay of a static projection exceeds. A normal number is within 6.6 standard deviations in float32,
+    8.6 in float64 (backends/device/philox.h); a step more, for what rounding does."""
+    drawn = member.delays
+    if not isinstance(drawn, Distribution) or drawn.kind != "normal":
+        return member.delay
+    given, reach = dict(drawn.args), 6.6 if precision == "float32" else 8.6
+    return min(member.delay, math.ceil(given["mean"] + reach * given["std"]) + 1)
+
+
+def delays_and_rings(model: Model) -> tuple[dict[str, int], dict[tuple[str, str], int]]:
+    """(population -> steps that its events are kept for, (population, input) -> slots of its ring)."""
+    longest: dict[str, int] = {}
+    rings = dict.fromkeys(sorted(_read_inputs(model)), 1)
+    static = [(m, (m.target, p.into)) for p in model.projections if p.synapse is None for m in p.members]
+    ringed = {key for member, key in static if member.delays is not None} | rings.keys()
+    for member, target in static:
+        if target in ringed:  # what has one delay for all its synapses goes through the ring, too
+            rings[target] = max(rings.get(target, 1), _longest(member, model.numerics.precision) + 1)
+        else:
+            longest[member.source] = max(longest.get(member.source, 0), member.delay)
+    for projection in model.projections:
+        if projection.synapse is not None:
+            pre, post = (_waits(projection.synapse, end) for end in ("pre", "post"))
+            for member in projection.members:
+                longest[member.source] = max(longest.get(member.source, 0), member.delay if pre else 0)
+                longest[member.target] = max(longest.get(member.target, 0), member.back_delay if post else 0)
+    return longest, rings

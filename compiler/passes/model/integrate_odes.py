@@ -1,0 +1,398 @@
+"""integrate_odes: a cell's ODEs become straight-line code for one step of length dt.
+
+Assumes: a Cell with `dynamics`, expressions in canonical units (ms), random() nowhere inside `dynamics` or lets.
+Guarantees: `dynamics` is empty afterwards and `step` is the whole step: integration, `update`, the spike test
+(local `spiked`), resets and the refractory counter, all as unconditional assignments with conditional
+expressions, so that the loop over neurons has no branch. Columns that depend only on params (propagators,
+decays) are in `derived` and computed per row. The method chosen by `auto` is a Decision.
+Does not: decide per population; params that differ from neuron to neuron (`array_params`) cannot stand in a
+propagator: where they are added (a current) they enter as states that stand still, where they multiply,
+`auto` falls back to exponential Euler and `exact` is refused.
+
+Methods. exact: x' = A x + b solved by the matrix exponential (Rotter & Diesmann 1999). exponential_euler: each
+equation is linear in its own variable, the others are held (Brette et al. 2007, section 2); t is the middle of the
+step (the exponential midpoint rule: second order in t). euler, rk2 (midpoint), rk4 (classical): decaying inputs are
+advanced exactly to each stage. In `dynamics`, `t` is else the start of the step (plus the stage's fraction); in
+`update` and `when`, `t` is its end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.source import NOWHERE, Span
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, refs, substitute
+from compiler.expr.diff import linear_in
+from compiler.expr.inline import named, reads_through, too_deep, too_large
+from compiler.expr.simplify import has_random, simplify
+from compiler.ir.level0.model import Method, Ode, Set
+from compiler.ir.level1.graph import AtEvent, Cell, DerivedScalar, PoolCell
+from compiler.passes.model.linear_system import (
+    ZERO,
+    Linear,
+    Plan,
+    decays,
+    exact_plan,
+    is_zero,
+    linear_system,
+    product,
+    total,
+)
+from compiler.passes.program.clock import DT, STEP_END, STEP_MIDDLE, STEP_START, counter
+from compiler.passes.program.decisions import Decision
+
+COUNTER = "refractory_left"
+"""The int state that counts the steps a neuron still has to be refractory."""
+
+
+def _inline(cell: Cell) -> tuple[Ode, ...]:
+    """The ODEs with lets substituted: for analysis (the emitted text keeps lets as locals where it can)."""
+    known = named(_pairs(cell))
+    return tuple(Ode(o.state, substitute(o.rhs, known), o.span) for o in cell.dynamics)
+
+
+def _pairs(cell: Cell) -> list[tuple[str, Expr]]:
+    return [(let.target, let.value) for let in cell.lets]
+
+
+def _input_decays(cell: Cell, fraction: str = "") -> tuple[dict[str, Expr], tuple[DerivedScalar, ...]]:
+    """Each decaying input after the whole step, or after half of it (fraction "half")."""
+    after: dict[str, Expr] = {}
+    derived: list[DerivedScalar] = []
+    for name, tau in decays(cell):
+        step: Expr = DT if not fraction else product(Num(0.5), DT)
+        column = f"decay_{fraction}_{name}" if fraction else f"decay_{name}"
+        derived.append(DerivedScalar(column, Call("exp", (Unary("-", Binary("/", step, tau)),))))
+        after[name] = product(Ref(column), Ref(name))
+    return after, tuple(derived)
+
+
+def _at_time(e: Expr, t: Expr) -> Expr:
+    return substitute(e, {"t": t})
+
+
+def _lets(cell: Cell, bindings: dict[str, Expr], t: Expr, suffix: str) -> tuple[list[Set], dict[str, Expr]]:
+    """The lets as locals of one stage, reading states through `bindings`; returns them and the new bindings."""
+    out: list[Set] = []
+    seen = dict(bindings)
+    used = set().union(*(refs(o.rhs) for o in cell.dynamics)) if cell.dynamics else set()
+    for let in reversed(cell.lets):
+        if let.target in used:
+            used |= refs(let.value)
+    for let in cell.lets:
+        if let.target not in used:
+            continue
+        local = let.target + suffix
+        out.append(Set(local, _at_time(substitute(let.value, seen), t), let.span))
+        seen[let.target] = Ref(local)
+    return out, seen
+
+
+def _exponential_euler(cell: Cell) -> Plan | None:
+    """x += (a x + b) dt exprel(a dt) for each equation x' = a x + b with the others held, `t` in its middle."""
+    statements, _ = _lets(cell, {}, STEP_MIDDLE, "")
+    after: dict[str, Expr] = {}
+    let_map = named(_pairs(cell))
+    reads = {let.target: reads_through(let.value, _pairs(cell)[:k]) for k, let in enumerate(cell.lets)}
+    derived: list[DerivedScalar] = []
+    for ode in cell.dynamics:
+        # A let that reads the variable itself must be looked through; others stay locals.
+        own = {k: v for k, v in let_map.items() if ode.state in reads[k]}
+        rhs = substitute(ode.rhs, own)
+        affine = linear_in(rhs, (ode.state,))
+        if affine is None or has_random(rhs):
+            return None
+        rate = _at_time(simplify(affine[0].get(ode.state, ZERO)), STEP_MIDDLE)
+        constant = _at_time(simplify(affine[1]), STEP_MIDDLE)
+        if is_zero(rate):
+            after[ode.state] = Binary("+", Ref(ode.state), product(DT, constant))
+            continue
+        slope = Binary("+", product(rate, Ref(ode.state)), constant)
+        relative = product(DT, Call("exprel", (product(rate, DT),)))
+        after[ode.state] = Binary("+", Ref(ode.state), product(slope, relative))
+    decayed, columns = _input_decays(cell)
+    after.update(decayed)
+    return Plan(tuple(statements), after, (*derived, *columns))
+
+
+def _stage(cell: Cell, number: int, bindings: dict[str, Expr], t: Expr) -> tuple[list[Set], dict[str, Expr]]:
+    """Slopes of one Runge-Kutta stage as locals `k<number>_<state>`."""
+    suffix = "" if number == 1 else f"_{number}"
+    statements, seen = _lets(cell, bindings, t, suffix)
+    slopes: dict[str, Expr] = {}
+    for ode in cell.dynamics:
+        local = f"k{number}_{ode.state}"
+        statements.append(Set(local, _at_time(substitute(ode.rhs, seen), t), ode.span))
+        slopes[ode.state] = Ref(local)
+    return statements, slopes
+
+
+def _runge_kutta(cell: Cell, order: int) -> Plan:
+    """Explicit Euler (1), midpoint (2) or classical Runge-Kutta (4)."""
+    full, columns = _input_decays(cell)
+    derived: list[DerivedScalar] = list(columns)
+    statements, slope = _stage(cell, 1, {}, STEP_START)
+    slope_of: dict[str, Expr] = dict(slope)
+    if order > 1:
+        half, half_columns = _input_decays(cell, "half")
+        used = set[str]().union(*(reads_through(o.rhs, _pairs(cell)) for o in cell.dynamics))
+        derived += [c for c in half_columns if any(c.name == f"decay_half_{n}" for n in used)]
+        end = Binary("+", STEP_START, DT)
+        halfway: Expr = product(Num(0.5), DT)
+        plan: list[tuple[int, Expr, Expr, dict[str, Expr]]] = [(2, halfway, STEP_MIDDLE, half)]
+        if order == 4:
+            plan += [(3, halfway, STEP_MIDDLE, half), (4, DT, end, full)]
+        slopes = [slope]
+        for number, length, t, inputs in plan:
+            bindings: dict[str, Expr] = {n: e for n, e in inputs.items()}
+            previous = slopes[-1]
+            for ode in cell.dynamics:
+                local = f"s{number}_{ode.state}"
+                value = Binary("+", Ref(ode.state), product(length, previous[ode.state]))
+                statements.append(Set(local, value, ode.span))
+                bindings[ode.state] = Ref(local)
+            more, slope = _stage(cell, number, bindings, t)
+            statements += more
+            slopes.append(slope)
+        for ode in cell.dynamics:
+            k = [s[ode.state] for s in slopes]
+            slope_of[ode.state] = (
+                k[1]
+                if order == 2
+                else Binary(
+                    "/",
+                    total([k[0], product(Num(2.0), k[1]), product(Num(2.0), k[2]), k[3]]),
+                    Num(6.0),
+                )
+            )
+    after: dict[str, Expr] = {
+        ode.state: Binary("+", Ref(ode.state), product(DT, slope_of[ode.state])) for ode in cell.dynamics
+    }
+    after.update(full)
+    return Plan(tuple(statements), after, tuple(derived))
+
+
+def _refuse(cell: Cell, message: str, help: str) -> ModelError:
+    return ModelError([Diagnostic("E0602", message, cell.span, help)])
+
+
+NOISE = re.compile(r"_xi(_[A-Za-z0-9_]+)?")
+"""White noise, as the frontend calls the parameters that hold it."""
+ITO = "white noise whose factor reads states (the integral is Ito's), or asked for; first order in t"
+
+
+def _of_order(cell: Cell, odes: tuple[Ode, ...]) -> str:
+    """What the exponential method does with equations that read `t`."""
+    moving = {o.state for o in odes} | {name for name, _ in decays(cell)}
+    held = sorted(set().union(*((refs(o.rhs) & moving) - {o.state} for o in odes)))
+    text = "each equation is linear in its own variable; `t` is taken in the middle of the step: second order in t"
+    if not held:
+        return text
+    names = ", ".join(f"`{cell.shown(n)}`" for n in held)
+    return f"{text}, but first order in what equations read of each other ({names}); `method: rk2` or `rk4` is higher"
+
+
+def _refuse_large(cell: Cell, what: str, values: Iterable[Expr], span: Span) -> None:
+    """Raises ModelError E0307 where an expression is too large to be written out."""
+    for value in values:
+        if (how := too_large(value)) is not None:
+            message = f"`{cell.name}`: {what} {how} when its named expressions are put in"
+            raise ModelError([Diagnostic("E0307", message, cell.span if span is NOWHERE else span)])
+
+
+def _solved(cell: Cell, arrays: tuple[str, ...]) -> tuple[Linear | None, Plan | None]:
+    """The equations as one linear system, or else as a plan of exponential Euler, as far as the method asks for them:
+    both look through named expressions. Raises ModelError E0307 where these grow too large."""
+    if cell.method not in (Method.AUTO, Method.EXACT, Method.EXPONENTIAL_EULER):
+        return None, None
+    odes = _inline(cell)
+    for ode in odes:
+        if (how := too_deep(ode.rhs)) is not None:
+            message = f"`d{ode.state}/dt` {how} when its named expressions are put in"
+            help = "`method: rk4` takes them as they stand"
+            raise ModelError([Diagnostic("E0307", message, ode.span, help)])
+    system = plan = None
+    if cell.method is not Method.EXPONENTIAL_EULER:
+        system = linear_system(cell, odes, arrays)
+        if system is not None:
+            parts = (x for row in system.matrix for x in row)
+            _refuse_large(cell, "a coefficient", (*parts, *system.offset), cell.span)
+    if system is None and cell.method is not Method.EXACT:
+        plan = _exponential_euler(cell)
+        if plan is not None:
+            _refuse_large(cell, "a solution", plan.after.values(), cell.span)
+    return system, plan
+
+
+def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
+    system, plan = _solved(cell, arrays)
+
+    def decided(method: str, reason: str) -> Decision:
+        return Decision("integrate_odes", cell.name, method, reason)
+
+    match cell.method:
+        case Method.EXACT:
+            if system is None:
+                raise _refuse(
+                    cell,
+                    f"`{cell.name}` cannot be integrated with `method: exact`",
+                    "exact needs equations that are linear in the states, with coefficients that are the same "
+                    "for every neuron of a population and do not depend on t; use `method: auto`",
+                )
+            return exact_plan(cell, system), decided("exact", "asked for")
+        case Method.EXPONENTIAL_EULER:
+            if plan is None:
+                raise _refuse(
+                    cell,
+                    f"`{cell.name}` cannot be integrated with `method: exponential_euler`",
+                    "each equation must be linear in its own variable; use `method: auto` or rk4",
+                )
+            return plan, decided("exponential_euler", "asked for")
+        case Method.EULER | Method.RK2 | Method.RK4:
+            order = {Method.EULER: 1, Method.RK2: 2, Method.RK4: 4}[cell.method]
+            noisy = cell.method is Method.EULER and any(NOISE.fullmatch(cell.shown(p)) for p in cell.params)
+            return _runge_kutta(cell, order), decided(cell.method.value, ITO if noisy else "asked for")
+        case Method.AUTO:
+            if system is not None:
+                return exact_plan(cell, system), decided("exact", "the equations are linear with constant coefficients")
+            timed = any("t" in refs(ode.rhs) for ode in _inline(cell))
+            if plan is not None:
+                reason = "each equation is linear in its own variable, but the system is not linear"
+                return plan, decided("exponential_euler", _of_order(cell, _inline(cell)) if timed else reason)
+            return _runge_kutta(cell, 4), decided("rk4", "an equation is not linear in its own variable")
+
+
+def _gated(cell: Cell, target: str, value: Expr) -> Expr:
+    """The new value of `target`, or the old one while it is held."""
+    if cell.refractory is not None and target in cell.hold:
+        return Cond(Ref("held"), Ref(target), value)
+    return value
+
+
+def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision | None]:
+    """The cell with `step` filled in, and the decision about the method (None without equations).
+
+    Raises ModelError E0602 when the method asked for does not fit the equations.
+    """
+    decision: Decision | None = None
+    if cell.dynamics or decays(cell):
+        plan, decision = _choose(cell, arrays)
+    else:
+        plan = Plan((), {}, ())
+    derived = list(plan.derived)
+    step: list[Set] = list(counter_locals(cell, _reads(cell)))
+    int_state: tuple[str, ...] = ()
+    if cell.refractory is not None:
+        int_state = (COUNTER,)
+        derived.append(
+            DerivedScalar(
+                "refractory_steps",
+                Call("int", (Call("round", (Binary("/", cell.refractory, DT),)),)),
+            )
+        )
+        step.append(Set("held", Binary(">", Ref(COUNTER), Num(0))))
+    step += plan.statements
+    changed = list(plan.after)
+    # All new values are computed from old ones before any is stored.
+    lonely = len(changed) == 1
+    for name in changed:
+        if not lonely:
+            step.append(Set(f"{name}_next", plan.after[name]))
+    for name in changed:
+        value = plan.after[name] if lonely else Ref(f"{name}_next")
+        step.append(Set(name, _gated(cell, name, value)))
+    integrated = len(step)
+    used = set().union(
+        refs(cell.when) if cell.when is not None else set(),
+        *(refs(s.value) for s in (*cell.update, *cell.reset)),
+    )
+    for let in reversed(cell.lets):
+        if let.target in used:
+            used |= refs(let.value)
+    # Lets that update or the spike test read are evaluated anew: they see the states after integration.
+    renamed: dict[str, Expr] = {}
+    for let in cell.lets:
+        if let.target in used:
+            local = f"{let.target}_now"
+            step.append(Set(local, _at_time(substitute(let.value, renamed), STEP_END), let.span))
+            renamed[let.target] = Ref(local)
+    for update in cell.update:
+        value = _at_time(substitute(update.value, renamed), STEP_END)
+        step.append(Set(update.target, _gated(cell, update.target, value), update.span))
+    updated = len(step)
+    for name, tau in cell.inputs:
+        if tau is None:  # what was delivered in the last step has acted
+            step.append(Set(name, ZERO))
+    if cell.when is not None:
+        when: Expr = _at_time(substitute(cell.when, renamed), STEP_END)
+        if cell.refractory is not None:
+            when = Binary("and", Unary("not", Ref("held")), when)
+        step.append(Set("spiked", when))
+        for reset in cell.reset:
+            value = _at_time(substitute(reset.value, renamed), STEP_END)
+            step.append(Set(reset.target, Cond(Ref("spiked"), value, Ref(reset.target)), reset.span))
+        if cell.refractory is not None:
+            less = Cond(Ref("held"), Binary("-", Ref(COUNTER), Num(1)), Num(0))
+            step.append(Set(COUNTER, Cond(Ref("spiked"), Ref("refractory_steps"), less)))
+    done = replace(
+        cell,
+        dynamics=(),
+        int_state=int_state,
+        derived=tuple(derived),
+        step=tuple(step),
+        integrated=integrated,
+        updated=updated,
+        pools=tuple(_timed_pool(cell, p) for p in cell.pools),
+        on=tuple(_timed_event(cell, e) for e in cell.on),
+    )
+    return done, decision
+
+
+# ------------------------------------------------------------------------------------ pools and events
+
+
+def counter_locals(cell: Cell, used: set[str]) -> tuple[Set, ...]:
+    """The counters of phases among `used` as locals."""
+    return tuple(Set(c.name, counter(c.of, c.every)) for c in cell.counters if c.name in used)
+
+
+def _reads(cell: Cell) -> set[str]:
+    """What the equations of the neurons read."""
+    found = refs(cell.when) if cell.when is not None else set()
+    found |= set().union(*(refs(o.rhs) for o in cell.dynamics), *(refs(s.value) for s in (*cell.update, *cell.reset)))
+    for let in reversed(cell.lets):
+        if let.target in found:
+            found |= refs(let.value)
+    return found
+
+
+def _whole(cell: Cell, e: Expr, t: Expr) -> Expr:
+    """`e` with the named expressions put in, at the time `t`."""
+    whole = substitute(e, named(_pairs(cell)))
+    _refuse_large(cell, "an expression that reads named ones", (whole,), e.span)
+    return _at_time(whole, t)
+
+
+def _timed_event(cell: Cell, event: AtEvent) -> AtEvent:
+    t = STEP_START if event.start else STEP_END
+    return replace(event, actions=tuple(Set(s.target, _whole(cell, s.value, t), s.span) for s in event.actions))
+
+
+def _timed_pool(cell: Cell, pool: PoolCell) -> PoolCell:
+    return replace(
+        pool,
+        reductions=tuple(replace(r, value=_whole(cell, r.value, STEP_END)) for r in pool.reductions),
+        update=tuple(Set(s.target, _at_time(s.value, STEP_END), s.span) for s in pool.update),
+        on=tuple(
+            replace(
+                e,
+                actions=tuple(
+                    Set(s.target, _at_time(s.value, STEP_START if e.start else STEP_END), s.span) for s in e.actions
+                ),
+            )
+            for e in pool.on
+        ),
+    )

@@ -1,0 +1,158 @@
+"""Exact integration: a cell whose equations are one linear system with constant coefficients.
+
+Assumes: ODEs with lets substituted; params in `arrays` differ from neuron to neuron.
+Guarantees: `linear_system` finds x' = A x + b over states, decaying inputs and things that stand still for a step
+(inputs without decay, states without an equation, per-neuron params that are added, variables of pools); `exact_plan`
+steps it by columns of the matrix exponential (Rotter & Diesmann 1999), with a second set for what drives on while a
+state is held.
+Does not: compute the exponentials (lower_cells does, per row).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, Unary, refs
+from compiler.expr.diff import linear_in
+from compiler.expr.simplify import has_random, simplify
+from compiler.ir.level0.model import Ode, Set
+from compiler.ir.level1.graph import Cell, DerivedScalar, Propagator
+
+ZERO = Num(0.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What integration contributes: assignments of next values (not yet gated by refractoriness)."""
+
+    statements: tuple[Set, ...]  # locals
+    after: dict[str, Expr]  # state or input -> its value after the step
+    derived: tuple[Propagator | DerivedScalar, ...]
+
+
+def product(a: Expr, b: Expr) -> Expr:
+    return Binary("*", a, b)
+
+
+def total(parts: Sequence[Expr]) -> Expr:
+    result = parts[0]
+    for part in parts[1:]:
+        result = Binary("+", result, part)
+    return result
+
+
+def decays(cell: Cell) -> tuple[tuple[str, Expr], ...]:
+    return tuple((name, tau) for name, tau in cell.inputs if tau is not None)
+
+
+def is_zero(e: Expr) -> bool:
+    return isinstance(e, Num) and e.value == 0
+
+
+@dataclass(frozen=True)
+class Linear:
+    """x' = A x + b over `names` (states, decaying inputs, then things that stand still for the step)."""
+
+    names: tuple[str, ...]
+    matrix: tuple[tuple[Expr, ...], ...]
+    offset: tuple[Expr, ...]
+    moving: int  # the first `moving` names change
+
+
+def linear_system(cell: Cell, odes: tuple[Ode, ...], arrays: tuple[str, ...]) -> Linear | None:
+    """The whole cell as one linear system, or None when it is not one with scalar coefficients."""
+    decaying = decays(cell)
+    moving = [o.state for o in odes] + [name for name, _ in decaying]
+    still = [name for name, tau in cell.inputs if tau is None]
+    still += [s for s in cell.state if s not in moving]
+    still += list(arrays)
+    still += [v for p in cell.pools for v in p.variables]
+    names = (*moving, *still)
+    matrix: list[tuple[Expr, ...]] = []
+    offset: list[Expr] = []
+    barred = {"t", "step", *names, *(c.name for c in cell.counters)}
+    for ode in odes:
+        affine = linear_in(ode.rhs, names)
+        if affine is None:
+            return None
+        coefficients, constant = affine
+        terms = tuple(simplify(coefficients.get(n, ZERO)) for n in names)
+        constant = simplify(constant)
+        if any(refs(e) & barred or has_random(e) for e in (*terms, constant)):
+            return None
+        matrix.append(terms)
+        offset.append(constant)
+    for name, tau in decaying:
+        if refs(tau) & barred:
+            return None
+        rate = Unary("-", Binary("/", Num(1.0), tau))
+        matrix.append(tuple(rate if n == name else ZERO for n in names))
+        offset.append(ZERO)
+    for _ in still:
+        matrix.append(tuple(ZERO for _ in names))
+        offset.append(ZERO)
+    return Linear(names, tuple(matrix), tuple(offset), len(moving))
+
+
+def _reach(system: Linear) -> list[list[bool]]:
+    """reach[i][j]: x_j can influence x_i within a step (transitive closure of A's structure)."""
+    n = len(system.names)
+    reach = [[i == j or not is_zero(system.matrix[i][j]) for j in range(n)] for i in range(n)]
+    for k in range(n):
+        for i in range(n):
+            if reach[i][k]:
+                for j in range(n):
+                    reach[i][j] = reach[i][j] or reach[k][j]
+    return reach
+
+
+def _propagation(system: Linear, frozen: frozenset[str], suffix: str) -> Plan:
+    """Exact step of a linear system in which the states `frozen` stand still."""
+    n = len(system.names)
+    zero_row = tuple(ZERO for _ in range(n))
+    matrix = tuple(zero_row if name in frozen else row for name, row in zip(system.names, system.matrix, strict=True))
+    offset = tuple(ZERO if name in frozen else b for name, b in zip(system.names, system.offset, strict=True))
+    reach = _reach(Linear(system.names, matrix, offset, system.moving))
+    derived: list[Propagator | DerivedScalar] = []
+    after: dict[str, Expr] = {}
+    for i, name in enumerate(system.names[: system.moving]):
+        if name in frozen:
+            continue
+        parts: list[Expr] = []
+        for j, other in enumerate(system.names):
+            if reach[i][j]:
+                column = f"P{suffix}_{name}_{other}"
+                derived.append(Propagator(column, matrix, offset, i, j))
+                parts.append(product(Ref(column), Ref(other)))
+        if any(reach[i][k] and not is_zero(offset[k]) for k in range(n)):
+            column = f"P{suffix}_{name}_1"
+            derived.append(Propagator(column, matrix, offset, i, n))
+            parts.append(Ref(column))
+        after[name] = total(parts)
+    return Plan((), after, tuple(derived))
+
+
+def exact_plan(cell: Cell, system: Linear) -> Plan:
+    plan = _propagation(system, frozenset(), "")
+    held = (
+        frozenset(cell.hold) & frozenset(system.names[: system.moving]) if cell.refractory is not None else frozenset()
+    )
+    if not held:
+        return plan
+    reach = _reach(system)
+    at = {name: i for i, name in enumerate(system.names)}
+    touched = [
+        name for name in system.names[: system.moving] if name not in held and any(reach[at[name]][at[h]] for h in held)
+    ]
+    if not touched:
+        return plan
+    # States driven by a held one see it standing still while it is held: a second set of propagators.
+    still = _propagation(system, held, "h")
+    after = dict(plan.after)
+    wanted: set[str] = set()
+    for name in touched:
+        after[name] = Cond(Ref("held"), still.after[name], plan.after[name])
+        wanted |= refs(still.after[name])
+    derived = plan.derived + tuple(d for d in still.derived if d.name in wanted)
+    return Plan((), after, derived)

@@ -1,0 +1,98 @@
+"""lower_model: populations of level 0 become instances of cells (level 1).
+
+Assumes: a legal Model with a `simulate` block when there are populations.
+Guarantees: populations that share a neuron definition and the same split of its params into scalars and
+per-neuron arrays share one Cell, numbered by first appearance; each instance knows its largest outgoing delay.
+Does not: choose integrators (integrate_odes) or arrays and kernels (lower_cells).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compiler.ir.level0.model import Const, Model, NeuronDef, PhaseDef, Population
+from compiler.ir.level1.graph import Cell, Instance
+from compiler.passes.model.flatten_names import plain_control
+from compiler.passes.model.free_names import free_names
+from compiler.passes.model.insert_delays import delays_and_rings
+
+
+@dataclass(frozen=True)
+class SpikingGraph:
+    """Level 1 of the spiking part: cells and their instances; projections stay level-0 families (they are
+    relations already, nothing in them is derived at this level)."""
+
+    cells: tuple[Cell, ...]
+    instances: tuple[Instance, ...]
+    array_params: tuple[tuple[str, ...], ...]
+    """Per cell: the params that differ from neuron to neuron."""
+    rings: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """(population, input) -> slots of its ring of deliveries, a power of two (insert_delays)."""
+    phases: Mapping[str, PhaseDef] = field(default_factory=dict)
+
+
+def _array_params(population: Population) -> tuple[str, ...]:
+    return tuple(name for name, value in population.params if not isinstance(value, Const))
+
+
+def _cell(definition: NeuronDef, several: bool, phases: tuple[PhaseDef, ...]) -> Cell:
+    free, renamed = free_names(definition)
+    neuron, control = plain_control(free, several, phases)
+    spike = neuron.spike
+    return Cell(
+        name=neuron.name,
+        params=tuple(p.name for p in neuron.params) + neuron.model_params,
+        state=tuple(s.name for s in neuron.state),
+        inputs=tuple((i.name, i.decay) for i in neuron.inputs),
+        lets=neuron.lets,
+        dynamics=neuron.dynamics,
+        update=neuron.update,
+        when=spike.when if spike else None,
+        reset=spike.reset if spike else (),
+        refractory=spike.refractory if spike else None,
+        hold=spike.hold if spike else (),
+        method=neuron.method,
+        pools=control.pools,
+        on=control.on,
+        counters=control.counters,
+        renamed=(*((new, old) for old, new in renamed.items()), *control.shown),
+        span=neuron.span,
+    )
+
+
+def lower_model(model: Model) -> SpikingGraph:
+    """The spiking half of a model as cells and instances."""
+    longest, rings = delays_and_rings(model)
+    model_values = {p.name: Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
+    cells: list[Cell] = []
+    arrays: list[tuple[str, ...]] = []
+    known: dict[tuple[int, tuple[str, ...], tuple[str, ...], bool], int] = {}
+    instances: list[Instance] = []
+    for population in model.populations:
+        neuron = population.neuron
+        ringed = tuple(i.name for i in neuron.inputs if (population.name, i.name) in rings)
+        key = (id(neuron), _array_params(population), ringed, population.pools > 1)
+        if key not in known:
+            known[key] = len(cells)
+            cells.append(_cell(neuron, population.pools > 1, model.phases))
+            free = {old: new for new, old in cells[-1].renamed}
+            arrays.append(tuple(free.get(name, name) for name in key[1]))
+        emits = neuron.spike is not None or neuron.source != "equations"
+        extra = tuple((name, model_values[name]) for name in neuron.model_params)
+        instances.append(
+            Instance(
+                population.name,
+                known[key],
+                population.size,
+                longest.get(population.name, 0) + 3 if emits else 0,
+                population.params + extra,
+                population.init,
+                neuron.source,
+                population.pools,
+                population.pool_init,
+                population.span,
+                population.shape,
+            )
+        )
+    return SpikingGraph(tuple(cells), tuple(instances), tuple(arrays), rings, {p.name: p for p in model.phases})

@@ -1,0 +1,266 @@
+"""split_cells: the step of a cell as the kernels that it becomes, divided where its pools are computed.
+
+Assumes: integrate_odes has run.
+Guarantees: a cell without pools is one part. With pools that its updates or its spike read, the statements before the
+first one that reads them are one part (with the integration, which reads the pools of the step before), the others
+another, and the reductions stand between; with pools that nothing there reads, reductions stand at the end (before
+inputs that hold one step's events are emptied, where a reduction reads one). Locals that cross are computed again
+where that gives the same value, and kept in arrays otherwise. Events of phases are parts of their own. Random draws
+are numbered over all parts.
+Does not: make arrays or rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.core.diagnostics import Sink
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, refs, substitute, with_children
+from compiler.expr.simplify import has_random
+from compiler.expr.types import Kind, check_types
+from compiler.ir.level0.model import Set
+from compiler.ir.level1.graph import AtEvent, Cell, PoolCell
+from compiler.passes.model.integrate_odes import counter_locals
+from compiler.passes.program.clock import WARMUP
+
+RANDOM = {
+    "random": "uniform",
+    "normal": "normal",
+    "exponential": "exponential",
+    "poisson": "poisson",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Statements of one kernel over the neurons (or over the pools). `fold`: what was delivered is taken in first.
+    `when`: (phase, event, at the start) instead of every step."""
+
+    label: str
+    statements: tuple[Set, ...]
+    fold: bool = False
+    emits: bool = False
+    when: tuple[str, str, bool] | None = None
+
+
+@dataclass(frozen=True)
+class ReductionPart:
+    """out = op over the neurons of `term`. `argmax` has largest: the name of the maximum it looks for."""
+
+    name: str
+    op: str
+    term: Expr
+
+
+@dataclass(frozen=True)
+class PoolPart:
+    """Everything that is computed per pool of one scope: reductions, then `update`; `events` are in their own steps."""
+
+    pool: PoolCell
+    reductions: tuple[ReductionPart, ...]
+    update: Part | None
+    events: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """The parts of a step in order: `start` events, `first`, `pools`, `second` (if the step is divided), `end` events.
+    `kept`: arrays of locals that cross."""
+
+    start: tuple[Part, ...]
+    first: Part
+    pools: tuple[PoolPart, ...]
+    second: Part | None
+    end: tuple[Part, ...]
+    kept: tuple[str, ...]
+
+
+def number_draws(e: Expr, count: list[int]) -> Expr:
+    """Random calls become draws of the row's stream at (step, element): key, index, number of the draw."""
+    if isinstance(e, Call) and e.func in RANDOM:
+        draw = Num(count[0])
+        count[0] += 1
+        args = tuple(number_draws(a, count) for a in e.args)
+        return Call(RANDOM[e.func], (Ref("key"), Ref("i"), draw, *args), e.span)
+    kids = children(e)
+    if not kids:
+        return e
+    new = tuple(number_draws(k, count) for k in kids)
+    return e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
+
+
+def _numbered(sets: Sequence[Set], count: list[int]) -> tuple[Set, ...]:
+    return tuple(Set(s.target, number_draws(s.value, count), s.span) for s in sets)
+
+
+def _place(cell: Cell) -> int | None:
+    """The statement of the step before which pools are computed; None at the end."""
+    shared = {v for p in cell.pools for v in p.variables}
+    for index in range(cell.integrated, len(cell.step)):
+        if refs(cell.step[index].value) & shared:
+            return index
+    emptied = {name for name, tau in cell.inputs if tau is None}
+    read = set().union(*(refs(r.value) for p in cell.pools for r in p.reductions))
+    return cell.updated if read & emptied else None
+
+
+def _kinds(cell: Cell) -> dict[str, Kind]:
+    """The kind of every local of the step (whole numbers are kept as reals)."""
+    known: dict[str, Kind] = dict.fromkeys(cell.int_state, Kind.INT) | {"step": Kind.INT, WARMUP: Kind.INT}
+    known |= {c.every: Kind.INT for c in cell.counters}
+    for s in cell.step:
+        names = refs(s.value) - known.keys()
+        kind = check_types(s.value, {**dict.fromkeys(names, Kind.REAL), **known}, Sink())
+        known.setdefault(s.target, kind)
+    return known
+
+
+class _Again:
+    """Which locals of `before` can be computed again later, and how."""
+
+    def __init__(self, cell: Cell, before: Sequence[Set]) -> None:
+        self.sets = before
+        stored = {*cell.state, *(name for name, _ in cell.inputs), *cell.int_state}
+        self.locals = {s.target for s in before} - stored
+        last: dict[str, int] = {}
+        times: dict[str, int] = {}
+        for i, s in enumerate(before):
+            last[s.target] = i
+            times[s.target] = times.get(s.target, 0) + 1
+        shared = {v for p in cell.pools for v in p.variables}
+        self.values: dict[str, Set] = {}
+        for i, s in enumerate(before):
+            names = refs(s.value)
+            local = names & self.locals
+            steady = all(last.get(n, -1) < i for n in names - local) and not names & shared
+            if (
+                s.target in self.locals
+                and times[s.target] == 1
+                and steady
+                and local <= self.values.keys()
+                and not has_random(s.value)
+            ):
+                self.values[s.target] = s
+
+    def closure(self, names: set[str]) -> set[str]:
+        """Locals that must be computed again so that `names` are known."""
+        wanted = names & self.values.keys()
+        for s in reversed(self.sets):
+            if s.target in wanted and s.target in self.values:
+                wanted |= refs(s.value) & self.values.keys()
+        return wanted
+
+    def statements(self, names: set[str]) -> tuple[Set, ...]:
+        wanted = self.closure(names)
+        return tuple(s for s in self.sets if s.target in wanted)
+
+    def put_in(self, e: Expr) -> Expr:
+        bindings: dict[str, Expr] = {}
+        for s in self.statements(refs(e)):
+            bindings[s.target] = substitute(s.value, bindings)
+        return substitute(e, bindings)
+
+
+def _reads_before_set(statements: Sequence[Set]) -> set[str]:
+    """Names whose value comes from outside."""
+    known: set[str] = set()
+    found: set[str] = set()
+    for s in statements:
+        found |= refs(s.value) - known
+        known.add(s.target)
+    return found
+
+
+def split_cell(cell: Cell) -> Split:
+    """The parts of a cell's step."""
+    count = [0]
+    at = _place(cell) if cell.pools else None
+    emits = cell.when is not None
+    before = cell.step if at is None else cell.step[:at]
+    after = () if at is None else cell.step[at:]
+    again = _Again(cell, before)
+    outside = _reads_before_set(after) & again.locals
+    reduced: set[str] = set()
+    looked_for: set[str] = set()
+    for pool in cell.pools:
+        for r in pool.reductions:
+            names = refs(r.value) & again.locals
+            reduced |= names
+            looked_for |= names if r.op == "argmax" else set()
+    kept = tuple(n for n in _order(before) if n in (outside | reduced) - again.values.keys() | looked_for)
+    kinds = _kinds(cell)
+    stored = _numbered(before, count)
+    for name in kept:
+        value: Expr = Ref(name)
+        if kinds.get(name) is Kind.BOOL:
+            value = Cond(value, Num(1.0), Num(0.0))
+        stored = (*stored, Set(f"{name}_kept", value))
+    loads: list[Set] = []
+    for name in kept:
+        if name in outside:
+            loads.append(Set(name, _kept(name, kinds)))
+    remade = again.statements(outside - set(kept))
+    second = (*loads, *remade, *_numbered(after, count)) if at is not None else None
+    start = [_event(cell, e, count) for e in cell.on if e.start]
+    end = [_event(cell, e, count) for e in cell.on if not e.start]
+    bindings: dict[str, Expr] = {name: _kept(name, kinds) for name in kept}
+    pools = tuple(_pool(cell, p, again, bindings) for p in cell.pools)
+    return Split(
+        tuple(start),
+        Part("neuron update", stored, True, emits and second is None),
+        pools,
+        None if second is None else Part("neuron update after pools", second, False, emits),
+        tuple(end),
+        kept,
+    )
+
+
+def _order(statements: Sequence[Set]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(s.target for s in statements))
+
+
+def _kept(name: str, kinds: Mapping[str, Kind]) -> Expr:
+    held: Expr = Ref(f"{name}_kept")
+    return Binary("!=", held, Num(0.0)) if kinds.get(name) is Kind.BOOL else held
+
+
+def _event(cell: Cell, event: AtEvent, count: list[int]) -> Part:
+    actions = _numbered(event.actions, count)
+    counters = counter_locals(cell, set().union(*(refs(s.value) for s in actions)))
+    return Part(
+        f"at {event.phase}.{event.event}",
+        (*counters, *actions),
+        event.start,
+        False,
+        (event.phase, event.event, event.start),
+    )
+
+
+def _pool(cell: Cell, pool: PoolCell, again: _Again, kept: dict[str, Expr]) -> PoolPart:
+    counters = {s.target: s.value for s in counter_locals(cell, {c.name for c in cell.counters})}
+    reductions: list[ReductionPart] = []
+    for r in pool.reductions:
+        term = substitute(substitute(r.value, kept), counters)
+        term = again.put_in(term)
+        names = {n: Kind.REAL for n in refs(term)} | {"step": Kind.INT, WARMUP: Kind.INT}
+        if check_types(term, names | {c.every: Kind.INT for c in cell.counters}, Sink()) is Kind.INT:
+            term = Call("float", (term,))
+        reductions.append(ReductionPart(r.name, r.op, term))
+    count = [0]
+    update = None
+    if pool.update:
+        update = Part(f"{pool.scope} update", _with_counters(cell, _numbered(pool.update, count)))
+    events = tuple(
+        Part(
+            f"{pool.scope} at {e.phase}.{e.event}",
+            _with_counters(cell, _numbered(e.actions, count)),
+            when=(e.phase, e.event, e.start),
+        )
+        for e in pool.on
+    )
+    return PoolPart(pool, tuple(reductions), update, events)
+
+
+def _with_counters(cell: Cell, statements: tuple[Set, ...]) -> tuple[Set, ...]:
+    return (*counter_locals(cell, set().union(*(refs(s.value) for s in statements))), *statements)

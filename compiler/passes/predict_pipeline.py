@@ -1,0 +1,185 @@
+"""lower_predict: a network that is used: the phase "predict", from inputs that the host gives to outputs that it reads.
+
+Assumes: a legal model with `network`; `train` may be missing.
+Guarantees: no loss, no metrics, no inputs that only a loss reads. The host writes samples, row-major, as they stand in
+data files (their `scale` is applied here), into `data.<input>` and their numbers into `predict.order` (-1: no sample);
+step 1 computes the outputs. A program of its own: a training has no part of this.
+Does not: read files or weights.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from compiler.core.source import NOWHERE
+from compiler.ir.level0.model import Data, Layer, Loss, Model, Network, OptimizerDef, TensorInput, Train
+from compiler.ir.level1.graph import Reindex, Store, TensorGraph
+from compiler.ir.level2.program import Array, Order
+from compiler.ir.level2.target import Capabilities
+from compiler.ir.space import DType, Role
+from compiler.passes.kernels.lower_tensors import lower_tensors
+from compiler.passes.kernels.require_fusion import require_fusion
+from compiler.passes.layers.load_data import DataSet
+from compiler.passes.layers.lower_network import lower_network
+from compiler.passes.pipeline import Lowered, merged_for
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.decisions import Decision
+from compiler.passes.tensors.decompose import decompose
+from compiler.passes.tensors.early_factors import early_factors
+from compiler.passes.tensors.fold_norms import Fold, fold_norms
+from compiler.passes.tensors.fuse_maps import fuse_maps
+from compiler.passes.tensors.simplify_graph import simplify_graph
+from compiler.strategies import ROWS
+from compiler.strategies.cuda.tensor_cores import permitted
+
+PHASE = "predict"
+ORDER = f"{PHASE}.order"
+
+
+@dataclass(frozen=True)
+class Output:
+    """`array`: where the values of a layer are; `shape`: of a sample."""
+
+    name: str
+    array: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A lowered network. `inputs`: those that the outputs depend on, in the model's order; `graph`: with all weights of
+    the whole network, before folding; `folds`: what is to be done to them."""
+
+    lowered: Lowered
+    inputs: tuple[TensorInput, ...]
+    outputs: tuple[Output, ...]
+    batch: int
+    graph: TensorGraph
+    folds: tuple[Fold, ...]
+
+
+def data_name(name: str) -> str:
+    """The array that the host writes the samples of an input into."""
+    return f"data.{name}"
+
+
+def _users(network: Network) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for layer in network.layers:
+        for name in layer.inputs:
+            found.setdefault(name, []).append(layer.name)
+    return found
+
+
+def _predictions(loss: Loss) -> tuple[str, ...]:
+    if loss.kind == "sum":
+        return tuple(n for _, term in loss.terms for n in _predictions(term))
+    return (loss.prediction,) if loss.prediction else ()
+
+
+def default_outputs(model: Model) -> tuple[str, ...]:
+    """The layers that a loss compares, and those that no other reads and that need no input of a loss alone."""
+    assert model.network is not None
+    network = model.network
+    users = _users(network)
+    ends = [layer.name for layer in network.layers if layer.name not in users]
+    if model.train is None:
+        return tuple(ends)
+    loss = model.train.loss
+    compared = [n for n in _predictions(loss) if any(n == layer.name for layer in network.layers)]
+    targets = {i.name for i in network.inputs if i.name in loss.reads} - network.needed(compared)
+    chosen = {*compared, *(n for n in ends if not network.needed((n,)) & targets)} or set(ends)
+    return tuple(layer.name for layer in network.layers if layer.name in chosen)
+
+
+def _fed(network: Network, scales: dict[str, float], batch: int) -> Train:
+    """What lower_network asks of a training: where inputs come from and how many rows a batch has."""
+    arrays = tuple((i.name, i.name, scales.get(i.name, 1.0)) for i in network.inputs)
+    no_loss = Loss("expression", "", "")
+    return Train(Data("", arrays, 0.0), no_loss, (), OptimizerDef("none", (), (), ()), batch, 1, 0)
+
+
+def _graph(network: Network, fed: Train, names: tuple[str, ...], verify: bool) -> tuple[TensorGraph, tuple[str, ...],
+                                                                                     list[Decision]]:  # fmt: skip
+    """The graph of the phase, and the tensor of each output."""
+    context, named = lower_network(network, fed, "eval")
+    nodes = decompose(tuple(context.graph.nodes))
+    # Stores follow the outputs through simplification, where equal tensors become one.
+    marks = tuple(Store(f"output {k}", named[n].name) for k, n in enumerate(names))
+    shared = simplify_graph((*nodes, *marks), ())
+    found = {n.target: n.value for n in shared if isinstance(n, Store)}
+    nodes = tuple(n for n in shared if not isinstance(n, Store))
+    # What has only another shape is kept under its own name: it is the same array.
+    source = {n.out.name: n.source for n in nodes if isinstance(n, Reindex)}
+    kept = []
+    for mark in marks:
+        name = found[mark.target]
+        while name in source:
+            name = source[name]
+        kept.append(name)
+    outputs = tuple(dict.fromkeys(kept))
+    nodes, decisions = fuse_maps(simplify_graph(nodes, outputs), outputs)
+    graph = TensorGraph(PHASE, early_factors(nodes), outputs)
+    if verify:
+        from compiler.ir.verify.verify import verify_graph  # large, and seldom asked for
+
+        verify_graph(graph, gather_only=True)
+    return graph, tuple(kept), [d.within(PHASE) for d in decisions]
+
+
+def inputs_of(model: Model, outputs: tuple[str, ...] = ()) -> tuple[TensorInput, ...]:
+    """The inputs that `outputs` (else `default_outputs`) depend on, in the model's order."""
+    assert model.network is not None
+    needed = model.network.needed(outputs or default_outputs(model))
+    return tuple(i for i in model.network.inputs if i.name in needed)
+
+
+def lower_predict(
+    model: Model,
+    capabilities: Capabilities,
+    batch: int,
+    outputs: tuple[str, ...] = (),
+    verify: bool = False,
+    fold: bool = True,
+) -> Prediction:
+    """The program `<name>_predict` for batches of `batch` samples. `outputs`: names of layers (default:
+    `default_outputs`). Batches that would leave most lanes of a target empty are stored row by row."""
+    assert model.network is not None
+    names = outputs or default_outputs(model)
+    scales = {n: s for n, _, s in model.train.data.arrays} if model.train is not None else {}
+    order = Order(model.numerics.order)
+    precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
+    whole = model.network
+    needed = whole.needed(names)
+    used = replace(
+        whole,
+        inputs=inputs_of(model, names),
+        layers=tuple(layer for layer in whole.layers if layer.name in needed),
+    )
+    fed = _fed(whole, scales, batch)
+    everything = TensorGraph(PHASE, tuple(lower_network(whole, fed, "eval")[0].graph.nodes))
+    simple, folds, stands, decisions = fold_norms(used, names, order is Order.BITWISE or not fold)
+    fed = _fed(simple, scales, batch)
+    actual = tuple(stands.get(n, n) for n in names)
+    graph, kept, made = _graph(simple, fed, actual, verify)
+    decisions += made
+    builder = ProgramBuilder(f"{model.name}_predict", precision, order)
+    for item in simple.inputs:
+        features = math.prod(item.shape)
+        dtype = precision if item.dtype == "real" else DType.I32
+        builder.array(Array(data_name(item.name), dtype, (batch, features), Role.DATA))
+    capabilities = permitted(capabilities, model.numerics)
+    narrow = 2 * batch < capabilities.lanes
+    target = replace(capabilities, lanes=0, strategies=capabilities.strategies & ROWS) if narrow else capabilities
+    if narrow:
+        decisions.append(Decision("lower_predict", model.name, "row by row", f"batches of {batch} leave lanes empty"))
+    decisions += lower_tensors(builder, (graph,), DataSet({}, {PHASE: batch}, NOWHERE), target)
+    require_fusion(simple, (graph,), decisions)
+    program = builder.finish()
+    merged, made = merged_for(program, target, verify)
+    decisions += made
+    layers: dict[str, Layer] = {layer.name: layer for layer in whole.layers}
+    results = tuple(Output(n, f"{PHASE}/{t}", layers[n].shape) for n, t in zip(names, kept, strict=True))
+    lowered = Lowered(model, None, (graph,), program, merged, tuple(decisions))
+    return Prediction(lowered, simple.inputs, results, batch, everything, folds)

@@ -1,0 +1,118 @@
+"""gather: launches of one kernel that need not wait for each other become one.
+
+Where a recurrent layer is unrolled, what its steps and gates do stands far apart: gradients of weights, slices of
+sequences. What does not depend on each other may as well run at once.
+
+Assumes: a merged program.
+Guarantees: in the phases `unrolled` what lies between two chains is sorted by how many launches it has to wait for, and
+rows of one kernel that wait for as many are one launch; tables are permuted so that these rows are neighbours.
+Does not: touch other phases, or programs that launch a row in two places; move anything past a chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from compiler.ir.level2.program import Chain, Launch, Merged, MergedPhase, Rows
+from compiler.passes.program.decisions import Decision
+from compiler.passes.program.merge import touched
+
+
+def _levels(merged: Merged, rows: Sequence[Launch]) -> list[int]:
+    """How many of the rows have to run before each, one after the other."""
+    read: dict[str, int] = {}  # the level behind the last one in which an array is read, ...
+    written: dict[str, int] = {}
+    added: dict[str, int] = {}
+    levels = []
+    for x in rows:
+        r, w, a = touched(merged.templates[x.template].formals, merged.tables[x.template], x.lo, x.hi)
+        before = [
+            *(seen.get(name, 0) for name in r for seen in (written, added)),
+            *(seen.get(name, 0) for name in w for seen in (read, written, added)),
+            *(seen.get(name, 0) for name in a for seen in (read, written)),
+        ]
+        level = max(before, default=0)
+        for names, seen in ((r, read), (w, written), (a, added)):
+            for name in names:
+                seen[name] = max(seen.get(name, 0), level + 1)
+        levels.append(level)
+    return levels
+
+
+def _rows(launches: Iterable[Launch]) -> list[list[Launch]]:
+    return [[replace(x, lo=row, hi=row + 1) for row in range(x.lo, x.hi)] for x in launches]
+
+
+def _sorted(merged: Merged, launches: Sequence[Launch]) -> list[list[Launch]]:
+    """Rows that may be one launch, in order: as they are, where that is no more launches."""
+    before = _rows(launches)
+    rows = [x for group in before for x in group]
+    groups: dict[tuple[int, int, int, int], list[Launch]] = {}
+    for level, x in zip(_levels(merged, rows), rows, strict=True):
+        groups.setdefault((level, x.template, x.every, x.offset), []).append(x)
+    return [groups[key] for key in sorted(groups, key=lambda k: k[0])] if len(groups) < len(before) else before
+
+
+def _gathered(
+    merged: Merged, phase: MergedPhase, unrolled: Collection[str]
+) -> tuple[list[list[Launch]], tuple[Chain, ...]]:
+    """The launches of a phase as lists of rows, and where its chains are now."""
+    if phase.name not in unrolled:
+        return _rows(phase.launches), ()
+    found: list[list[Launch]] = []
+    chains: list[Chain] = []
+    done = 0
+    for chain in phase.chains:
+        found += _sorted(merged, phase.launches[done : chain.first])
+        chains.append(replace(chain, first=len(found), last=len(found) + chain.last - chain.first))
+        found += [[x] for x in phase.launches[chain.first : chain.last]]
+        done = chain.last
+    return [*found, *_sorted(merged, phase.launches[done:])], tuple(chains)
+
+
+def _again(merged: Merged) -> bool:
+    """Whether a row is launched in two places: then its neighbours cannot be chosen for one of them."""
+    rows = [(x.template, row) for p in merged.phases for x in p.launches for row in range(x.lo, x.hi)]
+    return len(set(rows)) < len(rows)
+
+
+def _permuted(rows: Rows, order: Sequence[int]) -> Rows:
+    return Rows(
+        rows.count,
+        {name: tuple(bound[n] for n in order) for name, bound in rows.arrays.items()},
+        {
+            name: values[np.array(order)] if isinstance(values, np.ndarray) else tuple(values[n] for n in order)
+            for name, values in rows.scalars.items()
+        },
+        tuple(rows.paths[n] for n in order) if rows.paths else (),
+    )
+
+
+def gather(merged: Merged, unrolled: Collection[str]) -> tuple[Merged, list[Decision]]:
+    """The program with fewer launches in some of its phases, and how many."""
+    if not unrolled or _again(merged):
+        return merged, []
+    phases = [(phase, *_gathered(merged, phase, unrolled)) for phase in merged.phases]
+    places: list[dict[int, int]] = [{} for _ in merged.templates]  # by template: old row -> new row
+    for _, groups, _ in phases:
+        for x in (row for group in groups for row in group):
+            places[x.template].setdefault(x.lo, len(places[x.template]))
+    for place, rows in zip(places, merged.tables, strict=True):
+        for row in range(rows.count):
+            place.setdefault(row, len(place))
+    tables = tuple(_permuted(rows, list(place)) for rows, place in zip(merged.tables, places, strict=True))
+    made = tuple(MergedPhase(p.name, tuple(_one(g, places) for g in groups), chains) for p, groups, chains in phases)
+    decisions = [
+        Decision("gather", old.name, f"{len(new.launches)} launches", f"before {len(old.launches)}")
+        for old, new in zip(merged.phases, made, strict=True)
+        if old.name in unrolled
+    ]
+    return replace(merged, tables=tables, phases=made), decisions
+
+
+def _one(group: Sequence[Launch], places: Sequence[Mapping[int, int]]) -> Launch:
+    first = places[group[0].template][group[0].lo]
+    return replace(group[0], lo=first, hi=first + len(group))

@@ -1,0 +1,188 @@
+"""ProgramBuilder: collects arrays, rows and launches while a graph is lowered.
+
+Assumes: callers give the same prototype (formals, body, kind) for the same key.
+Guarantees: rows that share a key become one Kernel, in order of arrival; kernels are numbered by first use, so
+the text that follows from them does not depend on how many rows there are.
+Does not: merge kernels of different keys that happen to be equal (merge does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.core.source import NOWHERE, Span
+from compiler.expr.ast import refs
+from compiler.ir.level2.program import (
+    Add,
+    Array,
+    ArrayFormal,
+    Assign,
+    Body,
+    ColumnValue,
+    Emit,
+    Formal,
+    Kernel,
+    KernelLaunch,
+    Kind,
+    Nest,
+    Order,
+    Phase,
+    Program,
+    Propagate,
+    Rows,
+    ScalarFormal,
+)
+from compiler.ir.space import DType
+from compiler.passes.program.clock import WARMUP
+
+Column = npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[ColumnValue, ...]
+
+
+@dataclass
+class _Collected:
+    name: str
+    kind: Kind
+    formals: tuple[Formal, ...]
+    body: Body
+    span: Span
+    arrays: dict[str, list[str]]
+    scalars: dict[str, list[ColumnValue]]
+    paths: list[str] = field(default_factory=list)
+    rank: int = 0
+
+
+@dataclass
+class ProgramBuilder:
+    """Mutable while lowering; `finish` gives the Program."""
+
+    name: str
+    precision: DType
+    order: Order
+    warmup: int = 0
+    """Steps of the phase "step" before time 0."""
+    arrays: dict[str, Array] = field(default_factory=dict)
+    constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
+    _keys: dict[object, int] = field(default_factory=dict)
+    _kernels: dict[object, _Collected] = field(default_factory=dict)
+    _phases: dict[str, list[tuple[object, int, int, int, int]]] = field(default_factory=dict)
+
+    def array(self, array: Array, contents: npt.NDArray[np.generic] | None = None) -> str:
+        """Adds an array (with initial contents from the host) and returns its name."""
+        self.arrays[array.name] = array
+        if contents is not None:
+            self.constants[array.name] = contents
+        return array.name
+
+    def key(self, structure: object) -> int:
+        """A short key for what would be long to compare again and again: the same number for equal structures."""
+        return self._keys.setdefault(structure, len(self._keys))
+
+    def row(
+        self,
+        key: object,
+        name: str,
+        kind: Kind,
+        formals: tuple[Formal, ...],
+        body: Body,
+        arrays: Mapping[str, str],
+        scalars: Mapping[str, ColumnValue],
+        path: str,
+        span: Span = NOWHERE,
+        rank: int = 0,
+    ) -> int:
+        """Adds one row to the kernel `key`; returns its row number.
+
+        The kernel is called after its row of lowest `rank`: the first in the order of the model, not in
+        the order of execution, so that a deeper network (whose gradients begin at the far end) has the same text.
+        A kernel that reads the clock gets its column.
+        """
+        entry = self._kernels.get(key)
+        if entry is None:
+            if _reads_clock(body):
+                formals = (*formals, ScalarFormal(WARMUP, DType.I64))
+            entry = self._kernels[key] = _Collected(
+                name,
+                kind,
+                formals,
+                body,
+                span,
+                {f.name: [] for f in formals if isinstance(f, ArrayFormal)},
+                {f.name: [] for f in formals if isinstance(f, ScalarFormal)},
+                rank=rank,
+            )
+        if rank < entry.rank:
+            entry.name, entry.span, entry.rank = name, span, rank
+        for formal, bound in entry.arrays.items():
+            bound.append(arrays[formal])
+        for formal, values in entry.scalars.items():
+            values.append(self.warmup if formal == WARMUP else scalars[formal])
+        entry.paths.append(path)
+        return len(entry.paths) - 1
+
+    def launch(
+        self, phase: str, key: object, lo: int, hi: int, every: int = 1, offset: int = 0, join: bool = True
+    ) -> None:
+        """Adds rows [lo, hi) of kernel `key` to a phase, in the steps k after the warm-up with k % every == offset (and
+        in the warm-up, where these are 0 and below). `join`: they depend on no neighbour of the same kernel, so that
+        one launch may run both; without it, merge joins what it finds independent."""
+        offset = (offset + self.warmup) % every if phase == "step" else offset
+        items = self._phases.setdefault(phase, [])
+        if join and items and items[-1][0] == key and items[-1][2] == lo and items[-1][3:] == (every, offset):
+            items[-1] = (key, items[-1][1], hi, every, offset)
+        else:
+            items.append((key, lo, hi, every, offset))
+
+    def finish(self) -> Program:
+        number = {key: i for i, key in enumerate(self._kernels)}
+        kernels = []
+        for entry in self._kernels.values():
+            types = {f.name: f.dtype for f in entry.formals if isinstance(f, ScalarFormal)}
+            scalars: dict[str, Column] = {}
+            for formal, values in entry.scalars.items():
+                if all(isinstance(v, (int, float)) for v in values):
+                    scalars[formal] = (
+                        np.array(values, np.float64) if types[formal].is_real else np.array(values, np.int64)
+                    )
+                else:
+                    scalars[formal] = tuple(values)
+            rows = Rows(
+                len(entry.paths),
+                {f: tuple(a) for f, a in entry.arrays.items()},
+                scalars,
+                tuple(entry.paths),
+            )
+            kernels.append(Kernel(entry.name, entry.kind, entry.formals, entry.body, rows, self.order, entry.span))
+        phases = tuple(
+            Phase(
+                name,
+                tuple(KernelLaunch(number[key], lo, hi, every, offset) for key, lo, hi, every, offset in items),
+            )
+            for name, items in self._phases.items()
+        )
+        return Program(
+            self.name,
+            self.precision,
+            self.order,
+            tuple(self.arrays.values()),
+            tuple(kernels),
+            phases,
+            self.constants,
+        )
+
+
+def _reads_clock(body: Body) -> bool:
+    """Whether statements read the clock; names of equations never meet its own (free_names)."""
+    if isinstance(body, Propagate):
+        statements = body.statements
+    elif isinstance(body, Nest):
+        statements = (*body.prologue, *body.epilogue)
+        if body.term is not None and WARMUP in refs(body.term):
+            return True
+    else:
+        return False
+    values = [s.when if isinstance(s, Emit) else s.value for s in statements if isinstance(s, Assign | Add | Emit)]
+    return any(WARMUP in refs(value) for value in values)

@@ -1,0 +1,209 @@
+"""init_values: initial contents of arrays, as rows of the init phase (numbers, distributions, formulas) or constants.
+
+Assumes: values in canonical units.
+Guarantees: distributions are drawn by counter (stream = array name, index = element, step 0), so that adding
+a population does not change another's draws; numbers given inline or in files become constants.
+Does not: know what the array is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.source import Span
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs
+from compiler.expr.interp import evaluate
+from compiler.files.array_files import headers, read_array
+from compiler.ir.level0.model import Const, Distribution, Driven, Formula, FromFile, Listed, Value
+from compiler.ir.level1.graph import Instance
+from compiler.ir.level2.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    ColumnValue,
+    Dim,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    SizeOf,
+    StreamKey,
+)
+from compiler.ir.space import DType, Role
+from compiler.passes.program.build_program import ProgramBuilder
+
+
+def read_shaped(value: FromFile, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """The array of a file, which must have the shape of `name`. Raises ModelError E0701/E0702/E0703."""
+    data = _read(value)
+    if data.shape != shape:
+        message = f"`{name}` has the shape {list(shape)}, but the array in the file {list(data.shape)}"
+        raise ModelError([Diagnostic("E0703", message, value.span)])
+    return data
+
+
+def read_file(value: FromFile) -> npt.NDArray[np.float64]:
+    """The array of a file, flat, in canonical units. Raises ModelError E0701/E0702/E0703."""
+    return _read(value).ravel()
+
+
+def _read(value: FromFile) -> npt.NDArray[np.float64]:
+    path = Path(value.path)
+
+    def fail(code: str, message: str, help: str | None = None) -> ModelError:
+        return ModelError([Diagnostic(code, message, value.span, help)])
+
+    if not path.is_file():
+        raise fail("E0701", f"the file `{value.path}` does not exist")
+    try:
+        if value.array is not None and value.array not in (found := headers(path)):
+            raise fail("E0702", f"`{path.name}` has no array `{value.array}`", "it has: " + ", ".join(found))
+        data = read_array(path, value.array)
+    except (OSError, ValueError) as problem:
+        raise fail("E0703", f"`{value.path}` cannot be read: {problem}") from problem
+    if data.dtype.kind not in "fiub":
+        raise fail("E0703", f"`{path.name}` holds {data.dtype}, not numbers")
+    return np.asarray(data, np.float64) * value.scale
+
+
+def drawn(
+    kind: str, args: Mapping[str, float], key: str = "key", index: str = "i", prefix: str = "", step: int | None = None
+) -> tuple[Expr, tuple[str, ...]]:
+    """The expression of one draw over columns, and which of `args` they are: the column of `low` is `<prefix>low`.
+    `step`: the draw is that of this step (default: of the step that runs)."""
+
+    def call(name: str) -> Expr:
+        return Call(name, (Ref(key), Ref(index), Num(0), *(() if step is None else (Num(step),))))
+
+    def column(name: str) -> Expr:
+        return Ref(prefix + name)
+
+    match kind:
+        case "uniform":
+            span = Binary("-", column("high"), column("low"))
+            return Binary("+", column("low"), Binary("*", span, call("uniform"))), ("low", "high")
+        case "exponential":
+            x: Expr = Binary("*", column("mean"), call("exponential"))
+            columns: tuple[str, ...] = ("mean",)
+        case "lognormal" | "normal":
+            x = Binary("+", column("mean"), Binary("*", column("std"), call("normal")))
+            columns = ("mean", "std")
+            if kind == "lognormal":
+                x = Call("exp", (x,))
+            if args.get("keep_sign"):
+                wrong = Binary("<", Binary("*", x, column("mean")), Num(0.0))
+                x = Cond(wrong, Num(0.0), x)
+        case _:
+            raise AssertionError(kind)
+    for bound, func in (("min", "max"), ("max", "min")):
+        if bound in args:
+            x = Call(func, (x, column(bound)))
+            columns = (*columns, bound)
+    return x, columns
+
+
+def initialise(
+    builder: ProgramBuilder,
+    name: str,
+    value: Value,
+    instance: Instance | None,
+    role: Role,
+    unit: str,
+    size: int | SizeOf | None = None,
+    span: Span | None = None,
+    whole: DType | None = None,
+    stream: str | None = None,
+) -> str:
+    """Makes sure array `name` exists and starts as `value`; returns its name. With `whole` the elements are
+    whole numbers of that type, rounded to nearest. `stream`: of its draws, when it is not called after the array."""
+    real = builder.precision
+    stored = whole or real
+    extent: int | SizeOf = size if size is not None else instance.size if instance is not None else 0
+    where = span or (instance.span if instance is not None else value.span)
+    if name not in builder.arrays:
+        shape = (-1,) if isinstance(extent, SizeOf) else (extent,)
+        size_from = extent.array if isinstance(extent, SizeOf) else None
+        role = Role.STATE if isinstance(value, Driven) else role
+        builder.array(Array(name, stored, shape, role, None, size_from, unit, where))
+    if isinstance(value, Driven):  # written in each step before it is read (lower_drives)
+        return name
+    if isinstance(value, Formula):
+        numbers: dict[str, float | int] = {
+            key: v.value for key, v in (instance.params if instance is not None else ()) if isinstance(v, Const)
+        }
+        missing = refs(value.expr) - set(numbers)
+        if missing:
+            raise ModelError(
+                [
+                    Diagnostic(
+                        "E0802",
+                        f"`{name}` starts from `{sorted(missing)[0]}`, which differs from neuron to neuron",
+                        value.span,
+                        "give the initial value as numbers or as a distribution of its own",
+                    )
+                ]
+            )
+        value = Const(float(evaluate(value.expr, dict(numbers))), value.span)
+    out = ArrayFormal("x", stored, Mode.WRITE, ELEMENT)
+    n = ScalarFormal("n", DType.I64)
+    columns: dict[str, ColumnValue] = {"n": extent}
+    formals: tuple[Formal, ...]
+    match value:
+        case Const(number):
+            key: object = ("fill", stored)
+            label = "constant"
+            formals = (out, n, ScalarFormal("value", real))
+            columns["value"] = float(number)
+            body: Expr = Ref("value")
+        case Distribution(kind, args):
+            given = dict(args)
+            body, used = drawn(kind, given)
+            key = ("draw", kind, stored, *used, bool(given.get("keep_sign")))
+            if whole is not None:
+                body = Call("int", (Call("round", (body,)),))
+            label = kind
+            formals = (
+                out,
+                n,
+                ScalarFormal("key", DType.U64),
+                *(ScalarFormal(c, real) for c in used),
+            )
+            columns["key"] = StreamKey(stream or name)
+            columns.update({c: given[c] for c in used})
+        case FromFile() | Listed():
+            data = read_file(value) if isinstance(value, FromFile) else np.array(value.values, np.float64)
+            if isinstance(extent, SizeOf) or len(data) != extent:
+                raise ModelError(
+                    [
+                        Diagnostic(
+                            "E0703",
+                            f"`{name}` needs {extent if isinstance(extent, int) else 'one value per synapse'} "
+                            f"values, but {len(data)} are given",
+                            value.span,
+                        )
+                    ]
+                )
+            builder.constants[name] = data.astype(stored.numpy)
+            return name
+        case _:
+            raise AssertionError(value)
+    row = builder.row(
+        key,
+        f"{name}: initial value ({label})",
+        Kind.MAP,
+        formals,
+        Nest((Dim("i", "n"),), (Assign("x", body),)),
+        {"x": name},
+        columns,
+        name,
+        where,
+    )
+    builder.launch("init", key, row, row + 1)
+    return name

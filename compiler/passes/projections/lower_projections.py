@@ -1,0 +1,53 @@
+"""lower_projections: families of projections become relations and rows of propagation kernels.
+
+Assumes: lower_cells has made the populations' arrays and event rings.
+Guarantees: a family is rows of a few kernels, whatever its number of members. What happens inside of a step is in the
+order that SynapseDef gives, over all families (stages.py).
+Does not: choose a storage (relations), know static synapses (lower_static) or statements (lower_synapses).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from compiler.ir.level0.model import Model
+from compiler.ir.level1.graph import Instance
+from compiler.ir.level2.synapse_values import member_name
+from compiler.passes.cells.lower_cells import Deliveries
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.decisions import Decision
+from compiler.passes.projections.lower_static import lower_static, ring_slots
+from compiler.passes.projections.lower_synapses import SynapseLowering
+from compiler.passes.projections.synapse_schedule import Stages
+
+__all__ = ["lower_projections", "member_name", "ring_slots"]
+
+
+def lower_projections(
+    builder: ProgramBuilder,
+    model: Model,
+    instances: Mapping[str, Instance],
+    deliveries: Deliveries,
+    decisions: list[Decision],
+) -> None:
+    """Relations, values of synapses and propagation rows of every family."""
+    assert model.simulate is not None
+    stages = Stages()
+    numbers = {p.name: float(p.value) for p in model.params if isinstance(p.value, (int, float))}
+    phases, families = {p.name: p for p in model.phases}, {p.name: p for p in model.projections}
+    synapses = SynapseLowering(builder, stages, deliveries, model.simulate.dt, numbers, decisions, phases, families)
+    for projection in model.projections:
+        plastic = () if projection.synapse is None else projection.members
+        copies, done = Counter(member_name(projection, m) for m in plastic), Counter[str]()
+        for member in projection.members:
+            if projection.rule == "fixed_probability" and dict(member.args)["p"] == 0:
+                continue
+            name = member_name(projection, member)
+            pre, post = instances[member.source], instances[member.target]
+            if projection.synapse is None:
+                lower_static(builder, projection, member, name, pre, post, deliveries, stages)
+            else:
+                synapses.lower(projection, member, (done[name], copies[name]), pre, post)
+                done[name] += 1
+    stages.launch(builder)

@@ -1,0 +1,395 @@
+"""lower_synapses: projections whose synapses have statements.
+
+Assumes: lower_cells has made the populations' arrays and event rings, with slots for delays and back delays; the
+frontend has refused what cannot be (statements at spikes of neurons that never spike, traces that read what differs
+from synapse to synapse, `pre:` variables beside delays that differ).
+Guarantees: the order of SynapseDef: traces and synapses advance by a step, then on_pre, `pre: on_spike`, on_post,
+`post: on_spike`, events. A trace is a map over the neurons of its end, its jump a kernel over the events alone; what is
+event-driven costs nothing between events. Delays that differ from synapse to synapse are exact: one launch per possible
+delay runs on_pre where the synapse's delay is the event's age.
+Does not: deliver for static synapses (lower_static).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.expr.ast import Ref, refs
+from compiler.ir.level0.model import (
+    Action,
+    EndDef,
+    Listed,
+    Member,
+    Ode,
+    PhaseDef,
+    Projection,
+    Rewire,
+    Set,
+    StateDecl,
+    SynapseDef,
+    SynapseEvent,
+    SynapseHandler,
+    Transpose,
+)
+from compiler.ir.level1.graph import Cell, DerivedScalar, Instance, Propagator
+from compiler.ir.level2.program import SizeOf
+from compiler.ir.level2.synapse_values import member_name, own_name
+from compiler.passes.cells.lower_cells import Deliveries
+from compiler.passes.model.integrate_odes import integrate_odes
+from compiler.passes.model.synapse_names import Flat, flatten
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.decisions import Decision
+from compiler.passes.projections import synapse_schedule as stage
+from compiler.passes.projections.synapse_rewire import rewire
+from compiler.passes.projections.synapse_rows import (
+    SLOTS,
+    Cache,
+    Happening,
+    Synapses,
+    at_all_neurons,
+    at_neurons,
+    at_synapses,
+    spikes_of,
+)
+from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
+from compiler.passes.projections.synapse_sums import Segment, gather, segments
+from compiler.passes.projections.synapse_text import Text, statements_of, text_of, touches
+from compiler.passes.projections.synapse_transpose import transpose
+from compiler.passes.projections.synapse_values import bind_names, condition_arrays, steps_array
+
+MOST_AGES: Final = 256
+"""Different delays of the synapses of one projection, when they have statements."""
+
+
+@dataclass
+class SynapseLowering:
+    """What the members of all families share while they are lowered."""
+
+    builder: ProgramBuilder
+    stages: Stages
+    deliveries: Deliveries
+    dt: float
+    model_numbers: Mapping[str, float]
+    decisions: list[Decision]
+    phases: Mapping[str, PhaseDef] = field(default_factory=dict)
+    projections: Mapping[str, Projection] = field(default_factory=dict)
+    _flat: dict[int, tuple[SynapseDef, Flat]] = field(default_factory=dict)
+    _families: dict[tuple[int, str], int] = field(default_factory=dict)
+    _cache: Cache = field(default_factory=dict)
+
+    def lower(
+        self, projection: Projection, member: Member, copy: tuple[int, int], pre: Instance, post: Instance
+    ) -> None:
+        """Arrays and rows of one projection of a family: of those that share its synapses (`Synapses.stored`) it is
+        number copy[0], of copy[1]."""
+        synapse = projection.synapse
+        assert synapse is not None
+        if id(synapse) not in self._flat:
+            self._flat[id(synapse)] = (synapse, flatten(synapse))
+        flat = self._flat[id(synapse)][1]
+        number = self._families.setdefault((id(synapse), projection.into), len(self._families))
+        s = Synapses(
+            self.builder,
+            self.stages,
+            self.deliveries,
+            flat,
+            number,
+            projection,
+            member,
+            own_name(projection, member),
+            member_name(projection, member),
+            *copy,
+            pre,
+            post,
+            self._cache,
+        )
+        _check(s)
+        s.numbers.update((every, self.phases[phase].every) for every, phase in flat.every.items())
+        bind_names(s, s.found().extent, dict(self.model_numbers), self.dt)
+        updated_at = _event_driven(s, s.found().extent)
+        self._ends(s)
+        self._every_step(s)
+        self._on_pre(s, updated_at)
+        _after_spike(s, "pre", updated_at)
+        self._on_post(s, updated_at)
+        _after_spike(s, "post", updated_at)
+        for event in s.flat.definition.events:
+            self._event(s, event, updated_at)
+        for handler in s.flat.definition.on:
+            self._at_event(s, handler, updated_at)
+
+    # ------------------------------------------------------------------------------------ every step
+
+    def _ends(self, s: Synapses) -> None:
+        d = s.flat.definition
+        for end in ("pre", "post"):
+            block = s.flat.end(end)
+            if block is None or not (block.dynamics or block.update):
+                continue
+
+            def made(end: str = end, block: EndDef = block) -> Text:
+                return self._integrated(s, f"{end} traces", f"{d.name}: {end}", block.dynamics, block.update, end)
+
+            at_all_neurons(s, stage.ENDS, self._once(s, (end, *_kinds(s)), made), end)
+
+    def _every_step(self, s: Synapses) -> None:
+        d = s.flat.definition
+        dynamics = () if d.event_driven else d.dynamics
+        if not (dynamics or d.update):
+            return
+
+        def made(what: str, actions: tuple[Action, ...], first: bool) -> Text:
+            before = dynamics if first else ()
+            cell, sets = self._cell(s, d.name, d.state, before, (), "syn") if before else (None, [])
+            derived = () if cell is None else cell.derived
+            updated = None if not d.event_driven else "syn"
+            return _text(s, what, actions, before=sets, derived=derived, updated_at=updated)
+
+        self._at_all_synapses(s, stage.UPDATE, "every step", d.update, made, bool(dynamics))
+
+    def _integrated(
+        self, s: Synapses, what: str, name: str, dynamics: tuple[Ode, ...], update: tuple[Set, ...], end: str
+    ) -> Text:
+        block = s.flat.end(end)
+        assert block is not None
+        cell, sets = self._cell(s, name, block.state, dynamics, update, end)
+        return Text(what, statements_of(sets, "i"), (), cell.derived)
+
+    def _cell(
+        self,
+        s: Synapses,
+        name: str,
+        state: tuple[StateDecl, ...],
+        dynamics: tuple[Ode, ...],
+        update: tuple[Set, ...],
+        at: str,
+    ) -> tuple[Cell, list[Set]]:
+        """The equations for one step: as those of a neuron, other arrays standing still."""
+        d = s.flat.definition
+        own = tuple(x.name for x in state)
+        cell = Cell(
+            name=name,
+            params=(),
+            state=own,
+            inputs=(),
+            lets=d.lets if at == "syn" else (),
+            dynamics=dynamics,
+            update=update,
+            when=None,
+            reset=(),
+            refractory=None,
+            hold=(),
+            method=d.method,
+            span=d.span,
+        )
+        read = set().union(*(refs(o.rhs) for o in dynamics), *(refs(x.value) for x in d.lets))
+        arrays = tuple(n for n in s.arrays if n in read and n not in own)
+        done, decision = integrate_odes(cell, arrays)
+        if decision is not None and decision not in self.decisions:
+            self.decisions.append(decision)
+        return done, list(done.step)
+
+    def _once(self, s: Synapses, key: tuple[object, ...], made: Callable[[], Text]) -> Text:
+        """The text of one occasion, made once for all members of one kind."""
+        full = ("text", s.number, s.member.delays is not None, *key)
+        if full not in s.cache:
+            s.cache[full] = made()
+        found: Text = s.cache[full]
+        return found
+
+    def _at_event(self, s: Synapses, handler: SynapseHandler, updated_at: str | None) -> None:
+        what = f"at {handler.phase}.{handler.event}"
+        phase = self.phases[handler.phase]
+        at = dict(phase.events)[handler.event]
+        where, offset = (stage.START, 1) if at == 0 else (stage.END, at)
+        then = stage.START_TRANSPOSED if at == 0 else stage.END_TRANSPOSED
+        actions = handler.actions
+        first = next((k for k, a in enumerate(actions) if isinstance(a, Transpose)), len(actions))
+
+        def made(what: str, actions: tuple[Action, ...], first: bool) -> Text:
+            return _text(s, what, actions, updated_at)
+
+        due = (phase.every, offset % phase.every)
+        self._at_all_synapses(s, where, what, actions[:first], made, False, (updated_at,), due)
+        self._at_all_synapses(s, then, f"{what}, transposed", actions[first:], made, False, (updated_at,), due)
+
+    def _at_all_synapses(
+        self,
+        s: Synapses,
+        where: str,
+        what: str,
+        actions: tuple[Action, ...],
+        made: Callable[[str, tuple[Action, ...], bool], Text],
+        also: bool,
+        key: tuple[object, ...] = (),
+        due: Due = EVERY_STEP,
+    ) -> None:
+        """Statements of every synapse. Those that rewire, or read sums over synapses, wait for all synapses to be done
+        with those before; those that assign to what instances share run once. `also`: the first part does something
+        without statements too."""
+        known = ("segments", id(s.flat), what)
+        if known not in s.cache:
+            s.cache[known] = segments(s.flat, actions)
+        found = s.found()
+        part = s.parts.get(where, 0)
+        parts: list[Segment] = s.cache[known]
+        for number, segment in enumerate(parts):
+            called = what if number == 0 else f"{what} ({number + 1})"
+            for one in segment.sums:
+                part = gather(s, where, called, one, part, due)
+            if segment.rewire is not None:
+                part = rewire(s, where, called, segment.rewire, part, due)
+            if segment.transpose is not None:
+                other = self.projections[segment.transpose.projection]
+                part = transpose(s, other, where, segment.transpose, part, due)
+            if (segment.actions or (also and number == 0)) and (s.copy == 0 or not segment.shared):
+                held = segment.actions
+
+                def text(called: str = called, held: tuple[Action, ...] = held, first: bool = number == 0) -> Text:
+                    return made(called, held, first)
+
+                own = self._once(s, (called, *key, *_kinds(s)), text)
+                at_synapses(s, where, own, found, "pre", None, due=due, part=part)
+            for one in segment.sums:
+                del s.arrays[one.name]
+        s.parts[where] = part
+
+    # --------------------------------------------------------------------------------------- at spikes
+
+    def _on_pre(self, s: Synapses, updated_at: str | None) -> None:
+        actions = s.flat.definition.on_pre
+        if not actions:
+            return
+        aged = s.member.delays is not None
+        text = self._once(s, ("on_pre", updated_at), lambda: _text(s, "on_pre", actions, updated_at, aged=aged))
+        found = s.found()
+        if not aged:
+            at_synapses(s, stage.ON_PRE, text, found, "pre", spikes_of(s.pre, s.member.delay))
+            return
+        for age in ages(s.projection, s.member):
+            at_synapses(s, stage.ON_PRE, text, found, "pre", spikes_of(s.pre, age), age)
+
+    def _on_post(self, s: Synapses, updated_at: str | None) -> None:
+        actions = s.flat.definition.on_post
+        if not actions:
+            return
+        text = self._once(s, ("on_post", updated_at), lambda: _text(s, "on_post", actions, updated_at))
+        found = s.found("post")
+        at_synapses(s, stage.ON_POST, text, found, "post", spikes_of(s.post, s.member.back_delay))
+
+    def _event(self, s: Synapses, event: SynapseEvent, updated_at: str | None) -> None:
+        condition_arrays(s, event.name, event.end)
+        what = f"condition of {event.name}"
+        when = Set("happens", event.when, event.span)
+        condition = self._once(s, ("when", event.name), lambda: Text(what, statements_of([when], "i")))
+        at_all_neurons(s, stage.CONDITIONS, condition, event.end, event.name)
+        key = ("event", event.name, updated_at)
+        text = self._once(s, key, lambda: _text(s, f"event {event.name}", event.actions, updated_at))
+        found = s.found(event.end)
+        array = f"{s.name}.{event.name}"
+        happening = Happening(f"{array}.spikes", f"{array}.spike_count", SLOTS, 0)
+        at_synapses(s, stage.EVENTS, text, found, event.end, happening)
+
+
+def _kinds(s: Synapses) -> tuple[str, ...]:
+    """What decides how equations are integrated: the names that are arrays in this member."""
+    return tuple(s.arrays)
+
+
+def _text(
+    s: Synapses,
+    what: str,
+    actions: tuple[Action, ...],
+    updated_at: str | None = None,
+    aged: bool = False,
+    before: list[Set] | tuple[()] = (),
+    derived: tuple[DerivedScalar | Propagator, ...] = (),
+) -> Text:
+    return text_of(
+        s.flat,
+        what,
+        actions,
+        s.projection.into,
+        s.deliveries.fixed_point,
+        updated_at=updated_at,
+        aged=aged,
+        before=before,
+        derived=derived,
+    )
+
+
+def _event_driven(s: Synapses, extent: int | SizeOf) -> str | None:
+    """Where the step is held that event-driven states were last brought up to date in: with the source neuron when
+    only on_pre uses them, with the target's when only on_post does, else with each synapse. None: not event-driven."""
+    d = s.flat.definition
+    if not (d.event_driven and d.dynamics):
+        return None
+    used = [name for name, actions in (("pre", d.on_pre), ("post", d.on_post)) if touches(s.flat, actions)]
+    others = [d.update, *(e.actions for e in d.events), *(h.actions for h in d.on)]
+    apart = s.member.delays is not None or any(touches(s.flat, x) for x in others)
+    apart = apart or any(isinstance(a, Rewire) for x in others for a in x)
+    end = used[0] if len(used) == 1 and not apart else "syn"
+    array = f"{s.name}.updated"
+    size = extent if end == "syn" else s.instance(end).size
+    s.arrays["updated"] = steps_array(s, array, end, size)
+    return end
+
+
+def _after_spike(s: Synapses, end: str, updated_at: str | None) -> None:
+    """What a spike does to its own neuron: `on_spike`, the times of spikes, the step of event-driven states."""
+    block = s.flat.end(end)
+    sets = list(block.on_spike) if block is not None else []
+    held = {x.variable: name for name, x in s.flat.externals.items() if x.end == end}
+    times = s.flat.times(end)
+    if "previous_spike" in times:
+        sets.append(Set(held["previous_spike"], Ref(held["last_spike"])))
+    if "last_spike" in times:
+        sets.append(Set(held["last_spike"], Ref("step")))
+    if updated_at == end:
+        sets.append(Set("updated", Ref("step")))
+    if not sets:
+        return
+    key = ("text", s.number, "after", end, updated_at)
+    if key not in s.cache:
+        s.cache[key] = Text(f"{end} spike", statements_of(sets, "syn"))
+    where = stage.PRE_SPIKE if end == "pre" else stage.POST_SPIKE
+    at_neurons(s, where, s.cache[key], end, spikes_of(s.instance(end), _delay(s, end)))
+
+
+def _delay(s: Synapses, end: str) -> int:
+    return s.member.delay if end == "pre" else s.member.back_delay
+
+
+def ages(projection: Projection, member: Member) -> range:
+    """The delays in steps that synapses of one projection can have. Raises ModelError E0802 when they are too many."""
+    assert member.delays is not None
+    if isinstance(member.delays, Listed):
+        low = min(member.delays.values, default=0.0)
+    else:
+        given = dict(member.delays.args)
+        low = given.get("low", given.get("min", 0.0))
+    found = range(max(0, math.floor(low)), member.delay + 1)
+    if len(found) > MOST_AGES:
+        assert projection.synapse is not None
+        what = f"its synapse `{projection.synapse.name}` runs statements when spikes arrive"
+        message = f"the delays of `{projection.name}` differ by up to {len(found) - 1} steps, and {what}"
+        help = f"then they may differ by {MOST_AGES - 1} steps at most: narrow the distribution"
+        raise ModelError([Diagnostic("E0802", message, member.delays.span, help)])
+    return found
+
+
+def _check(s: Synapses) -> None:
+    """What the frontend has made sure of."""
+    d = s.flat.definition
+
+    def at_spikes(end: str) -> bool:
+        block = s.flat.end(end)
+        return bool(s.flat.times(end)) or (block is not None and bool(block.on_spike))
+
+    for end, actions in (("pre", d.on_pre), ("post", d.on_post)):
+        assert s.instance(end).slots > 0 or not (actions or at_spikes(end)), f"{s.name}: `{end}` never spikes"
+    assert s.member.delays is None or not (at_spikes("pre") or d.pre is not None), f"{s.name}: delays and `pre:`"

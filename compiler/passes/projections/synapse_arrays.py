@@ -1,0 +1,140 @@
+"""synapse_arrays: arrays with one element per synapse, and their contents at the start.
+
+Assumes: the relation of the projection has been made (relation_of).
+Guarantees: values drawn per synapse are drawn by number in storage order (row by row, targets ascending); values given
+for explicit pairs in the user's order are stored in storage order.
+Does not: say what synapses do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.expr.interp import evaluate
+from compiler.ir.level0.model import Const, Distribution, Formula, Listed, Member, Projection, Value
+from compiler.ir.level1.graph import Instance
+from compiler.ir.level2.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    ColumnValue,
+    Dim,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    SizeOf,
+)
+from compiler.ir.level2.synapse_values import member_name
+from compiler.ir.space import DType, Role
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.init_values import initialise
+from compiler.passes.relations.relations import in_stored_order
+
+
+def per_synapse(
+    builder: ProgramBuilder,
+    projection: Projection,
+    member: Member,
+    ends: tuple[Instance, Instance],
+    variable: str,
+    value: Value,
+    extent: int | SizeOf,
+    unit: str = "1",
+    whole: DType | None = None,
+) -> str:
+    """The array `<name>.<variable>` with one element per synapse; returns its name. `ends`: source and target."""
+    value = in_stored_order(projection, member, value, *ends)
+    name = member_name(projection, member)
+    array = f"{name}.{variable}"
+    if member.like is not None and array in builder.arrays:
+        return array
+    span = projection.span
+    return initialise(builder, array, value, None, Role.SYNAPSE, unit, size=extent, span=span, whole=whole)
+
+
+def weights(
+    builder: ProgramBuilder,
+    projection: Projection,
+    member: Member,
+    ends: tuple[Instance, Instance],
+    extent: int | SizeOf,
+) -> str | None:
+    """The array of weights of static synapses, or None when the weight is one number."""
+    if isinstance(member.weight, Const):
+        return None
+    return per_synapse(builder, projection, member, ends, "weight", member.weight, extent)
+
+
+def delays_of(
+    builder: ProgramBuilder,
+    projection: Projection,
+    member: Member,
+    ends: tuple[Instance, Instance],
+    extent: int | SizeOf,
+) -> str:
+    """The array of per-synapse delays in whole steps: one byte each where they fit."""
+    assert member.delays is not None
+    dtype = DType.U8 if member.delay < 256 else DType.I32
+    name = per_synapse(builder, projection, member, ends, "delay", member.delays, extent, whole=dtype)
+    builder.arrays[name] = replace(builder.arrays[name], least=_shortest(member.delays))
+    return name
+
+
+def _shortest(delays: Distribution | Listed) -> int:
+    """Whole steps that no delay is below, rounded to nearest as they are."""
+    if isinstance(delays, Listed):
+        return int(min(delays.values, default=0.0))
+    given = dict(delays.args)
+    return int(given.get("low" if delays.kind == "uniform" else "min", 0.0) + 0.5)
+
+
+def from_formula(
+    builder: ProgramBuilder,
+    name: str,
+    formula: Formula,
+    numbers: Mapping[str, float],
+    arrays: Mapping[str, str],
+    extent: int | SizeOf,
+    role: Role,
+    unit: str,
+) -> str:
+    """The array `name` computed element by element from `numbers` and from `arrays` of the same extent."""
+    e = formula.expr
+    used = sorted(refs(e) & arrays.keys())
+    if not used:
+        constant = Const(float(evaluate(e, dict(numbers))), formula.span)
+        return initialise(builder, name, constant, None, role, unit, size=extent, span=formula.span)
+    real = builder.precision
+    shape, size_from = ((-1,), extent.array) if isinstance(extent, SizeOf) else ((extent,), None)
+    builder.array(Array(name, real, shape, role, None, size_from, unit, formula.span))
+    # Operands are called by number: the text of two formulas of one form is one.
+    names: dict[str, Expr] = {user: Ref(f"p{k}") for k, user in enumerate(used)}
+    scalars = sorted(refs(e) & numbers.keys() - arrays.keys())
+    names |= {user: Ref(f"c{k}") for k, user in enumerate(scalars)}
+    body = substitute(e, names)
+    formals: tuple[Formal, ...] = (
+        ArrayFormal("x", real, Mode.WRITE, ELEMENT),
+        *(ArrayFormal(f"p{k}", real, Mode.READ, ELEMENT) for k in range(len(used))),
+        ScalarFormal("n", DType.I64),
+        *(ScalarFormal(f"c{k}", real) for k in range(len(scalars))),
+    )
+    columns: dict[str, ColumnValue] = {"n": extent, **{f"c{k}": numbers[user] for k, user in enumerate(scalars)}}
+    key = ("formula", body, len(used), len(scalars))
+    row = builder.row(
+        key,
+        f"{name}: initial value (formula)",
+        Kind.MAP,
+        formals,
+        Nest((Dim("i", "n"),), (Assign("x", body, formula.span),)),
+        {"x": name, **{f"p{k}": arrays[user] for k, user in enumerate(used)}},
+        columns,
+        name,
+        formula.span,
+    )
+    builder.launch("init", key, row, row + 1)
+    return name

@@ -1,0 +1,263 @@
+"""synapse_rewire: `rewire(when)`: synapses that end, and new ones in their place.
+
+Assumes: stored rows that were drawn (the frontend refuses others); statements before it are done.
+Guarantees: a row that finds which synapses are gone, one that draws their targets (Connect's rule "rewire"), one that
+gives their states the values of the start, drawn anew, and where synapses are found by target, rows that transpose the
+relation again. Arrays keep their sizes: a synapse keeps its place, in the row of its source, and its delay. Where
+in-degrees are kept, synapses are numbered by target (relations), and all this is the other way round.
+Synapses that are removed leave their place vacant (`exists` is 0), and those that are formed take such a place.
+Does not: change the number of places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, calls, children, substitute, with_children
+from compiler.ir.level0.model import Const, Distribution, Formula, Rewire, Set, SynapseDef, Value
+from compiler.ir.level2.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    ColumnValue,
+    Connect,
+    Dim,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    Statement,
+    StreamKey,
+    Whole,
+)
+from compiler.ir.level2.synapse_sums import SUMS
+from compiler.ir.level2.synapse_values import stored_by_target
+from compiler.ir.space import DType, Role
+from compiler.passes.model.free_names import free_name
+from compiler.passes.model.synapse_names import TAKEN, expressions_of
+from compiler.passes.program.init_values import drawn
+from compiler.passes.projections.synapse_rows import Synapses, at_synapses
+from compiler.passes.projections.synapse_schedule import Due
+from compiler.passes.projections.synapse_text import EXISTS, Text, text_of
+from compiler.passes.projections.synapse_values import steps_array
+
+GONE: Final = "gone"
+_MAY_REPEAT: Final = ("fixed_total", "fixed_indegree", "fixed_outdegree")
+_WHOLE: Final = Whole()
+
+
+def found_by_target(synapse: SynapseDef) -> bool:
+    """Whether anything walks the synapses of a target."""
+    sums = (c for e in expressions_of(synapse) for c in calls(e) if c in SUMS)
+    ends = [SUMS[c][1] for c in sums] + [e.end for e in synapse.events]
+    return bool(synapse.on_post) or "post" in ends
+
+
+def rewire(s: Synapses, stage: str, what: str, one: Rewire, part: int, due: Due) -> int:
+    """The rows of one `rewire`, `remove` or `form`, after `part` of the stage; returns the part from which on there are
+    new synapses."""
+    if one.how == "remove":
+        key = ("removed", s.number, what)
+        if key not in s.cache:
+            left = Set("exists", Cond(one.value, Num(0), Ref("exists")))
+            s.cache[key] = text_of(s.flat, f"{what}: removed", (left,), "", False)
+        at_synapses(s, stage, s.cache[key], s.found(), "pre", None, due=due, part=part + 1)
+        return part + 2
+    found = s.found()
+    gone = free_name(
+        GONE, frozenset({*TAKEN, *s.flat.shown, *s.flat.externals, *(x.name for x in s.flat.definition.state)})
+    )
+    array = f"{s.name}.{GONE}"
+    s.arrays[gone] = steps_array(s, array, "syn", found.extent)
+    key = ("gone", s.number, what)
+    if key not in s.cache:
+        s.cache[key] = text_of(s.flat, f"{what}: gone", (Set(gone, _gone(s, one)),), "", False, vacant=True)
+    at_synapses(s, stage, s.cache[key], found, "pre", None, due=due, part=part + 1)
+    _drawn_ends(s, stage, what, part + 2, due)
+    text, columns = _start(s, what, gone)
+    kept = dict(s.numbers)
+    s.numbers |= columns
+    at_synapses(s, stage, text, found, "pre", None, due=due, part=part + 3)
+    s.numbers.clear()
+    s.numbers |= kept
+    del s.arrays[gone]
+    if stored_by_target(s.projection) or found_by_target(s.flat.definition):
+        _transpose(s, stage, what, part + 3, due)
+        return part + 7
+    return part + 4
+
+
+def _gone(s: Synapses, one: Rewire) -> Expr:
+    """What Connect's rule "rewire" finds in `gone`: 1 ends, 3 is to be formed, 2 is vacant."""
+    if one.how == "form":
+        return Cond(EXISTS, Num(0), Cond(one.value, Num(3), Num(2)))
+    ends = Cond(one.value, Num(1), Num(0))
+    return Cond(EXISTS, ends, Num(2)) if s.flat.definition.vacancies else ends
+
+
+# ------------------------------------------------------------------------------------------------ ends
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The arrays of a relation walked from one end. `n`: rows; `index`: the number of each synapse, where that is not
+    its place; `filled`: how many of each row are there, while it is made again."""
+
+    row: str
+    col: str
+    index: str
+    filled: str
+    n: int
+
+
+def _named(begin: str, n: int) -> _Rows:
+    return _Rows(f"{begin}row", f"{begin}col", f"{begin}index", f"{begin}filled", n)
+
+
+def _rows(s: Synapses) -> tuple[_Rows, _Rows]:
+    """The rows in whose order synapses are numbered, and those of the other end."""
+    pre, post = _named(f"{s.stored}.", s.pre.size), _named(f"{s.stored}.to_", s.post.size)
+    return (post, pre) if stored_by_target(s.projection) else (pre, post)
+
+
+def _row(
+    s: Synapses,
+    stage: str,
+    key: tuple[object, ...],
+    what: str,
+    kind: Kind,
+    formals: tuple[Formal, ...],
+    body: Connect | Nest,
+    arrays: dict[str, str],
+    columns: dict[str, ColumnValue],
+    part: int,
+    due: Due,
+) -> None:
+    span = s.projection.span
+    row = s.builder.row(key, f"{s.name}: {what}", kind, formals, body, arrays, columns, s.name, span)
+    s.stages.add(stage, key, row, due=due, part=part)
+
+
+def _drawn_ends(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
+    args = dict(s.member.args)
+    kept, other = _rows(s)
+    columns: dict[str, ColumnValue] = {
+        "n_pre": kept.n,
+        "n_post": other.n,
+        "key": StreamKey(f"{s.name}/{what}: targets"),
+        "multapses": int(args.get("multapses", 1)) if s.projection.rule in _MAY_REPEAT else 0,
+        "autapses": int(args.get("autapses", 1)),
+        "same": int(s.pre.name == s.post.name),
+    }
+    formals: tuple[Formal, ...] = (
+        ArrayFormal("row", DType.I64, Mode.READ, _WHOLE),
+        ArrayFormal("col", DType.I32, Mode.UPDATE, _WHOLE),
+        ArrayFormal("gone", DType.I32, Mode.UPDATE, _WHOLE),
+        *(ScalarFormal(n, DType.U64 if n == "key" else DType.I64) for n in columns),
+    )
+    bound = {"row": kept.row, "col": kept.col, "gone": f"{s.name}.{GONE}"}
+    body = Connect("rewire", "rewire")
+    _row(s, stage, ("rewire", s.number, what), "new ends", Kind.CONNECT, formals, body, bound, columns, part, due)
+
+
+def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
+    """The relation from the other end again, in four parts."""
+    s.found("pre" if stored_by_target(s.projection) else "post")
+    kept, other = _rows(s)
+    b = s.builder
+    b.array(replace(b.arrays[other.row], role=Role.SYNAPSE))
+    if other.filled not in b.arrays:
+        b.array(Array(other.filled, DType.I32, (other.n,), Role.WORK, span=s.projection.span))
+    for array, dtype, size in ((other.row, DType.I64, other.n + 1), (other.filled, DType.I32, other.n)):
+        out = (ArrayFormal("out", dtype, Mode.WRITE, ELEMENT), ScalarFormal("n", DType.I64))
+        nest = Nest((Dim("i", "n"),), (Assign("out", Num(0)),))
+        zero = ("rewire", s.number, what, "zero", dtype)
+        called = f"zero {array.removeprefix(f'{s.stored}.')}"
+        _row(s, stage, zero, called, Kind.MAP, out, nest, {"out": array}, {"n": size}, part, due)
+    sizes = (ScalarFormal("n_pre", DType.I64), ScalarFormal("n_post", DType.I64))
+    columns: dict[str, ColumnValue] = {"n_pre": kept.n, "n_post": other.n}
+    relation = (
+        ArrayFormal("row", DType.I64, Mode.READ, _WHOLE),
+        ArrayFormal("col", DType.I32, Mode.READ, _WHOLE),
+    )
+    count: tuple[Formal, ...] = (*relation, ArrayFormal("to_row", DType.I64, Mode.UPDATE, _WHOLE), *sizes)
+    made = tuple(ArrayFormal(x, DType.I32, Mode.WRITE, _WHOLE) for x in ("to_col", "to_index"))
+    filled = ArrayFormal("to_filled", DType.I32, Mode.UPDATE, _WHOLE)
+    fill: tuple[Formal, ...] = (*relation, ArrayFormal("to_row", DType.I64, Mode.READ, _WHOLE), *made, filled, *sizes)
+    scan: tuple[Formal, ...] = (ArrayFormal("row", DType.I64, Mode.UPDATE, _WHOLE), ScalarFormal("n_pre", DType.I64))
+    arrays = {"row": kept.row, "col": kept.col, "to_row": other.row, "to_col": other.col, "to_index": other.index}
+    arrays["to_filled"] = other.filled
+    scanned: dict[str, ColumnValue] = {"n_pre": other.n}
+    steps = (
+        ("count", Connect("transpose", "count"), count, arrays, columns),
+        ("scan", Connect("any", "scan"), scan, {"row": other.row}, scanned),
+        ("refill", Connect("transpose", "refill"), fill, arrays, columns),
+    )
+    by = "source" if stored_by_target(s.projection) else "target"
+    for number, (label, body, formals, known, values) in enumerate(steps):
+        key = ("rewire", s.number, what, label)
+        bound = {f.name: known[f.name] for f in formals if isinstance(f, ArrayFormal)}
+        called = f"{label} synapses by {by} again"
+        _row(s, stage, key, called, Kind.CONNECT, formals, body, bound, values, part + 1 + number, due)
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+def _start(s: Synapses, what: str, gone: str) -> tuple[Text, dict[str, float]]:
+    """New synapses have the values of the start: the text, and the columns that it reads."""
+    flat = s.flat
+    given = dict(s.member.init)
+    own: dict[str, Expr] = {user: Ref(name) for name, user in flat.shown.items()}
+    taken = {*TAKEN, *flat.shown, *flat.externals, *(x.name for x in flat.definition.state), gone}
+    columns: dict[str, float] = {}
+    values: list[tuple[str, Expr]] = []
+    kinds: list[object] = []
+    count = [0]
+    for state in flat.definition.state:
+        value = given.get(flat.shown[state.name], state.init)
+        e, used = _value(value, f"{state.name}_", own, count)
+        new = {f"{state.name}_{n}": free_name(f"{state.name}_{n}", frozenset(taken)) for n in used}
+        taken |= set(new.values())
+        columns |= {new[f"{state.name}_{n}"]: x for n, x in used.items()}
+        e = substitute(e, {old: Ref(name) for old, name in new.items()})
+        values.append((state.name, e))
+        kinds.append(e)
+    if "updated" in s.arrays:
+        values.append(("updated", Ref("step")))
+    if "exists" in s.arrays:
+        values.append(("exists", Num(1)))
+    key = ("new synapses", s.number, what, tuple(kinds), "updated" in s.arrays)
+    if key not in s.cache:
+        is_gone = Binary("==", Ref(gone), Num(1))
+        statements: tuple[Statement, ...] = tuple(Assign(n, Cond(is_gone, e, Ref(n))) for n, e in values)
+        variants = s.cache.setdefault(("new synapses", s.number, what), [])
+        variants.append(key)
+        s.cache[key] = Text(f"{what}: new synapses", statements, variant=len(variants) - 1)
+    text: Text = s.cache[key]
+    return text, columns
+
+
+def _value(value: Value, prefix: str, own: dict[str, Expr], count: list[int]) -> tuple[Expr, dict[str, float]]:
+    """An initial value as an expression, and its columns."""
+    match value:
+        case Const(number):
+            return Ref(f"{prefix}start"), {"start": float(number)}
+        case Formula(expr):
+            return substitute(expr, own), {}
+        case Distribution(kind, args):
+            e, used = drawn(kind, dict(args), index="syn", prefix=prefix)
+            return _numbered(e, count), {n: dict(args)[n] for n in used}
+    raise AssertionError(f"new synapses have no values from {type(value).__name__}")
+
+
+def _numbered(e: Expr, count: list[int]) -> Expr:
+    """Each draw with a number of its own."""
+    kids = tuple(_numbered(k, count) for k in children(e))
+    if isinstance(e, Call) and kids and kids[0] == Ref("key"):
+        count[0] += 1
+        return Call(e.func, (*kids[:2], Num(count[0] - 1), *kids[3:]), e.span)
+    return with_children(e, kids) if kids else e

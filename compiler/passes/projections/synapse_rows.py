@@ -1,0 +1,350 @@
+"""synapse_rows: statements of synapses become rows of kernels.
+
+Assumes: arrays of neurons, relations and synapses exist (lower_cells, relations, synapse_values).
+Guarantees: a name of the statements is an array at an end or at the synapse, or a column, as its value is in this
+member; two members whose names are of one kind have one text. Deliveries go where those of static synapses go.
+Does not: decide what runs when (lower_synapses).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from compiler.expr.ast import Binary, Ref
+from compiler.expr.interp import evaluate
+from compiler.ir.level0.model import Member, Projection
+from compiler.ir.level1.graph import DerivedScalar, Instance, Propagator
+from compiler.ir.level2.program import (
+    ELEMENT,
+    Access,
+    ArrayFormal,
+    Assign,
+    At,
+    Axis,
+    Body,
+    ColumnValue,
+    Dim,
+    Emit,
+    Events,
+    Every,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    OneToOne,
+    Propagate,
+    ScalarFormal,
+    StreamKey,
+    Strided,
+    Whole,
+)
+from compiler.ir.space import DType
+from compiler.passes.cells.cell_arrays import room_of
+from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
+from compiler.passes.model.synapse_names import Flat
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.projections.lower_static import ring_slots
+from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
+from compiler.passes.projections.synapse_text import Sending, Text, apart
+from compiler.passes.relations.relations import Found, relation_of
+
+Cache = dict[object, Any]
+PAST = Strided((Axis((("past_slot", 1),), stride="n"), Axis((("i", 1),))))
+SLOTS = 2  # of the list of a condition: that of this step, and one that is emptied meanwhile
+
+
+@dataclass(frozen=True)
+class Held:
+    """An array that a flat name stands for: an element per neuron of an end ("pre", "post") or per synapse ("syn").
+    `slots`: it is a ring of as many (keep_past), and the element is that of the step when what arrives now set out."""
+
+    array: str
+    dtype: DType
+    end: str
+    slots: int = 0
+
+
+@dataclass
+class Synapses:
+    """One projection of a family while it is lowered. `number`: of the synapse model and where it delivers to; `name`:
+    its model path; `stored`: that of the projection whose synapses it uses, which is another one where instances of the
+    network share them: this is number `copy` of `copies` (the first stands for all in what happens once); `numbers`,
+    `arrays`: what its flat names stand for; `cache`: of the whole pass; `parts`: those of a stage that what has been
+    lowered reaches into."""
+
+    builder: ProgramBuilder
+    stages: Stages
+    deliveries: Deliveries
+    flat: Flat
+    number: int
+    projection: Projection
+    member: Member
+    name: str
+    stored: str
+    copy: int
+    copies: int
+    pre: Instance
+    post: Instance
+    cache: Cache
+    numbers: dict[str, float] = field(default_factory=dict)
+    arrays: dict[str, Held] = field(default_factory=dict)
+    parts: dict[str, int] = field(default_factory=dict)
+
+    def instance(self, end: str) -> Instance:
+        return self.pre if end == "pre" else self.post
+
+    def found(self, by: str = "pre") -> Found:
+        """The relation, walked from the end `by`."""
+        return relation_of(self.builder, self.projection, self.member, self.stored, self.pre, self.post, by)
+
+
+@dataclass(frozen=True)
+class Happening:
+    """A list of events: of a population, or of a condition. `delay` in steps; `slots` of its ring."""
+
+    spikes: str
+    count: str
+    slots: int
+    delay: int
+
+
+def spikes_of(instance: Instance, delay: int) -> Happening:
+    return Happening(f"{instance.name}.spikes", f"{instance.name}.spike_count", instance.slots, delay)
+
+
+EVENT_FORMALS: tuple[Formal, ...] = (
+    ArrayFormal("spikes", DType.I32, Mode.READ, Whole()),
+    ArrayFormal("spike_count", DType.I32, Mode.READ, Whole()),
+)
+
+
+def derived_columns(s: Synapses, text: Text) -> dict[str, float]:
+    """The columns that follow from params, computed once for equal params."""
+    used = text.params
+    assert not used & s.arrays.keys(), f"{s.name}: columns follow from {sorted(used & s.arrays.keys())}"
+    key = ("derived", id(text), tuple(s.numbers[n] for n in sorted(used)))
+    if key not in s.cache:
+        env: dict[str, Any] = dict(s.numbers)
+        systems: dict[int, Any] = {}
+        for column in text.derived:
+            if isinstance(column, DerivedScalar):
+                env[column.name] = float(evaluate(column.value, env))
+                continue
+            if id(column.matrix) not in systems:
+                systems[id(column.matrix)] = _exponential(column, env)
+            env[column.name] = float(systems[id(column.matrix)][column.row, column.column])
+        s.cache[key] = {c.name: env[c.name] for c in text.derived}
+    found: dict[str, float] = s.cache[key]
+    return found
+
+
+def _exponential(column: Propagator, env: Mapping[str, Any]) -> Any:
+    """expm(dt A) with the constant part as one more column (Rotter & Diesmann 1999)."""
+    from scipy.linalg import expm
+
+    n = len(column.matrix)
+    augmented = np.zeros((n + 1, n + 1))
+    for i in range(n):
+        for j in range(n):
+            augmented[i, j] = evaluate(column.matrix[i][j], dict(env))
+        augmented[i, n] = evaluate(column.offset[i], dict(env))
+    return expm(augmented * env["dt"])
+
+
+@dataclass
+class _Signature:
+    """Formals of a kernel and what this row binds them to."""
+
+    formals: list[Formal]
+    bound: dict[str, str]
+    columns: dict[str, ColumnValue]
+
+    def column(self, name: str, value: ColumnValue, dtype: DType = DType.I64) -> None:
+        if name not in self.columns:
+            self.formals.append(ScalarFormal(name, dtype))
+        self.columns[name] = value
+
+
+def _signature(
+    s: Synapses,
+    text: Text,
+    formals: tuple[Formal, ...],
+    bound: Mapping[str, str],
+    access: Mapping[str, Access],
+    columns: Mapping[str, ColumnValue] = MappingProxyType({}),
+) -> _Signature:
+    """What the statements name, after `formals` that are bound to arrays and have columns already. `access`: how an
+    element of each end is reached."""
+    out = _Signature(list(formals), dict(bound), dict(columns))
+    read, written, real = text.read, text.written, s.builder.precision
+    assert not columns.keys() & (read | written), f"{s.name}: {text.what} and its relation have one name for two things"
+    for sending in text.sends:
+        _add_sending(s, sending, out)
+    called = dict(text.renamed)
+    past = {held.end for name, held in s.arrays.items() if held.slots and called.get(name, name) in read}
+    for name, held in s.arrays.items():
+        formal = called.get(name, name)
+        if formal in read or formal in written or (name == "delays" and "pre" in past):
+            mode = Mode.UPDATE if formal in written else Mode.READ
+            assert held.end in access, f"{s.name}: {text.what} reads `{name}` of `{held.end}`"
+            at = _past(s, held, access[held.end], out) if held.slots else access[held.end]
+            out.formals.append(ArrayFormal(formal, held.dtype, mode, at))
+            out.bound[formal] = held.array
+    derived = derived_columns(s, text)
+    for name, value in (*s.numbers.items(), *derived.items()):
+        formal = called.get(name, name)
+        if formal in read:
+            out.column(formal, value, DType.I64 if isinstance(value, int) else real)
+    if "key" in read:
+        out.column("key", StreamKey(f"{s.name}/{text.what}"), DType.U64)
+    return out
+
+
+def _past(s: Synapses, held: Held, access: Access, out: _Signature) -> Access:
+    """How an element of a ring of the past is reached, and the columns for it. One element per neuron of a map is that
+    of the local `past_slot` (at_all_neurons)."""
+    late, size = (s.member.delay, "n_pre") if held.end == "pre" else (s.member.back_delay, "n_post")
+    if not isinstance(access, At):
+        out.column("past_slots", held.slots)
+        out.column("past_shift", held.slots - late)
+        return PAST
+    delay, slots = f"past_delay_{held.end}", f"past_slots_{held.end}"
+    if held.end == "pre" and s.member.delays is not None:
+        delay = "delays"
+    else:
+        out.column(delay, late)
+    out.column(slots, held.slots)
+    out.column(size, s.instance(held.end).size)
+    return At(held.end, (delay, slots, size), True)
+
+
+def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
+    """The formal of an input that is added to, and its columns."""
+    instance, real = s.instance(sending.end), s.builder.precision
+    rings, fixed_point = s.deliveries.rings, s.deliveries.fixed_point
+    where = (instance.name, sending.variable)
+    at = At(sending.end)
+    if where in rings:
+        slots, size = ("ring_slots", "n_post") if sending.end == "post" else ("ring_slots_pre", "n_pre")
+        at = At(sending.end, ("late", slots, size))
+        out.column("late", 0)
+        out.column(slots, ring_slots(rings, instance.name))
+        out.column(size, instance.size)
+    if fixed_point:
+        out.column(f"{sending.formal}_counts", 1.0 / s.deliveries.quanta[where], real)
+    through = fixed_point or where in rings
+    out.bound[sending.formal] = delivered_name(*where) if through else array_name(*where)
+    out.formals.append(ArrayFormal(sending.formal, DType.I64 if fixed_point else real, Mode.ACCUMULATE, at))
+
+
+def _row(
+    s: Synapses,
+    stage: str,
+    text: Text,
+    kind: Kind,
+    signature: _Signature,
+    body: Body,
+    join: bool = True,
+    due: Due = EVERY_STEP,
+    part: int = 0,
+) -> None:
+    formals = tuple(signature.formals)
+    form = body.relation if isinstance(body, Propagate) else body
+    key = s.builder.key(("synapses", s.number, text.what, text.variant, formals, form))
+    row = s.builder.row(
+        key,
+        f"{s.name}: {text.what} ({s.flat.definition.name})",
+        kind,
+        formals,
+        body,
+        signature.bound,
+        signature.columns,
+        s.name,
+        s.flat.definition.span,
+    )
+    s.stages.add(stage, key, row, join, due=due, part=part)
+
+
+def at_synapses(
+    s: Synapses,
+    stage: str,
+    text: Text,
+    found: Found,
+    by: str,
+    happening: Happening | None,
+    age: int | None = None,
+    due: Due = EVERY_STEP,
+    part: int = 0,
+    gather: bool = False,
+    join: bool = True,
+) -> None:
+    """The statements run at the synapses of the neurons of end `by` that something happened to (None: of all neurons);
+    `age`: for synapses with this delay only; `due`: in these steps only; `gather`: as in Propagate; `join`: beside
+    other rows of the kernel."""
+    size = "n_pre" if by == "pre" else "n_post"
+    text = _apart(s, text, found)
+    formals = (*(EVENT_FORMALS if happening is not None else ()), *found.formals)
+    access: dict[str, Access] = {end: At(end) for end in ("pre", "post", "syn")}
+    bound = dict(found.arrays)
+    if happening is not None:
+        bound |= {"spikes": happening.spikes, "spike_count": happening.count}
+    signature = _signature(s, text, formals, bound, access, found.columns)
+    if happening is None:
+        signature.column(size, s.instance(by).size)
+        events: Events | Every = Every(size)
+    else:
+        events = _events(s, happening, signature)
+    if age is not None:
+        signature.column("age", age)
+    body = Propagate(events, found.relation, text.statements, by, gather)
+    _row(s, stage, text, Kind.PROPAGATE, signature, body, join and age is None, due, part)
+
+
+def _events(s: Synapses, happening: Happening, signature: _Signature) -> Events:
+    signature.column("room", room_of(s.builder, happening.spikes))
+    signature.column("slots", happening.slots)
+    signature.column("delay", happening.delay)
+    return Events("spikes", "spike_count", "slots", "delay", "room")
+
+
+def _apart(s: Synapses, text: Text, found: Found) -> Text:
+    """The text with other names for what the relation's formals are called, too (those of a user's rule)."""
+    theirs = {f.name for f in found.formals}
+    clashing = theirs & (text.read | text.written | {x.formal for x in text.sends}) - {"n_pre", "n_post"}
+    if not clashing:
+        return text
+    key = ("apart", id(text), frozenset(clashing))
+    if key not in s.cache:
+        s.cache[key] = apart(text, clashing, theirs | text.read | text.written)
+    found_text: Text = s.cache[key]
+    return found_text
+
+
+def at_neurons(s: Synapses, stage: str, text: Text, end: str, happening: Happening) -> None:
+    """The statements run once for each neuron of `end` that something happened to: a relation of each with itself."""
+    bound = {"spikes": happening.spikes, "spike_count": happening.count}
+    signature = _signature(s, text, EVENT_FORMALS, bound, {end: At("syn")})
+    events = _events(s, happening, signature)
+    _row(s, stage, text, Kind.PROPAGATE, signature, Propagate(events, OneToOne(), text.statements))
+
+
+def at_all_neurons(s: Synapses, stage: str, text: Text, end: str, event: str | None = None) -> None:
+    """The statements run for every neuron of `end`; with `event`, those for which the local `happens` holds become
+    its list (`condition_arrays`)."""
+    signature = _signature(s, text, (), {}, {end: ELEMENT})
+    statements = text.statements
+    if "past_slots" in signature.columns:
+        slot = Binary("%", Binary("+", Ref("step"), Ref("past_shift")), Ref("past_slots"))
+        statements = (Assign("past_slot", slot), *statements)
+    if event is not None:
+        signature.formals += [ArrayFormal(f, DType.I32, Mode.WRITE, Whole()) for f in ("spikes", "spike_count")]
+        signature.bound |= {f: f"{s.name}.{event}.{f}" for f in ("spikes", "spike_count")}
+        signature.column("slots", SLOTS)
+        statements = (*statements, Emit("spikes", "spike_count", "slots", Ref("happens"), s.projection.span))
+    signature.column("n", s.instance(end).size)
+    _row(s, stage, text, Kind.MAP, signature, Nest((Dim("i", "n"),), statements))

@@ -1,0 +1,66 @@
+"""stages: the order of what synapses do inside a step (SynapseDef in ir/model.py says why).
+
+Assumes: the rows of one stage do not depend on each other, but for those that are added with join=False.
+Guarantees: stages follow each other in ORDER whatever the order of families in the model; inside a stage, rows of one
+kernel follow each other, kernels by first appearance, so that they become one launch.
+Does not: make rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from compiler.passes.program.build_program import ProgramBuilder
+
+ENDS: Final = "pre and post, every step"
+UPDATE: Final = "synapses, every step"
+STATIC: Final = "static synapses"
+ON_PRE: Final = "on_pre"
+PRE_SPIKE: Final = "pre: on_spike"
+ON_POST: Final = "on_post"
+POST_SPIKE: Final = "post: on_spike"
+CONDITIONS: Final = "conditions of events"
+EVENTS: Final = "events"
+
+START: Final = "events of phases, at the start of a trial"
+START_TRANSPOSED: Final = "from the first transpose on, at the start of a trial"
+END: Final = "events of phases, later"
+END_TRANSPOSED: Final = "from the first transpose on, later"
+
+_AT_SPIKES: Final = (ON_PRE, PRE_SPIKE, ON_POST, POST_SPIKE, CONDITIONS, EVENTS)
+ORDER: Final = (START, START_TRANSPOSED, ENDS, UPDATE, STATIC, *_AT_SPIKES, END, END_TRANSPOSED)
+
+
+Due = tuple[int, int]
+"""Steps k with k % every == offset."""
+EVERY_STEP: Final[Due] = (1, 0)
+
+
+@dataclass
+class Stages:
+    """Mutable while families are lowered; `launch` ends it."""
+
+    _rows: dict[tuple[str, int], dict[object, list[tuple[object, int, bool, Due]]]] = field(default_factory=dict)
+
+    def add(
+        self,
+        stage: str,
+        key: object,
+        row: int,
+        join: bool = True,
+        group: object = None,
+        due: Due = EVERY_STEP,
+        part: int = 0,
+    ) -> None:
+        """Row `row` of kernel `key` runs in `stage`, beside those of its `group` (by itself: of its key), in the steps
+        that are `due`; a stage has parts that follow each other."""
+        rows = self._rows.setdefault((stage, part), {})
+        rows.setdefault(key if group is None else group, []).append((key, row, join, due))
+
+    def launch(self, builder: ProgramBuilder) -> None:
+        """Adds everything to the phase "step"."""
+        for place in sorted(self._rows, key=lambda at: (ORDER.index(at[0]), at[1])):
+            for group in self._rows[place].values():
+                for key, row, join, (every, offset) in group:
+                    builder.launch("step", key, row, row + 1, every, offset, join)

@@ -1,0 +1,166 @@
+"""synapse_sums: sums over the synapses of a neuron, `sum_post(w)`, become arrays of that neuron's population, and sums
+over instances of the network, `sum_instances(dw)`, arrays of the synapses that they share.
+
+Assumes: a Flat synapse; sums stand in values of statements, what they sum is not random.
+Guarantees: a sum has the values that all synapses have after the statements before it. It is a row that writes where
+the sum starts and one that gathers, synapse after synapse in the order of the relation on every backend, so that it has
+the same bits on all of them under `bitwise`, and on each run under `reproducible`. Over instances there is a row that
+adds to each synapse's sum for every instance, one after the other.
+Does not: run the statements (lower_synapses).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, with_children
+from compiler.ir.level0.model import Action, Rewire, Set, Transpose
+from compiler.ir.level2.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    Dim,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    SizeOf,
+)
+from compiler.ir.level2.synapse_sums import INSTANCES, SUMS, has_sums
+from compiler.ir.space import DType, Role
+from compiler.passes.model.free_names import free_name
+from compiler.passes.model.synapse_names import TAKEN, Flat
+from compiler.passes.projections.synapse_rows import Held, Synapses, at_synapses
+from compiler.passes.projections.synapse_schedule import Due
+from compiler.passes.projections.synapse_text import EXISTS, Text, statements_of, used_lets
+
+STARTS: Final = {"sum": 0.0, "max": -math.inf, "min": math.inf}
+
+
+@dataclass(frozen=True)
+class Sum:
+    """`name`: its flat name; `op`: "sum" | "max" | "min" of `value` over the synapses of each neuron of `end`, or over
+    the instances of each synapse. The value may read sums before it."""
+
+    name: str
+    op: str
+    end: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Statements that run together at each synapse, after `sums` have been computed in order, and synapses have been
+    rewired, or one of their states has been taken from another projection. `shared`: they assign to what instances of
+    the network share."""
+
+    sums: tuple[Sum, ...]
+    actions: tuple[Action, ...]
+    rewire: Rewire | None = None
+    shared: bool = False
+    transpose: Transpose | None = None
+
+
+def segments(flat: Flat, actions: Sequence[Action]) -> list[Segment]:
+    """The statements of one occasion, cut before each one that reads sums or rewires, and where those of shared
+    states begin and end; the first part does nothing of this."""
+    d = flat.definition
+    taken = {*TAKEN, *flat.shown, *flat.externals, *flat.states, *(x.target for x in d.lets)}
+    taken |= {a.target for a in actions if isinstance(a, Set)} | {f"{x.target}_now" for x in d.lets}
+    out = [Segment((), ())]
+    for action in actions:
+        shared = isinstance(action, Set | Transpose) and action.target in (d.shared or ())
+        if isinstance(action, Transpose):
+            out.append(Segment((), (), None, shared, action))
+            continue
+        if isinstance(action, Rewire) or has_sums(action.value) or shared != out[-1].shared:
+            found: list[Sum] = []
+            value = _taken_out(action.value, found, taken)
+            if isinstance(action, Rewire):
+                out.append(Segment(tuple(found), (), replace(action, value=value)))
+            else:
+                out.append(Segment(tuple(found), (replace(action, value=value),), None, shared))
+        else:
+            out[-1] = replace(out[-1], actions=(*out[-1].actions, action))
+    return out
+
+
+def _taken_out(e: Expr, found: list[Sum], taken: set[str]) -> Expr:
+    """`e` with names in place of its sums, inner ones first."""
+    kids = tuple(_taken_out(k, found, taken) for k in children(e))
+    if not isinstance(e, Call) or e.func not in SUMS:
+        return with_children(e, kids) if kids else e
+    op, end = SUMS[e.func]
+
+    def one(op: str, value: Expr) -> Ref:
+        same = [x.name for x in found if (x.op, x.end, x.value) == (op, end, value)]
+        if not same:
+            name = free_name(f"{end}_{op}", frozenset(taken))
+            taken.add(name)
+            found.append(Sum(name, op, end, value))
+            same = [name]
+        return Ref(same[0])
+
+    if op == "mean":
+        return Binary("/", one("sum", kids[0]), Ref("copies") if end == INSTANCES else one("sum", Num(1.0)))
+    return one(op, kids[0])
+
+
+def gather(s: Synapses, stage: str, what: str, one: Sum, part: int, due: Due) -> int:
+    """Makes the array of a sum and the rows that compute it, after `part` of the stage; returns the part in which it
+    can be read."""
+    cached = ("sum", s.number, what, one.name)
+    if cached not in s.cache:
+        s.cache[cached] = _text(s.flat, what, one)
+    text = s.cache[cached]
+    if one.end == INSTANCES:
+        found = s.found()
+        s.arrays[one.name] = _started(s, stage, what, one, found.extent, "syn", part + 1, due)
+        at_synapses(s, stage, text, found, "pre", None, due=due, part=part + 2 + s.copy, join=False)
+        return part + 2 + s.copies
+    s.arrays[one.name] = _started(s, stage, what, one, s.instance(one.end).size, one.end, part + 1, due)
+    at_synapses(s, stage, text, s.found(one.end), one.end, None, due=due, part=part + 2, gather=True)
+    return part + 3
+
+
+def _started(s: Synapses, stage: str, what: str, one: Sum, size: int | SizeOf, end: str, part: int, due: Due) -> Held:
+    """The array of a sum, and the row that writes where it starts: once for all instances that share it."""
+    real, span = s.builder.precision, s.flat.definition.span
+    array = f"{s.stored if end == 'syn' else s.name}.{what}.{one.name}"
+    held = Held(array, real, end)
+    if end == "syn" and s.copy > 0:
+        return held
+    shape, size_from = ((-1,), size.array) if isinstance(size, SizeOf) else ((size,), None)
+    s.builder.array(Array(array, real, shape, Role.WORK, None, size_from, span=span))
+    formals = (ArrayFormal("out", real, Mode.WRITE, ELEMENT), ScalarFormal("n", DType.I64), ScalarFormal("start", real))
+    key = ("synapses", s.number, what, one.name, "start")
+    row = s.builder.row(
+        key,
+        f"{s.name}: start of {one.name} ({s.flat.definition.name})",
+        Kind.MAP,
+        formals,
+        Nest((Dim("i", "n"),), (Assign("out", Ref("start")),)),
+        {"out": array},
+        {"n": size, "start": STARTS[one.op]},
+        array,
+        span,
+    )
+    s.stages.add(stage, key, row, due=due, part=part)
+    return held
+
+
+def _text(flat: Flat, what: str, one: Sum) -> Text:
+    held = Ref(one.name)
+    step = Set(one.name, one.value)
+    lets = used_lets(flat, [step])
+    if one.op == "sum":
+        value: Expr = Binary("+", held, one.value)
+    else:
+        value = Call(one.op, (held, Call("float", (one.value,))))
+    if flat.definition.vacancies:
+        value = Cond(EXISTS, value, held)
+    return Text(f"{what}: {one.name}", statements_of([*lets, Set(one.name, value)], "syn"))

@@ -1,0 +1,223 @@
+"""synapse_text: what a synapse does at one occasion, as statements of level 2 over flat names.
+
+Assumes: a Flat synapse (synapse_names).
+Guarantees: named expressions are evaluated once, before the first statement of an occasion; random calls are numbered
+draws at (step, synapse); `t` is the end of the step. Deliveries are additions to a formal each per end and input.
+Event-driven states are brought up to date first: with ds/dt = a s + b, s += (a s + b) T exprel(a T), T the time since
+that was done last (s exp(a T) where b is 0), which is exact. Where delays differ from synapse to synapse, statements
+act on those synapses only whose delay is the age of the event; where places may be vacant, on those that exist.
+Does not: say what names are bound to (synapse_rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, refs, substitute, with_children
+from compiler.expr.diff import linear_in
+from compiler.expr.inline import named
+from compiler.expr.simplify import simplify
+from compiler.ir.level0.model import Action, Send, Set, values_of
+from compiler.ir.level1.graph import DerivedScalar, Propagator
+from compiler.ir.level2.program import Add, Assign, Statement
+from compiler.passes.model.free_names import free_name
+from compiler.passes.model.linear_system import is_zero
+from compiler.passes.model.synapse_names import TAKEN, Flat
+from compiler.passes.program.clock import STEP_END
+
+EXISTS: Final = Binary("!=", Ref("exists"), Num(0))
+"""Whether a place holds a synapse."""
+RANDOM = {"random": "uniform", "normal": "normal", "exponential": "exponential", "poisson": "poisson"}
+
+
+@dataclass(frozen=True)
+class Sending:
+    """An input that statements add to: its formal, the end whose neuron has it, its name there."""
+
+    formal: str
+    end: str
+    variable: str
+
+
+@dataclass(frozen=True)
+class Text:
+    """Statements of one occasion. `derived`: columns that they read and that follow from params; `renamed`: flat names
+    and what they are called here, where that differs; `variant`: numbers the texts of one occasion, where members of a
+    family differ in more than their formals."""
+
+    what: str
+    statements: tuple[Statement, ...]
+    sends: tuple[Sending, ...] = ()
+    derived: tuple[DerivedScalar | Propagator, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    variant: int = 0
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        return frozenset().union(*(refs(s.value) for s in self.statements if isinstance(s, Assign | Add)))
+
+    @cached_property
+    def written(self) -> frozenset[str]:
+        return frozenset(s.target for s in self.statements if isinstance(s, Assign))
+
+    @cached_property
+    def params(self) -> frozenset[str]:
+        """What the derived columns are computed from."""
+        found: set[str] = set()
+        for column in self.derived:
+            if isinstance(column, DerivedScalar):
+                found |= refs(column.value)
+            else:
+                parts = [e for line in column.matrix for e in line] + list(column.offset)
+                found |= set().union({"dt"}, *(refs(e) for e in parts))
+        return frozenset(found)
+
+
+def apart(text: Text, clashing: set[str], taken: set[str]) -> Text:
+    """The text with free names in place of those in `clashing`."""
+    new: dict[str, str] = {}
+    for name in sorted(clashing):
+        new[name] = free_name(name, frozenset({*TAKEN, *taken, *new.values()}))
+    refs_of: dict[str, Expr] = {old: Ref(name) for old, name in new.items()}
+    statements: list[Statement] = []
+    for s in text.statements:
+        assert isinstance(s, Assign | Add)
+        statements.append(replace(s, target=new.get(s.target, s.target), value=substitute(s.value, refs_of)))
+    sends = tuple(replace(x, formal=new.get(x.formal, x.formal)) for x in text.sends)
+    return replace(text, statements=tuple(statements), sends=sends, renamed=tuple(new.items()))
+
+
+def numbered(e: Expr, count: list[int], index: str) -> Expr:
+    """Random calls as draws of the row's stream at (step, index): key, index, number of the draw."""
+    kids = children(e)
+    new = tuple(numbered(k, count, index) for k in kids)
+    if isinstance(e, Call) and e.func in RANDOM:
+        count[0] += 1
+        return Call(RANDOM[e.func], (Ref("key"), Ref(index), Num(count[0] - 1), *new), e.span)
+    return e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
+
+
+def statements_of(sets: Iterable[Set], index: str) -> tuple[Statement, ...]:
+    """Assignments at the end of the step, with numbered draws."""
+    count = [0]
+    return tuple(Assign(s.target, numbered(substitute(s.value, {"t": STEP_END}), count, index), s.span) for s in sets)
+
+
+def driven(flat: Flat) -> frozenset[str]:
+    """The states that are brought up to date at events."""
+    d = flat.definition
+    return frozenset(o.state for o in d.dynamics) if d.event_driven else frozenset()
+
+
+def used_lets(flat: Flat, actions: Sequence[Action]) -> list[Set]:
+    """The named expressions that actions read, also by way of others, in their order."""
+    read = set().union(*(refs(e) for e in values_of(actions)))
+    found: list[Set] = []
+    for let in reversed(flat.definition.lets):
+        if let.target in read:
+            read |= refs(let.value)
+            found.append(let)
+    return found[::-1]
+
+
+def touches(flat: Flat, actions: Sequence[Action]) -> bool:
+    """Whether actions read or write a state that is event-driven."""
+    names = {a.target for a in actions if isinstance(a, Set)}
+    names |= set().union(*(refs(e) for e in values_of((*actions, *used_lets(flat, actions)))))
+    return bool(names & driven(flat))
+
+
+def _up_to_date(flat: Flat) -> list[Set]:
+    """Event-driven states at the end of this step, from what they were in step `updated`."""
+    d = flat.definition
+    lets = named((let.target, let.value) for let in d.lets)
+    elapsed = Ref("elapsed")
+    out = [Set("elapsed", Binary("*", Binary("-", Ref("step"), Ref("updated")), Ref("dt")))]
+    for ode in d.dynamics:
+        rhs = substitute(ode.rhs, lets)
+        affine = linear_in(rhs, (ode.state,))
+        assert affine is not None, f"`d{ode.state}/dt` is not linear in its own state"
+        rate, constant = simplify(affine[0].get(ode.state, Num(0.0))), simplify(affine[1])
+        state = Ref(ode.state)
+        time = Binary("*", rate, elapsed)
+        if is_zero(constant):
+            value: Expr = state if is_zero(rate) else Binary("*", state, Call("exp", (time,)))
+        elif is_zero(rate):
+            value = Binary("+", state, Binary("*", constant, elapsed))
+        else:
+            slope = Binary("+", Binary("*", rate, state), constant)
+            value = Binary("+", state, Binary("*", slope, Binary("*", elapsed, Call("exprel", (time,)))))
+        out.append(Set(ode.state, value, ode.span))
+    return out
+
+
+def text_of(
+    flat: Flat,
+    what: str,
+    actions: Sequence[Action],
+    into: str,
+    fixed_point: bool,
+    *,
+    updated_at: str | None = None,
+    aged: bool = False,
+    before: Sequence[Set] = (),
+    derived: tuple[DerivedScalar | Propagator, ...] = (),
+    vacant: bool = False,
+) -> Text:
+    """The statements of one occasion. `into`: the input of a delivery that names none; `updated_at`: where the step is
+    held that event-driven states were brought up to date in; `aged`: only at synapses with `delays` == `age`; `before`:
+    the dynamics of this step; `vacant`: they run at vacant places, too."""
+    count = [0]
+    taken = set(TAKEN) | flat.shown.keys() | flat.externals.keys() | {x.target for x in flat.definition.lets}
+    taken |= {a.target for a in actions if isinstance(a, Set)}
+    formals: dict[tuple[str, str], str] = {}
+    out: list[Statement] = []
+    states = {*flat.states, "updated", "exists"}
+    tests: list[Expr] = [Binary("==", Ref("delays"), Ref("age"))] if aged else []
+    if flat.definition.vacancies and not vacant:
+        tests.append(EXISTS)
+
+    def value_of(e: Expr) -> Expr:
+        return numbered(substitute(e, {"t": STEP_END}), count, "syn")
+
+    def assign(s: Set, value: Expr | None = None) -> None:
+        value = value_of(s.value) if value is None else value
+        if tests and s.target in states:
+            value = Cond(Ref("due"), value, Ref(s.target))
+        out.append(Assign(s.target, value, s.span))
+
+    if tests:
+        out.append(Assign("due", tests[0] if len(tests) == 1 else Binary("and", tests[0], tests[1])))
+    for s in before:
+        assign(s, s.value)
+    if updated_at is not None and touches(flat, actions):
+        for s in _up_to_date(flat):
+            assign(s)
+        if updated_at == "syn":
+            assign(Set("updated", Ref("step")))
+    suffix = "_now" if before else ""
+    again: dict[str, Expr] = {}
+    for let in used_lets(flat, actions):
+        assign(Set(let.target + suffix, substitute(let.value, again), let.span))
+        again[let.target] = Ref(let.target + suffix)
+    for action in actions:
+        assert isinstance(action, Set | Send), f"{what}: rewiring and transposing stand by themselves"
+        value = substitute(action.value, again)
+        if isinstance(action, Set):
+            assign(Set(action.target, value, action.span))
+            continue
+        key = (action.end, action.into or into)
+        if key not in formals:
+            formals[key] = free_name(f"{key[0]}_{key[1]}", frozenset({*taken, *formals.values()}))
+        formal = formals[key]
+        value = value_of(value)
+        if fixed_point:
+            value = Call("int", (Call("round", (Binary("*", value, Ref(f"{formal}_counts")),)),))
+        if tests:
+            value = Cond(Ref("due"), value, Num(0) if fixed_point else Num(0.0))
+        out.append(Add(formal, value, action.span))
+    sends = tuple(Sending(formal, *key) for key, formal in formals.items())
+    return Text(what, tuple(out), sends, derived)

@@ -1,0 +1,97 @@
+"""synapse_transpose: `w = transpose(forward.w)`: a state of each synapse from j to i becomes that of i to j elsewhere.
+
+Assumes: the frontend has made sure that both projections have the same pairs, the other way round: both all_to_all,
+both one_to_one, or pairs that are given.
+Guarantees: one map over the synapses. Of every pair the number of the other synapse is computed, of given pairs it is
+an array `<projection>[a->b].transposed`; pairs that are given several times correspond in the order of the user.
+Does not: copy within one projection.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.expr.ast import Binary, Cond, Num, Ref
+from compiler.ir.level0.model import Projection, Transpose
+from compiler.ir.level2.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    Axis,
+    ColumnValue,
+    Dim,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    Strided,
+)
+from compiler.ir.level2.synapse_values import variable_array
+from compiler.ir.space import DType, Role
+from compiler.passes.projections.synapse_rows import Synapses
+from compiler.passes.projections.synapse_schedule import Due
+from compiler.passes.relations.lower_connect import pair_order, pairs_of
+
+_AT = Strided((Axis((("at", 1),)),))
+
+
+def transpose(s: Synapses, other: Projection, stage: str, one: Transpose, part: int, due: Due) -> int:
+    """The row of one `transpose`, after `part` of the stage; returns the part in which there are new values."""
+    if s.copy > 0 and one.target in (s.flat.definition.shared or ()):
+        return part + 2
+    member = next(m for m in other.members if (m.source, m.target) == (s.member.target, s.member.source))
+    bound = {"w": s.arrays[one.target].array, "other": variable_array(other, member, one.variable)}
+    made = {"all_to_all": _dense, "one_to_one": _one_to_one, "pairs": _pairs}[s.projection.rule]
+    formals, body, columns = made(s, bound)
+    real = s.builder.precision
+    access = (ELEMENT, ELEMENT) if made is _one_to_one else (_BY_ROW, _AT) if made is _dense else (ELEMENT, _AT)
+    both = (ArrayFormal("w", real, Mode.WRITE, access[0]), ArrayFormal("other", real, Mode.READ, access[1]))
+    key = ("transpose", s.projection.rule)
+    name = f"{s.name}: {one.target} from the transpose of {one.projection}.{one.variable}"
+    row = s.builder.row(key, name, Kind.MAP, (*both, *formals), body, bound, columns, s.name, one.span)
+    s.stages.add(stage, key, row, due=due, part=part + 1)
+    return part + 2
+
+
+Made = tuple[tuple[Formal, ...], Nest, dict[str, ColumnValue]]
+
+_BY_ROW = Strided((Axis((("j", 1),), stride="n_to"), Axis((("k", 1),))))
+
+
+def _columns(*names: str) -> tuple[Formal, ...]:
+    return tuple(ScalarFormal(n, DType.I64) for n in names)
+
+
+def _one_to_one(s: Synapses, bound: dict[str, str]) -> Made:
+    nest = Nest((Dim("i", "n"),), (Assign("w", Ref("other")),))
+    return _columns("n"), nest, {"n": min(s.pre.size, s.post.size)}
+
+
+def _dense(s: Synapses, bound: dict[str, str]) -> Made:
+    """Source j has its synapses in row j, without itself where there is a hole; the other one is in row i."""
+    hole = int(s.pre.name == s.post.name and int(dict(s.member.args).get("autapses", 1)) == 0)
+    j, k, i, zero = Ref("j"), Ref("k"), Ref("i"), Num(0)
+    target = Binary("+", k, Cond(Binary(">=", k, j), Ref("hole"), zero))
+    row = Binary("*", i, Ref("n_from"))
+    column = Binary("-", j, Cond(Binary(">", j, i), Ref("hole"), zero))
+    statements = (Assign("i", target), Assign("at", Binary("+", row, column)), Assign("w", Ref("other")))
+    nest = Nest((Dim("j", "n_pre"), Dim("k", "n_to")), statements)
+    columns: dict[str, ColumnValue] = {"n_pre": s.pre.size, "hole": hole}
+    columns |= {"n_to": s.post.size - hole, "n_from": s.pre.size - hole}
+    return _columns(*columns), nest, columns
+
+
+def _pairs(s: Synapses, bound: dict[str, str]) -> Made:
+    array = f"{s.stored}.transposed"
+    pairs = pairs_of(s.projection, s.member)
+    if array not in s.builder.arrays:
+        stored = pairs[pair_order(pairs)]
+        index = np.zeros(max(len(stored), 1), np.int32)
+        index[pair_order(stored[:, ::-1])] = np.arange(len(stored))
+        s.builder.array(Array(array, DType.I32, (len(index),), Role.CONST, span=s.projection.span), index)
+    bound["index"] = array
+    nest = Nest((Dim("i", "n"),), (Assign("at", Ref("index")), Assign("w", Ref("other"))))
+    index_formal = ArrayFormal("index", DType.I32, Mode.READ, ELEMENT)
+    return (index_formal, *_columns("n")), nest, {"n": len(pairs)}

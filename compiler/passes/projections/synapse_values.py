@@ -1,0 +1,165 @@
+"""synapse_values: arrays of synapses and traces, and what the names of a synapse model stand for in one projection.
+
+Assumes: lower_cells has made the neurons' arrays; the relation has been made.
+Guarantees: `<projection>[a->b].<state>` per synapse, `<...>.pre.<x>` and `<...>.post.<y>` per neuron of that end,
+`<...>.pre.last_spike` in steps; what instances share is called after the first of them. Params that are one number are
+columns, others arrays per synapse. Initial values that are formulas see the params and the states before them.
+Does not: make rows of statements (synapse_rows).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.expr.ast import Binary, Call, Cond, Num, Ref
+from compiler.ir.level0.model import Const, Formula, Member, Value
+from compiler.ir.level2.program import (
+    ELEMENT,
+    Array,
+    ArrayFormal,
+    Assign,
+    ColumnValue,
+    Dim,
+    Formal,
+    Kind,
+    Mode,
+    Nest,
+    ScalarFormal,
+    SizeOf,
+    StreamKey,
+)
+from compiler.ir.level2.synapse_values import member_name
+from compiler.ir.space import DType, Role
+from compiler.passes.cells.lower_cells import array_name
+from compiler.passes.cells.state_history import past_name
+from compiler.passes.model.synapse_names import TIMES
+from compiler.passes.program.init_values import initialise
+from compiler.passes.projections.synapse_arrays import delays_of, from_formula, per_synapse
+from compiler.passes.projections.synapse_rows import SLOTS, Held, Synapses
+
+
+def bind_names(s: Synapses, extent: int | SizeOf, model_numbers: dict[str, float], dt: float) -> None:
+    """Fills in `numbers` and `arrays` of `s`, and makes the arrays."""
+    definition, flat = s.flat.definition, s.flat
+    s.numbers["dt"] = dt
+    s.numbers["copies"] = float(s.copies)
+    for name in definition.model_params:
+        s.numbers[name] = model_numbers[flat.shown[name]]
+    known = {"dt": dt, **model_numbers}  # by the user's names, as formulas have them
+    arrays: dict[str, str] = {}
+    params, init = dict(s.member.params), dict(s.member.init)
+    for p in definition.params:
+        shown = flat.shown[p.name]
+        value = params.get(shown, p.default)
+        assert value is not None
+        if isinstance(value, Const):
+            s.numbers[p.name] = known[shown] = float(value.value)
+        else:
+            arrays[shown] = _per_synapse(s, s.member, shown, value, extent, p.unit, known, arrays)
+            s.arrays[p.name] = Held(arrays[shown], s.builder.precision, "syn")
+    for state in definition.state:
+        shown = flat.shown[state.name]
+        holder = s.member if state.name in (definition.shared or ()) else replace(s.member, like=None)
+        value = init.get(shown, state.init)
+        arrays[shown] = _per_synapse(s, holder, shown, value, extent, state.unit, known, arrays)
+        s.arrays[state.name] = Held(arrays[shown], s.builder.precision, "syn")
+    if definition.vacancies:
+        s.arrays["exists"] = _occupied(s, extent)
+    _traces(s, known)
+    _neurons(s)
+    if s.member.delays is not None:
+        delays = delays_of(s.builder, s.projection, s.member, (s.pre, s.post), extent)
+        s.arrays["delays"] = Held(delays, s.builder.arrays[delays].dtype, "syn")
+
+
+def _per_synapse(
+    s: Synapses,
+    member: Member,
+    shown: str,
+    value: Value,
+    extent: int | SizeOf,
+    unit: str,
+    known: dict[str, float],
+    arrays: dict[str, str],
+) -> str:
+    if not isinstance(value, Formula):
+        return per_synapse(s.builder, s.projection, member, (s.pre, s.post), shown, value, extent, unit)
+    name = f"{member_name(s.projection, member)}.{shown}"
+    if member.like is not None and name in s.builder.arrays:
+        return name
+    return from_formula(s.builder, name, value, known, arrays, extent, Role.SYNAPSE, unit)
+
+
+def _occupied(s: Synapses, extent: int | SizeOf) -> Held:
+    """Which places hold a synapse at the start, drawn by number."""
+    held = steps_array(s, f"{s.name}.exists", "syn", extent)
+    chance = Call("uniform", (Ref("key"), Ref("i"), Num(0)))
+    value = Cond(Binary("<", chance, Ref("occupied")), Num(1), Num(0))
+    formals: tuple[Formal, ...] = (
+        ArrayFormal("exists", DType.I32, Mode.WRITE, ELEMENT),
+        ScalarFormal("n", DType.I64),
+        ScalarFormal("occupied", s.builder.precision),
+        ScalarFormal("key", DType.U64),
+    )
+    columns: dict[str, ColumnValue] = {"n": extent, "occupied": s.member.occupied, "key": StreamKey(held.array)}
+    nest, span = Nest((Dim("i", "n"),), (Assign("exists", value),)), s.projection.span
+    what, bound = f"{s.name}: occupied places", {"exists": held.array}
+    row = s.builder.row(("occupied",), what, Kind.MAP, formals, nest, bound, columns, s.name, span)
+    s.builder.launch("init", ("occupied",), row, row + 1)
+    return held
+
+
+def _traces(s: Synapses, known: dict[str, float]) -> None:
+    """States of `pre:` and `post:`, and steps of spikes that are read."""
+    for end in ("pre", "post"):
+        block, instance = s.flat.end(end), s.instance(end)
+        units = {} if block is None else {x.name: x for x in block.state}
+        for name, external in s.flat.externals.items():
+            if external.end != end or external.delayed:
+                continue
+            array = f"{s.name}.{end}.{external.variable}"
+            if name in units:
+                value = dict(s.member.init).get(f"{end}.{external.variable}", units[name].init)
+                if isinstance(value, Formula):
+                    from_formula(s.builder, array, value, known, {}, instance.size, Role.STATE, units[name].unit)
+                else:
+                    span = s.projection.span
+                    initialise(s.builder, array, value, None, Role.STATE, units[name].unit, instance.size, span)
+                s.arrays[name] = Held(array, s.builder.precision, end)
+            elif external.variable in TIMES:
+                s.arrays[name] = steps_array(s, array, end, instance.size)
+
+
+def steps_array(s: Synapses, array: str, end: str, extent: int | SizeOf) -> Held:
+    """An array of steps, 0 at the start."""
+    shape, size_from = ((-1,), extent.array) if isinstance(extent, SizeOf) else ((extent,), None)
+    role = Role.SYNAPSE if end == "syn" else Role.STATE
+    s.builder.array(Array(array, DType.I32, shape, role, None, size_from, span=s.projection.span))
+    return Held(array, DType.I32, end)
+
+
+def _neurons(s: Synapses) -> None:
+    """Variables and params of the neurons at both ends."""
+    for name, external in s.flat.externals.items():
+        if name in s.arrays:
+            continue
+        instance = s.instance(external.end)
+        if external.delayed:
+            ring = s.builder.arrays[past_name(instance.name, external.variable)]
+            s.arrays[name] = Held(ring.name, ring.dtype, external.end, ring.shape[0])
+            continue
+        array = s.builder.arrays.get(array_name(instance.name, external.variable))
+        value = dict(instance.params).get(external.variable)
+        if isinstance(value, Const):
+            s.numbers[name] = float(value.value)
+        else:
+            assert array is not None, f"{s.name}: `{instance.name}` has no `{external.variable}`"
+            s.arrays[name] = Held(array.name, array.dtype, external.end)
+
+
+def condition_arrays(s: Synapses, event: str, end: str) -> None:
+    """The list of the neurons for which the condition of an event holds."""
+    n = s.instance(end).size
+    span = s.projection.span
+    s.builder.array(Array(f"{s.name}.{event}.spikes", DType.I32, (SLOTS, n), Role.EVENT, span=span))
+    s.builder.array(Array(f"{s.name}.{event}.spike_count", DType.I32, (SLOTS,), Role.EVENT, span=span))

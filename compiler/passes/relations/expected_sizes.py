@@ -1,0 +1,198 @@
+"""expected_sizes: how many synapses there will be, before any is drawn.
+
+Assumes: a checked model.
+Guarantees: numbers are exact where a rule draws none, and the mean of the draws where it does; `least_bytes` is below
+what any target takes, and is known without lowering.
+Does not: place arrays (plan_memory) or say what there is room for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from compiler.core.source import Span
+from compiler.expr.functions import CONSTANTS
+from compiler.expr.interp import ExprError, evaluate
+from compiler.ir.level0.model import Member, Model, Network, Population, Projection
+from compiler.ir.level2.program import Merged
+from compiler.ir.level2.synapse_values import own_name
+from compiler.passes.relations.relations import CONVOLUTIONS, keeps_state, storage_of
+
+_SAMPLES: Final = 4096
+"""Pairs at which the expression of a rule is taken: those of an even grid, so that the number is always the same."""
+
+DRAWN: Final = ("fixed_probability", "expression")
+"""Rules whose number of synapses is drawn."""
+
+
+@dataclass(frozen=True)
+class Least:
+    """Something that will stand in memory, and the least that it takes. `note`: what it is made of."""
+
+    what: str
+    bytes: int
+    note: str
+    span: Span
+
+
+def synapse_counts(model: Model) -> dict[str, float]:
+    """The number of synapses (or of places for them) of every member of every family, by its model path."""
+    populations = {p.name: p for p in model.populations}
+    counts: dict[str, float] = {}
+    for f in model.projections:
+        known: dict[object, float] = {}  # members of a family have few different numbers
+        for m in f.members:
+            pre, post = populations[m.source], populations[m.target]
+            shapes = (pre.size, pre.shape, post.size, post.shape, pre.name == post.name)
+            key = (m.args, m.pairs, *shapes)
+            if key not in known:
+                known[key] = _expected(f, m, pre, post)
+            counts[own_name(f, m)] = known[key]
+    return counts
+
+
+def _expected(projection: Projection, member: Member, pre: Population, post: Population) -> float:
+    args = dict(member.args)
+    n, m = pre.size, post.size
+    without_self = pre.name == post.name and int(args.get("autapses", 1)) == 0
+    pairs = n * m - (n if without_self else 0)
+    match projection.rule:
+        case "all_to_all":
+            return pairs
+        case "one_to_one":
+            return min(n, m)
+        case "fixed_probability":
+            return float(args["p"]) * pairs
+        case "fixed_total":
+            return args["number"]
+        case "fixed_indegree":
+            return int(args["number"]) * m
+        case "fixed_outdegree":
+            return int(args["number"]) * n
+        case "expression":
+            return _mean(projection, args, pre, post) * pairs
+        case "pairs":
+            return len(projection.pair_lists[member.pairs or 0])
+    return _of_convolution(projection, pre, post)
+
+
+def _mean(projection: Projection, args: Mapping[str, float | int], pre: Population, post: Population) -> float:
+    """The mean probability of a rule's expression over its pairs; 1 where it has no value here."""
+    if projection.probability is None:
+        return 1.0
+    known: dict[str, Any] = {**CONSTANTS, **args, "n_from": pre.size, "n_to": post.size}
+    side = math.isqrt(_SAMPLES)
+    sizes = {"i": ("from", pre.size), "j": ("to", post.size)}
+    for k, (index, (end, size)) in enumerate(sizes.items()):
+        places = np.unique(np.linspace(0, size - 1, min(side, size)).astype(np.int64))
+        at = places[:, None] if k == 0 else places[None, :]
+        w, h = int(args.get(f"w_{end}", size)), int(args.get(f"h_{end}", 1))
+        known |= {index: at, f"x_{index}": at % w, f"y_{index}": at // w % h, f"c_{index}": at // (w * h)}
+    try:
+        found = np.asarray(evaluate(projection.probability, known), np.float64)
+    except (ExprError, TypeError):
+        return 1.0
+    return float(np.mean(np.clip(np.nan_to_num(found), 0.0, 1.0)))
+
+
+def overlaps(before: int, behind: int, kernel: int, stride: int, padding: int) -> int:
+    """Pairs of a place before and one behind that a convolution connects, along one axis; in time by the kernel, not
+    by the extents."""
+    behind = min(behind, -(-(before + padding) // stride))  # from there on nothing is reached
+    # places whose kernel lies inside as a whole, then those at both borders
+    low = min(-(-padding // stride), behind)
+    outside = min((padding - kernel) // stride, low) if padding >= kernel else 0  # these lie in the padding as a whole
+    high = max(min((before + padding - kernel) // stride + 1, behind), low)
+    starts = [place * stride - padding for place in (*range(outside, low), *range(high, behind))]
+    border: int = sum(max(min(at + kernel, before) - max(at, 0), 0) for at in starts)
+    return kernel * (high - low) + border
+
+
+def _of_convolution(projection: Projection, pre: Population, post: Population) -> float:
+    planes = projection.planes
+    if planes is None:
+        return 0
+    inner, outer = _extents(pre), _extents(post)
+
+    reached = 1
+    for axis in (0, 1):
+        numbers = (planes.kernel[axis], planes.stride[axis], planes.padding[axis])
+        reached *= overlaps(inner[1 + axis], outer[1 + axis], *numbers)
+    channels = inner[0] if planes.depthwise or planes.shared else inner[0] * outer[0]
+    return channels * reached
+
+
+def value_counts(model: Model) -> dict[str, float]:
+    """As `synapse_counts`, for values that synapses have: those of a convolution belong to elements of its kernel,
+    unless each synapse has a state of its own."""
+    populations = {p.name: p for p in model.populations}
+    counts = synapse_counts(model)
+    for f in model.projections:
+        if f.planes is None or keeps_state(f):
+            continue
+        for m in f.members:
+            channels = 1 if f.planes.shared else _extents(populations[m.source])[0]
+            channels *= 1 if f.planes.shared or f.planes.depthwise else _extents(populations[m.target])[0]
+            counts[own_name(f, m)] = channels * math.prod(f.planes.kernel)
+    return counts
+
+
+def _extents(population: Population) -> tuple[int, ...]:
+    """(channels, height, width): leading extents that are not given are 1."""
+    shape = population.shape or (population.size,)
+    return (1,) * (3 - len(shape)) + shape
+
+
+def expected_sizes(model: Model, merged: Merged) -> dict[str, int]:
+    """Elements of every array whose number is drawn, rounded up: what `place` takes as `sizes`."""
+    counts = {name: math.ceil(count) for name, count in synapse_counts(model).items()}
+    return {a.name: counts.get(a.size_from.rpartition(".")[0], 0) for a in merged.arrays if a.size_from is not None}
+
+
+def least_bytes(model: Model) -> list[Least]:
+    """What stands in memory on every target, largest first: states of neurons, and what holds stored synapses."""
+    real = 8 if model.numerics.precision == "float64" else 4
+    out = []
+    for p in model.populations:
+        states = len(p.neuron.state) + len(p.neuron.inputs)
+        out.append(Least(p.name, p.size * states * real, f"{p.size:,} neurons", p.span))
+    sizes = {p.name: p.size for p in model.populations}
+    counts = synapse_counts(model)
+    for f in model.projections:
+        storage = storage_of(f)
+        each = {"sparse": 4.0, "bitmask": 1 / 8}.get(storage, 0.0)
+        if f.synapse is not None and storage != "bitmask":
+            each += real * len(f.synapse.state)
+        if f.rule in CONVOLUTIONS and storage != "sparse":
+            each = 0.0
+        for m in f.members if each else ():
+            if m.like is not None:
+                continue
+            bits = storage == "bitmask"
+            count = sizes[m.source] * sizes[m.target] if bits else math.ceil(counts[own_name(f, m)])
+            text = f"{count:,} {'pairs' if bits else 'synapses'}{' expected' if f.rule in DRAWN and not bits else ''}"
+            out.append(Least(own_name(f, m), math.ceil(each * count), text, f.span))
+    if model.network is not None and model.train is not None:
+        out += _of_layers(model.network, model.train.batch, real)
+    return sorted(out, key=lambda x: (-x.bytes, x.what))
+
+
+def _of_layers(network: Network, batch: int, real: int) -> Iterator[Least]:
+    """Results of a batch and, of what knows them without being lowered, weights."""
+    shapes = {x.name: x.shape for x in network.inputs} | {x.name: x.shape for x in network.layers}
+    for x in network.layers:
+        size = batch * math.prod(x.shape) * real
+        if x.kind not in _WITHOUT_RESULTS:
+            yield Least(x.name, size, f"results of a batch of {batch:,}", x.span)
+        if x.kind == "dense":
+            weights = shapes[x.inputs[0]][-1] * x.shape[-1]
+            yield Least(f"{x.name}.weight", weights * real, f"{weights:,} weights", x.span)
+
+
+_WITHOUT_RESULTS: Final = ("flatten", "reshape", "permute", "slice", "dropout", "activation", "map", "add", "multiply")
+"""Kinds whose results need not stand anywhere by themselves."""

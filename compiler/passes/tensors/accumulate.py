@@ -1,0 +1,118 @@
+"""accumulate: gradients that are summed over several batches, and averages of weights.
+
+Assumes: the gradients of one batch are those of its mean loss over `count` samples, or of several such means.
+Guarantees: with `accumulate: n` an optimizer sees, in the steps that n divides, the gradient of the mean loss over all
+samples since its last step; sums begin again where the batch that follows an update is added, so that nothing has to be
+zeroed. One text for all weights; n is a column. Means over different samples, as losses with masks have, are summed
+apart: what each counts in all batches is known at the end only. The averages of weights are one more state of the
+optimizer.
+Does not: launch (Update.every says when).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
+from compiler.ir.level0.model import OptimizerDef, Set, Train
+from compiler.ir.level1.graph import Node, Store, Tensor, Update, Variable, Weight
+from compiler.passes.model.free_names import free_name
+from compiler.passes.tensors.graph_builder import GraphBuilder, identity
+from compiler.passes.tensors.simplify_graph import renamed
+
+_X0, _X1, _X2 = (Ref(f"x{i}") for i in range(3))
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A part of the loss: `count`: how much it is a mean over in this batch; `gradients`: of the mean, by weight."""
+
+    count: Tensor
+    gradients: Mapping[str, Tensor]
+
+
+def accumulated(g: GraphBuilder, means: Sequence[Mean], names: Iterable[str], batches: int) -> dict[str, Tensor]:
+    """The gradients of `names` since the last update: of each mean over all that it counted, added up. Numbers of its
+    own: `accumulated.batches` (done since then), and for each mean `accumulated.samples` and a sum per weight."""
+    one = Binary("+", _X0, Num(1.0))
+    done = g.add(Variable(Tensor("accumulated.batches", ()), 0.0, inner=True))
+    next_ = Cond(Binary("<", one, Ref("batches")), one, Num(0.0))
+    after = g.map("accumulated.batches.after", next_, (identity(done),), scalars=(("batches", float(batches)),))
+    kept = Cond(Binary(">", _X1, Num(0.0)), _X0, Num(0.0))
+    out: dict[str, Tensor] = {}
+    for k, part in enumerate(means):
+        which = f".{k}" if k else ""
+        samples = g.add(Variable(Tensor(f"accumulated.samples{which}", ()), 0.0, inner=True))
+        body: Expr = Binary("+", kept, _X2)
+        operands = (identity(samples), (done, ()), (part.count, ()))
+        total = g.map(f"accumulated.samples{which}.after", body, operands)
+        for name in (n for n in names if n in part.gradients):
+            mean = _mean(g, f"{name}.accumulated{which}", part.gradients[name], (done, part.count, total))
+            if name in out:
+                label = f"{name}.accumulated{which}.with"
+                mean = g.map(label, Binary("+", _X0, _X1), (identity(out[name]), identity(mean)))
+            out[name] = mean
+        g.add(Store(samples.name, total.name))
+    g.add(Store(done.name, after.name))
+    return out
+
+
+def _mean(g: GraphBuilder, label: str, gradient: Tensor, numbers: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """The mean of gradients so far. `numbers`: batches done before, what this one counts, what all count."""
+    done, count, total = numbers
+    kept = Cond(Binary(">", _X1, Num(0.0)), _X0, Num(0.0))
+    whole = g.add(Variable(Tensor(label, gradient.shape), 0.0, inner=True))
+    sums = Binary("+", kept, Binary("*", _X2, Ref("x3")))
+    new = g.map(f"{label}.after", sums, (identity(whole), (done, ()), identity(gradient), (count, ())))
+    g.add(Store(whole.name, new.name))
+    mean = Cond(Binary(">", _X1, Num(0.0)), Binary("/", _X0, _X1), Num(0.0))  # a loss may have counted nothing
+    return g.map(f"{label}.mean", mean, (identity(new), (total, ())))
+
+
+def average_name(optimizer: OptimizerDef) -> str:
+    """What the optimizer's state of averages is called: `conv1.weight.average` is an array."""
+    names = {n for n, _ in (*optimizer.params, *optimizer.state)} | {s.target for s in optimizer.update}
+    return free_name("average", frozenset(names))
+
+
+def with_average(optimizer: OptimizerDef, keep: float) -> OptimizerDef:
+    """The optimizer with a moving average of the weights, of which the part `keep` remains at each step; it begins with
+    the weights after the first."""
+    name = average_name(optimizer)
+    taken = frozenset({n for n, _ in (*optimizer.params, *optimizer.state)} | {s.target for s in optimizer.update})
+    rate = free_name("average_rate", taken)
+    own, param = Ref(name), Ref("param")
+    moved = Binary("+", own, Binary("*", Ref(rate), Binary("-", param, own)))
+    statement = Set(name, Cond(Binary("==", Ref("step"), Num(1)), param, moved), optimizer.span)
+    new = float(1 - Fraction(repr(keep)))
+    return replace(
+        optimizer,
+        params=(*optimizer.params, (rate, new)),
+        state=(*optimizer.state, (name, 0.0)),
+        update=(*optimizer.update, statement),
+    )
+
+
+def averages_of(nodes: Iterable[Node], train: Train) -> dict[str, str]:
+    """Weight -> array of its average, for all that are trained; {} where none is kept."""
+    if not train.average:
+        return {}
+    name = average_name(train.optimizer)
+    return {n.weight: f"{n.weight}.{name}" for n in nodes if isinstance(n, Update)}
+
+
+def averaged(nodes: Iterable[Node], names: Mapping[str, str]) -> tuple[Node, ...]:
+    """A graph that reads variables instead of the weights of the same shape; `names`: weight -> variable."""
+    out: list[Node] = []
+    for node in nodes:
+        match node:
+            case Weight() if node.out.name in names:
+                tensor = replace(node.out, name=names[node.out.name])
+                out.append(Variable(tensor, 0.0, inner=True, span=node.span))
+            case Update():
+                raise AssertionError("averages are for phases that learn nothing")
+            case _:
+                out.append(renamed(node, names))
+    return tuple(out)

@@ -1,0 +1,102 @@
+"""compose_moves: tensors that are only moved (slices, pads, joins and their gradients) are moved once.
+
+A sequence is taken apart by halves, and its gradient put together by halves (lower_sequences.py). Read through the
+halves, each part of a sequence is one slice of the whole; of two padded halves only the sum is needed.
+
+Assumes: a simplified graph in gather form, in topological order.
+Guarantees: a move that reads a move, inside its extents, reads what that one reads; the sum of two moves that nothing
+else reads is one move of both. No value changes.
+Does not: remove what is not read any more (simplify_graph), or join more than two: texts would depend on lengths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.expr.ast import Binary, Ref
+from compiler.ir.level1.graph import Contract, Map, Node, Store, Update
+from compiler.ir.space import Affine, plain_dim, stays_inside
+from compiler.passes.tensors.simplify_graph import operands
+
+_SUM = Binary("+", Ref("x0"), Ref("x1"))
+
+
+def _is_move(node: Node, body: Binary | Ref) -> bool:
+    """Whether each element is `body` at one place of each operand: windows have one element, strides are 1."""
+    if not isinstance(node, Contract) or node.body != body or node.combine != "add" or node.fill != 0 or node.scalars:
+        return False
+    outer = {d for a in node.out_map for d, _ in a.terms}
+    axes = [a for m in node.in_maps for a in m]
+    return all(e == 1 for d, e in node.dims if d not in outer) and all(a.div == 1 for a in axes)
+
+
+def _through(axis: Affine, places: dict[str, Affine]) -> Affine:
+    """The index with dims of the move that is read at their places; those of its windows are 0."""
+    terms: dict[str, int] = {}
+    const = axis.const
+    for dim, c in axis.terms:
+        place = places.get(dim, Affine())
+        const += c * place.const
+        for d, k in place.terms:
+            terms[d] = terms.get(d, 0) + c * k
+    return Affine(tuple((d, k) for d, k in terms.items() if k != 0), const)
+
+
+def _inside(reader: Contract, k: int, shape: tuple[int, ...]) -> bool:
+    """Whether the reader stays within an operand of this shape."""
+    extents = dict(reader.dims)
+    return all(stays_inside(a, extents, extent) for a, extent in zip(reader.in_maps[k], shape, strict=True))
+
+
+def _past(reader: Contract, k: int, move: Contract) -> Contract:
+    """The reader with what a move reads in place of operand k."""
+    places = {a.terms[0][0]: at for a, at in zip(move.out_map, reader.in_maps[k], strict=True)}
+    maps, ins = list(reader.in_maps), list(reader.ins)
+    ins[k], maps[k] = move.ins[0], tuple(_through(a, places) for a in move.in_maps[0])
+    return replace(reader, ins=tuple(ins), in_maps=tuple(maps))
+
+
+def _is_guarded(node: Contract, k: int, shape: tuple[int, ...]) -> bool:
+    """Whether operand k of this shape is left only along windows: an index that is one dim has no guard."""
+    extents = dict(node.dims)
+    walked = zip(node.in_maps[k], shape, strict=True)
+    return all(plain_dim(a) is None or stays_inside(a, extents, extent) for a, extent in walked)
+
+
+def _joined(node: Map, a: Contract, b: Contract) -> Contract | None:
+    """The sum of two moves as one, if both walk the same window."""
+    windows = [[d for d in x.dims if d[0] not in {y.terms[0][0] for y in x.out_map}] for x in (a, b)]
+    if windows[0] != windows[1]:
+        return None
+    places = dict(zip((y.terms[0][0] for y in b.out_map), a.out_map, strict=True))
+    places |= {d: Affine(((d, 1),)) for d, _ in windows[1]}
+    second = tuple(_through(axis, places) for axis in b.in_maps[0])
+    ins, maps = (a.ins[0], b.ins[0]), (a.in_maps[0], second)
+    return replace(a, out=node.out, ins=ins, in_maps=maps, body=_SUM, span=node.span)
+
+
+def compose_moves(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[Node, ...]:
+    """The graph with moves of moves made at once."""
+    readers: dict[str, int] = {}
+    for node in nodes:
+        for name in operands(node):
+            readers[name] = readers.get(name, 0) + 1
+    shapes = {node.out.name: node.out.shape for node in nodes if not isinstance(node, (Store, Update))}
+    moves: dict[str, Contract] = {}
+    result: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Contract) and (_is_move(node, Ref("x0")) or _is_move(node, _SUM)):
+            for k, name in enumerate(node.ins):
+                if name in moves and _inside(node, k, moves[name].out.shape):
+                    past = _past(node, k, moves[name])
+                    node = past if _is_guarded(past, k, shapes[past.ins[k]]) else node
+        elif isinstance(node, Map) and node.body == _SUM and not node.scalars:
+            alone = [name in moves and readers[name] == 1 and name not in outputs for name in node.ins]
+            plain = all(m == tuple(range(len(node.out.shape))) for m in node.maps)
+            if all(alone) and plain:
+                a, b = (moves[name] for name in node.ins)
+                node = _joined(node, a, b) or node
+        if isinstance(node, Contract) and _is_move(node, Ref("x0")):
+            moves[node.out.name] = node
+        result.append(node)
+    return tuple(result)

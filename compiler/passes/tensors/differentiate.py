@@ -1,0 +1,281 @@
+"""differentiate: reverse-mode gradients on the tensor graph.
+
+Assumes: a graph in topological order; `constants` are tensors whose gradient is zero.
+Guarantees: gradients of a scalar tensor with respect to all weights, as more pure nodes. A Map differentiates
+through its body (compiler/expr/diff.py), a Contract by exchanging its output's index map with an operand's, so
+that a convolution's two gradients are again Contracts; a maximum passes its gradient to the first element that
+attains it. Contributions are summed in the order of the forward nodes. Only what weights need is computed.
+Does not: bring scatter forms to gather form (decompose) or simplify.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.source import NOWHERE
+from compiler.expr.ast import (
+    Binary,
+    Call,
+    Cond,
+    Expr,
+    Num,
+    Ref,
+    children,
+    refs,
+    substitute,
+    with_children,
+)
+from compiler.expr.diff import NotDifferentiable, diff
+from compiler.expr.simplify import simplify
+from compiler.ir.level1.graph import Contract, Map, Node, Reindex, Tensor, Weight
+from compiler.ir.space import Affine, along
+from compiler.passes.tensors.graph_builder import FIRST, GraphBuilder, identity, renumber, used_operands
+
+
+def _needs_gradient(nodes: list[Node], constants: frozenset[str]) -> set[str]:
+    """Tensors through which a weight reaches something."""
+    needs: set[str] = set()
+    for node in nodes:
+        if isinstance(node, Weight):
+            needs.add(node.out.name)
+        elif isinstance(node, (Map, Contract)):
+            if node.out.name not in constants and any(i in needs for i in node.ins):
+                needs.add(node.out.name)
+        elif isinstance(node, Reindex) and node.source in needs:
+            needs.add(node.out.name)
+    return needs
+
+
+SHARED = 8
+"""Contributions to one gradient that are added in one kernel; more come from a recurrence."""
+
+
+def _chain(g: GraphBuilder, tensor: Tensor, parts: list[Tensor], mark: str) -> Tensor:
+    """The sum of neighbours, two at a time, so that its text does not depend on their number, and of these sums again:
+    few wait for each other. Windows of one element keep fuse_maps from joining the additions to kernels whose text
+    would."""
+    rank = len(tensor.shape)
+    dims = (*((f"d{a}", e) for a, e in enumerate(tensor.shape)), ("z", 1))
+    axes = tuple(Affine(((f"d{a}", 1), ("z", 1))) if a == rank - 1 else along(f"d{a}") for a in range(rank))
+    outer = tuple(along(f"d{a}") for a in range(rank))
+    body = Binary("+", Ref("x0"), Ref("x1"))
+    count = 0
+    while len(parts) > 1:
+        left = parts[: len(parts) % 2]
+        for a, b in zip(parts[len(left) :: 2], parts[len(left) + 1 :: 2], strict=True):
+            count += 1
+            out = Tensor(f"{tensor.name}.grad{mark}.sum.{count}", tensor.shape, "real", tensor.batched)
+            left.append(g.add(Contract(out, dims, outer, (a.name, b.name), (axes, axes), body)))
+        parts = left
+    return parts[0]
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, Num) and e.value == 0
+
+
+def _shifted(body: Expr, count: int) -> Expr:
+    """The body with operands renumbered from 1, so that x0 is the incoming gradient."""
+    bindings: dict[str, Expr] = {f"x{i}": Ref(f"x{i + 1}") for i in range(count)}
+    return substitute(body, bindings)
+
+
+def _times_gradient(slope: Expr) -> Expr:
+    if isinstance(slope, Num) and slope.value == 1:
+        return Ref("x0")
+    return simplify(Binary("*", Ref("x0"), slope))
+
+
+def _through_output(slope: Expr, body: Expr, output: Expr) -> Expr:
+    """The slope with the function's own value read from the output, so that its argument need not be kept:
+    sigmoid, tanh, exp, and relu (whose output is positive exactly where its argument is)."""
+    argument = body.args[0] if isinstance(body, Call) and body.func == "relu" else None
+    done: dict[int, Expr] = {}
+
+    def through(x: Expr) -> Expr:
+        if x == body:
+            return output
+        if isinstance(x, Binary) and x.left == argument and x.op in (">", "<="):
+            return Binary(x.op, output, x.right)
+        kids = children(x)
+        if not kids:
+            return x
+        if id(x) not in done:
+            done[id(x)] = with_children(x, tuple(through(k) for k in kids))
+        return done[id(x)]
+
+    return through(slope)
+
+
+@dataclass
+class _Slopes:
+    """Bodies of gradients, which equal layers have in common: x0 is the incoming gradient, then come the operands and,
+    of a map, its output. None where the slope is zero."""
+
+    found: dict[tuple[Expr, int, int, bool], Expr | None] = field(default_factory=dict)
+
+    def of(self, node: Map | Contract, k: int) -> Expr | None:
+        """The gradient of operand k."""
+        key = (node.body, k, len(node.ins), isinstance(node, Map))
+        if key not in self.found:
+            try:
+                self.found[key] = self._of(*key)
+            except NotDifferentiable as refused:
+                at = node.span if refused.span is NOWHERE else refused.span
+                raise ModelError([Diagnostic(refused.code, refused.message, at)]) from None
+        return self.found[key]
+
+    @staticmethod
+    def _of(body: Expr, k: int, operands: int, is_map: bool) -> Expr | None:
+        slope = simplify(diff(body, f"x{k}"))
+        if _is_zero(slope):
+            return None
+        if is_map and not isinstance(body, Ref):
+            slope = _through_output(slope, body, Ref(f"x{operands}"))
+        return _times_gradient(_shifted(slope, operands + is_map))
+
+
+def _map_gradient(g: GraphBuilder, slopes: _Slopes, node: Map, gradient: Tensor, k: int, name: str) -> Tensor | None:
+    body = slopes.of(node, k)
+    if body is None:
+        return None
+    operand = g.tensors[node.ins[k]]
+    operands = [identity(gradient)] + [(g.tensors[i], m) for i, m in zip(node.ins, node.maps, strict=True)]
+    operands.append(identity(node.out))
+    out_axes = tuple(range(len(node.out.shape)))
+    if node.maps[k] == out_axes:
+        return g.map(name, body, operands, like=operand, scalars=node.scalars, span=node.span)
+    keep = [a for a in node.maps[k] if a is not None]
+    assert len(keep) == len(node.maps[k]), "axes of extent 1 are lowered without broadcasting"
+    return g.reduce(name, body, operands, node.out, keep, scalars=node.scalars, span=node.span)
+
+
+def _contract_gradient(
+    g: GraphBuilder, slopes: _Slopes, node: Contract, gradient: Tensor, k: int, name: str
+) -> Tensor | None:
+    body = slopes.of(node, k)
+    if body is None:
+        return None
+    ins = (gradient.name, *node.ins)
+    maps = (node.out_map, *node.in_maps)
+    keep = used_operands(body)
+    operand = g.tensors[node.ins[k]]
+    used = refs(body)
+    return g.add(
+        Contract(
+            Tensor(name, operand.shape, "real", operand.batched),
+            node.dims,
+            node.in_maps[k],
+            tuple(ins[i] for i in keep),
+            tuple(maps[i] for i in keep),
+            renumber(body, keep),
+            "add",
+            0.0,
+            tuple(s for s in node.scalars if s[0] in used),
+            node.span,
+        )
+    )
+
+
+def _max_gradient(g: GraphBuilder, node: Contract, gradient: Tensor, name: str) -> Tensor:
+    """The gradient goes to the first element (in the order of the reduced dims) that equals the maximum."""
+    x = g.tensors[node.ins[0]]
+    reduced = [(d, e) for d, e in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}]
+    position: Expr = Num(0)
+    for d, extent in reduced:
+        position = simplify(Binary("+", Binary("*", position, Num(extent)), Ref(d)))
+    first = g.add(
+        Contract(
+            Tensor(f"{name}.first", node.out.shape, "real", node.out.batched),
+            node.dims,
+            node.out_map,
+            (x.name, node.out.name),
+            (node.in_maps[0], node.out_map),
+            Cond(Binary("==", Ref("x0"), Ref("x1")), Call("float", (position,)), Num(FIRST)),
+            "min",
+            math.nan,  # never equal to the maximum: padding is not a candidate
+            (),
+            node.span,
+        )
+    )
+    return g.add(
+        Contract(
+            Tensor(name, x.shape, "real", x.batched),
+            node.dims,
+            node.in_maps[0],
+            (gradient.name, first.name),
+            (node.out_map, node.out_map),
+            Cond(Binary("==", Ref("x1"), Call("float", (position,))), Ref("x0"), Num(0.0)),
+            "add",
+            0.0,
+            (),
+            node.span,
+        )
+    )
+
+
+def _ones(g: GraphBuilder, loss: Tensor, mark: str) -> Tensor:
+    """d loss / d loss."""
+    return g.map(f"loss.grad{mark}", Num(1.0), (), like=loss)
+
+
+def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str], mark: str = "") -> dict[str, Tensor]:
+    """Adds gradient nodes to the graph; returns the gradient tensor of every weight by name. `mark`: what the names of
+    one of several gradients have in common."""
+    forward = list(g.nodes)
+    needs = _needs_gradient(forward, constants)
+    parts: dict[str, list[Tensor]] = {loss.name: [_ones(g, loss, mark)]}
+    gradients: dict[str, Tensor] = {}
+    slopes = _Slopes()
+
+    def total(tensor: Tensor) -> Tensor | None:
+        found = parts.get(tensor.name)
+        if not found:
+            return None
+        if len(found) == 1:
+            return found[0]
+        if len(found) > SHARED:
+            return _chain(g, tensor, found, mark)
+        body: Expr = Ref("x0")
+        for i in range(1, len(found)):
+            body = Binary("+", body, Ref(f"x{i}"))
+        return g.map(f"{tensor.name}.grad{mark}.sum", body, [identity(t) for t in found], like=tensor)
+
+    def contribute(operand: str, tensor: Tensor | None) -> None:
+        if tensor is not None:
+            parts.setdefault(operand, []).append(tensor)
+
+    def part_name(operand: str) -> str:
+        number = len(parts.get(operand, ()))
+        return f"{operand}.grad{mark}" if number == 0 else f"{operand}.grad{mark}.{number}"
+
+    for node in reversed(forward):
+        if isinstance(node, Weight):
+            gradient = total(node.out)
+            if gradient is not None:
+                gradients[node.out.name] = gradient
+            continue
+        if not isinstance(node, (Map, Contract, Reindex)) or node.out.name not in needs:
+            continue
+        gradient = total(node.out)
+        if gradient is None:
+            continue
+        if isinstance(node, Reindex):
+            source = g.tensors[node.source]
+            out = Tensor(part_name(node.source), source.shape, "real", source.batched)
+            contribute(node.source, g.add(Reindex(out, gradient.name, node.span)))
+            continue
+        for k, operand in enumerate(node.ins):
+            if operand not in needs:
+                continue
+            name = part_name(operand)
+            if isinstance(node, Map):
+                contribute(operand, _map_gradient(g, slopes, node, gradient, k, name))
+            elif node.combine == "add":
+                contribute(operand, _contract_gradient(g, slopes, node, gradient, k, name))
+            else:
+                assert node.combine == "max" and len(node.ins) == 1
+                contribute(operand, _max_gradient(g, node, gradient, name))
+    return gradients

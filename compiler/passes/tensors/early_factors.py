@@ -1,0 +1,42 @@
+"""early_factors: numbers that depend on weights alone are made before the contraction whose result they are applied to.
+
+The scale of a batch normalisation in use, weight / sqrt(variance + epsilon), stands behind the convolution before it in
+the order of the model; made ahead of it, the normalisation can be the end of the convolution's kernel (fuse_epilogues).
+
+Assumes: a graph in topological order, simplified and fused.
+Guarantees: the same nodes; where some have to move, in another topological order, weights and variables first. Only
+Maps without a batch move.
+Does not: move what depends on a batch, or further than it has to.
+"""
+
+from __future__ import annotations
+
+from compiler.ir.level1.graph import Constant, Contract, Map, Node, Reindex, Variable, Weight
+from compiler.passes.tensors.simplify_graph import operands
+
+
+def early_factors(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The nodes in an order in which factors come early."""
+    given = [n for n in nodes if isinstance(n, (Weight, Variable, Constant))]
+    others = [n for n in nodes if not isinstance(n, (Weight, Variable, Constant))]
+    free = {n.out.name for n in given}
+    made: dict[str, int] = {}
+    place: list[tuple[float, int]] = []
+    for i, node in enumerate(others):
+        place.append((i, i))
+        if isinstance(node, (Map, Contract, Reindex)):
+            made[node.out.name] = i
+            if not node.out.batched and all(n in free for n in operands(node)):
+                free.add(node.out.name)
+    for node in others:
+        if isinstance(node, Map):
+            sums = [made[n] for n in node.ins if n in made and isinstance(others[made[n]], Contract) and n not in free]
+            late = [n for n in node.ins if sums and n in free and made.get(n, -1) > min(sums)]
+            while late:
+                i = made[late.pop()]
+                place[i] = (min(place[i][0], min(sums) - 0.5), i)
+                late += [n for n in operands(others[i]) if made.get(n, -1) > min(sums)]
+    if all(at == i for at, i in place):
+        return nodes
+    ordered = sorted(range(len(others)), key=place.__getitem__)
+    return (*given, *(others[i] for i in ordered))

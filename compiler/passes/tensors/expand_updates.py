@@ -1,0 +1,193 @@
+"""expand_updates: the optimizer, written as text in the model, instantiated on every weight.
+
+Assumes: statements over `param`, `gradient`, `step`, `epoch`, `steps`, `epochs`, the optimizer's params and its state.
+Guarantees: one Update per weight that is not frozen, all with the same statements, so that they become one kernel and
+one launch; what differs (values of groups, the number of batches) are columns. Norms, of one array or of all gradients
+together, are reductions that come before the Updates, of one text whatever the number of weights.
+Does not: order or fuse them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, substitute
+from compiler.ir.level0.model import Network, OptimizerDef, Set, Train, WeightGroup
+from compiler.ir.level1.graph import Contract, Reindex, Tensor, Update, Variable
+from compiler.ir.space import along
+from compiler.passes.model.free_names import free_name
+from compiler.passes.tensors.accumulate import Mean, accumulated, with_average
+from compiler.passes.tensors.graph_builder import GraphBuilder, Operand, identity
+
+NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm"})
+"""Layers whose scale and shift are of the class "norms"."""
+
+PLATEAU = "plateau.factor"
+"""The array that `train: {plateau: ...}` lowers the learning rate by."""
+
+
+def classes_of(weight: str, network: Network) -> frozenset[str]:
+    """What a group may call a trained array by: its layer, "all", and "weights", "biases" or "norms"."""
+    layer, _, part = weight.partition(".")
+    kind = next((x.kind for x in network.layers if x.name == layer), "")
+    what = "norms" if kind in NORMS else "biases" if part.endswith("bias") else "weights"
+    return frozenset({layer, what, "all"})
+
+
+def expand_updates(
+    g: GraphBuilder,
+    network: Network,
+    train: Train,
+    means: Sequence[Mean],
+    batches: int,
+) -> None:
+    """Appends an Update for each weight, in the order in which weights are defined. `means`: what the loss is a sum of,
+    one without accumulation; `batches`: of an epoch."""
+    optimizer = _on_plateau(g, train.optimizer) if train.plateau is not None else train.optimizer
+    if train.average:
+        optimizer = with_average(optimizer, train.average)
+    reached = frozenset().union(*(part.gradients for part in means))
+    groups = {n: _groups(n, network, train.groups) for n in g.tensors if n in reached}
+    names = [n for n, found in groups.items() if not _frozen(found)]
+    taken = _names(optimizer)
+    statements, params = _timed(optimizer, train, batches, taken)
+    reads: tuple[tuple[str, str], ...] = ()
+    if train.plateau is not None:
+        reads = ((_plateau_name(train.optimizer), PLATEAU),)
+    gradients = means[0].gradients
+    if train.accumulate > 1:
+        gradients = accumulated(g, means, names, train.accumulate)
+    if train.clip is not None and names:
+        limit = train.clip[1]
+        gradient: Expr = Ref("gradient")
+        if train.clip[0] == "value":
+            bound = free_name("clip_value", taken)
+            params = (*params, (bound, limit))
+            clipped: Expr = Call("max", (Call("min", (gradient, Ref(bound))), Binary("-", Num(0), Ref(bound))))
+        else:
+            factor = free_name("clip_factor", taken)
+            reads = (*reads, (factor, _clip_factor(g, [(n, gradients[n]) for n in names], limit).name))
+            clipped = Binary("*", gradient, Ref(factor))
+        statements = tuple(Set(s.target, substitute(s.value, {"gradient": clipped}), s.span) for s in statements)
+    found = []
+    for name in names:
+        own = tuple((p, dict(pair for group in groups[name] for pair in group.params).get(p, v)) for p, v in params)
+        kept, norms = _with_norms(g, g.tensors[name], gradients[name], own, optimizer, statements, reads)
+        state, every = optimizer.state, train.accumulate
+        found.append(Update(name, gradients[name].name, own, state, kept, norms, every, optimizer.span))
+    for update in found:
+        g.add(update)
+
+
+def _plateau_name(optimizer: OptimizerDef) -> str:
+    return free_name("plateau_factor", _names(optimizer))
+
+
+def _on_plateau(g: GraphBuilder, optimizer: OptimizerDef) -> OptimizerDef:
+    """The optimizer with its learning rate multiplied by a number that the host writes between epochs."""
+    g.add(Variable(Tensor(PLATEAU, ()), 1.0, inner=True))
+    rate: dict[str, Expr] = {"learning_rate": Binary("*", Ref("learning_rate"), Ref(_plateau_name(optimizer)))}
+    return replace(optimizer, update=tuple(Set(s.target, substitute(s.value, rate), s.span) for s in optimizer.update))
+
+
+def _groups(weight: str, network: Network, groups: Iterable[WeightGroup]) -> list[WeightGroup]:
+    classes = classes_of(weight, network)
+    return [group for group in groups if classes & set(group.of)]
+
+
+def _frozen(groups: list[WeightGroup]) -> bool:
+    return any(group.frozen for group in groups)
+
+
+def _names(optimizer: OptimizerDef) -> frozenset[str]:
+    names = {n for n, _ in (*optimizer.params, *optimizer.state)} | {s.target for s in optimizer.update}
+    return frozenset(names | {"param", "gradient", "step"})
+
+
+def _timed(
+    optimizer: OptimizerDef, train: Train, batches: int, taken: frozenset[str]
+) -> tuple[tuple[Set, ...], tuple[tuple[str, float], ...]]:
+    """Statements in which `epoch`, `epochs` and `steps` are numbers that are columns, and the params with these."""
+    own = {n for n, _ in (*optimizer.params, *optimizer.state)}
+    read = set().union(*(refs(s.value) for s in optimizer.update)) - own
+    per_epoch, last, total, several = (
+        free_name(n, taken) for n in ("steps_per_epoch", "last_epoch", "last_step", "batches_per_step")
+    )
+    before = Binary("//", Binary("-", Ref("step"), Num(1)), Ref(per_epoch))
+    meanings: dict[str, tuple[Expr, str, float]] = {
+        "epoch": (Binary("+", Num(1), before), per_epoch, float(batches)),
+        "epochs": (Ref(last), last, float(train.epochs)),
+        "steps": (Ref(total), total, float(train.epochs * batches // train.accumulate)),
+    }
+    if train.accumulate > 1:
+        meanings["step"] = (Binary("//", Ref("step"), Ref(several)), several, float(train.accumulate))
+    bindings = {name: meaning[0] for name, meaning in meanings.items() if name in read}
+    extra = tuple((column, value) for name, (_, column, value) in meanings.items() if name in read)
+    statements = tuple(Set(s.target, substitute(s.value, bindings), s.span) for s in optimizer.update)
+    return statements, (*optimizer.params, *extra)
+
+
+def _clip_factor(g: GraphBuilder, gradients: list[tuple[str, Tensor]], limit: float) -> Tensor:
+    """min(1, limit / (norm + 1e-6)), the norm taken over all gradients (Pascanu et al. 2013; PyTorch's 1e-6). The sum
+    goes from array to array, so that its text does not depend on how many there are."""
+    x0, x1, d0 = Ref("x0"), Ref("x1"), Ref("d0")
+    total = g.map("clip.start", Num(0.0), (), like=Tensor("", ()))
+    carried = Cond(Binary("==", d0, Num(0)), x1, Num(0.0))
+    for name, gradient in gradients:
+        size = math.prod(gradient.shape)
+        flat = g.add(Reindex(Tensor(f"{name}.clip.flat", (size,)), gradient.name))
+        square: Expr = Binary("+", Binary("*", x0, x0), carried)
+        out = Tensor(f"{name}.clip.sum", ())
+        total = g.add(Contract(out, (("d0", size),), (), (flat.name, total.name), ((along("d0"),), ()), square))
+    size_of = Binary("+", Call("sqrt", (x0,)), Num(1e-6))
+    body = Call("min", (Num(1.0), Binary("/", Ref("limit"), size_of)))
+    return g.map("clip.factor", body, (identity(total),), scalars=(("limit", limit),))
+
+
+def _with_norms(
+    g: GraphBuilder,
+    weight: Tensor,
+    gradient: Tensor,
+    params: tuple[tuple[str, float], ...],
+    optimizer: OptimizerDef,
+    statements: tuple[Set, ...],
+    reads: tuple[tuple[str, str], ...],
+) -> tuple[tuple[Set, ...], tuple[tuple[str, str], ...]]:
+    """The statements without those that take a norm, and what they read instead: each norm is computed ahead, from
+    the values that `param`, `gradient` and the state have before the update."""
+    if not any(_is_norm(s) for s in statements):
+        return statements, reads
+    tensors = {"param": weight, "gradient": gradient}
+    for name, start in optimizer.state:
+        out = Tensor(f"{weight.name}.{name}", weight.shape)
+        tensors[name] = g.add(Variable(out, start, inner=True, span=optimizer.span))
+    values: dict[str, Expr] = {}
+    kept: list[Set] = []
+    norms = list(reads)
+    scalars = {name: g.tensors[tensor] for name, tensor in reads}
+    for s in statements:
+        if not _is_norm(s):
+            kept.append(s)
+            values[s.target] = substitute(s.value, values)
+            continue
+        assert isinstance(s.value, Call)
+        body = substitute(s.value.args[0], values)
+        operands: list[Operand] = []
+        bindings: dict[str, Expr] = {}
+        for name in sorted(refs(body) & (tensors.keys() | scalars.keys())):
+            bindings[name] = Ref(f"x{len(operands)}")
+            operands.append(identity(tensors[name]) if name in tensors else (scalars[name], ()))
+        label = f"{weight.name}.{s.target}"
+        whole = g.map(f"{label}.of", substitute(body, bindings), operands, like=weight, scalars=params, span=s.span)
+        x0 = Ref("x0")
+        total = g.reduce(f"{label}.square", Binary("*", x0, x0), (identity(whole),), whole, (), span=s.span)
+        scalars[s.target] = g.map(f"{label}.norm", Call("sqrt", (x0,)), (identity(total),), span=s.span)
+        norms.append((s.target, scalars[s.target].name))
+        values.pop(s.target, None)
+    return tuple(kept), tuple(norms)
+
+
+def _is_norm(s: Set) -> bool:
+    return isinstance(s.value, Call) and s.value.func == "norm"

@@ -1,0 +1,119 @@
+"""fold_norms: batch norms with running statistics become part of the weights before them; dropout and the like go.
+
+Assumes: a network that is only used, never trained.
+Guarantees: y = (W x + b - mean) * s + beta with s = gamma / sqrt(variance + epsilon) is computed as W' x + b' with
+W' = s W and b' = (b - mean) s + beta, which `folded` computes in float64 (Jacob et al. 2018, section 3.2). A norm is
+folded when it alone reads a convolution or dense layer without activation; every refusal is a Decision with its reason.
+Bits differ from those of the norm by rounding, so that nothing is folded under `order: bitwise`.
+Does not: fold into weights that come after the norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.ir.level0.model import Layer, Network
+from compiler.passes.program.decisions import Decision
+
+Reals = npt.NDArray[np.floating]
+TRAINING_ONLY = ("dropout", "noise", "augment", "random_flip", "random_crop")
+"""Kinds of layers that give what they read when a network is used."""
+PARTS = ("weight", "bias", "running_mean", "running_var")
+
+
+@dataclass(frozen=True)
+class Fold:
+    """`norm` became part of `layer`, whose weight has its channels along `axis`. `bias`: the layer has had one."""
+
+    norm: str
+    layer: str
+    epsilon: float
+    axis: int
+    bias: bool
+
+
+def fold_norms(
+    network: Network, kept: tuple[str, ...], exact: bool = False
+) -> tuple[Network, tuple[Fold, ...], dict[str, str], list[Decision]]:
+    """The simpler network; what was folded; the layer that stands for each one that is gone; decisions. `kept`: layers
+    whose values are asked for. `exact`: nothing may change by rounding."""
+    readers: dict[str, list[str]] = {}
+    for layer in network.layers:
+        for name in layer.inputs:
+            readers.setdefault(name, []).append(layer.name)
+    made: dict[str, Layer] = {}
+    stands: dict[str, str] = {}
+    folds: list[Fold] = []
+    decisions: list[Decision] = []
+    for old in network.layers:
+        layer = replace(old, inputs=tuple(stands.get(n, n) for n in old.inputs))
+        source = layer.inputs[0] if layer.inputs else ""
+        if layer.kind in TRAINING_ONLY and layer.activation is None:
+            stands[layer.name] = source
+            decisions.append(Decision("fold_norms", layer.name, "removed", f"{layer.kind} acts while training only"))
+            continue
+        if layer.kind != "batch_norm":
+            made[layer.name] = layer
+            continue
+        before = made.get(source)
+        reason = _refusal(before, old.inputs[0], readers, kept, exact)
+        if reason is not None or before is None:
+            made[layer.name] = layer
+            decisions.append(Decision("fold_norms", layer.name, "not folded", reason or ""))
+            continue
+        attrs = dict(before.attrs)
+        epsilon = layer.attr("epsilon")
+        assert isinstance(epsilon, int | float)
+        axis = 1 if before.kind.startswith("conv_transpose") else 0
+        folds.append(Fold(layer.name, before.name, float(epsilon), axis, bool(attrs["bias"])))
+        made[before.name] = replace(
+            before,
+            attrs=tuple(sorted({**attrs, "bias": True}.items())),
+            activation=layer.activation,
+            function=layer.function,
+        )
+        stands[layer.name] = before.name
+        decisions.append(Decision("fold_norms", layer.name, "folded", f"into the weights of {before.name}"))
+    return replace(network, layers=tuple(made.values())), tuple(folds), stands, decisions
+
+
+def _refusal(
+    before: Layer | None, name: str, readers: Mapping[str, list[str]], kept: tuple[str, ...], exact: bool
+) -> str | None:
+    """Why a norm stays as it is; None when it can be folded into `before`, which it reads as `name`."""
+    if exact:
+        return "order: bitwise"
+    if before is None or not (before.kind.startswith("conv") or before.kind == "dense"):
+        return "what it reads has no weights"
+    if before.name != name:
+        return f"`{before.name}` has been changed already"
+    if before.activation not in (None, "linear", "identity"):
+        return f"`{before.name}` has an activation"
+    if len(readers[name]) > 1:
+        others = ", ".join(f"`{r}`" for r in readers[name])
+        return f"`{name}` is read by {others}"
+    if name in kept:
+        return f"`{name}` is kept for the host"
+    if before.kind == "dense" and len(before.shape) > 1:
+        return f"the channels of `{name}` are steps of a sequence"
+    if before.kind.startswith("conv_transpose") and before.attr("groups") != 1:
+        return f"`{name}` has groups"
+    return None
+
+
+def folded(weights: Mapping[str, Reals], folds: tuple[Fold, ...]) -> dict[str, Reals]:
+    """The weights of the simpler network from those of the whole one; those that change are float64."""
+    out = dict(weights)
+    for f in folds:
+        gamma, beta, mean, variance = (out.pop(f"{f.norm}.{p}").astype(np.float64) for p in PARTS)
+        w = out[f"{f.layer}.weight"]
+        scale = gamma / np.sqrt(variance + f.epsilon)
+        shape = tuple(-1 if a == f.axis else 1 for a in range(w.ndim))
+        bias = out[f"{f.layer}.bias"].astype(np.float64) if f.bias else 0.0
+        out[f"{f.layer}.weight"] = w * scale.reshape(shape)
+        out[f"{f.layer}.bias"] = (bias - mean) * scale + beta
+    return out

@@ -1,0 +1,188 @@
+"""fuse_maps: elementwise chains become one Map; an elementwise producer joins the reduction that reads it.
+
+Assumes: a simplified graph in topological order.
+Guarantees: a Map is put into its reader when it is the only reader, visits every element of it exactly once (so no
+work is repeated), reads it unguarded, and is no matrix product or convolution (strategies match those as products).
+Refusals are Decisions with their reason.
+Does not: fuse siblings, or across outputs and Stores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.expr.ast import Binary, Expr, Ref, substitute
+from compiler.expr.simplify import has_random
+from compiler.ir.level1.graph import Contract, Map, Node
+from compiler.ir.space import Affine, plain_dim
+from compiler.passes.program.decisions import Decision
+from compiler.passes.tensors.graph_builder import renumber, used_operands
+from compiler.passes.tensors.simplify_graph import operands
+
+LARGEST = 8
+"""Operands of a fused kernel; more would spill registers."""
+
+
+def _visits_once(reader: Map | Contract, k: int) -> str | None:
+    """None when the reader reads each element of operand k exactly once, else why not."""
+    if isinstance(reader, Map):
+        whole = len(reader.out.shape)
+        if sorted(a for a in reader.maps[k] if a is not None) == list(range(whole)):
+            return None
+        return f"{reader.out.name} reads each element several times"
+    dims = [plain_dim(a) for a in reader.in_maps[k]]
+    if None in dims:
+        return f"{reader.out.name} reads it through windows"
+    if len(set(dims)) != len(reader.dims):
+        return f"{reader.out.name} reads each element several times"
+    return None
+
+
+def _is_product(reader: Contract) -> bool:
+    """x0 * x1 summed over something: a matrix product, a convolution or one of their gradients."""
+    return reader.combine == "add" and _text_product(reader.body) and _both_vary(reader)
+
+
+def _text_product(body: Expr) -> bool:
+    return body in (Binary("*", Ref("x0"), Ref("x1")), Binary("*", Ref("x1"), Ref("x0")))
+
+
+def _both_vary(reader: Contract) -> bool:
+    """Neither operand covers the whole iteration space: elements of both are used several times."""
+    return all(len({d for a in m for d, _ in a.terms}) < len(reader.dims) for m in reader.in_maps)
+
+
+def _inlined(reader: Map | Contract, k: int, producer: Map) -> Map | Contract:
+    """The reader with operand k computed in place from the producer's operands."""
+    base = len(reader.ins)
+    shifted: dict[str, Expr] = {f"x{i}": Ref(f"x{base + i}") for i in range(len(producer.ins))}
+    names = {n for n, _ in reader.scalars}
+    scalars = list(reader.scalars)
+    for name, value in producer.scalars:
+        new = name
+        while new in names and (new, value) not in scalars:
+            new += "_"
+        if new != name:
+            shifted[name] = Ref(new)
+        if (new, value) not in scalars:
+            scalars.append((new, value))
+            names.add(new)
+    body = substitute(reader.body, {f"x{k}": substitute(producer.body, shifted)})
+    keep = used_operands(body)
+    ins = (*reader.ins, *producer.ins)
+    chosen = tuple(ins[i] for i in keep)
+    if isinstance(reader, Map):
+        through = reader.maps[k]
+        maps = (
+            *reader.maps,
+            *(tuple(None if a is None else through[a] for a in m) for m in producer.maps),
+        )
+        return _shared(
+            replace(
+                reader,
+                ins=chosen,
+                maps=tuple(maps[i] for i in keep),
+                body=renumber(body, keep),
+                scalars=tuple(scalars),
+            )
+        )
+    walk = reader.in_maps[k]
+    in_maps = (
+        *reader.in_maps,
+        *(tuple(Affine() if a is None else walk[a] for a in m) for m in producer.maps),
+    )
+    return _shared(
+        replace(
+            reader,
+            ins=chosen,
+            in_maps=tuple(in_maps[i] for i in keep),
+            body=renumber(body, keep),
+            scalars=tuple(scalars),
+        )
+    )
+
+
+def _shared(node: Map | Contract) -> Map | Contract:
+    """The same operand read in the same way twice becomes one."""
+    if len(set(node.ins)) == len(node.ins):
+        return node
+    walks = node.maps if isinstance(node, Map) else node.in_maps
+    first: dict[object, int] = {}
+    bindings: dict[str, Expr] = {}
+    keep: list[int] = []
+    for i, pair in enumerate(zip(node.ins, walks, strict=True)):
+        if pair in first:
+            bindings[f"x{i}"] = Ref(f"x{first[pair]}")
+        else:
+            first[pair] = i
+            keep.append(i)
+    if not bindings:
+        return node
+    body = renumber(substitute(node.body, bindings), keep)
+    ins = tuple(node.ins[i] for i in keep)
+    if isinstance(node, Map):
+        return replace(node, ins=ins, maps=tuple(node.maps[i] for i in keep), body=body)
+    return replace(node, ins=ins, in_maps=tuple(node.in_maps[i] for i in keep), body=body)
+
+
+def fuse_maps(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[tuple[Node, ...], list[Decision]]:
+    """The graph with elementwise producers inside their only readers, and what was decided about each."""
+    readers: dict[str, list[str]] = {}
+    for node in nodes:
+        for name in operands(node):
+            out = getattr(node, "out", None)
+            readers.setdefault(name, []).append(out.name if out is not None else "")
+    made: dict[str, Map] = {}
+    gone: set[str] = set()
+    told: set[str] = set()
+    result: list[Node] = []
+    decisions: list[Decision] = []
+    for node in nodes:
+        if isinstance(node, (Map, Contract)):
+            current: Map | Contract = _shared(node)
+            tried: set[str] = set()
+            while True:
+                k = next((k for k, n in enumerate(current.ins) if n in made and n not in tried), None)
+                if k is None:
+                    break
+                name = current.ins[k]
+                tried.add(name)
+                reason = _refusal(current, k, made[name], readers, outputs)
+                if reason is None:
+                    current = _inlined(current, k, made[name])
+                    gone.add(name)
+                    decisions.append(Decision("fuse_maps", name, "fused", f"into {node.out.name}"))
+                elif name not in told:
+                    told.add(name)
+                    decisions.append(Decision("fuse_maps", name, "not fused", reason))
+            node = current
+        if isinstance(node, Map):
+            made[node.out.name] = node
+        result.append(node)
+    kept = tuple(n for n in result if not (isinstance(n, Map) and n.out.name in gone))
+    return kept, decisions
+
+
+def _refusal(
+    reader: Map | Contract,
+    k: int,
+    producer: Map,
+    readers: dict[str, list[str]],
+    outputs: tuple[str, ...],
+) -> str | None:
+    """Why producer stays a kernel of its own; None when it can be fused."""
+    name = producer.out.name
+    if name in outputs:
+        return "it is kept for the host"
+    others = sorted({r or "an update or store" for r in readers[name]} - {reader.out.name})
+    if others:
+        return f"it is also read by {', '.join(others)}"
+    if isinstance(reader, Contract) and _is_product(reader):
+        return f"{reader.out.name} is a contraction of two operands"
+    if reader.ins.count(name) > 1:
+        return f"{reader.out.name} reads it in two ways"
+    if has_random(producer.body):
+        return "it draws random numbers"
+    if len(set(reader.ins) | set(producer.ins)) - 1 > LARGEST:
+        return "the kernel would have too many operands"
+    return _visits_once(reader, k)

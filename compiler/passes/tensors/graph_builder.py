@@ -1,0 +1,135 @@
+"""GraphBuilder: nodes of a tensor graph in topological order while it is being made.
+
+Assumes: names are unique within a graph.
+Guarantees: every operand exists when a node that reads it is added; index maps have the operand's rank.
+Does not: simplify.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from compiler.core.source import NOWHERE, Span
+from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.ir.level1.graph import Contract, Map, Node, Store, Tensor, Update
+from compiler.ir.space import Affine, along
+
+Operand = tuple[Tensor, tuple[int | None, ...]]
+Scalars = tuple[tuple[str, float], ...]
+
+FIRST = 1.0e9
+"""Larger than any index: the identity of "first index that matches"."""
+
+
+def identity(tensor: Tensor) -> Operand:
+    """The operand read elementwise."""
+    return tensor, tuple(range(len(tensor.shape)))
+
+
+def axis_dims(shape: Sequence[int]) -> tuple[tuple[str, int], ...]:
+    """Dims d0, d1, ... over the axes of a shape."""
+    return tuple((f"d{a}", extent) for a, extent in enumerate(shape))
+
+
+@dataclass
+class GraphBuilder:
+    nodes: list[Node] = field(default_factory=list)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def add(self, node: Node) -> Tensor:
+        """Appends a node; returns the tensor it defines (for effects, the one they act on)."""
+        self.nodes.append(node)
+        if isinstance(node, Store):
+            return self.tensors[node.target]
+        if isinstance(node, Update):
+            return self.tensors[node.weight]
+        if node.out.name in self.tensors:
+            raise AssertionError(f"tensor {node.out.name} is defined twice")
+        self.tensors[node.out.name] = node.out
+        return node.out
+
+    def map(
+        self,
+        name: str,
+        body: Expr,
+        operands: Sequence[Operand],
+        *,
+        like: Tensor | None = None,
+        scalars: Scalars = (),
+        dtype: str = "real",
+        span: Span = NOWHERE,
+    ) -> Tensor:
+        """out = body(operands), shaped as `like` (default: the first operand)."""
+        body, operands = compact_operands(body, operands)
+        shape = like if like is not None else operands[0][0]
+        out = Tensor(name, shape.shape, dtype, shape.batched)
+        used = refs(body)
+        self.add(
+            Map(
+                out,
+                tuple(t.name for t, _ in operands),
+                tuple(m for _, m in operands),
+                body,
+                tuple(s for s in scalars if s[0] in used),
+                span,
+            )
+        )
+        return out
+
+    def reduce(
+        self,
+        name: str,
+        body: Expr,
+        operands: Sequence[Operand],
+        over: Tensor,
+        keep: Sequence[int],
+        *,
+        combine: str = "add",
+        fill: float = 0.0,
+        scalars: Scalars = (),
+        span: Span = NOWHERE,
+    ) -> Tensor:
+        """Combines body over the elements of `over`'s shape, keeping the axes `keep`; dims are d0, d1, ..."""
+        body, operands = compact_operands(body, operands)
+        used = refs(body)
+        out = Tensor(name, tuple(over.shape[a] for a in keep), "real", over.batched and bool(keep) and keep[0] == 0)
+        self.add(
+            Contract(
+                out,
+                axis_dims(over.shape),
+                tuple(along(f"d{a}") for a in keep),
+                tuple(t.name for t, _ in operands),
+                tuple(tuple(along(f"d{a}") if a is not None else Affine() for a in m) for _, m in operands),
+                body,
+                combine,
+                fill,
+                tuple(s for s in scalars if s[0] in used),
+                span,
+            )
+        )
+        return out
+
+
+def _position(name: str) -> int | None:
+    return int(name[1:]) if name.startswith("x") and name[1:].isdigit() else None
+
+
+def used_operands(body: Expr) -> list[int]:
+    """Numbers of the operands that a body reads, ascending."""
+    found = {_position(r) for r in refs(body)}
+    return sorted(p for p in found if p is not None)
+
+
+def renumber(body: Expr, keep: Sequence[int]) -> Expr:
+    """The body with operands `keep` renamed x0, x1, ... in that order."""
+    bindings: dict[str, Expr] = {f"x{old}": Ref(f"x{new}") for new, old in enumerate(keep) if old != new}
+    return substitute(body, bindings) if bindings else body
+
+
+def compact_operands(body: Expr, operands: Sequence[Operand]) -> tuple[Expr, tuple[Operand, ...]]:
+    """Drops operands that the body does not read."""
+    keep = used_operands(body)
+    if len(keep) == len(operands):
+        return body, tuple(operands)
+    return renumber(body, keep), tuple(operands[k] for k in keep)

@@ -1,0 +1,110 @@
+"""simplify_graph: dead nodes are dropped, equal nodes shared.
+
+Assumes: a tensor graph in topological order; effects are Store and Update nodes.
+Guarantees: Contracts that reduce nothing become Maps. What outputs and effects need stays, in order; two Maps,
+Contracts or Reindexes with equal operands and bodies become one. Variables and weights stay even when this phase
+does not read them.
+Does not: reorder arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from compiler.expr.ast import Ref, refs
+from compiler.ir.level1.graph import Contract, Map, Node, Reindex, Store, Update, Variable, Weight
+from compiler.ir.space import Affine, plain_dim
+
+
+def operands(node: Node) -> tuple[str, ...]:
+    """Names of the tensors that a node reads."""
+    match node:
+        case Map() | Contract():
+            return node.ins
+        case Reindex():
+            return (node.source,)
+        case Store():
+            return (node.value,)
+        case Update():
+            return (node.weight, node.gradient, *(t for _, t in node.reads))
+        case _:
+            return ()
+
+
+def renamed(node: Node, names: Mapping[str, str]) -> Node:
+    """The node with operands called by their new names."""
+    match node:
+        case Map() | Contract():
+            return replace(node, ins=tuple(names.get(i, i) for i in node.ins))
+        case Reindex():
+            return replace(node, source=names.get(node.source, node.source))
+        case Store():
+            return replace(node, value=names.get(node.value, node.value))
+        case Update():
+            reads = tuple((n, names.get(t, t)) for n, t in node.reads)
+            return replace(node, gradient=names.get(node.gradient, node.gradient), reads=reads)
+        case _:
+            return node
+
+
+def _is_copy(node: Map) -> bool:
+    """out = x0, element by element."""
+    return node.body == Ref("x0") and node.maps == (tuple(range(len(node.out.shape))),)
+
+
+def _as_map(node: Contract) -> Contract | Map:
+    """A Contract that reduces nothing is an elementwise Map."""
+    axis_of = {a.terms[0][0]: i for i, a in enumerate(node.out_map) if len(a.terms) == 1}
+    if len(axis_of) != len(node.dims) or len(axis_of) != len(node.out_map) or refs(node.body) & axis_of.keys():
+        return node
+    if any(a != Affine() and plain_dim(a) is None for m in (node.out_map, *node.in_maps) for a in m):
+        return node
+    maps = tuple(tuple(axis_of[a.terms[0][0]] if a.terms else None for a in m) for m in node.in_maps)
+    return Map(node.out, node.ins, maps, node.body, node.scalars, node.span)
+
+
+def _computed(node: Map | Contract | Reindex) -> tuple[object, ...]:
+    """Equal for nodes that compute the same."""
+    out = (node.out.shape, node.out.dtype, node.out.batched)
+    match node:
+        case Map():
+            return (Map, out, node.ins, node.maps, node.body, node.scalars)
+        case Contract():
+            walks = (node.dims, node.out_map, node.ins, node.in_maps)
+            return (Contract, out, walks, node.body, node.combine, node.fill, node.scalars)
+        case Reindex():
+            return (Reindex, out, node.source)
+
+
+def _share(nodes: tuple[Node, ...]) -> list[Node]:
+    names: dict[str, str] = {}
+    seen: dict[object, str] = {}
+    kept: list[Node] = []
+    for old in nodes:
+        node = renamed(old, names)
+        if isinstance(node, Contract):
+            node = _as_map(node)
+        if isinstance(node, Map) and _is_copy(node):
+            names[node.out.name] = node.ins[0]
+            continue
+        if isinstance(node, (Map, Contract, Reindex)):
+            out = node.out
+            first = seen.setdefault(_computed(node), out.name)
+            if first != out.name:
+                names[out.name] = first
+                continue
+        kept.append(node)
+    return kept
+
+
+def simplify_graph(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[Node, ...]:
+    """The live nodes, each computed once."""
+    shared = _share(nodes)
+    live = set(outputs)
+    kept: list[Node] = []
+    for node in reversed(shared):
+        if isinstance(node, (Store, Update, Weight, Variable)) or node.out.name in live:
+            kept.append(node)
+            live.update(operands(node))
+    return tuple(reversed(kept))

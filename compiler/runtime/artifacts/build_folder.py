@@ -1,0 +1,138 @@
+"""The build folder `build/<name>/`: made beside its place and swapped in, left alone when nothing changed.
+
+Assumes: a backend that writes all its files into the folder it is given.
+Guarantees: a folder is complete or not there; it is replaced only when this module made it. It is used again when the
+program, the options, the compiler asked for and this installation are those of its stamp, so that a second build emits
+nothing, and when its files and what is loaded are as they were built; else, and with a stamp that is not whole, it is
+made again.
+Does not: know what is in the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from backends.protocol import Artifact, Backend
+from compiler.core.cache import file_digest, find_value, keep_value
+from compiler.core.disk import Scratch, scratch_folder, unwritable
+from compiler.core.errors import RunError
+from compiler.ir.level2.program import Merged
+from compiler.runtime.common.hashes import program_digest
+
+STAMP: Final = ".netloom-build.json"
+"""In every build folder: what it was made from."""
+ATTEMPTS: Final = 20
+DIGESTED: Final = 1 << 20
+"""Bytes up to which the digest of a file stands in the stamp."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """`made` is False when the folder was up to date."""
+
+    folder: Path
+    artifact: Artifact
+    made: bool
+
+
+def build_into(parent: Path, program: Merged, backend: Backend, options: Mapping[str, str]) -> Built:
+    """Build `program` into `parent/<name>`. Raises BackendError, RunError (E0911, E0930)."""
+    folder = parent / program.name
+    digest = program_digest(program, {**options, **_surroundings(backend)})
+    known = _stamp(folder)
+    if known is not None and known.get("digest") == digest and (artifact := _artifact(folder, known)) is not None:
+        return Built(folder, artifact, False)
+    if folder.exists() and not is_build_folder(folder) and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(
+            "E0911",
+            f"`{folder}` is in the way: it was not made by `netloom build`",
+            "move it, or choose another place with --build-dir",
+            exit_code=2,
+        )
+    with scratch_folder(folder, "a build folder") as scratch:
+        artifact = backend.build(program, scratch.path, options)
+        loaded = {str(p.absolute()): file_digest(p) for p in (artifact.binary, *artifact.beside)}
+        if artifact.binary.is_relative_to(scratch.path):
+            inside = str(artifact.binary.absolute())
+            artifact = replace(artifact, binary=folder / artifact.binary.relative_to(scratch.path))
+            loaded = {str(artifact.binary.absolute()) if p == inside else p: d for p, d in loaded.items()}
+        stamp = {
+            "digest": digest,
+            "key": artifact.key,
+            "compiler": artifact.compiler,
+            "flags": list(artifact.flags),
+            "loaded": loaded,
+            "files": _states(scratch.path),
+        }
+        keep_value(scratch.path / STAMP, stamp)
+        _swap(scratch, folder)
+    return Built(folder, artifact, True)
+
+
+def is_build_folder(folder: Path) -> bool:
+    """Whether this module made `folder`."""
+    return (folder / STAMP).is_file()
+
+
+def _swap(new: Scratch, place: Path) -> None:
+    """`new` becomes `place`; what stood there is removed. Several processes may do so at once: the last one wins."""
+    for attempt in range(ATTEMPTS):
+        with scratch_folder(place, "a build folder") as old:
+            with suppress(FileNotFoundError):
+                os.rename(place, old.path / place.name)
+            try:
+                new.rename(place)
+                return
+            except OSError as error:  # another process was faster
+                if attempt == ATTEMPTS - 1:
+                    raise unwritable(error, place, "a build folder") from error
+
+
+def _stamp(folder: Path) -> dict[str, Any] | None:
+    """What stands in a stamp; None where there is none, or none that is whole."""
+    return find_value(folder / STAMP)
+
+
+def _states(folder: Path) -> dict[str, str | int]:
+    """The files of a build folder with their digests; of large ones, which nobody loads from here, with their sizes."""
+    found: dict[str, str | int] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name != STAMP and path.is_file():
+            size = path.stat().st_size
+            found[path.name] = file_digest(path) or "" if size <= DIGESTED else size
+    return found
+
+
+def _artifact(folder: Path, stamp: Mapping[str, Any]) -> Artifact | None:
+    """The artifact of an earlier build; its text stays on disk. None when a file of the folder, or one that is loaded,
+    is not as it was built, or gone."""
+    binary, *beside = (Path(path) for path in stamp["loaded"])
+    now = _states(folder)
+    if any(now.get(name) != state for name, state in stamp["files"].items()):
+        return None
+    if any(digest is None or file_digest(Path(path)) != digest for path, digest in stamp["loaded"].items()):
+        return None
+    return Artifact("", binary, stamp["key"], False, stamp["compiler"], tuple(stamp["flags"]), 0.0, tuple(beside))
+
+
+def _surroundings(backend: Backend) -> dict[str, str]:
+    """What else a build depends on: the compiler asked for, and the code of this installation."""
+    root = Path(__file__).resolve().parents[3]
+    newest, files = 0, 0
+    for package in ("backends", "compiler"):
+        for path in (root / package).rglob("*"):
+            if path.suffix in (".py", ".j2", ".h"):
+                newest = max(newest, path.stat().st_mtime_ns)
+                files += 1
+    return {
+        "machine": platform.node(),  # code may be for its processor
+        "target": backend.capabilities.name,
+        "CC": os.environ.get("CC", ""),
+        "installation": f"{root} {files} {newest}",
+    }

@@ -1,0 +1,87 @@
+"""The results of a run as a caller reads them: what is in run.json, and readers of the other files.
+
+Assumes: a run directory as run_folder.py leaves it.
+Guarantees: readers open files when they are called; arrays are numpy's.
+Does not: run anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.runtime.artifacts.digest import check_digest
+from compiler.runtime.common.metrics import read_metrics
+from compiler.runtime.expectations import Check
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """`folder`: build/<name>; `compiled`: whether a compiler ran; `seconds`: CPU seconds by part."""
+
+    folder: Path
+    artifact: Path
+    compiled: bool
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """`status`: "ok" | "interrupted" (a failed run raises); `rates` in Hz by population; `counts`: spikes by
+    population; `metrics`: those of the last epoch; `checks`: the model's expectations; `signal`: the signal that
+    came, which may have ended no more than the drawing of plots ("ok"); `course`: a line about the epochs of a training
+    that stopped early or looked for its best weights."""
+
+    folder: Path
+    status: str
+    rates: Mapping[str, float]
+    counts: Mapping[str, int]
+    metrics: Mapping[str, float]
+    checks: tuple[Check, ...] = ()
+    warnings: tuple[str, ...] = ()
+    signal: int | None = None
+    record: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    course: str | None = None
+
+    def spikes(self, population: str) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """(times in ms, neuron indices) of a recorded population, by time, then index. Raises KeyError."""
+        import h5py
+
+        with h5py.File(self.folder / "spikes.h5") as file:
+            group = file[f"spikes/{population}"]
+            return group["timestamps"][:], group["node_ids"][:].astype(np.int64)
+
+    def traces(self, population: str, variable: str) -> tuple[Floats, npt.NDArray[np.floating[Any]]]:
+        """(times in ms, values (samples, members) in the variable's canonical unit). Raises KeyError."""
+        import h5py
+
+        with h5py.File(self.folder / "traces.h5") as file:
+            group = file[population]
+            return group["time"][:], group[variable][:]
+
+    def weights(self) -> dict[str, npt.NDArray[np.floating[Any]]]:
+        """Trained values by name (`conv1.weight`), in logical shape, of the best or the last epoch: what
+        `train: {weights: ...}` says. Raises RunError (E0927)."""
+        from safetensors.numpy import load_file
+
+        path = self.folder / "weights.safetensors"
+        check_digest(path)
+        return load_file(path)
+
+    def confusion(self, part: str = "validation") -> npt.NDArray[np.float64]:
+        """(classes, classes) after the last epoch, of the "validation" or the "training" samples: how many of each
+        class (row) were taken for each (column). Raises KeyError."""
+        text = (self.folder / "confusion.jsonl").read_text(encoding="utf-8")
+        return np.array(json.loads(text.splitlines()[-1])[part], np.float64)
+
+    def history(self) -> list[dict[str, float]]:
+        """The lines of metrics.jsonl, one per epoch; nan where a number is not defined."""
+        return read_metrics(self.folder)

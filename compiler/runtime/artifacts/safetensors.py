@@ -1,0 +1,126 @@
+"""Weights in safetensors files: read, compared with a network, put into an instance.
+
+Assumes: files of any program; names and shapes as runs write them (`conv1.weight`, in logical shape).
+Guarantees: a file that does not fit is refused with everything that is missing, left over or of another shape; numbers
+of other floating types are converted (bfloat16 too). `num_batches_tracked` of PyTorch's batch norms is no weight.
+Does not: rename, transpose or cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.protocol import Instance
+from compiler.core.diagnostics import Sink, did_you_mean
+from compiler.core.errors import RunError
+from compiler.files.guard import regular
+from compiler.ir.level0.model import FromFile
+from compiler.ir.level1.graph import TensorGraph, Variable, Weight
+from compiler.ir.level2.program import Merged
+from compiler.runtime.artifacts.digest import check_digest
+from compiler.runtime.common.arrays import to_physical
+
+Reals = npt.NDArray[np.floating]
+Shapes = Mapping[str, tuple[int, ...]]
+
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+_LISTED = 8  # names in a message
+
+
+def read_weights(path: Path) -> dict[str, Reals]:
+    """The arrays of a file by name. Raises RunError (E0916, exit 2) when it is none, or holds other types,
+    E0927 when it is a damaged one of ours."""
+    from safetensors import SafetensorError, deserialize
+
+    try:
+        regular(path)
+        check_digest(path)
+        found: list[tuple[str, dict[str, Any]]] = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+    except (SafetensorError, ValueError) as error:
+        raise RunError("E0916", f"`{path}` is not a safetensors file: {error}", exit_code=2) from None
+    out: dict[str, Reals] = {}
+    for name, part in found:
+        if name.endswith(".num_batches_tracked"):
+            continue
+        kind = _TYPES.get(str(part["dtype"]))
+        if kind is None and _is_checkpoint(path):  # its counters and random states are no weights
+            continue
+        if kind is None:
+            message = f"`{name}` in `{path}` is {part['dtype']}; weights are F64, F32, F16 or BF16"
+            raise RunError("E0916", message, exit_code=2)
+        raw = np.frombuffer(part["data"], kind).reshape(part["shape"])
+        out[name] = (raw.astype("<u4") << np.uint32(16)).view("<f4") if part["dtype"] == "BF16" else raw
+    return out
+
+
+def learned(graphs: tuple[TensorGraph, ...]) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of what a trained network consists of: weights and running statistics."""
+    return {
+        node.out.name: node.out.shape
+        for graph in graphs
+        for node in graph.nodes
+        if isinstance(node, Weight | Variable)
+        and not node.out.name.startswith("metric.")
+        and not (isinstance(node, Variable) and node.inner)
+    }
+
+
+def misfits(weights: Mapping[str, Reals], wanted: Shapes) -> tuple[str, str | None] | None:
+    """What is wrong with weights, and help; None when they fit."""
+    missing = [n for n in wanted if n not in weights]
+    extra = sorted(n for n in weights if n not in wanted)
+    other = [
+        f"`{n}` has the shape {list(weights[n].shape)}, not {list(s)}"
+        for n, s in wanted.items()
+        if n in weights and weights[n].shape != s
+    ]
+    parts = [f"it has no {_names(missing)}"] * bool(missing)
+    parts += [f"it holds {_names(extra)}, which the network does not have"] * bool(extra)
+    parts += [*other[:_LISTED], *([f"and {len(other) - _LISTED} more"] if len(other) > _LISTED else [])]
+    if not parts:
+        return None
+    return "; ".join(parts), did_you_mean(missing[0], extra) if missing and extra else None
+
+
+def _names(names: list[str]) -> str:
+    shown = ", ".join(f"`{n}`" for n in names[:_LISTED])
+    return shown + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+
+
+def fitting(path: Path, wanted: Shapes, place: FromFile | None = None) -> dict[str, Reals]:
+    """The weights of a file, which must be exactly those that are wanted. `place`: where the model names the file: a
+    misfit is then a ModelError that points there, otherwise a RunError (E0916, exit 2)."""
+    weights = read_weights(path)
+    if _is_checkpoint(path):
+        weights = {n: v for n, v in weights.items() if n in wanted}
+    wrong = misfits(weights, wanted)
+    if wrong is None:
+        return weights
+    message = f"the weights in `{path.name if place else path}` do not fit the network: {wrong[0]}"
+    if place is None:
+        raise RunError("E0916", message, wrong[1], exit_code=2)
+    sink = Sink()
+    sink.error("E0916", message, place.span, wrong[1])
+    sink.check()
+    raise AssertionError
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a readable safetensors file is a checkpoint of a run, which holds more than weights."""
+    from safetensors import safe_open
+
+    with safe_open(path, "np") as file:
+        return str((file.metadata() or {}).get("format", "")).startswith("netloom checkpoint")
+
+
+def put_weights(instance: Instance, program: Merged, weights: Mapping[str, Reals]) -> None:
+    """Write weights, in logical shape, into the arrays of their names; those that the program lacks are left out."""
+    for array in program.arrays:
+        if array.name in weights:
+            values = weights[array.name].astype(array.dtype.numpy)
+            instance.write(array.name, to_physical(array, values))

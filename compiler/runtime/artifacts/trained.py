@@ -1,0 +1,152 @@
+"""A network with its weights: where `evaluate`, `predict`, `export` and standalone builds find both.
+
+Assumes: run directories as run_folder.py leaves them; model files.
+Guarantees: of a run directory the model as it ran (precision and order too), its paths counting from the folder of the
+original file, wherever the caller is: as run.json gives it, or if the files are not there (any more), where it lies
+beside the run directory now; and weights.safetensors; of a model file the weights that `--weights` or
+`network: {weights: ...}` names. Weights are compared with the network before anything is built.
+Does not: lower or run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from compiler.core.diagnostics import Diagnostic, ModelError, Severity, Sink
+from compiler.core.errors import RunError
+from compiler.frontend.load import load_model
+from compiler.ir.level0.model import FromFile, Model
+from compiler.runtime.artifacts.safetensors import Reals, Shapes, fitting
+from compiler.runtime.common.options import Options
+from compiler.runtime.prepare import seed_of, with_options
+
+WEIGHTS = "weights.safetensors"
+_NOT_THERE = frozenset({"E0701"})
+
+
+@dataclass(frozen=True)
+class Trained:
+    """`place`: where the model names the file of its weights, if it does."""
+
+    model: Model
+    file: Path
+    weights_file: Path
+    place: FromFile | None
+    warnings: tuple[Diagnostic, ...]
+
+    @property
+    def seed(self) -> int:
+        return seed_of(self.model)
+
+    def weights(self, wanted: Shapes) -> dict[str, Reals]:
+        """The weights, which must be those that are wanted. Raises RunError, ModelError (E0916)."""
+        return fitting(self.weights_file, wanted, self.place)
+
+
+def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
+    """The network of a run directory or model file; with `data`, the files that it was trained on must be there.
+    Raises ModelError, RunError (E0916, exit 2)."""
+    sink = Sink()
+    unread = frozenset({"init"} if data else {"init", "data"})
+    if source.is_dir():
+        record = _record(source)
+        numerics = record["numerics"]
+        options = replace(
+            options,
+            precision=options.precision or numerics["precision"],
+            order=options.order or numerics["order"],
+        )
+        file = source / "model.yaml"
+        model = _of_run(source, record["model"], options, sink, unread | {"weights"})
+    else:
+        file = source
+        model = load_model(file, options.settings, sink=sink, unread=unread)
+    model = with_options(replace(model, simulate=None) if model.network is not None else model, options)
+    if model.network is None:
+        raise RunError("E0912", f"`{source}` has no network of layers", exit_code=2)
+    weights, place = _weights(source, model, options)
+    return Trained(model, file, weights, place, tuple(sink.items))
+
+
+def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sink, unread: frozenset[str]) -> Model:
+    """The model of a run directory, its paths counting from the first of `data_folders` that has its files.
+    Raises ModelError: of the first folder, with what to do where files are not there."""
+    folders = data_folders(source, record)
+    failures: list[ModelError] = []
+    for folder in folders:
+        found = Sink()
+        try:
+            model = load_model(source / "model.yaml", options.settings, sink=found, folder=folder, unread=unread)
+        except ModelError as error:
+            failures.append(error)
+            if any(d.code not in _NOT_THERE for d in error.diagnostics if d.severity is Severity.ERROR):
+                break
+        else:
+            sink.items += found.items
+            return model
+    looked = " and ".join(f"`{f}`" for f in folders)
+    help = f"the paths of this run count from {looked}; `--data FILE` measures other samples"
+    first = failures[0].diagnostics
+    raise ModelError(replace(d, help=help) if d.code in _NOT_THERE else d for d in first)
+
+
+def data_folders(source: Path, record: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Where the files may lie that the model of a run directory names: in the folder of the model file as it was, or
+    as it lies now when it was moved together with the run."""
+    noted, way = record.get("folder"), record.get("from_run")
+    first = Path(noted) if isinstance(noted, str) else Path(record["file"]).absolute().parent
+    if not isinstance(way, str):
+        return (first,)
+    moved = Path(os.path.normpath(source.resolve() / way))
+    return (first,) if moved == first else (first, moved)
+
+
+def _record(folder: Path) -> Mapping[str, Any]:
+    """run.json of a run directory. Raises RunError (E0916)."""
+    try:
+        record: Mapping[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        assert isinstance(record["model"]["file"], str) and isinstance(record["numerics"]["order"], str)
+        return record
+    except (OSError, ValueError, KeyError, TypeError, AssertionError):
+        message = f"`{folder}` is not a run directory: it has no readable run.json"
+        raise RunError("E0916", message, "give the directory that `netloom run` wrote", exit_code=2) from None
+
+
+def _weights(source: Path, model: Model, options: Options) -> tuple[Path, FromFile | None]:
+    assert model.network is not None
+    if options.weights is not None:
+        return weights_file(options.weights), None
+    if source.is_dir():
+        return weights_file(source), None
+    place = model.network.weights
+    if place is None:
+        help = "give `--weights FILE`, or write `network: {weights: FILE}` into the model"
+        raise RunError("E0916", f"`{source}` says nothing of its weights", help, exit_code=2)
+    return Path(place.path), place
+
+
+def weights_file(place: Path) -> Path:
+    """`place` itself, or the weights of a run directory. Raises RunError (E0916, exit 2)."""
+    if place.is_file():
+        return place
+    if not place.is_dir():
+        raise RunError("E0916", f"there is no file of weights or run directory `{place}`", exit_code=2)
+    if not (place / WEIGHTS).is_file():
+        message = f"`{place}` holds no {WEIGHTS}"
+        raise RunError("E0916", message, "the training did not get to its end: name a checkpoint", exit_code=2)
+    return place / WEIGHTS
+
+
+def initial_weights(model: Model, wanted: Shapes, options: Options) -> dict[str, Reals] | None:
+    """The weights that a training begins with, if not drawn. Raises RunError, ModelError (E0916)."""
+    place = model.network.weights if model.network is not None else None
+    if options.weights is not None:
+        if model.network is None:
+            raise RunError("E0912", "--weights is for models with a `network`", exit_code=2)
+        return fitting(weights_file(options.weights), wanted)
+    return None if place is None else fitting(Path(place.path), wanted, place)

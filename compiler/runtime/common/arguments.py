@@ -1,0 +1,118 @@
+"""Arguments of the Python API: their types, and the few values that some may have.
+
+Assumes: nothing of what a caller gives.
+Guarantees: what comes back has the type that `Options` says; anything else is a RunError (E0912, exit 2) that names the
+argument, what it may be and what it was. Integers and numbers of NumPy are taken as Python's.
+Does not: know models: whether a duration is a whole number of steps is said where the step is known.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends.registry import TARGETS
+from compiler.core.diagnostics import did_you_mean
+from compiler.core.errors import RunError
+
+
+def _refused(name: str, wanted: str, value: object, help: str | None = None) -> RunError:
+    shown = repr(value)
+    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return RunError("E0912", f"`{name}` is {wanted}, not {shown} ({type(value).__name__})", help, exit_code=2)
+
+
+def path_of(name: str, value: Any) -> Path:
+    """A path."""
+    if isinstance(value, str | os.PathLike) and isinstance(found := os.fspath(value), str) and found:
+        return Path(found)
+    raise _refused(name, "a path: a str or a pathlib.Path", value)
+
+
+def path_or_none(name: str, value: Any) -> Path | None:
+    return None if value is None else path_of(name, value)
+
+
+def choice_or_none(name: str, value: Any, among: Sequence[str]) -> str | None:
+    """One of `among`, or None."""
+    if value is None or (isinstance(value, str) and value in among):
+        return value
+    help = did_you_mean(value, among) if isinstance(value, str) else None
+    raise _refused(name, " or ".join(f"'{a}'" for a in among), value, help)
+
+
+def target_of(value: Any) -> str:
+    """The name of a target; whether there is one of that name is the registry's to say."""
+    if isinstance(value, str):
+        return value
+    raise _refused("target", " or ".join(f"'{t}'" for t in TARGETS), value)
+
+
+def text_or_none(name: str, value: Any, wanted: str) -> str | None:
+    """A str, which is `wanted`, or None."""
+    if value is None or isinstance(value, str):
+        return value
+    raise _refused(name, wanted, value)
+
+
+def duration_of(value: Any) -> str | None:
+    """A time with a unit, as text."""
+    return text_or_none("duration", value, "a time such as '200 ms'")
+
+
+def whole_or_none(name: str, value: Any, least: int | None = None) -> int | None:
+    """An integer, at least `least`, or None. Truth values are none."""
+    if value is None:
+        return None
+    wanted = "an integer" if least is None else f"an integer from {least}"
+    try:
+        number = None if isinstance(value, bool | np.bool_) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        raise _refused(name, wanted, value)
+    return number
+
+
+def flag(name: str, value: Any) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise _refused(name, "True or False", value)
+
+
+def settings_of(value: Any) -> dict[str, str]:
+    """Settings as `--set` takes them: by name, numbers and truth values as text."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise _refused("set", "a dict of parameters by name, such as {'n': 100}", value)
+    return {_name(key): _setting(key, item) for key, item in value.items()}
+
+
+def _name(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    raise _refused("set", "a dict of parameters by name, such as {'n': 100}", key)
+
+
+def _setting(name: str, value: Any) -> str:
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, bool):
+        return str(plain).lower()
+    if isinstance(plain, str | int | float):
+        return str(plain)
+    raise _refused(f"set[{name!r}]", "a number, True, False or a str such as '20 ms'", value)
+
+
+def names_of(name: str, value: Any) -> tuple[str, ...]:
+    """One name or several."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Sequence) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    raise _refused(name, "a name or a list of names", value)

@@ -1,0 +1,104 @@
+"""Two digests: of a model (what it is) and of a merged program (what a build folder was made from).
+
+Assumes: frozen dataclasses; spans are outside of equality.
+Guarantees: equal models hash equal, wherever they stand in their files; `simulate`, `train`, `record`, `plots` and
+`expect` are outside of the model's hash, and so are parameters that only they use; a value from a file counts by the
+file's content, so that a model may be moved with its files. The program's digest covers all that a build folder
+shows, comments that name model lines included.
+Does not: hash training data, which is outside of the model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.level0.model import FromFile, Model
+from compiler.ir.level2.program import Merged, Template
+
+OUTSIDE = frozenset({"description", "simulate", "train", "spikes", "traces", "plots", "expect"})
+"""Fields of a model that do not say what the model is."""
+
+
+@cache
+def _fields(cls: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls) if f.compare)
+
+
+def _digest(value: object, done: dict[int, bytes]) -> bytes:
+    """Bytes that are equal for equal values; a shared subtree is visited once (`done`, by identity)."""
+    if isinstance(value, tuple):
+        return b"(" + b",".join([_digest(v, done) for v in value]) + b")"
+    if isinstance(value, FromFile):
+        return repr((value.array, value.scale)).encode() + _file_digest(value.path)
+    if dataclasses.is_dataclass(value):
+        found = done.get(id(value))
+        if found is None:
+            cls: Any = type(value)
+            parts = [_digest(getattr(value, name), done) for name in _fields(cls)]
+            text = cls.__name__.encode() + b"\0" + b"\0".join(parts)
+            found = done[id(value)] = hashlib.blake2b(text, digest_size=20).digest()
+        return found
+    return repr(value).encode()
+
+
+def _file_digest(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError:
+        return path.encode()
+
+
+def model_hash(model: Model) -> str:
+    """Hexadecimal digest of what defines the model."""
+    done: dict[int, bytes] = {}
+    h = hashlib.sha256()
+    # A parameter counts by what it changes; only those that equations read by name stand for themselves.
+    sources = [d.source for d in (*model.drives, *(i.changing for i in model.poisson if i.changing is not None))]
+    neurons = (*(p.neuron for p in model.populations), *(s.neuron for s in sources))
+    read = {name for neuron in neurons for name in neuron.model_params}
+    params = tuple((p.name, p.value) for p in model.params if p.name in read)
+    for name in _fields(Model):
+        if name not in OUTSIDE:
+            value = params if name == "params" else getattr(model, name)
+            h.update(name.encode() + b"=" + _digest(value, done) + b"\n")
+    if model.simulate is not None:
+        h.update(repr((model.simulate.dt, model.simulate.warmup)).encode())  # what the clock shows after a step
+    return h.hexdigest()
+
+
+def program_digest(program: Merged, options: Mapping[str, str]) -> str:
+    """Hexadecimal digest of a merged program and of what else decides how it is built."""
+    h = hashlib.blake2b(digest_size=20)
+
+    def add(text: str) -> None:
+        h.update(text.encode() + b"\0")
+
+    add(repr((program.name, program.precision.value, program.order.value, sorted(options.items()))))
+    for template in program.templates:
+        add(f"{template.digest} {template.name} {_place(template)}")
+    for rows in program.tables:
+        for formal, names in rows.arrays.items():
+            add(formal + "=" + "\n".join(names))
+        for column, values in rows.scalars.items():
+            h.update(column.encode())
+            h.update(values.tobytes() if isinstance(values, np.ndarray) else repr(values).encode())
+        add("\n".join(rows.paths))
+    add(repr(program.phases))
+    for a in program.arrays:
+        add(f"{a.name} {a.dtype.value} {a.shape} {a.role.value} {a.layout} {a.size_from} {a.unit}")
+    for name, constant in program.constants.items():
+        add(name)
+        h.update(np.ascontiguousarray(constant).tobytes())
+    return h.hexdigest()
+
+
+def _place(template: Template) -> str:
+    return str(template.span) if template.span.file.text else ""

@@ -1,0 +1,40 @@
+"""What a lock file beside a model says of its contractions.
+
+Assumes: compiler/tune/lock.py.
+Guarantees: pins for the target, and a warning for each that does not hold any more.
+Does not: measure (tuning.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from backends.protocol import Backend
+from compiler.core.diagnostics import Diagnostic
+from compiler.passes.pipeline import Lowered
+from compiler.runtime.common.options import Options
+from compiler.strategies.cuda.tensor_cores import permitted
+from compiler.strategies.pins import Pins
+from compiler.tune.lock import lock_path, read_lock, stale
+from compiler.tune.measure import Site, sites
+
+
+def locked(path: Path, options: Options) -> Pins:
+    """The pins of the lock file beside a model; none without one, or with `--no-lock`. Raises RunError (E0925)."""
+    return read_lock(lock_path(path), options.target) if options.lock else {}
+
+
+def sites_of(lowered: Lowered, backend: Backend) -> tuple[Site, ...]:
+    """The contractions for which the target has a choice that the model permits."""
+    program = lowered.program
+    capabilities = permitted(backend.capabilities, lowered.model.numerics)
+    return sites(lowered.tensors, program.precision, program.order, capabilities)
+
+
+def lock_warnings(path: Path, pins: Pins, lowered: Lowered, backend: Backend) -> tuple[Diagnostic, ...]:
+    """Warnings about the pins that do not hold for the program."""
+    if not pins:
+        return ()
+    found = sites_of(lowered, backend)
+    span = lowered.model.network.span if lowered.model.network is not None else lowered.model.span
+    return stale(pins, found, lock_path(path).name, span)

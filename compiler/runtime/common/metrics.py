@@ -1,0 +1,76 @@
+"""Metrics of an epoch from the sums that the program kept.
+
+Assumes: the sums of compiler/passes/layers/lower_metrics.py, by name without `metric.`, and `loss` and `count`.
+Guarantees: means over the samples (with a mask: over what counts); precision, recall and F1 are means over the classes
+(a class that was never found, or is not there, counts 0), R2 is 1 - residual / variance (nan where the targets do not
+vary), all are nan where nothing counts; a confusion matrix is no number and stands for itself.
+Does not: read the program, or write (run_training.py does).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+Sums = Mapping[str, npt.NDArray[np.float64]]
+
+
+def metrics_of(sums: Sums) -> dict[str, float]:
+    """The loss first, then the metrics in the order of the sums."""
+    count = float(np.sum(sums["count"])) or math.nan  # a mask may leave nothing
+    out = {"loss": 0.0}
+    for key in (k for k in sums if k.partition(".")[0] == "loss"):  # the terms of a sum have counts of their own
+        own = float(np.sum(sums[key.replace("loss", "count")])) or math.nan
+        out["loss"] += float(np.sum(sums[key])) / own
+    for key, value in sums.items():
+        name = key.partition(".")[0]
+        if name in ("loss", "count", "confusion") or name in out:
+            continue
+        if "." not in key:
+            out[name] = float(np.sum(value)) / count
+        elif name == "r2":
+            residual, total, square = (float(np.sum(sums[f"r2.{p}"])) for p in ("residual", "total", "square"))
+            spread = square - total * total / count
+            out[name] = 1.0 - residual / spread if spread > 0 else math.nan
+        else:
+            out[name] = _of_classes(name, sums[f"{name}.hits"], sums[f"{name}.found"], sums[f"{name}.there"])
+    return out
+
+
+def read_metrics(folder: Path) -> list[dict[str, float]]:
+    """The whole lines of metrics.jsonl, one per epoch; what is null there is nan. [] without the file."""
+    path = folder / "metrics.jsonl"
+    if not path.exists():
+        return []
+    # The last line of a run that was killed may be cut.
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    rows = [json.loads(line) for line in lines if line.strip() and line.endswith("\n")]
+    return [{k: math.nan if v is None else v for k, v in row.items()} for row in rows]
+
+
+def confusion_of(sums: Sums) -> list[list[float]] | None:
+    """How much of each class (row) was taken for each (column); None where it is not measured."""
+    counts = sums.get("confusion.counts")
+    if counts is None:
+        return None
+    classes = math.isqrt(counts.size)
+    return [[int(n) if n.is_integer() else n for n in row] for row in counts.reshape(classes, classes).tolist()]
+
+
+def _ratio(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+
+
+def _of_classes(name: str, hits: npt.NDArray[np.float64], found: npt.NDArray[np.float64],
+                there: npt.NDArray[np.float64]) -> float:  # fmt: skip
+    precision, recall = _ratio(hits, found), _ratio(hits, there)
+    if name == "precision":
+        return float(precision.mean())
+    if name == "recall":
+        return float(recall.mean())
+    return float(_ratio(2 * precision * recall, precision + recall).mean())

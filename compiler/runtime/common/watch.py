@@ -1,0 +1,61 @@
+"""What a training does about its own metrics: when to stop, how far the learning rate is lowered, which epoch was best.
+
+Assumes: rows of metrics.jsonl, one per epoch from the first on.
+Guarantees: functions of the rows alone, so that a resumed run decides as an unbroken one. A value that is not
+finite is never better.
+Does not: read or write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from compiler.ir.level0.model import Plateau, Stop, Watched
+
+Rows = Sequence[Mapping[str, float]]
+
+
+def _better(value: float, best: float | None, watched: Watched, margin: float) -> bool:
+    if not math.isfinite(value):
+        return False
+    if best is None:
+        return True
+    return value > best + margin if watched.larger else value < best - margin
+
+
+def best_epoch(rows: Rows, watched: Watched) -> int:
+    """The first epoch (from 1) with the best value; 0 where there is none."""
+    best, epoch = None, 0
+    for k, row in enumerate(rows, 1):
+        if _better(row[watched.name], best, watched, 0.0):
+            best, epoch = row[watched.name], k
+    return epoch
+
+
+def stops(rows: Rows, stop: Stop) -> bool:
+    """Whether the training ends after these epochs."""
+    best, waited = None, 0
+    for row in rows:
+        value = row[stop.watched.name]
+        if _better(value, best, stop.watched, stop.margin):
+            best, waited = value, 0
+        else:
+            waited += 1
+        if waited >= stop.patience:
+            return True
+    return False
+
+
+def plateau_factor(rows: Rows, plateau: Plateau) -> float:
+    """What the learning rate is multiplied by in the epoch that follows."""
+    best, waited, factor = None, 0, 1.0
+    for row in rows:
+        value = row[plateau.watched.name]
+        if _better(value, best, plateau.watched, plateau.margin):
+            best, waited = value, 0
+        else:
+            waited += 1
+        if waited >= plateau.patience:
+            factor, waited = max(factor * plateau.factor, plateau.lowest), 0
+    return factor

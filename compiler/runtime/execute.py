@@ -1,0 +1,297 @@
+"""Runs a model from its file to a finished run directory.
+
+Assumes: the parts beside this module.
+Guarantees: whatever happens after the folder is open, run.json says how the run ended; a failure keeps what was
+recorded and raises; a signal ends the run between two steps, with a checkpoint to resume from, and anything before the
+first step at once. Plots are drawn when the run directory has its name: nothing that happens then changes how it ended.
+Does not: print (the caller shows the result and the progress).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from signal import SIGINT, Signals
+from typing import Any
+
+from backends.protocol import Artifact, BackendError
+from backends.stopwatch import machine
+from compiler.core.diagnostics import Diagnostic, Severity
+from compiler.core.disk import write_text
+from compiler.core.errors import RunError
+from compiler.core.render import render
+from compiler.core.version import VERSION
+from compiler.frontend.load import data_folder
+from compiler.ir.level0.model import Model
+from compiler.runtime.artifacts.build_folder import Built, build_into
+from compiler.runtime.artifacts.checkpoint import Position, latest_checkpoint, read_position, restore_checkpoint
+from compiler.runtime.artifacts.results import BuildResult, RunResult
+from compiler.runtime.artifacts.run_folder import RunFolder, open_run_folder, utc_now
+from compiler.runtime.artifacts.safetensors import Reals, learned, put_weights
+from compiler.runtime.artifacts.trained import initial_weights
+from compiler.runtime.common.hashes import model_hash
+from compiler.runtime.common.options import Options
+from compiler.runtime.common.progress import Progress
+from compiler.runtime.common.signals import ended_by_signals, stop_on_signals
+from compiler.runtime.common.timing import Times
+from compiler.runtime.expectations import check_expectations
+from compiler.runtime.prepare import Prepared, prepare_to_run
+from compiler.runtime.session import Outcome, Session
+
+
+def build_model(path: Path, options: Options) -> tuple[BuildResult, Prepared]:
+    """Lower and build into `build/<name>`. Raises ModelError, BackendError, RunError."""
+    times = Times()
+    prepared = prepare_to_run(path, options, times)
+    built = _build(prepared, options, times)
+    seconds = {name: part["cpu_seconds"] for name, part in times.parts.items()}
+    artifact = built.artifact
+    return BuildResult(built.folder, artifact.binary, artifact.compiled, seconds), prepared
+
+
+def _build(prepared: Prepared, options: Options, times: Times) -> Built:
+    """Build when stale; the C compiler's share of the time is part "compile", the rest "emit"."""
+    inner = Times()
+    with inner.part("build"):
+        chosen = {**options.backend_options(), "seed": str(prepared.seed)}
+        built = build_into(options.build_dir, prepared.lowered.merged, prepared.backend, chosen)
+    compiler = built.artifact.compile_seconds
+    whole = inner.parts["build"]
+    times.add("emit", max(whole["cpu_seconds"] - compiler, 0.0), max(whole["wall_seconds"] - compiler, 0.0))
+    times.add("compile", compiler, min(compiler, whole["wall_seconds"]))
+    return built
+
+
+def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
+    """Build when stale, run, write the run directory, and draw its plots. Raises ModelError, BackendError, RunError;
+    Interrupted by a signal before the first step."""
+    times = Times()
+    started = utc_now()
+    with ended_by_signals():
+        prepared = prepare_to_run(path, options, times)
+        resumed = _resumed(prepared, options)
+        given = initial_weights(prepared.model, learned(prepared.lowered.tensors), options)
+        built = _build(prepared, options, times)
+        head = _head(prepared, options, built.artifact, started) | {"warnings": list(_texts(prepared.warnings))}
+        folder = open_run_folder(prepared.model.name, options.runs_dir, options.out)
+        folder.record |= head
+        folder.record["model"]["from_run"] = _way(folder.final, data_folder(prepared.path))
+        result = _recorded(prepared, options, progress, times, resumed, given, built, folder)
+        return _with_plots(result, prepared.model, folder, times)
+
+
+def _recorded(
+    prepared: Prepared,
+    options: Options,
+    progress: Progress,
+    times: Times,
+    resumed: tuple[Position, Path] | None,
+    given: Mapping[str, Reals] | None,
+    built: Built,
+    folder: RunFolder,
+) -> RunResult:
+    """Run, and finish the folder, however the run ends."""
+    try:
+        return _run(prepared, options, progress, times, resumed, given, built, folder)
+    except (RunError, BackendError) as error:
+        hidden, message = str(folder.path), error.message
+        _fail(folder, times, f"{error.code}: {message.replace(hidden, str(folder.final))}")
+        error.message = message.replace(hidden, str(folder.final))
+        raise
+    except KeyboardInterrupt as error:
+        with stop_on_signals():
+            folder.record["times"] = _times(times, {})
+            name = Signals(getattr(error, "signal_number", SIGINT)).name
+            folder.finish("interrupted", f"{name} before the first step")
+        raise
+    except Exception as error:
+        _fail(folder, times, f"internal error: {type(error).__name__}: {error}")
+        raise
+
+
+def _fail(folder: RunFolder, times: Times, message: str) -> None:
+    with stop_on_signals():
+        folder.record["times"] = _times(times, {})
+        folder.finish("failed", message)
+
+
+def _run(
+    prepared: Prepared,
+    options: Options,
+    progress: Progress,
+    times: Times,
+    resumed: tuple[Position, Path] | None,
+    given: Mapping[str, Reals] | None,
+    built: Built,
+    folder: RunFolder,
+) -> RunResult:
+    # Slow to import, and a build needs none of them.
+    from compiler.runtime.spiking.run_spiking import run_spiking
+    from compiler.runtime.training.run_training import run_training
+
+    model = prepared.model
+    folder.record["status"] = "running"
+    folder.write_record()
+    _write_model(prepared, options, folder.path)
+    with times.part("init"):
+        instance = prepared.backend.load(built.artifact, prepared.lowered.merged, prepared.seed)
+    folder.record["device"] = machine(prepared.backend)
+    try:
+        if resumed is not None:
+            with times.part("init"):
+                frozen = prepared.model.simulate is not None and bool(prepared.model.simulate.freeze)
+                restore_checkpoint(resumed[1], instance, prepared.lowered.merged, frozen)
+        elif given is not None:
+            put_weights(instance, prepared.lowered.merged, given)
+        with stop_on_signals() as stop:
+            session = Session(prepared, instance, folder.path, folder.record["model"]["hash"], stop, progress, resumed)
+            outcome = run_spiking(session) if model.simulate is not None else run_training(session)
+            folder.record["measured"] = dict(instance.measured)
+            instance.close()
+            return replace(_finished(model, outcome, times, folder), signal=stop.number)
+    finally:
+        instance.close()
+
+
+def _finished(model: Model, outcome: Outcome, times: Times, folder: RunFolder) -> RunResult:
+    """Give the folder of a run that came to an end its name."""
+    times.add("run", *outcome.seconds)
+    warnings = tuple(folder.record["warnings"])
+    checks = check_expectations(model, outcome.rates, outcome.counts, outcome.metrics)
+    folder.record |= {
+        "times": _times(times, outcome.extra),
+        "summary": {
+            "rates_hz": outcome.rates,
+            "spikes": outcome.counts,
+            "metrics": outcome.metrics,
+            **({} if outcome.course is None else {"training": asdict(outcome.course)}),
+        },
+        "expectations": [c.as_json() for c in checks],
+        "recorded_steps": list(outcome.window) if outcome.window else None,
+        "plots": [],
+    }
+    status = "ok" if outcome.interrupted is None else "interrupted"
+    message = None if outcome.interrupted is None else f"signal {outcome.interrupted}"
+    final = folder.finish(status, message)
+    return RunResult(
+        final,
+        status,
+        outcome.rates,
+        outcome.counts,
+        outcome.metrics,
+        checks,
+        warnings,
+        outcome.interrupted,
+        folder.record,
+        None if outcome.course is None else outcome.course.text(),
+    )
+
+
+def _with_plots(result: RunResult, model: Model, folder: RunFolder, times: Times) -> RunResult:
+    """Draw the plots of a finished run; that they cannot be drawn, or that a signal ends the drawing, is a warning."""
+    from compiler.runtime.plots.plots import Plotted, draw_plots, drawn
+
+    number = result.signal
+    try:
+        with times.part("plots"):
+            steps = folder.record["recorded_steps"]
+            plotted = draw_plots(folder.path, model, (steps[0], steps[1]) if steps else None)
+    except KeyboardInterrupt as error:
+        number = getattr(error, "signal_number", SIGINT)
+        plotted = Plotted(drawn(folder.path), f"{Signals(number).name} ended the drawing of the plots")
+    except RunError as error:
+        plotted = Plotted(drawn(folder.path), f"{error.code}: {error.message}")
+    except Exception as error:
+        text = f"plots could not be drawn: {type(error).__name__}: {error}"
+        plotted = Plotted(drawn(folder.path), text)
+    warnings = (*result.warnings, *([plotted.warning] if plotted.warning else ()))
+    with stop_on_signals() as stop:
+        folder.record["times"] |= times.rounded()
+        folder.record |= {"plots": list(plotted.files), "warnings": list(warnings)}
+        try:
+            folder.write_record()
+        except RunError as error:
+            warnings = (*warnings, f"{error.code}: {error.message}")
+    return replace(result, warnings=warnings, signal=number if stop.number is None else stop.number)
+
+
+def _resumed(prepared: Prepared, options: Options) -> tuple[Position, Path] | None:
+    """Where to resume, checked against the model. Raises RunError (E0909)."""
+    if options.resume is None:
+        return None
+    path = latest_checkpoint(options.resume)
+    position = read_position(path)
+    kind = "spiking" if prepared.model.simulate is not None else "training"
+    if position.kind != kind:
+        raise RunError("E0909", f"`{path}` is of a {position.kind} run, not of a {kind} one", exit_code=2)
+    if position.seed != prepared.seed:
+        raise RunError(
+            "E0909",
+            f"`{path}` was written with seed {position.seed}, not {prepared.seed}",
+            f"resume with `--seed {position.seed}`",
+            exit_code=2,
+        )
+    if position.model != model_hash(prepared.model):
+        raise RunError(
+            "E0909",
+            f"`{path}` was written by another model",
+            "resume with the model, the settings and the precision of the run that wrote it",
+            exit_code=2,
+        )
+    return position, path
+
+
+def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str) -> dict[str, Any]:
+    """What run.json says before anything ran."""
+    model = prepared.model
+    return {
+        "status": "running",
+        "netloom": VERSION,
+        "started": started,
+        "name": model.name,
+        "model": {
+            "file": str(prepared.path),
+            "folder": str(data_folder(prepared.path)),
+            "hash": model_hash(model),
+        },
+        "settings": dict(options.settings),
+        "params": {p.name: p.value for p in model.params},
+        "numerics": {"precision": model.numerics.precision, "order": model.numerics.order},
+        "seed": prepared.seed,
+        "resumed_from": None if options.resume is None else str(options.resume),
+        "target": options.target,
+        "compiler": artifact.compiler,
+        "flags": list(artifact.flags),
+        "key": artifact.key,
+        "compiled": artifact.compiled,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    }
+
+
+def _way(run: Path, folder: Path) -> str | None:
+    """The path from a run directory to a folder, which stays right when both are moved; None between drives."""
+    try:
+        return os.path.relpath(folder, run.resolve())
+    except ValueError:
+        return None
+
+
+def _times(times: Times, extra: Mapping[str, float]) -> dict[str, Any]:
+    return times.rounded() | {k: round(v, 6) for k, v in extra.items()}
+
+
+def _texts(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
+    shown = [d for d in diagnostics if d.severity is not Severity.ERROR]
+    return tuple(render(shown, "short").splitlines())
+
+
+def _write_model(prepared: Prepared, options: Options, folder: Path) -> None:
+    """model.yaml: the model with everything that it uses expanded."""
+    from compiler.runtime.artifacts.expanded import expanded_yaml
+
+    text = expanded_yaml(prepared.path, options.settings)
+    write_text(folder / "model.yaml", text, "the model")

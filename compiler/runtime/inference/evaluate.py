@@ -1,0 +1,109 @@
+"""evaluate: loss and metrics of a trained network on a data set.
+
+Assumes: a model with `train`: its loss and metrics are what is measured.
+Guarantees: the phase "eval" alone is lowered. Without a data file, the samples that the training kept for validation
+(all of them when it kept none): the same numbers as in metrics.jsonl in the line of the epoch that the weights are of
+(the best or the last), bit for bit. With one, all of its samples.
+Does not: train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from backends.registry import backend as backend_of
+from compiler.core.cache import cache_folder
+from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.errors import RunError
+from compiler.ir.level0.model import Train
+from compiler.ir.level2.program import Order
+from compiler.ir.space import DType
+from compiler.passes.kernels.lower_tensors import lower_tensors
+from compiler.passes.layers.load_data import DataSet, load_data
+from compiler.passes.pipeline import merged_for
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.tensor_pipeline import tensor_graphs
+from compiler.runtime.artifacts.build_folder import build_into
+from compiler.runtime.artifacts.safetensors import learned, put_weights
+from compiler.runtime.artifacts.trained import Trained, open_trained
+from compiler.runtime.common.metrics import confusion_of, metrics_of
+from compiler.runtime.common.options import Options
+from compiler.runtime.prepare import refuse_options
+from compiler.runtime.training.data import split
+from compiler.runtime.training.feed import Feed
+from compiler.runtime.training.run_training import take_sums
+from compiler.runtime.training.samples import data_of, headers_checked
+from compiler.strategies.cuda.tensor_cores import permitted
+
+PHASE = "eval"
+
+
+@dataclass(frozen=True)
+class EvaluateResult:
+    """`metrics`: the loss first; `samples`: how many they are means over; `part`: "validation" or "all";
+    `confusion`: rows of the matrix, where the training measures it."""
+
+    metrics: Mapping[str, float]
+    samples: int
+    part: str
+    warnings: tuple[Diagnostic, ...] = ()
+    confusion: list[list[float]] | None = None
+
+
+def evaluate_file(source: Path, options: Options, data: Path | None = None) -> EvaluateResult:
+    """Loss and metrics of `source` (a run directory or model file). Raises ModelError, BackendError, RunError."""
+    trained = open_trained(source, options, data=data is None)
+    train, network = trained.model.train, trained.model.network
+    if train is None or network is None:
+        message = f"`{source}` has no `train`, which says what is measured"
+        raise RunError("E0912", message, "`netloom predict` gives the outputs themselves", exit_code=2)
+    if data is not None:
+        other = data_of(data, network.inputs, trained.model)
+        headers_checked(other, network.inputs)
+        train = replace(train, data=other)
+    precision = DType.F64 if trained.model.numerics.precision == "float64" else DType.F32
+    try:
+        set_ = load_data(network, train, precision)
+    except ModelError as error:
+        if data is None:
+            raise
+        found = error.diagnostics[0]  # nothing in the model is wrong
+        code = "E0917" if found.code == "E0703" else found.code
+        raise RunError(code, found.message, found.help, exit_code=2) from None
+    samples, kept = split(set_.examples, train.data.validation, train.seed)
+    rows, part = (kept, "validation") if len(kept) else (samples, "all")
+    return _measured(trained, train, replace(set_, rows={PHASE: len(rows)}), rows, part, options)
+
+
+def _measured(
+    trained: Trained, train: Train, data: DataSet, rows: np.ndarray, part: str, options: Options
+) -> EvaluateResult:
+    refuse_options(options)
+    model = replace(trained.model, train=train)
+    backend = backend_of(options.target, options.device or 0, options.verify)
+    precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
+    builder = ProgramBuilder(f"{model.name}_evaluate", precision, Order(model.numerics.order))
+    graphs, _ = tensor_graphs(model, 1, options.verify, (PHASE,))
+    weights = trained.weights(learned(graphs))
+    capabilities = permitted(backend.capabilities, model.numerics)
+    lower_tensors(builder, graphs, data, capabilities)
+    merged, _ = merged_for(builder.finish(), capabilities, options.verify)
+    chosen = {**options.backend_options(), "seed": str(trained.seed)}
+    built = build_into(options.build_dir, merged, backend, chosen)
+    instance = backend.load(built.artifact, merged, trained.seed)
+    try:
+        put_weights(instance, merged, weights)
+        assert model.network is not None
+        with Feed(instance, merged, model.network, train, cache_folder()) as feed:
+            feed.begin(PHASE, rows)
+            done, batches = 0, -(-len(rows) // train.batch)
+            while done < batches:
+                done += instance.run(PHASE, done + 1, feed.ready(done) - done)
+        sums = take_sums(instance, merged)
+    finally:
+        instance.close()
+    return EvaluateResult(metrics_of(sums), len(rows), part, trained.warnings, confusion_of(sums))

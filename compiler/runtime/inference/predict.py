@@ -1,0 +1,160 @@
+"""predict: the outputs of a trained network for samples that a caller gives.
+
+Assumes: compiler/passes/predict_pipeline.py.
+Guarantees: every sample is computed once, in order; a short last batch repeats nothing that is seen.
+Does not: know where weights come from (trained.py), or compare with targets (evaluate.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from backends.protocol import AnyArray, Backend, Instance
+from backends.registry import backend as backend_of
+from compiler.core.cache import cache_folder
+from compiler.core.diagnostics import Diagnostic, did_you_mean
+from compiler.core.disk import new_file
+from compiler.core.errors import RunError
+from compiler.files.array_rows import HeldRows, Rows
+from compiler.files.sample_checks import sample_checks
+from compiler.ir.level0.model import Model
+from compiler.passes.predict_pipeline import ORDER, PHASE, Prediction, data_name, inputs_of, lower_predict
+from compiler.passes.program.decisions import Decision
+from compiler.passes.tensors.fold_norms import folded
+from compiler.runtime.artifacts.build_folder import Built, build_into
+from compiler.runtime.artifacts.safetensors import learned, put_weights
+from compiler.runtime.artifacts.trained import Trained, open_trained
+from compiler.runtime.common.arrays import read_logical
+from compiler.runtime.common.options import Options
+from compiler.runtime.prepare import refuse_options
+from compiler.runtime.training.samples import Samples, from_caller, from_file, readable
+
+BATCH = 64
+"""Samples of a batch, where nothing else is asked for."""
+
+
+@dataclass(frozen=True)
+class PredictResult:
+    """`outputs`: (samples, ...) by layer; `file`: where they were written."""
+
+    outputs: Mapping[str, AnyArray]
+    samples: int
+    file: Path | None = None
+    warnings: tuple[Diagnostic, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+
+
+class Predictor:
+    """A loaded network. Use it several times, then `close` it."""
+
+    def __init__(self, prediction: Prediction, built: Built, backend: Backend, trained: Trained) -> None:
+        self.prediction = prediction
+        program = prediction.lowered.merged
+        weights = trained.weights(learned((prediction.graph,)))
+        self.instance: Instance = backend.load(built.artifact, program, trained.seed)
+        put_weights(self.instance, program, folded(weights, prediction.folds))
+        self._arrays = {a.name: a for a in program.arrays}
+        network = trained.model.network
+        assert network is not None
+        self._checks = sample_checks(network, {i.name: i.name for i in prediction.inputs})
+
+    def __call__(self, samples: Mapping[str, AnyArray | Rows]) -> dict[str, AnyArray]:
+        """The outputs for arrays by input, all of one length; what stays in its file is read batch by batch. Raises
+        RunError (E0917, exit 2)."""
+        p = self.prediction
+        rows_of = {name: HeldRows(a) if isinstance(a, np.ndarray) else a for name, a in samples.items()}
+        count = next(iter(rows_of.values())).shape[0]
+        parts: dict[str, list[AnyArray]] = {o.name: [] for o in p.outputs}
+        order = self._arrays[ORDER]
+        for first in range(0, count, p.batch):
+            rows = min(p.batch, count - first)
+            numbers = np.full(order.shape, -1, np.int32)
+            numbers[0, :rows] = np.arange(rows)
+            self.instance.write(ORDER, numbers.reshape(-1))
+            for item in p.inputs:
+                array = self._arrays[data_name(item.name)]
+                block = np.zeros(array.shape, array.dtype.numpy)
+                chosen = np.arange(first, first + rows)
+                with readable("the samples"):
+                    values = rows_of[item.name].take(chosen)
+                if (bad := self._checks.integers(item.name, values, chosen)) is not None:
+                    raise RunError("E0917", bad.message, exit_code=2)
+                block[:rows] = values.reshape(rows, -1)
+                self.instance.write(array.name, block.reshape(-1))
+            self.instance.run(PHASE, 1, 1)
+            for o in p.outputs:
+                values = read_logical(self.instance, self._arrays[o.array])
+                parts[o.name].append(values.reshape(p.batch, *o.shape)[:rows])
+        return {name: np.concatenate(blocks) for name, blocks in parts.items()}
+
+    def close(self) -> None:
+        self.instance.close()
+
+
+def chosen_outputs(model: Model, names: tuple[str, ...]) -> tuple[str, ...]:
+    """`names`, which must be layers. Raises RunError (E0912, exit 2)."""
+    assert model.network is not None
+    layers = [layer.name for layer in model.network.layers]
+    for name in names:
+        if name not in layers:
+            help = did_you_mean(name, layers) or "layers are " + ", ".join(f"`{n}`" for n in layers[:12])
+            raise RunError("E0912", f"the network has no layer `{name}`", help, exit_code=2)
+    return tuple(dict.fromkeys(names))
+
+
+def build_prediction(
+    trained: Trained, options: Options, batch: int, outputs: tuple[str, ...] = ()
+) -> tuple[Prediction, Built, Backend]:
+    """Lower and build into `build/<name>_predict`. Raises BackendError, RunError."""
+    refuse_options(options)
+    backend = backend_of(options.target, options.device or 0, options.verify)
+    names = chosen_outputs(trained.model, outputs)
+    prediction = lower_predict(trained.model, backend.capabilities, batch, names, options.verify)
+    chosen = {**options.backend_options(), "seed": str(trained.seed)}
+    built = build_into(options.build_dir, prediction.lowered.merged, backend, chosen)
+    return prediction, built, backend
+
+
+def predict_file(
+    source: Path,
+    data: Path | Samples,
+    options: Options,
+    out: Path | None = None,
+    outputs: tuple[str, ...] = (),
+    batch: int | None = None,
+) -> PredictResult:
+    """The outputs of `source` (a run directory or model file) for `data`, written to `out` (.npz) if given.
+    Raises ModelError, BackendError, RunError."""
+    if out is not None and out.suffix != ".npz":
+        raise RunError("E0912", f"`{out}` is not an .npz file", "outputs are written as an .npz file", exit_code=2)
+    if batch is not None and batch < 1:
+        raise RunError("E0912", "--batch is at least 1", exit_code=2)
+    trained = open_trained(source, options)
+    names = chosen_outputs(trained.model, outputs)
+    model = trained.model
+    needed = inputs_of(model, names)
+    samples: Mapping[str, AnyArray | Rows]
+    if isinstance(data, Path):
+        samples = from_file(data, needed, model, cache_folder())
+    else:
+        samples = from_caller(data, needed, model)
+    count = next(iter(samples.values())).shape[0]
+    prediction, built, backend = build_prediction(trained, options, batch or min(BATCH, count), names)
+    predictor = Predictor(prediction, built, backend, trained)
+    try:
+        found = predictor(samples)
+    finally:
+        predictor.close()
+    if out is not None:
+        write_npz(out, found)
+    return PredictResult(found, count, out, trained.warnings, prediction.lowered.decisions)
+
+
+def write_npz(path: Path, arrays: Mapping[str, AnyArray]) -> None:
+    """An .npz file, written beside its place and renamed."""
+    with new_file(path, "the outputs", sum(a.nbytes for a in arrays.values())) as stream:
+        np.savez(stream, **dict(arrays))  # type: ignore[arg-type]

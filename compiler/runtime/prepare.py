@@ -1,0 +1,213 @@
+"""From a model file and a caller's options to a lowered program, with the time that each part took.
+
+Assumes: compiler.frontend.load reads and checks the file.
+Guarantees: options are applied to the checked model, so that the file is never rewritten; a model that has nothing
+to run is refused here.
+Does not: compile.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from backends.protocol import Backend
+from backends.registry import TARGETS
+from backends.registry import backend as backend_of
+from compiler.core.diagnostics import Diagnostic, Related, Sink, did_you_mean
+from compiler.core.errors import RunError
+from compiler.expr.units import TIME, parse_unit, to_canonical
+from compiler.ir.level0.model import Model
+from compiler.passes.pipeline import Lowered, lower
+from compiler.runtime.common.locks import lock_warnings, locked
+from compiler.runtime.common.options import Options
+from compiler.runtime.common.timing import Times
+from compiler.runtime.resources.bill import Need, large, least_needs, needs_of, refuse
+from compiler.runtime.resources.bill import warnings as too_large
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model as it will run. `warnings`: diagnostics that did not stop it."""
+
+    path: Path
+    model: Model
+    lowered: Lowered
+    backend: Backend
+    seed: int
+    warnings: tuple[Diagnostic, ...]
+
+
+def load_checked(path: Path, options: Options, times: Times) -> tuple[Model, tuple[Diagnostic, ...]]:
+    """The model of a file with the options applied, and warnings. Raises ModelError."""
+    with times.part("load"):
+        from compiler.frontend.load import load_model
+
+        sink = Sink()
+        model = load_model(path, options.settings, sink=sink)
+        refuse_two_halves(model)
+        model = with_options(model, options)
+    return model, tuple(sink.items)
+
+
+def prepare(path: Path, options: Options, times: Times) -> Prepared:
+    """Load, check and lower. Raises ModelError, BackendError, RunError."""
+    refuse_options(options)
+    model, warnings = load_checked(path, options, times)
+    refuse_nothing_to_run(model)
+    return _lowered(path, options, times, model, warnings)
+
+
+def prepare_to_run(path: Path, options: Options, times: Times) -> Prepared:
+    """As `prepare`, for what is to be built or run: RunError (E0905) for what this machine cannot hold, before anything
+    is made that is large; a warning (W0005) for what takes more than half of it."""
+    refuse_options(options)
+    model, warnings = load_checked(path, options, times)
+    refuse_nothing_to_run(model)
+    refuse(least_needs(model, options))
+    prepared = _lowered(path, options, times, model, warnings)
+    needs = needs_of(prepared.model, prepared.lowered.merged, prepared.backend, options)
+    refuse(needs)
+    return replace(prepared, warnings=(*prepared.warnings, *too_large(needs)))
+
+
+def look_ahead(path: Path, options: Options, model: Model) -> tuple[Need, ...]:
+    """The bill of a checked model: the whole one where something is large and the model can be lowered here, otherwise
+    what is known without lowering it."""
+    needs = least_needs(model, options)
+    runnable = (model.simulate is not None and bool(model.populations)) is not (model.train is not None)
+    if not runnable or large(needs, 1) or not large(needs, FEW):
+        return needs
+    prepared = _lowered(path, options, Times(), model, ())
+    return needs_of(prepared.model, prepared.lowered.merged, prepared.backend, options)
+
+
+FEW: Final = 32
+"""What takes less than this part of the room is not looked at more closely."""
+
+
+def _lowered(path: Path, options: Options, times: Times, model: Model, warnings: tuple[Diagnostic, ...]) -> Prepared:
+    with times.part("lower"):
+        chosen = backend_of(options.target, options.device or 0, options.verify)
+        pins = locked(path, options)
+        lowered = lower(model, chosen.capabilities, options.verify, pins)
+        warnings += lock_warnings(path, pins, lowered, chosen)
+    return Prepared(path, model, lowered, chosen, seed_of(model), warnings)
+
+
+def seed_of(model: Model) -> int:
+    """The seed of all random streams of a run."""
+    if model.simulate is not None:
+        return model.simulate.seed
+    return model.train.seed if model.train is not None else 0
+
+
+def refuse_two_halves(model: Model) -> None:
+    """Populations and a network of layers cannot be run by one program, trained or not. Raises ModelError (E0802)."""
+    sink = Sink()
+    if model.populations and model.network is not None:
+        sink.error(
+            "E0802",
+            "a model with both `populations` and a `network` of layers cannot be run yet",
+            model.network.span,
+            "put the network, with its `train` block, into a file of its own",
+            (Related("the populations begin here", model.populations[0].span),),
+        )
+    sink.check()
+
+
+def refuse_nothing_to_run(model: Model) -> None:
+    """A file that only defines things can be checked, not run. Raises ModelError."""
+    sink = Sink()
+    if model.simulate is None and model.train is None:
+        missing = "train" if model.network is not None else "simulate"
+        use = "`netloom predict` uses a network that has its weights from a file"
+        help = use if model.network is not None else None
+        sink.error("E0103", f"there is nothing to run: `{missing}` is missing", model.span, help)
+    elif model.simulate is not None and not model.populations:
+        sink.error("E0103", "there is nothing to simulate: `populations` is missing", model.span)
+    sink.check()
+
+
+def refuse_options(options: Options) -> None:
+    """Options that the target has no use for. Raises RunError (E0912, exit 2)."""
+    target = TARGETS.get(options.target)
+    if target is None:
+        return
+    for name, given in (("device", options.device), ("arch", options.arch)):
+        if given is not None and not target.devices:
+            raise RunError("E0912", f"the target `{target.name}` has no --{name}", exit_code=2)
+    if options.portable and target.name != "cpu":
+        raise RunError("E0912", f"the target `{target.name}` has no --portable", exit_code=2)
+
+
+def with_options(model: Model, options: Options) -> Model:
+    """`model` with what the options say in place of it. Raises RunError (E0912, exit 2)."""
+    numerics = model.numerics
+    if options.precision is not None:
+        numerics = replace(numerics, precision=options.precision)
+    if options.order is not None:
+        numerics = replace(numerics, order=options.order)
+    simulate, train = model.simulate, model.train
+    if options.seed is not None:
+        simulate = replace(simulate, seed=options.seed) if simulate is not None else None
+        train = replace(train, seed=options.seed) if train is not None else None
+    if options.duration is not None:
+        if simulate is None:
+            raise RunError("E0912", "--duration is for models with `simulate`", exit_code=2)
+        simulate = replace(simulate, steps=_steps(options.duration, simulate.dt))
+    if options.freeze:
+        if simulate is None:
+            raise RunError("E0912", "--freeze is for models with `simulate`", exit_code=2)
+        simulate = replace(simulate, freeze=_frozen(options.freeze, model))
+    if options.epochs is not None:
+        if train is None:
+            raise RunError("E0912", "--epochs is for models with `train`", exit_code=2)
+        if options.epochs < 1:
+            raise RunError("E0912", "--epochs is at least 1", exit_code=2)
+        train = replace(train, epochs=options.epochs)
+    return replace(model, numerics=numerics, simulate=simulate, train=train)
+
+
+def _frozen(names: tuple[str, ...], model: Model) -> tuple[str, ...]:
+    """The projections that `--freeze` means. Raises RunError (E0912) for one that has nothing to freeze."""
+    plastic = tuple(p.name for p in model.projections if p.synapse is not None)
+    if names == ("learning",):
+        return plastic
+    for name in names:
+        if name not in plastic:
+            help = did_you_mean(name, ("learning", *plastic)) or "write `--freeze learning`, or a projection's name"
+            raise RunError("E0912", f"`--freeze {name}`: no projection with a synapse has this name", help, 2)
+    return names
+
+
+def _steps(duration: str, dt: float) -> int:
+    """A duration such as "2 s" in whole steps. Raises RunError (E0912)."""
+    time = _milliseconds(duration)
+    if time is None or time < 0:
+        raise RunError("E0912", f"the duration is a time such as '200 ms', not '{duration}'", exit_code=2)
+    steps = round(time / dt)
+    if abs(steps * dt - time) > 1e-9 * max(time, dt):
+        raise RunError(
+            "E0912",
+            f"{duration} is not a whole number of steps of {dt:g} ms",
+            f"the nearest are {steps * dt:g} ms and {(steps + (1 if steps * dt < time else -1)) * dt:g} ms",
+            exit_code=2,
+        )
+    return steps
+
+
+def _milliseconds(text: str) -> float | None:
+    """A number and a unit of time ("2 s") in ms; None when it is not that."""
+    found = re.fullmatch(r"\s*([-+0-9.eE]+)\s*([A-Za-zµ]+)\s*", text)
+    if found is None:
+        return None
+    unit = parse_unit(found[2])
+    if unit is None or unit[0] != TIME:
+        return None
+    try:
+        return to_canonical(float(found[1]), found[2])
+    except ValueError:
+        return None

@@ -1,0 +1,107 @@
+"""What a run that goes on takes over: the records up to the checkpoint, and the checkpoint itself.
+
+Assumes: the files of the run before are whole up to its checkpoint, as compiler/runtime/spiking/run_spiking.py sees
+to; the run may have been killed at any moment.
+Guarantees: the new folder begins with copies; nothing of the run before is changed. The checkpoint is taken over last:
+a folder that has one has the records that belong to it.
+Does not: find the checkpoint (checkpoint.py).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from compiler.core.disk import copy_file, link_file
+from compiler.core.errors import RunError
+from compiler.ir.level0.model import Model
+from compiler.runtime.record.growing import RECORDING
+from compiler.runtime.record.superblock import unmark
+
+RECORDS = ("spikes.h5", "traces.h5", "rates.h5", "synapses.h5")
+
+
+def copy_records(source: Path, folder: Path, model: Model, step: int) -> bool:
+    """Begin `folder` with the records of the run directory `source` up to `step`; False when it has none. Raises
+    RunError (E0909) when they are damaged or do not reach `step`."""
+    assert model.simulate is not None
+    if not (source / "run.json").exists():
+        return False
+    if step <= model.simulate.warmup:  # nothing is recorded yet, or the sample at time 0, which will be taken again
+        return True
+    found = False
+    for name in RECORDS:
+        if (source / name).exists():
+            found = True
+            copy_file(source / name, folder / name, RECORDING)
+            try:
+                unmark(folder / name)
+                with h5py.File(folder / name, "a") as file:
+                    _CUT[name](file, model, (step - model.simulate.warmup + 0.5) * model.simulate.dt)
+            except (OSError, KeyError, ValueError) as error:
+                message = f"`{source / name}` cannot be gone on with: {error}"
+                help = "resume from the checkpoint file alone, copied to another folder: records then begin there"
+                raise RunError("E0909", message, help, exit_code=2) from None
+    return found
+
+
+def adopt_checkpoint(path: Path, folder: Path) -> Path:
+    """Put the checkpoint that a run goes on from into its own folder, so that this can be resumed at once."""
+    place = folder / "checkpoints" / path.name
+    link_file(path, place, "a checkpoint")
+    return place
+
+
+# -------------------------------------------------------------------------------------------- cutting
+# Datasets have their times beside them. Times ascend: they are searched, not read (they may be many).
+
+
+def _cut(data: Any, rows: int) -> None:
+    if len(data) < rows:
+        raise ValueError(f"`{data.name}` ends before the checkpoint")
+    data.resize(rows, axis=0)
+
+
+def _cut_spikes(file: Any, model: Model, end: float) -> None:
+    for group in file["spikes"].values():
+        used = bisect_left(group["timestamps"], end)
+        for data in group.values():
+            _cut(data, used)
+
+
+def _cut_samples(file: Any, model: Model, end: float) -> None:
+    """Of traces and rates."""
+    for group in file.values():
+        used = bisect_left(group["time"], end)
+        for name, data in group.items():
+            if name != "members":
+                _cut(data, used)
+
+
+def _cut_synapses(file: Any, model: Model, end: float) -> None:
+    # What is sampled at the end of a run only has no sample before.
+    late = {r.projection for r in model.synapses if not r.every}
+    late_histograms = {(h.projection, h.variable) for h in model.histograms if not h.every}
+    for projection, members in file.items():
+        for group in members.values():
+            times = {name for name in group if name.endswith("time")}
+            used = {name: bisect_left(group[name], end) for name in times}
+            for name in times:
+                variable = name.removesuffix(".histogram.time")
+                if projection in late if name == "time" else (projection, variable) in late_histograms:
+                    used[name] = 0
+            for name, data in group.items():
+                if name not in ("source", "target"):
+                    own = name if name in times else f"{name}.time" if name.endswith(".histogram") else "time"
+                    _cut(data, used[own])
+
+
+_CUT = {
+    "spikes.h5": _cut_spikes,
+    "traces.h5": _cut_samples,
+    "rates.h5": _cut_samples,
+    "synapses.h5": _cut_synapses,
+}

@@ -1,0 +1,216 @@
+"""HDF5 datasets that grow along their first axis, made and appended to without h5py's slower convenience.
+
+On a full disk HDF5 neither closes a file nor, at the end, itself: the interpreter crashes. So nothing is handed to it
+that has no room, and what it cannot write after all (a quota, another process that fills the disk) it writes into
+memory that is thrown away.
+
+Assumes: one writer.
+Guarantees: a file of 10,000 populations takes seconds, not minutes: datasets share their creation properties, small
+ones have small chunks. Files are of HDF5 1.10's format. A published file is in order at any moment: it can be read
+(SWMR) while it is written, and after the writer has been killed, up to the last flush.
+Does not: read (h5py does).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+from h5py import h5a, h5d, h5f, h5i, h5p, h5s, h5t
+
+from compiler.core.disk import UNWRITABLE, free_bytes, unwritable
+from compiler.core.errors import RunError
+
+FORMAT: Final = ("v110", "v110")
+MARGIN: Final = 1 << 20
+"""Bytes that stay free for what HDF5 has not written yet, and what the end of a run needs."""
+RECORDING: Final = "the recording"
+METADATA: Final = 1 << 20
+"""Bytes of HDF5's cache of metadata: closing a file takes the square of what it holds of published datasets."""
+
+
+def open_file(path: Path) -> Any:
+    """The file at `path` for writing; one that is there is continued. Raises RunError (E0930)."""
+    with recording(path):
+        _require(path, path.stat().st_size if path.exists() else 0, 0)
+        file = h5py.File(path, "a", libver=FORMAT)
+    config = file.id.get_mdc_config()
+    config.set_initial_size = True
+    config.initial_size = config.min_size = config.max_size = METADATA
+    file.id.set_mdc_config(config)
+    return file
+
+
+def require(file: Any, count: int) -> None:
+    """See that `count` bytes more have room in a file (a low-level FileID). Raises RunError (E0930)."""
+    _require(Path(os.fsdecode(h5f.get_name(file))), file.get_filesize(), count)
+
+
+def _require(path: Path, size: int, count: int) -> None:
+    free = free_bytes(path)
+    error = 0
+    if free is not None and free < count + MARGIN:
+        error = errno.ENOSPC
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit != resource.RLIM_INFINITY and size + count + MARGIN > limit:
+        error = errno.EFBIG
+    if error:
+        raise unwritable(OSError(error, os.strerror(error)), path, RECORDING, count + MARGIN)
+
+
+@contextmanager
+def recording(path: Path) -> Iterator[None]:
+    """Around what writes records to `path`, a file or the folder of a run: what the disk refuses HDF5 is a RunError
+    (E0930)."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # HDF5 says it in its text, whichever of them it raises
+        found = re.search(r"errno = (\d+)", str(error))
+        number = int(found[1]) if found else getattr(error, "errno", None)
+        if number not in UNWRITABLE and not (isinstance(error, OSError) and found):
+            raise
+        raise unwritable(OSError(number, os.strerror(number or 0)), path, RECORDING) from error
+
+
+def close_file(file: Any, datasets: Sequence[Growing] = ()) -> None:
+    """Close a file and its datasets, in any case. What cannot be written then is lost; a file that cannot be read any
+    more is removed. Raises RunError (E0930)."""
+    if not file:
+        return
+    path = Path(file.filename)
+    try:
+        with recording(path):
+            flush(datasets)
+            for data in datasets:
+                data.close()
+            file.flush()
+            file.close()
+    except RunError:
+        _close_into_nothing(file, datasets)
+        if not _readable(path):
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _close_into_nothing(file: Any, datasets: Sequence[Growing]) -> None:
+    """Close a file that the disk does not take. The limit on sizes is for memory that is no file's as well."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    if hasattr(os, "memfd_create"):
+        nothing, fd = os.memfd_create("netloom"), file.id.get_vfd_handle()
+        os.ftruncate(nothing, os.fstat(fd).st_size)
+        os.dup2(nothing, fd, inheritable=False)
+        os.close(nothing)
+    for data in datasets:
+        data.close()
+    with suppress(OSError, RuntimeError):
+        file.close()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def _readable(path: Path) -> bool:
+    for swmr in (False, True):
+        with suppress(OSError, RuntimeError, KeyError), h5py.File(path, "r", swmr=swmr) as file:
+            file.visit(lambda _: None)
+            return True
+    return False
+
+
+def publish(file: Any) -> None:
+    """From now on rows are added to what is there, and nothing else."""
+    file.swmr_mode = True
+
+
+def flush(datasets: Iterable[Growing]) -> None:
+    """Let a reader see all rows. (Flushing a whole file that is published takes the square of its datasets.)"""
+    for data in datasets:
+        data.flush()
+
+
+def sync(file: Any, datasets: Iterable[Growing]) -> None:
+    """Flush as far as the disk."""
+    flush(datasets)
+    os.fsync(file.id.get_vfd_handle())
+
+
+class Growing:
+    """A dataset (rows, *tail). `rows` is its length."""
+
+    def __init__(self, dataset: Any, tail: tuple[int, ...]) -> None:
+        self._id, self._tail = dataset, tail
+        self.rows: int = dataset.shape[0]
+        self._flushed = self.rows
+
+    def flush(self) -> None:
+        """Let a reader see all rows."""
+        if self._flushed != self.rows:
+            self._id.flush()
+            self._flushed = self.rows
+
+    def close(self) -> None:
+        """Let go of the dataset."""
+        self._id = None
+
+    def append(self, values: npt.NDArray[Any]) -> None:
+        """Append rows of the dataset's type."""
+        count, start = len(values), self.rows
+        if count == 0:
+            return
+        require(h5i.get_file_id(self._id), values.nbytes)
+        self.rows = start + count
+        self._id.set_extent((self.rows, *self._tail))
+        place = self._id.get_space()
+        place.select_hyperslab((start, *(0 for _ in self._tail)), (count, *self._tail))
+        memory = h5s.create_simple((count, *self._tail))
+        self._id.write(memory, place, np.ascontiguousarray(values))
+
+
+def growing(
+    group: Any, name: str, dtype: str, tail: tuple[int, ...], chunk: int, attributes: dict[str, str]
+) -> Growing:
+    """The dataset `name` of a group, made with chunks of `chunk` rows where it is not there yet."""
+    key = name.encode()
+    if key in group.id:
+        return Growing(h5d.open(group.id, key, _access()), tail)
+    properties = h5p.create(h5p.DATASET_CREATE)
+    properties.set_chunk((max(chunk, 1), *(max(n, 1) for n in tail)))
+    space = h5s.create_simple((0, *tail), (h5s.UNLIMITED, *tail))
+    made = h5d.create(group.id, key, h5t.py_create(np.dtype(dtype)), space, properties, dapl=_access())
+    for attribute, text in attributes.items():
+        label(made, attribute, text)
+    return Growing(made, tail)
+
+
+def _access() -> Any:
+    """Appending needs the last chunk only; the default cache of each dataset takes 100 kB."""
+    access = h5p.create(h5p.DATASET_ACCESS)
+    access.set_chunk_cache(7, 1 << 20, 1.0)
+    return access
+
+
+SORTING: Final = {"none": 0, "by_id": 1, "by_time": 2}
+"""How spikes are sorted, as SONATA numbers it."""
+
+
+def label_sorting(group: Any, name: str) -> None:
+    """Give a group of spikes the attribute `sorting`, the enumeration that SONATA demands; one that is there gives
+    way."""
+    if "sorting" in group.attrs:
+        del group.attrs["sorting"]
+    group.attrs.create("sorting", SORTING[name], dtype=h5py.enum_dtype(SORTING, basetype="u1"))
+
+
+def label(place: Any, name: str, text: str) -> None:
+    """Give a low-level group or dataset a string attribute."""
+    kind = h5t.py_create(h5py.string_dtype(), logical=True)
+    attribute = h5a.create(place, name.encode(), kind, h5s.create(h5s.SCALAR))
+    attribute.write(np.array(text, dtype=object))

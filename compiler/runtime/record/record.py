@@ -1,0 +1,251 @@
+"""Recording: drains the buffers of an instance into spikes.h5 and traces.h5.
+
+Assumes: buffers named as compiler/passes/cells/lower_records.py names them; the traces of one population have one list
+of members and one interval (the frontend sees to that).
+Guarantees: files grow as the run goes on, nothing of a long run is kept in memory; spikes are sorted by time, then by
+id; times count from the end of the warm-up. spikes.h5 has the SONATA layout (/spikes/<population>/timestamps in ms,
+/spikes/<population>/node_ids); traces.h5 has /<population>/<variable> (samples, members), /<population>/members and
+/<population>/time in ms, with the unit of a variable in its attribute `unit`; variables of pools are in a group
+/<population>.pool (or .population), whose members are the pools.
+Does not: change what is simulated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.protocol import Instance
+from compiler.core.errors import RunError
+from compiler.ir.level0.model import Model, RecordTraces, shift_of
+from compiler.ir.level2.program import Merged
+from compiler.runtime.record.growing import (
+    Growing,
+    close_file,
+    flush,
+    growing,
+    label_sorting,
+    open_file,
+    publish,
+    require,
+    sync,
+)
+
+SONATA_MAGIC: Final = np.uint32(0x0A7A)
+HELD: Final = 1 << 18  # events that are held in memory before they are written
+ZERO: Final = np.zeros(1, np.int64)
+
+Pairs = npt.NDArray[np.int32]
+
+
+def recorded_populations(model: Model) -> tuple[str, ...]:
+    """Populations whose spikes are recorded, in the order of the model's `record`, each once."""
+    return tuple(dict.fromkeys(p for r in model.spikes for p in r.populations))
+
+
+def sorted_events(pairs: Pairs) -> Pairs:
+    """(step, id) pairs by step, then by id; no copy where they are sorted already (as one thread leaves them)."""
+    key = (pairs[:, 0].astype(np.int64) << 32) | pairs[:, 1]
+    if np.all(key[1:] >= key[:-1]):
+        return pairs
+    return pairs[np.argsort(key, kind="stable")]
+
+
+@dataclass
+class _Held:
+    """Spikes of one population: where they go, which neurons and steps are `wanted`, and those that are not on disk
+    yet."""
+
+    times: Growing
+    ids: Growing
+    wanted: npt.NDArray[np.bool_] | None
+    between: tuple[int, int] | None
+    blocks: list[Pairs] = field(default_factory=list)
+    events: int = 0
+
+
+def _kept(pairs: Pairs, held: _Held) -> Pairs:
+    """The (step, id) pairs that the model wants."""
+    if held.wanted is not None:
+        pairs = pairs[held.wanted[pairs[:, 1]]]
+    if held.between is not None:
+        pairs = pairs[(pairs[:, 0] > held.between[0]) & (pairs[:, 0] <= held.between[1])]
+    return pairs
+
+
+class SpikeWriter:
+    """spikes.h5 of one run; a file that is there is continued. `counts`: spikes of each population in the file."""
+
+    def __init__(self, path: Path, model: Model) -> None:
+        assert model.simulate is not None
+        self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
+        self.counts: dict[str, int] = {}
+        self._held: dict[str, _Held] = {}
+        self._waiting = 0
+        self._file = open_file(path)
+        self._file.attrs["magic"] = SONATA_MAGIC
+        self._file.attrs["version"] = np.array([0, 1], np.uint32)
+        root = self._file.require_group("spikes")
+        sizes = {p.name: p.size for p in model.populations}
+        for name in recorded_populations(model):
+            group = root.require_group(name)
+            label_sorting(group, "by_time")
+            chunk = 8192 if sizes[name] >= 256 else 256
+            times = growing(group, "timestamps", "float64", (), chunk, {"units": "ms"})
+            record = next(r for r in model.spikes if name in r.populations)
+            wanted: npt.NDArray[np.bool_] | None = None
+            if record.members:
+                wanted = np.zeros(sizes[name], np.bool_)
+                wanted[list(record.members)] = True
+            between = record.between
+            if between is not None:
+                between = between[0] + self._warmup, between[1] + self._warmup
+            ids = growing(group, "node_ids", "uint64", (), chunk, {})
+            self._held[name] = _Held(times, ids, wanted, between)
+            self.counts[name] = times.rows
+        publish(self._file)
+
+    def drain(self, instance: Instance, keep: bool = True) -> None:
+        """Take what the buffers hold and empty them; with keep=False it is dropped (the warm-up)."""
+        for name, held in self._held.items():
+            buffer = f"{name}.spikes.record"
+            used = int(instance.read(f"{buffer}.used")[0])
+            if used == 0:
+                continue
+            if keep:
+                pairs = _kept(instance.read(buffer)[: 2 * used].reshape(-1, 2).astype(np.int32), held)
+                held.blocks.append(sorted_events(pairs))
+                held.events += len(pairs)
+                self.counts[name] += len(pairs)
+                self._waiting += len(pairs)
+            instance.write(f"{buffer}.used", ZERO)
+        if self._waiting > HELD:
+            self._append()
+
+    def _append(self) -> None:
+        """Put what is held in memory into the file: all of it, or nothing."""
+        require(self._file.id, 16 * self._waiting)
+        for held in self._held.values():
+            if held.events:
+                pairs = np.concatenate(held.blocks)
+                held.times.append((pairs[:, 0].astype(np.int64) - self._warmup) * self._dt)
+                held.ids.append(pairs[:, 1].astype(np.uint64))
+                held.blocks.clear()
+                held.events = 0
+        self._waiting = 0
+
+    def flush(self) -> None:
+        """Let a reader see all that was drained."""
+        self._append()
+        flush(self._datasets())
+
+    def sync(self) -> None:
+        self._append()
+        sync(self._file, self._datasets())
+
+    def close(self) -> None:
+        try:
+            self._append()
+        finally:
+            close_file(self._file, self._datasets())
+
+    def _datasets(self) -> list[Growing]:
+        return [data for held in self._held.values() for data in (held.times, held.ids)]
+
+
+@dataclass
+class _Times:
+    """The times of a group: `first` is the number of the sample in row 0, `values` a dataset of the group; `every` and
+    `shift` as shift_of says."""
+
+    times: Growing
+    values: Growing
+    every: int
+    shift: int
+    first: int
+
+
+@dataclass
+class _Samples:
+    """One variable: its buffer, how many samples came before, and which ones are kept (low < number <= high)."""
+
+    buffer: str
+    members: int
+    data: Growing
+    seen: int
+    low: int
+    high: int
+
+
+class TraceWriter:
+    """traces.h5 of one run; a file that is there is continued. `start`: the step before the first one."""
+
+    def __init__(self, path: Path, model: Model, program: Merged, start: int = 0) -> None:
+        assert model.simulate is not None
+        self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
+        self._file = open_file(path)
+        start = max(start - self._warmup, 0)
+        arrays = {a.name: a for a in program.arrays}
+        self._buffers: list[_Samples] = []
+        groups: dict[str, _Times] = {}
+        for number, record in enumerate(model.traces):
+            name = record.group
+            group = self._group(record, path)
+            m, shift = len(record.members), shift_of(record.every, record.at)
+            for variable in record.variables:
+                array = arrays[f"{record.population}.{variable}.record.{number}"]
+                rows = min(1024, max(1, (1 << 17) // (m * array.dtype.bytes)))
+                data = growing(group, variable.rpartition(".")[2], array.dtype.numpy, (m,), rows, {"unit": array.unit})
+                low, high = 0, 1 << 62
+                if record.between is not None:
+                    low, high = ((x + shift) // record.every for x in record.between)
+                seen = (start + shift) // record.every
+                self._buffers.append(_Samples(array.name, m, data, seen, low, high))
+                if name not in groups:
+                    times = growing(group, "time", "float64", (), 1024, {"unit": "ms"})
+                    first = max(seen, low) + 1 - times.rows
+                    groups[name] = _Times(times, data, record.every, shift, first)
+        self._groups = tuple(groups.values())
+        publish(self._file)
+
+    def _group(self, record: RecordTraces, path: Path) -> Any:
+        name = record.group
+        if name in self._file:
+            group = self._file[name]
+            if tuple(group["members"][:]) != record.members:
+                raise RunError("E0909", f"{path.name} has other members of `{name}`", exit_code=2)
+            return group
+        group = self._file.create_group(name)
+        group.create_dataset("members", data=np.array(record.members, np.uint64))
+        return group
+
+    def drain(self, instance: Instance, keep: bool = True) -> None:
+        """Append what the buffers hold and empty them; with keep=False it is dropped (the warm-up)."""
+        for b in self._buffers:
+            used = int(instance.read(f"{b.buffer}.used")[0])
+            if used and keep:
+                numbers = b.seen + np.arange(1, used + 1)
+                rows = instance.read(b.buffer)[: used * b.members].reshape(used, b.members)
+                b.data.append(rows[(numbers > b.low) & (numbers <= b.high)])
+                b.seen += used
+            if used:
+                instance.write(f"{b.buffer}.used", ZERO)
+        for g in self._groups:
+            numbers = g.first + np.arange(g.times.rows, g.values.rows, dtype=np.int64)
+            g.times.append((numbers * g.every - g.shift) * self._dt)
+
+    def flush(self) -> None:
+        flush(self._datasets())
+
+    def sync(self) -> None:
+        sync(self._file, self._datasets())
+
+    def close(self) -> None:
+        close_file(self._file, self._datasets())
+
+    def _datasets(self) -> list[Growing]:
+        return [*(b.data for b in self._buffers), *(g.times for g in self._groups)]

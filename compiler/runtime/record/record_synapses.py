@@ -1,0 +1,253 @@
+"""Recording of synapses: variables of projections, sampled between steps, into synapses.h5.
+
+Assumes: arrays named by model path (`plastic[input->output].w`), as compiler/passes makes them.
+Guarantees: samples are taken at the end of the steps that the model names, by reading, so nothing else changes.
+synapses.h5 has for each projection and member /<projection>/<source>-><target>/ with `source` and `target` (neurons
+of each synapse), <variable> (samples, synapses), <variable>.histogram (samples, bars) with the attributes `low` and
+`high`, and `time` or <variable>.histogram.time in ms. Synapses stand source by source, targets ascending; explicit
+pairs in the user's order; elements of a convolution's kernel as (out channel, in channel, y, x), without ends. Where
+synapses are rewired there is `targets` (samples, synapses) in place of `target`: a new synapse has the place of an old
+one of the same source. Where their in-degrees are kept it is `sources`, and synapses stand target by target.
+-1 is a vacant place; histograms leave these out.
+Does not: buffer on the device: a sample of every step would be slow (samples are meant to be far apart).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.protocol import Instance
+from compiler.ir.level0.model import Const, Member, Model, Projection, shift_of
+from compiler.ir.level2.program import Merged
+from compiler.ir.level2.synapse_values import member_name, own_name, stored_by_target, synapse_unit, variable_array
+from compiler.passes.relations.lower_connect import pair_order, pairs_of
+from compiler.runtime.record.growing import Growing, close_file, flush, growing, open_file, publish, sync
+
+Order = npt.NDArray[np.int64] | None
+"""Storage order of the synapses in the order that is shown; None where they are the same."""
+
+
+def user_order(projection: Projection, member: Member) -> Order:
+    """Where each of the user's pairs is stored."""
+    if projection.rule != "pairs":
+        return None
+    return np.argsort(pair_order(pairs_of(projection, member)))
+
+
+def synapse_ends(
+    instance: Instance, arrays: frozenset[str], projection: Projection, member: Member, n_pre: int, n_post: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """(source, target) of every synapse in storage order; None where synapses are shared by positions."""
+    name = member_name(projection, member)
+    if stored_by_target(projection):
+        row = instance.read(f"{name}.to_row").astype(np.int64)
+        target = np.repeat(np.arange(n_post, dtype=np.int64), np.diff(row))
+        return instance.read(f"{name}.to_col")[: len(target)].astype(np.int64), target
+    if f"{name}.element" in arrays:  # a convolution in stored rows, whose weights are the kernel's elements
+        return None
+    if f"{name}.col" in arrays:
+        row = instance.read(f"{name}.row").astype(np.int64)
+        source = np.repeat(np.arange(n_pre, dtype=np.int64), np.diff(row))
+        return source, instance.read(f"{name}.col")[: len(source)].astype(np.int64)
+    if projection.rule == "one_to_one":
+        each = np.arange(n_pre, dtype=np.int64)
+        return each, each
+    if projection.rule == "all_to_all":
+        source = np.repeat(np.arange(n_pre, dtype=np.int64), n_post)
+        target = np.tile(np.arange(n_post, dtype=np.int64), n_pre)
+        if member.source == member.target and not dict(member.args).get("autapses", 1):
+            other = source != target
+            source, target = source[other], target[other]
+        return source, target
+    return None
+
+
+def moving(projection: Projection) -> str | None:
+    """The end of synapses that rewiring changes: "source" or "target"."""
+    if projection.synapse is None or projection.synapse.rewired is None:
+        return None
+    return "source" if stored_by_target(projection) else "target"
+
+
+def _count(group: Any) -> int | None:
+    """The number of synapses of a projection, where that is written."""
+    return next((len(group[end]) for end in ("source", "target") if end in group), None)
+
+
+@dataclass
+class _Sampled:
+    """One variable of one member. `edges`: of a histogram; `constant`: of a variable without an array;
+    `every` and `shift` as shift_of says; `exists`: the array that says which places hold a synapse, where some may not.
+    """
+
+    array: str
+    scale: float
+    every: int
+    values: Growing | None
+    times: Growing
+    group: Any
+    variable: str
+    unit: str
+    order: Order
+    edges: npt.NDArray[np.float64] | None = None
+    constant: float | None = None
+    shift: int = 0
+    exists: str | None = None
+
+
+class SynapseWriter:
+    """synapses.h5 of one run; a file that is there is continued. `start`: the step before the first one."""
+
+    def __init__(self, path: Path, model: Model, program: Merged, instance: Instance, start: int = 0) -> None:
+        assert model.simulate is not None
+        self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
+        self._last = model.simulate.warmup + model.simulate.steps
+        self._sampled_until = -1 if start <= self._warmup else start - self._warmup
+        self._file = open_file(path)
+        self._sampled: list[_Sampled] = []
+        self._arrays = frozenset(a.name for a in program.arrays)
+        arrays = self._arrays
+        sizes = {p.name: p.size for p in model.populations}
+        projections = {p.name: p for p in model.projections}
+        for record in model.synapses:
+            projection = projections[record.projection]
+            for member, group in self._groups(projection, instance, arrays, sizes):
+                times = growing(group, "time", "float64", (), 256, {"unit": "ms"})
+                for variable in record.variables:
+                    made = self._one(model, projection, member, group, variable, arrays, record.every, times)
+                    made.shift = shift_of(record.every, record.at)
+                    self._sampled.append(made)
+                end = moving(projection)
+                known = any(x.group == group for x in self._sampled if x.variable == f"{end}s")
+                if end is not None and not known:
+                    ends = f"{member_name(projection, member)}.{'col' if end == 'target' else 'to_col'}"
+                    made = _Sampled(ends, 1.0, record.every, None, times, group, f"{end}s", "1", None)
+                    made.exists = self._exists(projection, member)
+                    made.shift = shift_of(record.every, record.at)
+                    self._sampled.append(made)
+        for h in model.histograms:
+            projection = projections[h.projection]
+            for member, group in self._groups(projection, instance, arrays, sizes):
+                times = growing(group, f"{h.variable}.histogram.time", "float64", (), 256, {"unit": "ms"})
+                made = self._one(model, projection, member, group, h.variable, arrays, h.every, times)
+                made.shift = shift_of(h.every, h.at)
+                made.exists = self._exists(projection, member)
+                made.edges = np.linspace(h.low, h.high, h.bins + 1)
+                made.values = growing(group, f"{h.variable}.histogram", "int64", (h.bins,), 64, {"unit": made.unit})
+                dataset = group[f"{h.variable}.histogram"]
+                dataset.attrs["low"], dataset.attrs["high"] = h.low, h.high
+                self._sampled.append(made)
+        for s in self._sampled:
+            if s.values is None:
+                s.values = self._dataset(s, instance)
+        publish(self._file)
+
+    def _groups(
+        self, projection: Projection, instance: Instance, arrays: frozenset[str], sizes: dict[str, int]
+    ) -> Iterator[tuple[Member, Any]]:
+        for member in projection.members:
+            group = self._file.require_group(projection.name).require_group(f"{member.source}->{member.target}")
+            if _count(group) is None:
+                ends = synapse_ends(instance, arrays, projection, member, sizes[member.source], sizes[member.target])
+                order = user_order(projection, member)
+                for name, values in zip(("source", "target"), ends or (), strict=False):
+                    if name == moving(projection):
+                        continue
+                    group.create_dataset(name, data=values if order is None else values[order])
+            yield member, group
+
+    def _exists(self, projection: Projection, member: Member) -> str | None:
+        array = f"{own_name(projection, member)}.exists"
+        return array if array in self._arrays else None
+
+    def _one(
+        self,
+        model: Model,
+        projection: Projection,
+        member: Member,
+        group: Any,
+        variable: str,
+        arrays: frozenset[str],
+        every: int,
+        times: Growing,
+    ) -> _Sampled:
+        array = variable_array(projection, member, variable)
+        constant: float | None = None
+        if array not in arrays:
+            value = member.weight if variable == "weight" else dict(member.init).get(variable)
+            assert isinstance(value, Const) or variable == "delay", f"{array} has no array"
+            constant = float(value.value) if isinstance(value, Const) else float(member.delay)
+        unit = synapse_unit(projection, variable, model.populations)
+        scale = self._dt if variable == "delay" and projection.synapse is None else 1.0
+        order = user_order(projection, member)
+        return _Sampled(array, scale, every, None, times, group, variable, unit, order, None, constant)
+
+    def next_sample(self, done: int) -> int:
+        """The step after which the next sample is due; the last step when there is none before."""
+        if done < self._warmup:
+            return self._warmup
+        now = done - self._warmup
+        due = (((now + s.shift) // s.every + 1) * s.every - s.shift for s in self._sampled if s.every)
+        return min([self._last, *(self._warmup + k for k in due)])
+
+    def sample(self, instance: Instance, done: int) -> None:
+        """Samples what is due at the end of step `done`; time 0 is one of the times."""
+        now = done - self._warmup
+        if now < 0 or now <= self._sampled_until:
+            return
+        self._sampled_until = now
+        stamped: set[int] = set()
+        for s in self._sampled:
+            due = (now + s.shift) % s.every == 0 if s.every else done == self._last
+            if not due:
+                continue
+            self._append(s, self._values(s, instance))
+            if id(s.times) not in stamped:  # variables of one record share their times
+                s.times.append(np.array([now * self._dt]))
+                stamped.add(id(s.times))
+
+    def _values(self, s: _Sampled, instance: Instance) -> npt.NDArray[Any]:
+        if s.constant is not None:
+            return np.full(_count(s.group) or 1, s.constant * s.scale)
+        values: npt.NDArray[Any] = instance.read(s.array)
+        count = _count(s.group)
+        if count is not None:
+            values = values[:count]
+        if s.exists is not None:
+            held = instance.read(s.exists)[: len(values)] != 0
+            values = values[held] if s.edges is not None else np.where(held, values, -1)
+        if s.scale != 1.0:
+            values = values * s.scale
+        return values if s.order is None else values[s.order]
+
+    def _dataset(self, s: _Sampled, instance: Instance) -> Growing:
+        """Where the samples of a variable go."""
+        values = self._values(s, instance)
+        dtype = "float64" if values.dtype.kind != "f" else values.dtype.name
+        dtype = "int32" if s.variable in ("sources", "targets") else dtype
+        rows = max(1, (1 << 17) // max(values.nbytes, 1))
+        return growing(s.group, s.variable, dtype, (len(values),), min(rows, 256), {"unit": s.unit})
+
+    def _append(self, s: _Sampled, values: npt.NDArray[Any]) -> None:
+        if s.edges is not None:
+            values = np.histogram(values, s.edges)[0].astype(np.int64)
+        assert s.values is not None
+        s.values.append(values[None].astype(np.float64) if values.dtype.kind == "u" else values[None])
+
+    def flush(self) -> None:
+        flush(self._datasets())
+
+    def sync(self) -> None:
+        sync(self._file, self._datasets())
+
+    def close(self) -> None:
+        close_file(self._file, self._datasets())
+
+    def _datasets(self) -> list[Growing]:
+        return [data for s in self._sampled for data in (s.values, s.times) if data is not None]

@@ -1,0 +1,159 @@
+"""The bill of a model before anything large is made: what it needs in memory and on disk, and what there is.
+
+Assumes: the numbers of passes/expected_sizes.py, passes/plan_memory.py and runner/recorded.py; the room of room.py.
+Guarantees: `refuse` raises E0905 for what surely does not fit, with the largest parts; `warnings` gives W0005 for what
+takes more than half of the room, or will not fit if it goes as expected.
+Does not: read data, connect or allocate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from backends.protocol import Backend
+from compiler.core.diagnostics import Diagnostic, Severity
+from compiler.core.disk import bytes_text
+from compiler.core.errors import RunError
+from compiler.core.source import NOWHERE, Span
+from compiler.ir.level0.model import Model
+from compiler.ir.level2.program import Merged
+from compiler.layout.plan_memory import place
+from compiler.passes.relations.expected_sizes import expected_sizes, least_bytes
+from compiler.runtime.common.options import Options
+from compiler.runtime.resources.recorded import SPIKE_RATE, written_by
+from compiler.runtime.resources.room import Room, device_room, disk_room, memory_room
+
+NAMED: Final = 3
+"""Parts that a message names."""
+
+HELP: Final = {
+    "memory": "a smaller model, or fewer recorded members; `netloom show --memory` lists all arrays",
+    "on disk": "record fewer members or less often, or give another `--runs-dir`",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that takes place. `sure`: whether that is known before the run."""
+
+    what: str
+    bytes: int
+    note: str
+    span: Span
+    sure: bool = True
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a run needs of one kind ("memory", "memory of the GPU", "on disk"), and what there is (None: not known).
+    `parts`: largest first; `bytes` may be less than their sum, where parts share their place."""
+
+    kind: str
+    bytes: int
+    parts: tuple[Part, ...]
+    room: Room | None
+
+    @property
+    def sure(self) -> int:
+        """Bytes that are needed whatever the run does."""
+        return self.bytes - sum(p.bytes for p in self.parts if not p.sure)
+
+
+def least_needs(model: Model, options: Options) -> tuple[Need, ...]:
+    """What is known of a model before it is lowered: the least memory, and what is recorded."""
+    parts = tuple(Part(x.what, x.bytes, x.note, x.span) for x in least_bytes(model))
+    room = device_room(options.target, options.device or 0)
+    kind = "memory" if options.target != "cuda" else "memory of the GPU"
+    memory = memory_room() if options.target != "cuda" else room
+    return Need(kind, sum(p.bytes for p in parts), parts, memory), _on_disk(model, None, options)
+
+
+def needs_of(model: Model, merged: Merged, backend: Backend, options: Options) -> tuple[Need, ...]:
+    """The whole bill of a lowered model."""
+    sizes = expected_sizes(model, merged)
+    drawn = sizes.keys()
+    parts = []
+    for a in merged.arrays:
+        count = a.physical_size if a.physical_size >= 0 else sizes.get(a.name, 0)
+        note = "x".join(map(str, a.shape)) if a.name not in drawn else f"{count:,} expected"
+        parts.append(Part(a.name, count * a.dtype.bytes, note, a.span))
+    parts.sort(key=lambda p: (-p.bytes, p.what))
+    constants = sum(v.nbytes for v in merged.constants.values())
+    # placing takes a while, and tells only by how much arrays that share memory take less
+    unshared = sum(p.bytes for p in parts)
+    on_device = options.target == "cuda"
+    room = device_room(options.target, options.device or 0) if on_device else memory_room()
+    arenas = unshared
+    if room is not None and unshared + constants > room.bytes // 2:
+        arenas = sum(place(merged, sizes, backend.capabilities.apart).arena_bytes.values())
+    disk = _on_disk(model, merged, options)
+    host = Part("constants, as the host holds them", constants, "", NOWHERE)
+    if not on_device:
+        whole = tuple(sorted((*parts, host), key=lambda p: (-p.bytes, p.what)))
+        return Need("memory", arenas + constants, whole, room), disk
+    return (
+        Need("memory", constants, (host,), memory_room()),
+        Need("memory of the GPU", arenas, tuple(parts), room),
+        disk,
+    )
+
+
+def _on_disk(model: Model, merged: Merged | None, options: Options) -> Need:
+    items = written_by(model, merged)
+    parts = tuple(Part(w.what, w.bytes, w.note, w.span, w.sure) for w in items)
+    folder = options.out if options.out is not None else options.runs_dir
+    return Need("on disk", sum(p.bytes for p in parts), parts, disk_room(Path(folder)))
+
+
+def refuse(needs: Sequence[Need]) -> None:
+    """Raises RunError (E0905) for the first need that surely does not fit."""
+    for need in needs:
+        if need.room is None or need.sure <= need.room.bytes:
+            continue
+        named = [p for p in need.parts if p.sure and p.bytes][:NAMED]
+        lines = "\n".join(f"{p.what}: {_part(p)}{_line(p.span)}" for p in named)
+        message = f"{_sentence(need, need.sure)}\n{lines}" if lines else _sentence(need, need.sure)
+        raise RunError("E0905", message, HELP.get(need.kind, HELP["memory"]))
+
+
+def warnings(needs: Sequence[Need]) -> tuple[Diagnostic, ...]:
+    """W0005 for every need that takes more than half of what there is, at the place of its largest part."""
+    out = []
+    for need in needs:
+        if need.room is None or need.bytes <= need.room.bytes // 2:
+            continue
+        largest = next((p for p in need.parts if p.span is not NOWHERE), None)
+        named = ", ".join(f"{p.what} ({_part(p)})" for p in need.parts[:NAMED] if p.bytes)
+        text = _sentence(need, need.bytes, "" if need.sure == need.bytes else f" (with spikes at {SPIKE_RATE:g} Hz)")
+        span = None if largest is None else largest.span
+        out.append(Diagnostic("W0005", text, span, f"the largest: {named}", (), Severity.WARNING))
+    return tuple(out)
+
+
+def bill_text(needs: Sequence[Need]) -> str:
+    """ "1.2 GB of memory, 53.6 MB on disk"."""
+    return ", ".join(f"{bytes_text(n.bytes)} {n.kind if n.kind == 'on disk' else f'of {n.kind}'}" for n in needs)
+
+
+def large(needs: Sequence[Need], share: int) -> bool:
+    """Whether anything takes more than 1 / `share` of what there is."""
+    return any(n.room is not None and n.bytes > n.room.bytes // share for n in needs)
+
+
+def _sentence(need: Need, count: int, guess: str = "") -> str:
+    assert need.room is not None
+    there = bytes_text(need.room.bytes)
+    if need.kind == "on disk":
+        return f"a run writes {bytes_text(count)}{guess}; {there} are free on {need.room.what}"
+    return f"the model needs {bytes_text(count)} of {need.kind}; {need.room.what} has {there}"
+
+
+def _part(part: Part) -> str:
+    return bytes_text(part.bytes) + (f", {part.note}" if part.note else "")
+
+
+def _line(span: Span) -> str:
+    return "" if span is NOWHERE or not span.file.text else f" (line {span.line})"

@@ -1,0 +1,190 @@
+"""What a run writes: the bytes of its records, checkpoints and weights, before it begins.
+
+Assumes: a checked model; what the writers of this folder write (record.py, record_rates.py, record_synapses.py,
+checkpoint.py).
+Guarantees: the numbers in the files are counted exactly where they follow from the model; spikes are counted at
+SPIKE_RATE, and synapses of random rules as expected, which `note` says. What HDF5 adds (a few kB a file, and the rest
+of a last chunk) is not counted.
+Does not: look at the disk (room.py).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from compiler.core.source import Span
+from compiler.ir.level0.model import Const, Member, Model, Projection, RecordHistogram, RecordSynapses, shift_of
+from compiler.ir.level2.program import Merged
+from compiler.ir.level2.synapse_values import own_name
+from compiler.passes.relations.expected_sizes import DRAWN, expected_sizes, synapse_counts, value_counts
+from compiler.passes.relations.relations import CONVOLUTIONS, keeps_state
+from compiler.runtime.common.arrays import persistent_arrays
+
+SPIKE_RATE: Final = 10.0
+"""Hz of a neuron whose spikes are recorded: no model says before it runs what it will be."""
+
+_TIME: Final = 8  # bytes of the time of a sample
+_SPIKE: Final = 16  # bytes of a spike: its time and its neuron
+
+
+@dataclass(frozen=True)
+class Written:
+    """Something that a run writes, in which file. `sure`: whether the bytes do not depend on what the run will do."""
+
+    what: str
+    file: str
+    bytes: int
+    note: str
+    span: Span
+    sure: bool = True
+
+
+def written_by(model: Model, merged: Merged | None = None) -> list[Written]:
+    """What a run of the model writes, largest first. Checkpoints and weights are those of `merged`, and left out
+    without it."""
+    found: list[Written] = []
+    if model.simulate is not None:
+        found = [*_spikes(model), *_traces(model), *_rates(model), *_synapses(model)]
+    if merged is not None:
+        found += _kept(model, merged)
+    return sorted(found, key=lambda w: (-w.bytes, w.what))
+
+
+def _samples(model: Model, every: int, at: int | None, between: tuple[int, int] | None = None) -> int:
+    """Samples at the ends of steps n * every - shift within the run, or within `between`."""
+    assert model.simulate is not None
+    first, last = between or (0, model.simulate.steps)
+    last = min(last, model.simulate.steps)
+    shift = shift_of(every, at)
+    return max((last + shift) // every - (first + shift) // every, 0)
+
+
+def _spikes(model: Model) -> list[Written]:
+    assert model.simulate is not None
+    sizes = {p.name: p.size for p in model.populations}
+    out = []
+    for record in model.spikes:
+        first, last = record.between or (0, model.simulate.steps)
+        seconds = max(min(last, model.simulate.steps) - first, 0) * model.simulate.dt / 1000
+        for name in record.populations:
+            count = len(record.members) or sizes[name]
+            spikes = math.ceil(count * seconds * SPIKE_RATE)
+            note = f"{count:,} neurons, {seconds:g} s, if each fires at {SPIKE_RATE:g} Hz"
+            out.append(Written(f"spikes of {name}", "spikes.h5", spikes * _SPIKE, note, record.span, sure=False))
+    return out
+
+
+def _traces(model: Model) -> list[Written]:
+    real = _real(model)
+    out: list[Written] = []
+    groups: set[str] = set()
+    for record in model.traces:
+        samples, members = _samples(model, record.every, record.at, record.between), len(record.members)
+        times = 0 if record.group in groups else samples * _TIME + members * 8
+        groups.add(record.group)
+        size = samples * members * real * len(record.variables) + times
+        names = ", ".join(record.variables)
+        note = f"{members:,} members, {samples:,} samples"
+        out.append(Written(f"trace of {names} of {record.population}", "traces.h5", size, note, record.span))
+    return out
+
+
+def _rates(model: Model) -> list[Written]:
+    out = []
+    for record in model.rates:
+        bins = _samples(model, record.every, record.at)
+        out.append(
+            Written(f"rate of {record.population}", "rates.h5", bins * (8 + _TIME), f"{bins:,} bins", record.span)
+        )
+    return out
+
+
+def _synapses(model: Model) -> list[Written]:
+    families = {f.name: f for f in model.projections}
+    counts, values = synapse_counts(model), value_counts(model)
+    out = []
+    places = {h.projection: h.span for h in model.histograms} | {r.projection: r.span for r in model.synapses}
+    for name, span in places.items():
+        family = families[name]
+        if family.rule in CONVOLUTIONS and not keeps_state(family):
+            continue  # its values belong to elements of a kernel, which have no ends
+        count = sum(math.ceil(counts[own_name(family, m)]) for m in family.members)
+        ends = 8 if _moves(family) else 16
+        out.append(Written(f"ends of {name}", "synapses.h5", count * ends, _shown(count, family), span))
+    for h in model.histograms:
+        samples, members = _sampled(model, h), len(families[h.projection].members)
+        size = samples * (8 * h.bins + _TIME) * members
+        what = f"histogram of {h.variable} of {h.projection}"
+        out.append(Written(what, "synapses.h5", size, f"{samples:,} samples", h.span))
+    for record in model.synapses:
+        family, samples = families[record.projection], _sampled(model, record)
+        moving = 4 if _moves(family) else 0
+        count, size = 0, samples * _TIME * len(family.members)
+        for m in family.members:
+            here = math.ceil(values[own_name(family, m)])
+            each = sum(_value(model, family, m, v) for v in record.variables) + moving
+            count, size = count + here, size + here * samples * each
+        note = f"{_shown(count, family)}, {samples:,} samples"
+        what = f"{', '.join(record.variables)} of {record.projection}"
+        out.append(Written(what, "synapses.h5", size, note, record.span))
+    return out
+
+
+def _shown(count: int, family: Projection) -> str:
+    return f"{count:,} synapses{' expected' if family.rule in DRAWN else ''}"
+
+
+def _moves(family: Projection) -> bool:
+    """Whether rewiring changes an end of the synapses, which is then sampled with their values."""
+    return family.synapse is not None and family.synapse.rewired is not None
+
+
+def _value(model: Model, family: Projection, member: Member, variable: str) -> int:
+    """Bytes of a value: what has no array, and delays, are written as float64."""
+    plain = family.synapse is None and (variable == "delay" or isinstance(member.weight, Const))
+    return 8 if plain else _real(model)
+
+
+def _sampled(model: Model, record: RecordSynapses | RecordHistogram) -> int:
+    """Samples of synapses, which are taken between steps: time 0 is one of the times, if it is due."""
+    assert model.simulate is not None
+    if not record.every:
+        return 1
+    due = not shift_of(record.every, record.at)
+    return _samples(model, record.every, record.at) + due
+
+
+def _kept(model: Model, merged: Merged) -> list[Written]:
+    """Checkpoints and weights."""
+    frozen = model.simulate is not None and bool(model.simulate.freeze)
+    sizes = expected_sizes(model, merged)
+    one = sum(_logical(a.shape, sizes.get(a.name)) * a.dtype.bytes for a in persistent_arrays(merged, frozen))
+    weights = sum(
+        _logical(a.shape, sizes.get(a.name)) * a.dtype.bytes for a in merged.arrays if a.role.value == "weight"
+    )
+    if model.train is None:
+        assert model.simulate is not None
+        wanted, held = model.simulate.checkpoints, 1
+        if wanted is not None:
+            last = model.simulate.steps // wanted.every + 1 if wanted.every and not wanted.wall else wanted.keep
+            held = min(wanted.keep, last) + 1  # the oldest goes when the newest is there
+        what = "the checkpoint at the end" if held == 1 else f"{held:,} checkpoints at a time"
+        return [Written(what, "checkpoints/", held * one, "", model.span)]
+    t = model.train
+    count = t.epochs // t.checkpoint_every + bool(t.epochs % t.checkpoint_every) if t.checkpoint_every else 1
+    best = weights if t.best is not None else 0
+    what = "the checkpoint at the end" if count == 1 else f"{count:,} checkpoints"
+    return [
+        Written(what, "checkpoints/", count * (one + best), "", t.span),
+        Written("weights", "weights.safetensors", weights + best, "", t.span),
+    ]
+
+
+def _logical(shape: tuple[int, ...], size: int | None) -> int:
+    return math.prod(shape) if size is None else size
+
+
+def _real(model: Model) -> int:
+    return 8 if model.numerics.precision == "float64" else 4

@@ -1,0 +1,192 @@
+"""A spiking run in its folder: records, loop, checkpoints, rates.
+
+Assumes: a session whose model has `simulate`.
+Guarantees: the folder of a resumed run begins with the records of the run that it continues, so it ends as the
+folder of an unbroken one. A checkpoint is written after all that was recorded until then is on disk: a run that is
+killed at any moment can be gone on with from the last one.
+Does not: build or plot.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.protocol import AnyArray
+from compiler.core.errors import RunError
+from compiler.ir.level0.model import Checkpoints
+from compiler.runtime.artifacts.checkpoint import Position, begun_of_checkpoint, save_checkpoint
+from compiler.runtime.common.progress import Telling
+from compiler.runtime.common.rates import mean_rates
+from compiler.runtime.health import Health
+from compiler.runtime.record.continued import adopt_checkpoint, copy_records
+from compiler.runtime.record.growing import recording
+from compiler.runtime.record.record import SpikeWriter, TraceWriter
+from compiler.runtime.record.record_rates import RateWriter
+from compiler.runtime.record.record_synapses import SynapseWriter
+from compiler.runtime.session import Outcome, Session
+from compiler.runtime.spiking.simulate import simulate
+
+RECORDED_FROM = "from"
+"""In a checkpoint: the step (after the warm-up) before the first one that is in the folder's records."""
+RATES = "rates/"
+"""In a checkpoint, before the name of a population: RateWriter.rests."""
+
+
+def run_spiking(session: Session) -> Outcome:
+    """Simulate to the end, or to a signal; rates are over all that is recorded in the folder."""
+    model, program = session.prepared.model, session.prepared.lowered.merged
+    assert model.simulate is not None
+    start = _begin(session)
+    done = start.step
+    health = Health(program)
+    with recording(session.folder), ExitStack() as opened:
+        spikes, traces, rates, synapses = _writers(session, start, opened)
+        checkpoints = SpikingCheckpoints(session, start, rates)
+        if start.checkpoint is not None:
+            checkpoints.adopt(start.checkpoint)
+        if model.simulate.checkpoints is not None and isinstance(session.progress, Telling):
+            session.progress.tell(f"should this run be killed, go on with `--resume {session.folder}`")
+        result = simulate(
+            session.instance,
+            model,
+            [w for w in (spikes, traces, rates) if w is not None],
+            synapses,
+            health,
+            session.stop,
+            session.progress,
+            done,
+            checkpoints,
+        )
+    checkpoints.write(result.step)
+    counts = dict(spikes.counts) if spikes is not None else {}
+    window = start.recorded_from, max(result.step - model.simulate.warmup, 0)
+    cpu = result.cpu_seconds
+    return Outcome(
+        mean_rates(model, counts, window),
+        counts,
+        {},
+        result.interrupted,
+        (cpu, result.wall_seconds),
+        {
+            "simulation_cpu_seconds": cpu,
+            "simulated_ms": result.simulated_ms,
+            "real_time_factor": result.simulated_ms / 1000 / max(result.wall_seconds, 1e-9),
+        },
+        window,
+    )
+
+
+def _writers(
+    session: Session, start: _Start, opened: ExitStack
+) -> tuple[SpikeWriter | None, TraceWriter | None, RateWriter | None, SynapseWriter | None]:
+    """What writes the records that the model asks for; each is closed with `opened`, whatever the others do."""
+    model, program, folder = session.prepared.model, session.prepared.lowered.merged, session.folder
+    spikes, traces, rates, synapses = None, None, None, None
+    if model.spikes:
+        spikes = SpikeWriter(folder / "spikes.h5", model)
+        opened.callback(spikes.close)
+    if model.traces:
+        traces = TraceWriter(folder / "traces.h5", model, program, start=start.step)
+        opened.callback(traces.close)
+    if model.rates:
+        rates = RateWriter(folder / "rates.h5", model, start.step, start.rates)
+        opened.callback(rates.close)
+    if model.synapses or model.histograms:
+        synapses = SynapseWriter(folder / "synapses.h5", model, program, session.instance, start.step)
+        opened.callback(synapses.close)
+    return spikes, traces, rates, synapses
+
+
+# ------------------------------------------------------------------------------------------- going on
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where a run begins: the step before its first one, the checkpoint that it goes on from, since which step (after
+    the warm-up) its folder has records, and the bins of rates that are begun."""
+
+    step: int = 0
+    checkpoint: Path | None = None
+    recorded_from: int = 0
+    rates: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+
+
+def _begin(session: Session) -> _Start:
+    """The records and the place of the run that is gone on with, if there is one. Raises RunError (E0909)."""
+    if session.resumed is None:
+        return _Start()
+    simulate = session.prepared.model.simulate
+    assert simulate is not None
+    position, path = session.resumed
+    done = position.step
+    if done >= simulate.warmup + simulate.steps:
+        raise RunError(
+            "E0909",
+            f"`{path}` stands at {(done - simulate.warmup) * simulate.dt:g} ms, where the simulation ends",
+            "give a longer `--duration`",
+            exit_code=2,
+        )
+    begun = begun_of_checkpoint(path)
+    rates = {n.removeprefix(RATES): np.asarray(v, np.float64) for n, v in begun.items() if n.startswith(RATES)}
+    if not copy_records(path.parent.parent, session.folder, session.prepared.model, done):
+        return _Start(done, path, max(done - simulate.warmup, 0), rates)
+    recorded_from = int(np.asarray(begun[RECORDED_FROM])[0]) if RECORDED_FROM in begun else 0
+    return _Start(done, path, recorded_from, rates)
+
+
+# ---------------------------------------------------------------------------------------- checkpoints
+
+
+class SpikingCheckpoints:
+    """The checkpoints of a run: when one is due, and writing it; old ones are removed."""
+
+    def __init__(self, session: Session, start: _Start, rates: RateWriter | None) -> None:
+        assert session.prepared.model.simulate is not None
+        self._session, self._start, self._rates = session, start, rates
+        self._simulate = session.prepared.model.simulate
+        self._wanted = self._simulate.checkpoints or Checkpoints(keep=1)
+        self._folder = session.folder / "checkpoints"
+        self._kept: list[Path] = []
+        self._written = time.perf_counter()
+
+    def adopt(self, path: Path) -> None:
+        """Begin with the checkpoint of the run that is gone on with."""
+        self._kept.append(adopt_checkpoint(path, self._session.folder))
+
+    def next_step(self, done: int) -> int | None:
+        """The first step after `done` at whose end one is due, whatever the clock says."""
+        every, warmup = self._wanted.every, self._simulate.warmup
+        return ((done - warmup) // every + 1) * every + warmup if every else None
+
+    def due(self, done: int) -> bool:
+        """Whether one is to be written at the end of step `done`."""
+        every, wall = self._wanted.every, self._wanted.wall
+        if every and (done - self._simulate.warmup) % every == 0:
+            return True
+        return bool(wall) and time.perf_counter() - self._written >= wall
+
+    def write(self, done: int) -> None:
+        """Write the state at the end of step `done`, whose records are on disk, and keep the newest ones."""
+        session = self._session
+        begun: dict[str, AnyArray] = {RECORDED_FROM: np.array([self._start.recorded_from], np.int64)}
+        if self._rates is not None:
+            begun |= {f"{RATES}{name}": counts for name, counts in self._rates.rests().items()}
+        path = self._folder / f"step-{done:010d}.safetensors"
+        save_checkpoint(
+            path,
+            session.instance,
+            session.prepared.lowered.merged,
+            Position("spiking", done, session.prepared.seed, session.hash),
+            frozen=bool(self._simulate.freeze),
+            begun=begun,
+        )
+        self._kept = [*(p for p in self._kept if p != path), path]
+        while len(self._kept) > self._wanted.keep:
+            self._kept.pop(0).unlink(missing_ok=True)
+        self._written = time.perf_counter()

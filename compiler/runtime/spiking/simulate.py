@@ -1,0 +1,167 @@
+"""The loop of a spiking run: blocks of steps, drained as they fill.
+
+Assumes: an instance that stands after step `first - 1`; the model has `simulate`.
+Guarantees: the first `simulate.warmup` steps are not recorded; blocks are sized by time, which never changes a
+result; buffers are drained when one is full, at the ends of warm-up and run, and now and then, when all records are
+flushed, too, which takes about 2 % of a run at most, however many there are; a state that is not finite ends the run
+within 1,000 steps; a signal ends the loop after the step that runs, with all records on disk. A checkpoint is written
+when all records are on disk, of a state that is finite.
+Does not: build, load or plot.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from backends.protocol import Instance
+from compiler.core.errors import RunError
+from compiler.ir.level0.model import Model
+from compiler.runtime.common.progress import Progress
+from compiler.runtime.common.signals import Stop
+from compiler.runtime.health import STEPS, Health
+from compiler.runtime.record.record_synapses import SynapseWriter
+
+BLOCK_SECONDS = 0.1  # wall time that a block is meant to take: how long a signal may have to wait
+FLUSH_SECONDS = 1.0  # time between two flushes, the least: what a run that is killed may lose
+FLUSH_SHARE = 50  # the same in units of the time that the last one took
+
+
+class Writer(Protocol):
+    """What takes records out of an instance and puts them on disk."""
+
+    def drain(self, instance: Instance, keep: bool = True) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def sync(self) -> None: ...
+
+
+class Checkpoints(Protocol):
+    """When checkpoints are due, and writing them."""
+
+    def next_step(self, done: int) -> int | None: ...
+
+    def due(self, done: int) -> bool: ...
+
+    def write(self, done: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """`step`: the last step that ran; seconds of the loop, draining included."""
+
+    step: int
+    cpu_seconds: float
+    wall_seconds: float
+    simulated_ms: float
+    interrupted: int | None
+
+
+def simulate(
+    instance: Instance,
+    model: Model,
+    writers: Sequence[Writer],
+    synapses: SynapseWriter | None,
+    health: Health,
+    stop: Stop,
+    progress: Progress,
+    done: int = 0,
+    checkpoints: Checkpoints | None = None,
+) -> Simulated:
+    """Run the steps after step `done` to the end. Raises RunError (E0908) when a state is not finite."""
+    assert model.simulate is not None
+    dt, warmup = model.simulate.dt, model.simulate.warmup
+    last = warmup + model.simulate.steps
+    begin_step = done
+    progress.start(model.name, (last - done) * dt)
+    cpu, wall = time.process_time(), time.perf_counter()
+    block, drained, next_look = 8, True, done + STEPS
+    records = _Records(instance, writers, synapses)
+    if synapses is not None:
+        synapses.sample(instance, done)
+    try:
+        while done < last and stop.number is None:
+            end = _next_stop(done, warmup, last, synapses, checkpoints)
+            begin = time.perf_counter()
+            wanted = min(block, end - done, next_look - done)
+            ran = instance.run("step", done + 1, wanted)
+            if ran <= 0 and drained:
+                raise RunError("E0906", "the simulation does not advance", exit_code=70)
+            done += ran
+            if synapses is not None:
+                synapses.sample(instance, done)
+            now = time.perf_counter()
+            if ran == wanted and now - begin < BLOCK_SECONDS:
+                block = min(2 * block, STEPS)
+            elif now - begin > 2 * BLOCK_SECONDS:
+                block = max(1, block // 2)
+            saved = checkpoints is not None and done < last and checkpoints.due(done)
+            flushed = now >= records.next_flush or saved
+            drained = ran < wanted or done == warmup or flushed
+            if drained:
+                records.drain(keep=done > warmup)
+            if flushed:
+                records.flush(now, durable=saved)
+            where = f"by step {done} ({done * dt - warmup * dt:g} ms)"
+            health.look_at_step(instance, where, done == next_look)
+            next_look += STEPS if done == next_look else 0
+            if saved and checkpoints is not None:
+                health.look(instance, where)
+                checkpoints.write(done)
+            elapsed = max(time.perf_counter() - wall, 1e-9)
+            factor = (done - begin_step) * dt / 1000 / elapsed
+            progress.update(
+                (done - begin_step) * dt,
+                f"{(done - warmup) * dt / 1000:.3g} of {model.simulate.steps * dt / 1000:g} s, "
+                f"{factor:.3g} x real time",
+            )
+        health.look(instance, f"by step {done} ({(done - warmup) * dt:g} ms)")
+    finally:
+        records.drain(keep=done > warmup)  # after a failure, too: what led to it is worth seeing
+        records.flush(time.perf_counter())
+        progress.finish()
+    return Simulated(
+        done,
+        time.process_time() - cpu,
+        time.perf_counter() - wall,
+        (done - begin_step) * dt,
+        stop.number if done < last else None,
+    )
+
+
+def _next_stop(
+    done: int, warmup: int, last: int, synapses: SynapseWriter | None, checkpoints: Checkpoints | None
+) -> int:
+    """The step after `done` at whose end there is something to do, at the latest."""
+    stops = [warmup if done < warmup else last]
+    if synapses is not None:
+        stops.append(synapses.next_sample(done))
+    if checkpoints is not None and (due := checkpoints.next_step(done)) is not None:
+        stops.append(due)
+    return min(stops)
+
+
+class _Records:
+    """All writers of a run. `next_flush`: when what was drained should be put into the files again."""
+
+    def __init__(self, instance: Instance, writers: Sequence[Writer], synapses: SynapseWriter | None) -> None:
+        self._instance, self._writers = instance, writers
+        self._files: list[Writer | SynapseWriter] = [*writers, *([] if synapses is None else [synapses])]
+        self.next_flush = time.perf_counter() + FLUSH_SECONDS
+
+    def drain(self, keep: bool) -> None:
+        for writer in self._writers:
+            writer.drain(self._instance, keep=keep)
+
+    def flush(self, begin: float, durable: bool = False) -> None:
+        """Let readers see all that was drained; `begin`: when that began; `durable`: as far as the disk."""
+        for file in self._files:
+            if durable:
+                file.sync()
+            else:
+                file.flush()
+        end = time.perf_counter()
+        self.next_flush = end + max(FLUSH_SECONDS, FLUSH_SHARE * (end - begin))

@@ -1,0 +1,83 @@
+"""winograd_rows: 3 x 3 convolutions of stride 1 of row-major images with fewer products, tiles in the lanes.
+
+The transforms are those of winograd_conv. A vector holds one place of neighbouring tiles, row after row of them;
+weights are scalars again. `s_high` rows of tiles are worked on at a time: pixels are copied with their border, parted
+into those of even and of odd columns, transformed along the columns, then along the rows; sums are transformed back and
+their columns woven together. The weights are transformed at every call.
+
+Assumes: Contracts in gather form, no lanes.
+Guarantees: taken where fewer products outweigh the transforms, by estimate: where there are many channels and pixels.
+Does not: take other windows, or input gradients.
+"""
+
+from __future__ import annotations
+
+from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, No, Problem, rounded
+from compiler.strategies.convolution import Convolution, extents, row_major
+from compiler.strategies.cpu.winograd_conv import PLACES, STRIP_BYTES, TAP_BYTES, three, weights_cost
+from compiler.strategies.tiles import OPERATIONS_PER_US, TILES, cost
+
+NAME = "winograd_rows"
+
+
+_TILES = tuple(n for n, t in enumerate(TILES) if t.outs >= 4)
+_LINE, _IMAGE, _BACK = 35.0, 45.0, 60.0
+"""What it costs to copy and transform a vector of tiles of a line, to transform a vector of tiles along the rows, and
+to transform one of an output back, in vector operations."""
+
+
+def match(p: Problem) -> Choice | No:
+    found = variants(p)
+    return found if isinstance(found, No) else found[0]
+
+
+def variants(p: Problem) -> list[Choice] | No:
+    """The choice for each register tile, the fastest by estimate first."""
+    conv = row_major(p)
+    if isinstance(conv, No):
+        return conv
+    if not (three(conv.rows) and three(conv.cols)) or min(conv.rows.tap, conv.cols.tap) < 0:
+        return No("the window is not 3 x 3 with steps of 1")
+    if PLACES * (conv.ins + 1) * (STRIP_BYTES + conv.cols.out * VECTOR_BYTES) >= LIMIT:
+        return No("it is larger than 32-bit offsets reach")
+    return sorted((_choice(p, conv, n) for n in _TILES), key=lambda choice: choice.microseconds)
+
+
+def _choice(p: Problem, conv: Convolution, tile: int) -> Choice:
+    rows, cols, shape = conv.rows, conv.cols, TILES[tile]
+    lanes = VECTOR_BYTES // p.real_bytes
+    tile_rows, tile_cols = -(-rows.out // 2), -(-cols.out // 2)
+    strips = -(-PLACES * conv.ins * tile_rows * tile_cols * p.real_bytes // STRIP_BYTES)
+    high = -(-tile_rows // min(strips, tile_rows))
+    vectors = -(-high * tile_cols // lanes)
+    strip = rounded(vectors, shape.vectors)
+    wide = 2 * tile_cols + 3
+    padded = rounded((2 * high + 2) * wide + 2 * lanes, lanes)
+    plane = rounded((high + 1) * tile_cols + lanes, lanes)
+    values = {
+        "s_batch": conv.batch,
+        **extents(conv),
+        "s_from_r": rows.low,
+        "s_from_c": cols.low,
+        "s_w_group": conv.w_group,
+        "s_w_out": conv.w_out,
+        "s_w_in": conv.w_in,
+        "s_w_r": conv.w_r,
+        "s_w_c": conv.w_c,
+        "s_high": high,
+        "s_wide": wide,
+        "s_padded": padded,
+        "s_plane": plane,
+        "s_strip": strip,
+        "s_tile": tile,
+    }
+    transformed = conv.ins * strip + 1 + -(-conv.outs // lanes) * (conv.ins + 1)
+    sums = shape.outs * (PLACES * shape.vectors + 4 * strip)
+    scratch = (PLACES * transformed + sums) * VECTOR_BYTES + (padded + 8 * plane) * p.real_bytes
+    scratch += PLACES * conv.ins * TAP_BYTES
+    lines = (2 * high + 2) * -(-tile_cols // lanes)
+    operations = PLACES * cost(shape, conv.outs, [(vectors, conv.ins)])
+    operations += conv.ins * (lines * _LINE + vectors * _IMAGE) + conv.outs * vectors * _BACK
+    times = conv.batch * -(-tile_rows // high)
+    total = times * operations + weights_cost(p, conv, times)
+    return Choice(NAME, (), tuple(values.items()), scratch, conv.groups * total / OPERATIONS_PER_US)

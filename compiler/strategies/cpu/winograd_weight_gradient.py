@@ -1,0 +1,81 @@
+"""winograd_weight_gradient: the gradient of 3 x 3 weights with fewer products, the batch in the lanes.
+
+F(3 x 3, 2 x 2): the 9 weights that 2 x 2 pixels of the gradient and 4 x 4 pixels of the image give, by 16 products
+instead of 36. Images are transformed as in winograd_conv. For each output, channel and place products are summed lane
+by lane over all tiles of all blocks of the batch, then transformed to windows, whose lanes are summed by a fixed tree.
+Four places of a strip of tiles are worked on at a time, for `s_part` outputs. Lanes without a sample are masked.
+
+Assumes: Contracts in gather form, the batch in the lanes.
+Guarantees: taken where fewer products outweigh the transforms, by estimate: where there are many channels.
+Does not: take other windows, or keep what is not finite to the weights that see it.
+"""
+
+from __future__ import annotations
+
+from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
+from compiler.strategies.convolution import WeightGradient, extents, weight_gradient
+from compiler.strategies.cpu.winograd_conv import PLACES, three
+from compiler.strategies.tiles import DOTS, OPERATIONS_PER_US, cost
+
+NAME = "winograd_weight_gradient"
+STRIP = 65
+"""Tiles that are summed at a time, at most; an odd number of vectors between channels, which powers of 2 would let
+compete for the same lines of the cache."""
+SUMS_BYTES = 5_000_000
+"""Of sums of all places: those of more outputs are made in several parts."""
+_TILES = tuple(n for n, t in enumerate(DOTS) if t.outs >= 3)
+_MORE = max(t.outs for t in DOTS) - 1
+_IMAGE, _GRADIENT, _SUM = 130.0, 100.0, 300.0
+"""What it costs to transform a channel of a tile, an output of a tile, and to make the weights of a channel and output
+from their sums, in vector operations."""
+
+
+def match(p: Problem) -> Choice | No:
+    found = variants(p)
+    return found if isinstance(found, No) else found[0]
+
+
+def variants(p: Problem) -> list[Choice] | No:
+    """The choice for each register tile, the fastest by estimate first."""
+    found = weight_gradient(p)
+    if isinstance(found, No):
+        return found
+    if not (three(found.rows) and three(found.cols)) or min(found.rows.tap, found.cols.tap) < 0:
+        return No("the window is not 3 x 3 with steps of 1")
+    if PLACES * max(found.ins, found.outs) * STRIP * p.lanes >= LIMIT:
+        return No("it is larger than 32-bit offsets reach")
+    return sorted((_choice(p, found, n) for n in _TILES), key=lambda choice: choice.microseconds)
+
+
+def _choice(p: Problem, found: WeightGradient, tile: int) -> Choice:
+    rows, cols, shape = found.rows, found.cols, DOTS[tile]
+    blocks = -(-found.samples // p.lanes)
+    tiles = blocks * -(-rows.out // 2) * -(-cols.out // 2)
+    strip = -(-tiles // -(-tiles // STRIP)) | 1
+    each = p.lanes * p.real_bytes
+    part = min(found.outs, max(12, SUMS_BYTES // (PLACES * found.ins * each) // 12 * 12))
+    pitch = rounded(found.ins, shape.vectors)
+    values = {
+        "s_blocks": blocks,
+        "s_samples": found.samples,
+        **extents(found),
+        "s_from_r": rows.low,
+        "s_from_c": cols.low,
+        "s_strip": strip,
+        "s_part": part,
+        "s_high": part + _MORE,
+        "s_pitch": pitch,
+        "s_tile": tile,
+    }
+    window = rounded(9 * found.ins, p.lanes)
+    vectors = 4 * (found.ins * strip + 1 + part * strip) + PLACES * (part + _MORE) * pitch + window
+    strips, parts = -(-tiles // strip), -(-found.outs // part)
+    operations = PLACES * strips * parts * cost(shape, part, [(found.ins, strip)])
+    operations += tiles * (parts * found.ins * _IMAGE + found.outs * _GRADIENT) + found.outs * found.ins * _SUM
+    return Choice(
+        NAME,
+        (("vector", found.vector),),
+        tuple(values.items()),
+        vectors * each + 4 * strip,
+        found.groups * operations / OPERATIONS_PER_US,
+    )

@@ -1,0 +1,210 @@
+"""direct_conv: a convolution (or the gradient of its input) of row-major operands, summed in registers.
+
+y[n, o, i, j] = sum over c, r, s of x[n, c, rows(i, r), cols(j, s)] w(o, c, r, s), without groups, where rows and cols
+step without division: forward convolutions of any stride and dilation, and input gradients of stride 1. A thread has a
+strip of 4 neighbouring pixels of a row by `outs` outputs, and reads a row of the image once for all taps of the window
+along it. A block stages some channels of the image (with their border) and of the weights in shared memory.
+
+Assumes: Contracts in gather form, no lanes.
+Guarantees: how a block's threads are laid out is data (`s_...`), chosen by estimated time from the extents alone; only
+the number of taps along a row is structure. Sums run in the order of c, r, s; with `s_deep` > 1 threads share the
+channels, and their sums are added in order.
+Does not: take groups, strided input gradients, or windows of one tap (implicit_gemm does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from compiler.ir.space import Affine
+from compiler.strategies.choice import LIMIT, Choice, No, Problem, either
+from compiler.strategies.cuda import implicit_gemm
+
+NAME = "direct_conv"
+STRIP = 4
+"""Pixels of a thread."""
+OUTS = (8, 4)
+"""Outputs of a thread, by number (`s_tile`)."""
+THREADS = 256
+BUFFER_BYTES = 40960
+"""Shared memory of a block; templates/direct.cu.j2 has the same number."""
+MOST_TAPS = 11
+_RESIDENT = 3
+"""Blocks that a processor works on at once."""
+_CYCLES_PER_US = 1700.0
+_STAGE, _START = 1200.0, 2500.0
+"""Cycles that one stage of copies waits, and that a block takes beside its sums."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """How an axis of the image is walked: index = step * out + tap * t + origin."""
+
+    out: int
+    taps: int
+    step: int
+    tap: int
+
+    def span(self, outs: int) -> int:
+        """Elements that `outs` neighbouring outputs see."""
+        return (outs - 1) * self.step + (self.taps - 1) * abs(self.tap) + 1
+
+
+def rounded_pitch(elements: int) -> int:
+    """Elements of a line in shared memory: an odd number of fours, so that lines begin in different banks."""
+    fours = -(-elements // STRIP)
+    return STRIP * (fours + 1 - fours % 2)
+
+
+def line_pitch(strips: int, cols: Window) -> int:
+    """Elements of a staged line of the image under `strips` strips; a thread reads whole fours."""
+    window = -(-cols.span(STRIP) // STRIP) * STRIP
+    return rounded_pitch((strips - 1) * STRIP * cols.step + window)
+
+
+def window_of(axis: Affine, out: str, tap: str, extents: dict[str, int]) -> Window | None:
+    """The walk of one axis, or None where its index is of another form."""
+    terms = dict(axis.terms)
+    if axis.div != 1 or set(terms) != {out, tap} or not 1 <= terms[out] <= 2:
+        return None
+    return Window(extents[out], extents[tap], terms[out], terms[tap])
+
+
+def copying(lines: int, pitch: int) -> float:
+    """About how many instructions of warps stage lines."""
+    return lines * (pitch + 6) / 32 * 28
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A block's threads: `strips` x `rows` pixels of `samples` samples, by `blocks` blocks of outputs, by `deep` shares
+    of the channels; `channels` are staged at a time. `cycles`: about how long all of it takes."""
+
+    cycles: float
+    tile: int
+    strips: int
+    rows: int
+    samples: int
+    blocks: int
+    deep: int
+    channels: int
+
+
+def _even(total: int, most: int) -> Iterator[int]:
+    """Sizes of equal parts of `total`, at most `most` each, the largest first; none repeats."""
+    last = 0
+    for parts in range(1, total + 1):
+        size = -(-total // parts)
+        if size <= most and size != last:
+            last = size
+            yield size
+        if parts > 16 and size < most:
+            return
+
+
+def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int) -> Iterator[Layout]:
+    words = BUFFER_BYTES // real_bytes
+    window = -(-cols.span(STRIP) // STRIP) * STRIP
+    all_strips = -(-cols.out // STRIP)
+    for tile, outs in enumerate(OUTS):
+        issue = cols.taps * (STRIP * outs + outs // 4 + 1) + window // 4 + 12
+        for blocks in _even(-(-o // outs), 4):
+            for strips in _even(all_strips, 32):
+                pitch = line_pitch(strips, cols)
+                for height in _even(rows.out, THREADS // (strips * blocks)):
+                    tile_threads = strips * height * blocks
+                    for samples in {1, 2, 4, max(1, min(n, THREADS // tile_threads))}:
+                        if samples > n or samples * tile_threads > THREADS:
+                            continue
+                        for deep in (1, 2, 4):
+                            threads = samples * tile_threads * deep
+                            if threads > THREADS or deep > c or samples * tile_threads * STRIP * outs > words:
+                                continue
+                            channel = samples * rows.span(height) * pitch + rows.taps * cols.taps * outs * blocks
+                            many = min(c, words // channel)
+                            if many < min(c, deep):
+                                continue
+                            many = min(many, -(-c // -(-c // many)))
+                            stages = -(-c // many)
+                            grid = -(-n // samples) * -(-rows.out // height) * -(-all_strips // strips)
+                            grid *= -(-o // (outs * blocks))
+                            terms = -(-many // deep) * stages * rows.taps
+                            warps = -(-threads // 32)
+                            lines = stages * many * samples * rows.span(height)
+                            copies = copying(lines, pitch) + 1.0 * c * rows.taps * cols.taps * outs * blocks
+                            waiting = stages * _STAGE + _START + terms * (issue * 1.1 + 40)
+                            storing = warps * (200 + (10 + 10 / strips) * STRIP * outs)
+                            working = (warps * terms * issue * 1.2 + copies + storing) / 4 + 300
+                            processors = implicit_gemm.PROCESSORS
+                            waves = -(-grid // (processors * _RESIDENT))
+                            cycles = 0.5 * waves * waiting + -(-grid // processors) * working
+                            yield Layout(cycles, tile, strips, height, samples, blocks, deep, many)
+
+
+def layout(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int) -> Layout | None:
+    """The layout with the least estimated time; None where nothing fits into shared memory."""
+    return min(_layouts(n, o, c, rows, cols, real_bytes), key=lambda x: x.cycles, default=None)
+
+
+def tiles(values: dict[str, int], n: int, o: int, i: int, j: int) -> int:
+    """Blocks of a product whose columns are `values`."""
+    outs = OUTS[values["s_tile"]] * values["s_blocks"]
+    wide = STRIP * values["s_strips"]
+    return -(-n // values["s_samples"]) * -(-o // outs) * -(-i // values["s_rows"]) * -(-j // wide)
+
+
+def match(p: Problem) -> Choice | No:
+    if p.lanes:
+        return No("the batch is in the lanes")
+    if len(p.out) != 4:
+        return No("the output is not (batch, channels, rows, columns)")
+    return either(p, (0, 1), _match)
+
+
+def _match(p: Problem, image: int) -> Choice | No:
+    n, o, i, j = p.out
+    x, w = p.operands[image], p.operands[1 - image]
+    walked, weights = p.plain(image), p.plain(1 - image)
+    if len(walked) != 4 or walked[0] != n or walked[1] is None or walked[1] in p.out:
+        return No("the image's axes are not (batch, channels, rows, columns)")
+    c = walked[1]
+    rest = [d for d in p.extents if d not in {*p.out, c}]
+    if len(rest) != 2 or None in weights or set(weights) != {o, c, *rest} or len(weights) != 4:
+        return No("the weights' axes are not plain dims of (outputs, channels, window)")
+    extents = dict(p.extents)
+    if x.shape[:2] != (extents[n], extents[c]):
+        return No("an operand is only partly read")
+    found = None
+    for r, s in (rest, rest[::-1]):
+        rows, cols = window_of(p.axes(image)[2], i, r, extents), window_of(p.axes(image)[3], j, s, extents)
+        if rows is not None and cols is not None:
+            found = rows, cols
+            break
+    if found is None:
+        return No("rows and columns are not walked by one window dim each, without division")
+    rows, cols = found
+    if not 2 <= cols.taps <= MOST_TAPS or abs(cols.tap) > 2:
+        return No("the window is too narrow or too wide to be held in registers")
+    if prod(w.shape) >= LIMIT or prod(x.shape[1:]) >= LIMIT or extents[n] >= LIMIT or extents[i] * extents[j] >= LIMIT:
+        return No("it is larger than 32-bit indices reach")
+    if min(extents.values()) == 0:
+        return No("it is empty")
+    many = [extents[d] for d in (n, o, i, j, c)]
+    best = layout(many[0], many[1], many[4], rows, cols, p.real_bytes)
+    if best is None:
+        return No("its window does not fit into shared memory")
+    values = {
+        "s_tile": best.tile,
+        "s_strips": best.strips,
+        "s_rows": best.rows,
+        "s_samples": best.samples,
+        "s_blocks": best.blocks,
+        "s_deep": best.deep,
+        "s_channels": best.channels,
+    }
+    if tiles(values, *many[:4]) > implicit_gemm.MOST_TILES:
+        return No("it has more tiles than a launch may have blocks")
+    literals = (("image", image), ("taps", cols.taps))
+    return Choice(NAME, literals, tuple(values.items()), 0, best.cycles / _CYCLES_PER_US)

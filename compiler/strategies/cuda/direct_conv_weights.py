@@ -1,0 +1,185 @@
+"""direct_conv_weights: the gradient of a convolution's weights from row-major operands, summed in registers.
+
+y[o, c, r, s] = sum over n, i, j of d[n, o, i, j] x[n, c, rows(i, r), cols(j, s)], without groups. A thread has one
+(c, r) with all taps s by some outputs o, and walks strips of 4 neighbouring pixels. A block stages rows of one sample
+of both operands in shared memory; its threads share the strips, and blocks share the samples. Partial sums are joined
+by fixed trees: threads of a block, then groups of blocks, then the groups.
+
+Assumes: Contracts in gather form, no lanes.
+Guarantees: the layout is data (`s_...`), from the extents alone, so the bits are too; only the number of taps along a
+row is structure.
+Does not: take groups or windows of one tap (implicit_gemm does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isqrt, prod
+
+from compiler.strategies.choice import LIMIT, Choice, No, Problem, either
+from compiler.strategies.cuda import implicit_gemm
+from compiler.strategies.cuda.direct_conv import (
+    BUFFER_BYTES,
+    MOST_TAPS,
+    STRIP,
+    THREADS,
+    Window,
+    copying,
+    line_pitch,
+    rounded_pitch,
+    window_of,
+)
+
+NAME = "direct_conv_weights"
+_RESIDENT = 3
+_CYCLES_PER_US = 1700.0
+_STAGE, _START, _JOIN = 1200.0, 4000.0, 1500.0
+"""Cycles that a stage waits, that a block takes beside its stages, and that joining blocks takes."""
+
+
+def outs_of(taps: int) -> int:
+    """Outputs of a thread: as many as leave its sums in registers."""
+    return 8 if taps <= 5 else 4
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`blocks` blocks of outputs by `channels` channels are a tile; `rows` rows are staged at a time; `shares` threads
+    share each sum; `splits` blocks share a tile's samples."""
+
+    cycles: float
+    blocks: int
+    channels: int
+    rows: int
+    shares: int
+    splits: int
+
+
+def _parts(total: int, most: int) -> Iterator[int]:
+    last = 0
+    for parts in range(1, total + 1):
+        size = -(-total // parts)
+        if size <= most and size != last:
+            last = size
+            yield size
+
+
+def _shares(threads: int, fit: int) -> int:
+    """Threads that share a sum: as many as there are, if the half of them that a tree joins first fits."""
+    shares = THREADS // threads
+    while shares > 1 and _below(shares) > fit:
+        shares = _below(shares)
+    return shares
+
+
+def _below(shares: int) -> int:
+    """The largest power of two below."""
+    return 1 << (shares - 1).bit_length() - 1
+
+
+def _layouts(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int) -> Iterator[Layout]:
+    words = BUFFER_BYTES // real_bytes
+    outs = outs_of(cols.taps)
+    all_strips = -(-cols.out // STRIP)
+    pitch, own = line_pitch(all_strips, cols), rounded_pitch(STRIP * all_strips)
+    window = -(-cols.span(STRIP) // STRIP)
+    issue = STRIP * outs * cols.taps + outs + window + 10
+    processors = implicit_gemm.PROCESSORS
+    for blocks in _parts(-(-o // outs), 16):
+        for channels in _parts(c, 32):
+            threads = blocks * channels * rows.taps
+            if threads > THREADS or threads * outs * cols.taps > words:
+                continue
+            shares = _shares(threads, words // (threads * outs * cols.taps))
+            for height in _parts(rows.out, 64):
+                staged = blocks * outs * height * own + channels * rows.span(height) * pitch
+                if staged > words:
+                    continue
+                units = n * -(-rows.out // height)
+                tiles = -(-o // (blocks * outs)) * -(-c // channels)
+                strips = -(-height * all_strips // shares)
+                one = strips * (issue * 1.1 + 40) + _STAGE
+                copies = copying(blocks * outs * height, own) + copying(channels * rows.span(height), pitch)
+                busy = ((THREADS // 32) * strips * issue * 1.25 + copies) / 4
+                size = threads * outs * cols.taps
+                for residents in (0.25, 0.5, 1, 2, 3):
+                    splits = max(1, min(units, int(processors * residents) // tiles))
+                    each = -(-units // splits)
+                    waves = -(-splits * tiles // (processors * _RESIDENT))
+                    working = -(-splits * tiles // processors) * each * busy
+                    join = 2 * (_JOIN + -(-size // (4 * THREADS)) * (isqrt(splits) / 4 + 1) * 700) if splits > 1 else 0
+                    cycles = 0.5 * waves * each * one + working + _START + join
+                    yield Layout(cycles, blocks, channels, height, shares, splits)
+
+
+def layout(n: int, o: int, c: int, rows: Window, cols: Window, real_bytes: int) -> Layout | None:
+    """The layout with the least estimated time; None where nothing fits into shared memory."""
+    return min(_layouts(n, o, c, rows, cols, real_bytes), key=lambda x: x.cycles, default=None)
+
+
+def tiles(blocks: int, channels: int, taps: int, o: int, c: int) -> int:
+    """Tiles of the output."""
+    return -(-o // (blocks * outs_of(taps))) * -(-c // channels)
+
+
+def group_of(splits: int) -> int:
+    """Blocks whose sums are joined first."""
+    return isqrt(splits - 1) + 1 if splits > 1 else 1
+
+
+def words_of(splits: int, blocks: int, channels: int, row_taps: int, taps: int) -> tuple[int, int]:
+    """(counters, partial sums) of one tile that several blocks share."""
+    if splits == 1:
+        return 0, 0
+    groups = -(-splits // group_of(splits))
+    return groups + 1, (splits + groups) * blocks * outs_of(taps) * channels * row_taps * taps
+
+
+def match(p: Problem) -> Choice | No:
+    if p.lanes:
+        return No("the batch is in the lanes")
+    if len(p.out) != 4:
+        return No("the output is not (filters, channels, rows, columns)")
+    return either(p, (1, 0), _match)
+
+
+def _match(p: Problem, image: int) -> Choice | No:
+    o, c, r, s = p.out
+    x, d = p.operands[image], p.operands[1 - image]
+    walked, other = p.plain(image), p.plain(1 - image)
+    if len(walked) != 4 or len(other) != 4 or None in other or other[1] != o:
+        return No("the operands' axes are not (batch, channels, rows, columns)")
+    n, i, j = other[0], other[2], other[3]
+    assert n is not None and i is not None and j is not None
+    if walked[:2] != (n, c) or set(p.extents) != {*p.out, n, i, j} or len({*p.out, n, i, j}) != 7:
+        return No("the image's axes are not (batch, channels, rows, columns)")
+    extents = dict(p.extents)
+    if x.shape[:2] != (extents[n], extents[c]) or d.shape != tuple(extents[q] for q in (n, o, i, j)):
+        return No("an operand is only partly read")
+    rows, cols = window_of(p.axes(image)[2], i, r, extents), window_of(p.axes(image)[3], j, s, extents)
+    if rows is None or cols is None:
+        return No("rows and columns are not walked by one window dim each")
+    if not 2 <= cols.taps <= MOST_TAPS or abs(cols.tap) > 2:
+        return No("the window is too narrow or too wide to be held in registers")
+    if prod(x.shape[1:]) >= LIMIT or prod(d.shape[1:]) >= LIMIT or extents[n] * extents[i] >= LIMIT:
+        return No("it is larger than 32-bit indices reach")
+    if prod(p.node.out.shape) >= LIMIT or min(extents.values()) == 0:
+        return No("it is empty, or larger than 32-bit indices reach")
+    best = layout(extents[n], extents[o], extents[c], rows, cols, p.real_bytes)
+    if best is None:
+        return No("its rows do not fit into shared memory")
+    values = {
+        "s_blocks": best.blocks,
+        "s_channels": best.channels,
+        "s_rows": best.rows,
+        "s_shares": best.shares,
+        "s_splits": best.splits,
+    }
+    many = tiles(best.blocks, best.channels, cols.taps, extents[o], extents[c])
+    if many * best.splits > implicit_gemm.MOST_TILES:
+        return No("it has more tiles than a launch may have blocks")
+    counters, sums = words_of(best.splits, best.blocks, best.channels, rows.taps, cols.taps)
+    scratch = many * (4 * counters + sums * p.real_bytes)
+    literals = (("image", image), ("taps", cols.taps))
+    return Choice(NAME, literals, tuple(values.items()), scratch, best.cycles / _CYCLES_PER_US)

@@ -1,0 +1,102 @@
+"""matmul: a product of two row-major matrices, M x N x K, by tiles in shared memory.
+
+y[m, n] = sum over k of a(m, k) b(n, k), every index a plain dim: dense layers and both of their gradients. Strides are
+data, so all of them share one machine code up to the epilogue. Where the output has few tiles, K is split among blocks,
+whose sums are added in the order of K.
+
+Assumes: Contracts in gather form, no lanes.
+Guarantees: tile shape and split follow from the extents alone (`s_tile`, `s_splits`, `s_depth`), so the bits do too.
+Does not: compete: where it matches, it is taken. Take batches of products or windows (implicit_gemm does).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
+from compiler.strategies.cuda.implicit_gemm import MOST_TILES, PROCESSORS
+
+NAME = "matmul"
+TILES = (32, 64)
+"""Rows and columns of a tile, by number (`s_tile`)."""
+STAGE_BYTES = 8192
+"""Of one operand, at a time."""
+_STEP_US, _TERMS_PER_US, _START_US, _JOIN_US = 0.6, 7.0e4, 1.5, 0.5
+_RESIDENT = 4
+MOST_VARIANTS = 6
+"""Tilings that are worth measuring, by estimate."""
+_SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """`tile` by number; K is split in `splits` parts of `depth` terms."""
+
+    tile: int
+    splits: int
+    depth: int
+
+
+def step_of(tile: int, real_bytes: int) -> int:
+    """Terms of K that are staged at a time."""
+    return STAGE_BYTES // real_bytes // TILES[tile]
+
+
+def tiles(tile: int, m: int, n: int) -> int:
+    return -(-m // TILES[tile]) * -(-n // TILES[tile])
+
+
+def tiling(m: int, n: int, k: int, real_bytes: int) -> Tiling:
+    """The fastest tiling by estimate."""
+    return tilings(m, n, k, real_bytes)[0]
+
+
+def tilings(m: int, n: int, k: int, real_bytes: int) -> list[Tiling]:
+    """All tilings, the fastest by estimate first."""
+    found = set()
+    for number, size in enumerate(TILES):
+        step = step_of(number, real_bytes)
+        for wanted in _SPLITS:
+            depth = rounded(ceil(k / wanted), step)
+            splits = -(-k // depth)
+            blocks = tiles(number, m, n) * splits
+            steps = depth // step
+            waves = -(-blocks // (PROCESSORS * _RESIDENT))
+            working = -(-blocks // PROCESSORS) * (depth + 8) * size * size / _TERMS_PER_US
+            join = _JOIN_US + 0.03 * splits * size * size / 1024 if splits > 1 else 0.0
+            found.add((waves * (steps * _STEP_US + _START_US) + working + join, number, splits, depth))
+    return [Tiling(*item[1:]) for item in sorted(found)]
+
+
+def match(p: Problem) -> Choice | No:
+    if p.lanes:
+        return No("the batch is in the lanes")
+    if len(p.out) != 2 or len(p.extents) != 3:
+        return No("it is not a product of two matrices")
+    k = next(d for d in p.extents if d not in p.out)
+    plain = {frozenset(p.plain(x)) for x in (0, 1)}
+    if any(len(p.plain(x)) != 2 for x in (0, 1)) or plain != {frozenset((d, k)) for d in p.out}:
+        return No("the operands are not matrices of one dim of the output and the one that is summed over")
+    m, n = p.extents[p.out[0]], p.extents[p.out[1]]
+    if min(m, n, p.extents[k]) == 0 or max(m, n, p.extents[k]) >= LIMIT:
+        return No("it is empty, or an axis is longer than 32-bit indices reach")
+    return _choice(p, tiling(m, n, p.extents[k], p.real_bytes))
+
+
+def variants(p: Problem) -> list[Choice]:
+    """The tilings of a problem that matches, the fastest by estimate first; those with too many tiles left out."""
+    m, n = (p.extents[d] for d in p.out)
+    k = next(e for d, e in p.extents.items() if d not in p.out)
+    choices = (_choice(p, t) for t in tilings(m, n, k, p.real_bytes)[:MOST_VARIANTS])
+    return [c for c in choices if isinstance(c, Choice)]
+
+
+def _choice(p: Problem, best: Tiling) -> Choice | No:
+    m, n = (p.extents[d] for d in p.out)
+    many = tiles(best.tile, m, n)
+    if many * best.splits > MOST_TILES:
+        return No("it has more tiles than a launch may have blocks")
+    columns = (("s_tile", best.tile), ("s_splits", best.splits), ("s_depth", best.depth))
+    scratch = many * best.splits * TILES[best.tile] ** 2 * p.real_bytes if best.splits > 1 else 0
+    return Choice(NAME, (), columns, scratch)

@@ -1,0 +1,56 @@
+"""tensor_cores: products on units that multiply small matrices of rounded factors, as NVIDIA's tensor cores do.
+
+Each is implicit_gemm with other products: operands are loaded, split and joined in the same way. `tf32` rounds both
+factors to 11 significant bits (relative error of a product below 2^-10). `tf32x3` splits each factor into a high and a
+low part of 11 bits and leaves out the product of the two low ones (below 2^-20: three products instead of one; Ootomo &
+Yokota 2022, "Recovering single precision accuracy from Tensor Cores", without their rescue of denormals). Sums are
+float32; those of the units themselves, which are cut off instead of rounded, go over a few terms only.
+
+Assumes: what implicit_gemm assumes; float32.
+Guarantees: taken only where `numerics: {products: ...}` permits it, and there in place of implicit_gemm: matmul and
+direct_conv are as fast, and exact.
+Does not: apply to float64, whose products have units of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from compiler.ir.level0.model import Numerics
+from compiler.ir.level2.target import Capabilities
+from compiler.strategies.choice import Choice, No, Problem
+from compiler.strategies.cuda import implicit_gemm
+
+TF32: Final = "tensor_cores_tf32"
+TF32X3: Final = "tensor_cores_tf32x3"
+PASSES: Final = {TF32: 1, TF32X3: 3}
+"""Products of parts of factors for each product."""
+_PERMITTED: Final = {"exact": frozenset[str](), "tf32x3": frozenset({TF32X3}), "tf32": frozenset({TF32, TF32X3})}
+SQUARE: Final = 2
+"""The number of the tile shape (implicit_gemm.TILES) that there is."""
+_TIME: Final = {TF32: 0.55, TF32X3: 0.75}
+"""Of implicit_gemm's, measured on an H200 (4096 x 4096 x 4096, and a convolution of 64 channels)."""
+LEAST: Final = 32
+"""Rows, columns and terms of a product that fills enough of a tile."""
+
+
+def permitted(capabilities: Capabilities, numerics: Numerics) -> Capabilities:
+    """The target with those strategies alone whose products are as exact as the model asks for."""
+    out = PASSES.keys() - _PERMITTED[numerics.products]
+    return replace(capabilities, strategies=capabilities.strategies - out)
+
+
+def _match(p: Problem, name: str) -> Choice | No:
+    if p.real_bytes != 4:
+        return No("its reals are not float32")
+    found = implicit_gemm.with_tile(p, SQUARE, LEAST)
+    return (
+        found if isinstance(found, No) else replace(found, strategy=name, microseconds=_TIME[name] * found.microseconds)
+    )
+
+
+def match_of(name: str) -> Callable[[Problem], Choice | No]:
+    """How `name` matches a problem."""
+    return lambda p: _match(p, name)
