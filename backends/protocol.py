@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.diagnostics import CodedError
+from compiler.core.errors import CodedError
 from compiler.ir.level2.program import Merged
 from compiler.ir.level2.target import Capabilities
 

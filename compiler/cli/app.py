@@ -75,7 +75,7 @@ def check(
     quiet: QUIET = False,
 ) -> None:
     """Say whether models are right; errors point at the line."""
-    from compiler.core.diagnostics import ModelError
+    from compiler.core.errors import ModelError
     from compiler.runtime.common.timing import Times
     from compiler.runtime.prepare import FEW, load_checked, look_ahead, prepare
     from compiler.runtime.resources.bill import bill_text, large

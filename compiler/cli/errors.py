@@ -19,7 +19,8 @@ from enum import StrEnum
 
 import typer
 
-from compiler.core.diagnostics import CodedError, Diagnostic, ModelError
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import CodedError, ModelError
 from compiler.core.render import complaint, render
 
 INVALID, USAGE, INTERNAL, INTERRUPTED = 1, 2, 70, 130

@@ -9,7 +9,7 @@ Does not: print, colour or exit.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final
@@ -63,59 +63,6 @@ class Diagnostic:
         from compiler.core.render import block
 
         return block(self)
-
-
-class ModelError(Exception):
-    """Raised when a stage cannot go on; carries every diagnostic collected so far. `str` is what the command line
-    prints."""
-
-    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
-        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
-        super().__init__(self.diagnostics)
-
-    def __str__(self) -> str:
-        from compiler.core.render import render
-
-        return render(self.diagnostics, "human").rstrip("\n")
-
-
-class CodedError(Exception):
-    """What goes wrong elsewhere than at a place of a model file. `exit_code`: of the command line; `str` is what that
-    prints."""
-
-    def __init__(self, code: str, message: str, help: str | None, exit_code: int) -> None:
-        super().__init__(code, message, help, exit_code)
-        self.code, self.message, self.help, self.exit_code = code, message, help, exit_code
-
-    def __str__(self) -> str:
-        from compiler.core.render import complaint
-
-        return complaint(self.code, self.message, self.help).rstrip("\n")
-
-
-@dataclass
-class Sink:
-    """Collects diagnostics. A stage shares one sink; `check` raises when any of them is an error."""
-
-    items: list[Diagnostic] = field(default_factory=list)
-
-    def error(
-        self,
-        code: str,
-        message: str,
-        span: Span | None,
-        help: str | None = None,
-        related: tuple[Related, ...] = (),
-    ) -> None:
-        self.items.append(Diagnostic(code, message, span, help, related))
-
-    def warning(self, code: str, message: str, span: Span | None, help: str | None = None) -> None:
-        self.items.append(Diagnostic(code, message, span, help, (), Severity.WARNING))
-
-    def check(self) -> None:
-        """Raise ModelError with everything collected if at least one item is an error."""
-        if any(d.severity is Severity.ERROR for d in self.items):
-            raise ModelError(self.items)
 
 
 def did_you_mean(word: str, known: Iterable[str], limit: int = 1) -> str | None:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.expr.ast import (
     COMPARISONS,
     LOGICAL,

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Collection
 from typing import Final
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import (
     COMPARISONS,

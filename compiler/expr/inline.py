@@ -14,7 +14,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Call, Expr, Ref, children, extent, refs, substitute, with_children
 from compiler.expr.functions import FUNCTIONS

@@ -16,7 +16,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from compiler.core.diagnostics import Sink, did_you_mean
+from compiler.core.diagnostics import did_you_mean
+from compiler.core.errors import Sink
 from compiler.expr.ast import (
     COMPARISONS,
     LOGICAL,

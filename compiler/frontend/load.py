@@ -16,7 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from compiler.core.diagnostics import Diagnostic, ModelError, Severity, Sink
+from compiler.core.diagnostics import Diagnostic, Severity
+from compiler.core.errors import ModelError, Sink
 from compiler.core.gc_pause import no_garbage_collection
 from compiler.frontend.build.model import build_model
 from compiler.frontend.resolve.resolve import LibraryFinder, resolve

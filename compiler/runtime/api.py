@@ -19,7 +19,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import ModelError
 from compiler.runtime.artifacts.results import BuildResult, RunResult
 from compiler.runtime.common.arguments import (
     choice_or_none,

@@ -16,8 +16,8 @@ from typing import Final
 from backends.protocol import Backend
 from backends.registry import TARGETS
 from backends.registry import backend as backend_of
-from compiler.core.diagnostics import Diagnostic, Related, Sink, did_you_mean
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
+from compiler.core.errors import RunError, Sink
 from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.ir.level0.model import Model
 from compiler.passes.pipeline import Lowered, lower

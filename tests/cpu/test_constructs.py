@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from compiler import run
-from compiler.core.diagnostics import ModelError
+from compiler.core.errors import ModelError
 from compiler.frontend.language.recording import RECORD
 from compiler.frontend.language.spiking.connect import CONNECT
 from compiler.frontend.language.spiking.currents import LIBRARY_CURRENTS

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from compiler import evaluate, predict, run
-from compiler.core.diagnostics import ModelError
-from compiler.core.errors import RunError
+from compiler.core.errors import ModelError, RunError
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, OWN, write_csv, write_idx
 

@@ -12,8 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from backends.registry import backend
 from compiler import check, evaluate, predict, run
-from compiler.core.diagnostics import ModelError
-from compiler.core.errors import RunError
+from compiler.core.errors import ModelError, RunError
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline import lower
 from compiler.passes.predict_pipeline import lower_predict

@@ -11,7 +11,7 @@ import pytest
 from scipy.signal import convolve2d
 
 from backends.registry import backend
-from compiler.core.diagnostics import ModelError
+from compiler.core.errors import ModelError
 from compiler.expr.ast import Binary, Call, Expr, Num, Ref
 from compiler.ir.level0.model import (
     Const,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from compiler import run
-from compiler.core.diagnostics import ModelError
+from compiler.core.errors import ModelError
 from compiler.files.array_files import headers, read_array
 from compiler.ir.level0.model import Kept
 from compiler.runtime.common.options import Options

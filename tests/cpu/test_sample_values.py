@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from backends.registry import backend
 from compiler import evaluate, predict, run
-from compiler.core.diagnostics import ModelError
-from compiler.core.errors import RunError
+from compiler.core.errors import ModelError, RunError
 from compiler.core.strict_json import dumps
 from compiler.files.sample_checks import sample_checks
 from compiler.frontend.load import load_model

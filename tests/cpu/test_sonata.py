@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from compiler import run
-from compiler.core.diagnostics import ModelError
+from compiler.core.errors import ModelError
 from compiler.runtime.record.growing import SORTING
 
 pytestmark = pytest.mark.usefixtures("cc")

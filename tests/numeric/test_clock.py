@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from backends.cuda.emit.emit import emit as emit_cuda
 from backends.registry import backend
 from compiler import run
-from compiler.core.diagnostics import ModelError
-from compiler.core.errors import RunError
+from compiler.core.errors import ModelError, RunError
 from compiler.passes.pipeline import lower
 from compiler.passes.program.clock import WARMUP
 from tests.numeric.simulated import model_of

@@ -14,8 +14,7 @@ import compiler
 from backends.protocol import BackendError
 from compiler import build, check, evaluate, predict, run
 from compiler.cli.errors import complain, show
-from compiler.core.diagnostics import ModelError
-from compiler.core.errors import RunError
+from compiler.core.errors import ModelError, RunError
 from tests.unit.test_cli import TINY
 
 WRONG = """\

@@ -19,7 +19,7 @@ from backends.reference.load import ReferenceInstance
 from backends.registry import backend
 from compiler import run
 from compiler.cli import app as cli_app
-from compiler.core.diagnostics import ModelError
+from compiler.core.errors import ModelError
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
 from compiler.ir.level2.synapse_values import own_name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.parse import parse_expr
 from compiler.passes.model.bounds import ANY, interval

@@ -19,7 +19,7 @@ from backends.c_family.cprint import (
     literal,
     type_of,
 )
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import Expr
 from compiler.expr.parse import parse_expr

@@ -10,7 +10,7 @@ import backends.cpu.emit.emit
 import backends.cuda.emit.emit
 from backends.cuda.emit.compile import compile_text
 from backends.registry import backend
-from compiler.core.diagnostics import ModelError
+from compiler.core.errors import ModelError
 from compiler.core.resources import library_path
 from compiler.frontend.language.spiking.currents import LIBRARY_CURRENTS
 from compiler.ir.level0.model import Const, Driven

@@ -18,8 +18,7 @@ import h5py
 import numpy as np
 import pytest
 
-from compiler.core.diagnostics import ModelError
-from compiler.core.errors import RunError
+from compiler.core.errors import ModelError, RunError
 from compiler.files.array_files import headers, read_array
 from compiler.files.array_rows import array_parts, open_rows
 from compiler.frontend.load import load_model

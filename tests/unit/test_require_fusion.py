@@ -8,7 +8,7 @@ import pytest
 
 from backends.cpu.backend import CpuBackend
 from backends.cuda.run.backend import CudaBackend
-from compiler.core.diagnostics import ModelError
+from compiler.core.errors import ModelError
 from compiler.ir.level2.program import Kind
 from compiler.passes.pipeline import lower
 from compiler.passes.predict_pipeline import lower_predict

@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.core.source import SourceFile
 from compiler.frontend.language import ROOT
 from compiler.frontend.language.kinds import (

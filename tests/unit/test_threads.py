@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compiler import build, check, run
-from compiler.core.diagnostics import ModelError
+from compiler.core.errors import ModelError
 from tests.unit.test_cli import TINY
 
 

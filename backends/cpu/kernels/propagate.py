@@ -21,6 +21,7 @@ from backends.cpu.kernels.kernel import function
 from backends.cpu.kernels.synapse_loops import Ends, walk
 from backends.cpu.kernels.toeplitz_simd import channels_last, draws, parts_of
 from compiler.expr.ast import Num, Ref, refs
+from compiler.expr.names import free_name
 from compiler.ir.level2.program import (
     Add,
     ArrayFormal,
@@ -36,7 +37,6 @@ from compiler.ir.level2.program import (
     Strided,
 )
 from compiler.ir.space import DType
-from compiler.passes.model.free_names import free_name
 
 ENDS: Final = frozenset({"pre", "post", "syn"})
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from compiler.ir.level2.dependence import touched as of_rows
 from compiler.ir.level2.program import Launch, Merged
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement
-from compiler.passes.program.merge import touched as of_rows
 
 
 @dataclass(frozen=True)

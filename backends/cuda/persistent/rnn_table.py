@@ -35,9 +35,8 @@ from backends.cuda.persistent.rnn import (
     TOGETHER,
 )
 from backends.cuda.persistent.rnn_plan import Shapes, Stage, row_bytes
-from compiler.ir.level2.batch_independence import Product, apart, nest_of, numbers, product_of
+from compiler.ir.level2.batch_independence import Product, apart, nest_of, numbers, padded, product_of
 from compiler.ir.level2.program import ArrayFormal, Chain, DimKind, Launch, Merged, MergedPhase, Mode, Strided, Template
-from compiler.passes.program.persistent_rnn import padded
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,7 @@ from backends.cuda.persistent.simulation import (
 )
 from backends.cuda.run.cuda_graphs import STEPS, Plan, Ready, Stay, Timed, Waves, release
 from backends.protocol import AnyArray
+from compiler.ir.level2.dependence import joined
 from compiler.ir.level2.program import (
     ArrayFormal,
     Emit,
@@ -55,7 +56,6 @@ from compiler.ir.level2.program import (
 from compiler.ir.space import DType
 from compiler.layout.plan_memory import Placement
 from compiler.layout.write_tables import NOT_PLACED, ROLE_SHIFT
-from compiler.passes.program.merge import joined
 
 _OFFSET: Final = np.uint64((1 << ROLE_SHIFT) - 1)
 Address = Callable[[str], int]

@@ -11,7 +11,8 @@ from __future__ import annotations
 import keyword
 from dataclasses import dataclass, field, replace
 
-from compiler.core.diagnostics import Related, Sink
+from compiler.core.diagnostics import Related
+from compiler.core.errors import Sink
 from compiler.expr.ast import Bool, Expr, Num, calls, refs, substitute
 from compiler.expr.check import erase
 from compiler.expr.functions import FUNCTIONS

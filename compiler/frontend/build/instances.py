@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from compiler.core.diagnostics import Related, Sink
+from compiler.core.diagnostics import Related
+from compiler.core.errors import Sink
 from compiler.expr.show import shorten
 from compiler.frontend.build.synapses.checks import all_actions
 from compiler.ir.level0.model import Expectation, Member, Model, Plot, Projection, Rewire, SynapseDef, values_of

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compiler.core.diagnostics import Severity, Sink
+from compiler.core.diagnostics import Severity
+from compiler.core.errors import Sink
 from compiler.expr.types import Kind
 from compiler.expr.units import canonical_name
 from compiler.frontend.yaml import tree

@@ -22,7 +22,8 @@ from typing import Final
 
 import numpy as np
 
-from compiler.core.diagnostics import Sink, did_you_mean
+from compiler.core.diagnostics import did_you_mean
+from compiler.core.errors import Sink
 from compiler.core.source import Origin
 from compiler.expr.parse import parse_signature
 from compiler.frontend.language.layers.layers import BLOCK_SETTINGS

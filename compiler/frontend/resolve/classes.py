@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.core.source import Origin
 from compiler.frontend.language.kinds import Kind
 from compiler.frontend.resolve.merge import merge

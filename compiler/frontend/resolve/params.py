@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping as Settings
 from typing import Final
 
-from compiler.core.diagnostics import Sink, did_you_mean
+from compiler.core.diagnostics import did_you_mean
+from compiler.core.errors import Sink
 from compiler.core.source import SourceFile, Span
 from compiler.expr.check import check_assignable
 from compiler.expr.units import DIMENSIONLESS, canonical_name

@@ -15,7 +15,7 @@ from collections.abc import Mapping as Params
 from dataclasses import dataclass, field
 from typing import Final
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.core.source import Origin, Span
 from compiler.frontend.language.layers.layers import BLOCK_SETTINGS
 from compiler.frontend.resolve.values import ParamValue, whole_number

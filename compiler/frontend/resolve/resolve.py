@@ -15,7 +15,7 @@ from collections.abc import Mapping as Settings
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.frontend.language import ROOT
 from compiler.frontend.resolve.blocks import expand_blocks
 from compiler.frontend.resolve.classes import Classes, names_are_templates

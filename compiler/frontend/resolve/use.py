@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from compiler.core.diagnostics import Related, Sink, did_you_mean
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.errors import Sink
 from compiler.core.resources import library_path
 from compiler.core.source import Origin, Span
 from compiler.frontend.language import ROOT

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from compiler.core.diagnostics import Sink, did_you_mean, letters_of
+from compiler.core.diagnostics import did_you_mean, letters_of
+from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.frontend.language.kinds import (
     Block,

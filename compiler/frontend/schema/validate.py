@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from compiler.core.diagnostics import Sink, did_you_mean
+from compiler.core.diagnostics import did_you_mean
+from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.frontend.language import ROOT
 from compiler.frontend.language.kinds import (

@@ -25,7 +25,8 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from compiler.core.diagnostics import Related, Sink, did_you_mean
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.errors import Sink
 from compiler.core.gc_pause import no_garbage_collection
 from compiler.core.source import SourceFile, Span
 from compiler.files.guard import regular

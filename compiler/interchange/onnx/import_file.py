@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.core.diagnostics import ModelError
 from compiler.core.disk import new_file
-from compiler.core.errors import RunError
+from compiler.core.errors import ModelError, RunError
 from compiler.core.yaml_text import quoted
 from compiler.interchange.onnx.file import not_onnx
 from compiler.interchange.onnx.graph import onnx_package

@@ -203,3 +203,10 @@ def _meetings(merged: Merged, launches: tuple[Launch, ...], chain: Chain) -> set
             merged.templates[x.template], f, numbers(merged.tables[x.template], x.lo), chain.samples, sizes[name]
         )
     }
+
+
+def padded(rows: int, columns: int, real_bytes: int) -> tuple[int, int]:
+    """Rows and elements of a row of a matrix on chip: both in units of 16 bytes, of which a row has an odd number, so
+    that neighbouring rows lie in different banks."""
+    unit = 16 // real_bytes
+    return -(-rows // unit) * unit, (-(-columns // unit) | 1) * unit

@@ -96,3 +96,8 @@ def add_ring(builder: ProgramBuilder, instance: Instance, room: int | None = Non
     )
     count = builder.array(Array(f"{name}.spike_count", DType.I32, (instance.slots,), Role.EVENT, span=instance.span))
     return {"spikes": spikes, "spike_count": count}
+
+
+def ring_slots(rings: Mapping[tuple[str, str], int], population: str) -> int:
+    """The slots of a population's rings: the same for all its inputs that have one."""
+    return max(slots for (name, _), slots in rings.items() if name == population)

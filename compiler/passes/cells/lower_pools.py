@@ -14,7 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import ModelError
 from compiler.expr.ast import Binary, Call, Cond, Expr, Ref, refs
 from compiler.ir.level0.model import PhaseDef, Set, hidden
 from compiler.ir.level1.graph import Cell, Instance, PoolCell

@@ -32,10 +32,9 @@ from compiler.ir.level2.program import (
     Whole,
 )
 from compiler.ir.space import DType, Role
-from compiler.passes.cells.cell_arrays import room_of
+from compiler.passes.cells.cell_arrays import ring_slots, room_of
 from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
 from compiler.passes.program.build_program import ProgramBuilder
-from compiler.passes.projections.lower_projections import ring_slots
 
 SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron fires once
 TRACE_BYTES = 1 << 20  # of one trace buffer, at least two samples

@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import ModelError
 from compiler.ir.level0.model import FromFile, Value
 from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.program import Array, ArrayFormal, EmitScheduled, Formal, Kind, Mode, ScalarFormal, Whole

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.expr.names import free_name
 from compiler.ir.level0.model import Const, Distribution, Set
 from compiler.ir.level1.graph import (
     Constant,
@@ -34,7 +35,6 @@ from compiler.passes.kernels.assign_layouts import array_of
 from compiler.passes.kernels.nest_builder import Walk, build_loops
 from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row
 from compiler.passes.layers.initial_weights import computed
-from compiler.passes.model.free_names import free_name
 from compiler.passes.program.init_values import initialise, read_shaped
 
 OWN = frozenset({"i", "n"})

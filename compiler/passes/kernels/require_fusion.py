@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from compiler.core.diagnostics import Related, Sink
+from compiler.core.diagnostics import Related
+from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
 from compiler.ir.level0.model import Layer, Network
 from compiler.ir.level1.graph import Contract, Map, Node, Reindex, Tensor, TensorGraph

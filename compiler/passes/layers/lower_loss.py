@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, substitute
 from compiler.expr.parse import parse_expr

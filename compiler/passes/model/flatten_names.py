@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.expr.names import free_name
 from compiler.ir.level0.controls import names_read, rewritten_pool, rewritten_sets
 from compiler.ir.level0.model import Handler, NeuronDef, Ode, PhaseDef
 from compiler.ir.level1.graph import AtEvent, Counter, PoolCell
-from compiler.passes.model.free_names import RESERVED, free_name, names_of
+from compiler.passes.model.free_names import RESERVED, names_of
 
 
 @dataclass(frozen=True)

@@ -49,13 +49,6 @@ def _made_from(name: str, others: frozenset[str]) -> bool:
     return any(e.removeprefix(f"{o}_") in {*others, "1"} for e in ends for o in others if e.startswith(f"{o}_"))
 
 
-def free_name(name: str, taken: frozenset[str]) -> str:
-    """`name`, with as many underscores as make it differ from those that are taken."""
-    while name in taken:
-        name += "_"
-    return name
-
-
 def renamed(names: Iterable[str], reserved: frozenset[str] = RESERVED) -> Mapping[str, str]:
     """New names for those of a definition's names that need one; `reserved`: what level 2 gives a meaning there."""
     own = frozenset(names)

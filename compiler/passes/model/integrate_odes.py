@@ -22,7 +22,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import ModelError
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, refs, substitute
 from compiler.expr.diff import linear_in

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, refs, substitute, with_children
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types

@@ -16,9 +16,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from compiler.ir.level2.dependence import touched
 from compiler.ir.level2.program import Chain, Launch, Merged, MergedPhase, Rows
 from compiler.passes.program.decisions import Decision
-from compiler.passes.program.merge import touched
 
 
 def _levels(merged: Merged, rows: Sequence[Launch]) -> list[int]:

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import ModelError
 from compiler.core.source import Span
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs
 from compiler.expr.interp import evaluate

@@ -10,14 +10,14 @@ Does not: reorder launches or place arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from compiler.ir.digest import digest
+from compiler.ir.level2.dependence import joined
 from compiler.ir.level2.program import (
     ArrayFormal,
     ColumnValue,
@@ -26,7 +26,6 @@ from compiler.ir.level2.program import (
     Launch,
     Merged,
     MergedPhase,
-    Mode,
     Program,
     Rows,
     Template,
@@ -65,53 +64,6 @@ def _join(formals: tuple[Formal, ...], kernels: Sequence[Kernel]) -> Rows:
         scalars,
         tuple(p for k in kernels for p in k.rows.paths),
     )
-
-
-def touched(formals: tuple[Formal, ...], rows: Rows, lo: int, hi: int) -> tuple[set[str], set[str], set[str]]:
-    """Arrays that rows [lo, hi) read, write and accumulate into."""
-    read: set[str] = set()
-    written: set[str] = set()
-    added: set[str] = set()
-    for formal in formals:
-        if isinstance(formal, ArrayFormal):
-            names = rows.arrays[formal.name][lo:hi]
-            if formal.mode in (Mode.READ, Mode.UPDATE):
-                read.update(names)
-            if formal.mode in (Mode.WRITE, Mode.UPDATE):
-                written.update(names)
-            if formal.mode is Mode.ACCUMULATE:
-                added.update(names)
-    return read, written, added
-
-
-def joined(templates: Sequence[Template], tables: Sequence[Rows], launches: Iterable[Launch]) -> tuple[Launch, ...]:
-    """Launches in their order; those that follow each other, run neighbouring rows of one template and are independent
-    as one."""
-    found: list[Launch] = []
-    read: set[str] = set()
-    written: set[str] = set()
-    added: set[str] = set()
-    for x in launches:
-        r, w, a = touched(templates[x.template].formals, tables[x.template], x.lo, x.hi)
-        last = found[-1] if found else None
-        joins = (
-            last is not None
-            and last.template == x.template
-            and last.hi == x.lo
-            and (last.every, last.offset) == (x.every, x.offset)
-            and not (w & (read | written | added))
-            and not (r & (written | added))
-            and not (a & (read | written))
-        )
-        if joins and last is not None:
-            found[-1] = replace(last, hi=x.hi)
-            read |= r
-            written |= w
-            added |= a
-        else:
-            found.append(x)
-            read, written, added = r, w, a
-    return tuple(found)
 
 
 def merge(program: Program) -> Merged:

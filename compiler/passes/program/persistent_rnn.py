@@ -18,10 +18,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from compiler.ir.level2.batch_independence import Product, apart, may_be_chained, nest_of, numbers, product_of
+from compiler.ir.level2.batch_independence import Product, apart, may_be_chained, nest_of, numbers, padded, product_of
+from compiler.ir.level2.dependence import joined, touched
 from compiler.ir.level2.program import ArrayFormal, Chain, Contract, Launch, Merged, MergedPhase, Order
 from compiler.passes.program.decisions import Decision
-from compiler.passes.program.merge import joined, touched
 
 LEAST: Final = 4
 """Launches of a chain, and products of a phase with one matrix, at least."""
@@ -65,13 +65,6 @@ def _needs(later: _Item | _Seen, earlier: _Item | _Seen) -> bool:
         and later.written.isdisjoint(earlier.written)
         and later.read.isdisjoint(earlier.written)
     )
-
-
-def padded(rows: int, columns: int, real_bytes: int) -> tuple[int, int]:
-    """Rows and elements of a row of a matrix on chip: both in units of 16 bytes, of which a row has an odd number, so
-    that neighbouring rows lie in different banks."""
-    unit = 16 // real_bytes
-    return -(-rows // unit) * unit, (-(-columns // unit) | 1) * unit
 
 
 def _item(merged: Merged, place: tuple[int, int], launch: Launch) -> _Item:

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from compiler.ir.level0.model import Model
 from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.synapse_values import member_name
+from compiler.passes.cells.cell_arrays import ring_slots
 from compiler.passes.cells.lower_cells import Deliveries
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.decisions import Decision
-from compiler.passes.projections.lower_static import lower_static, ring_slots
+from compiler.passes.projections.lower_static import lower_static
 from compiler.passes.projections.lower_synapses import SynapseLowering
 from compiler.passes.projections.synapse_schedule import Stages
 

@@ -8,9 +8,8 @@ Does not: run statements of a synapse model (lower_synapses).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from compiler.expr.ast import Binary, Call, Expr, Ref
+from compiler.expr.names import free_name
 from compiler.ir.level0.model import Const, Distribution, Member, Projection
 from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.program import (
@@ -29,19 +28,14 @@ from compiler.ir.level2.program import (
     Whole,
 )
 from compiler.ir.space import DType
-from compiler.passes.cells.cell_arrays import room_of
+from compiler.passes.cells.cell_arrays import ring_slots, room_of
 from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
-from compiler.passes.model.free_names import PROPAGATION, free_name
+from compiler.passes.model.free_names import PROPAGATION
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import drawn
 from compiler.passes.projections.synapse_arrays import delays_of, weights
 from compiler.passes.projections.synapse_schedule import STATIC, Stages
 from compiler.passes.relations.relations import relation_of
-
-
-def ring_slots(rings: Mapping[tuple[str, str], int], population: str) -> int:
-    """The slots of a population's rings: the same for all its inputs that have one."""
-    return max(slots for (name, _), slots in rings.items() if name == population)
 
 
 def lower_static(

@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import ModelError
 from compiler.expr.ast import Ref, refs
 from compiler.ir.level0.model import (
     Action,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, calls, children, substitute, with_children
+from compiler.expr.names import free_name
 from compiler.ir.level0.model import Const, Distribution, Formula, Rewire, Set, SynapseDef, Value
 from compiler.ir.level2.program import (
     ELEMENT,
@@ -36,7 +37,6 @@ from compiler.ir.level2.program import (
 from compiler.ir.level2.synapse_sums import SUMS
 from compiler.ir.level2.synapse_values import stored_by_target
 from compiler.ir.space import DType, Role
-from compiler.passes.model.free_names import free_name
 from compiler.passes.model.synapse_names import TAKEN, expressions_of
 from compiler.passes.program.init_values import drawn
 from compiler.passes.projections.synapse_rows import Synapses, at_synapses

@@ -44,11 +44,10 @@ from compiler.ir.level2.program import (
     Whole,
 )
 from compiler.ir.space import DType
-from compiler.passes.cells.cell_arrays import room_of
+from compiler.passes.cells.cell_arrays import ring_slots, room_of
 from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
 from compiler.passes.model.synapse_names import Flat
 from compiler.passes.program.build_program import ProgramBuilder
-from compiler.passes.projections.lower_static import ring_slots
 from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
 from compiler.passes.projections.synapse_text import Sending, Text, apart
 from compiler.passes.relations.relations import Found, relation_of

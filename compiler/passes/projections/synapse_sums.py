@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, with_children
+from compiler.expr.names import free_name
 from compiler.ir.level0.model import Action, Rewire, Set, Transpose
 from compiler.ir.level2.program import (
     ELEMENT,
@@ -32,7 +33,6 @@ from compiler.ir.level2.program import (
 )
 from compiler.ir.level2.synapse_sums import INSTANCES, SUMS, has_sums
 from compiler.ir.space import DType, Role
-from compiler.passes.model.free_names import free_name
 from compiler.passes.model.synapse_names import TAKEN, Flat
 from compiler.passes.projections.synapse_rows import Held, Synapses, at_synapses
 from compiler.passes.projections.synapse_schedule import Due

@@ -19,11 +19,11 @@ from typing import Final
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, refs, substitute, with_children
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named
+from compiler.expr.names import free_name
 from compiler.expr.simplify import simplify
 from compiler.ir.level0.model import Action, Send, Set, values_of
 from compiler.ir.level1.graph import DerivedScalar, Propagator
 from compiler.ir.level2.program import Add, Assign, Statement
-from compiler.passes.model.free_names import free_name
 from compiler.passes.model.linear_system import is_zero
 from compiler.passes.model.synapse_names import TAKEN, Flat
 from compiler.passes.program.clock import STEP_END

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.expr.ast import Expr, Ref, refs, substitute
+from compiler.expr.names import free_name
 from compiler.ir.level0.model import Member, Projection
 from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.program import (
@@ -33,7 +34,6 @@ from compiler.ir.level2.program import (
     Whole,
 )
 from compiler.ir.space import DType, Role
-from compiler.passes.model.free_names import free_name
 from compiler.passes.program.build_program import ProgramBuilder
 
 ROW = ArrayFormal("row", DType.I64, Mode.UPDATE, Whole())

@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import ModelError
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.simplify import has_random
 from compiler.ir.level0.model import Const, Distribution, FromFile, Listed, Member, Projection, Value

@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from compiler.core.diagnostics import Diagnostic, ModelError
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import ModelError
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import (
     Binary,

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, substitute
+from compiler.expr.names import free_name
 from compiler.ir.level0.model import Network, OptimizerDef, Set, Train, WeightGroup
 from compiler.ir.level1.graph import Contract, Reindex, Tensor, Update, Variable
 from compiler.ir.space import along
-from compiler.passes.model.free_names import free_name
 from compiler.passes.tensors.accumulate import Mean, accumulated, with_average
 from compiler.passes.tensors.graph_builder import GraphBuilder, Operand, identity
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.protocol import Instance
-from compiler.core.diagnostics import Sink, did_you_mean
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import did_you_mean
+from compiler.core.errors import RunError, Sink
 from compiler.files.guard import regular
 from compiler.ir.level0.model import FromFile
 from compiler.ir.level1.graph import TensorGraph, Variable, Weight

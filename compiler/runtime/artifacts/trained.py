@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from compiler.core.diagnostics import Diagnostic, ModelError, Severity, Sink
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import Diagnostic, Severity
+from compiler.core.errors import ModelError, RunError, Sink
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import FromFile, Model
 from compiler.runtime.artifacts.safetensors import Reals, Shapes, fitting

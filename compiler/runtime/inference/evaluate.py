@@ -17,8 +17,8 @@ import numpy as np
 
 from backends.registry import backend as backend_of
 from compiler.core.cache import cache_folder
-from compiler.core.diagnostics import Diagnostic, ModelError
-from compiler.core.errors import RunError
+from compiler.core.diagnostics import Diagnostic
+from compiler.core.errors import ModelError, RunError
 from compiler.ir.level0.model import Train
 from compiler.ir.level2.program import Order
 from compiler.ir.space import DType

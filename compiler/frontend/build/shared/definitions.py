@@ -12,7 +12,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compiler.core.diagnostics import ModelError, Sink, did_you_mean
+from compiler.core.diagnostics import did_you_mean
+from compiler.core.errors import ModelError, Sink
 from compiler.frontend.yaml import tree
 from compiler.frontend.language.kinds import Kind
 from compiler.frontend.schema.other_simulators import in_library

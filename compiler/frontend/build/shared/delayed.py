@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.expr.ast import Call, Expr, Ref, children, substitute, with_children
 from compiler.expr.units import Dimension
 from compiler.ir.level2.delayed import DELAYED

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.expr.units import DIMENSIONLESS, Dimension
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.data_files import check_array

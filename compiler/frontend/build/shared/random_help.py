@@ -8,6 +8,10 @@ Does not: find mistakes.
 from __future__ import annotations
 
 import re
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
+
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -85,3 +89,18 @@ def without_draw(d: Diagnostic, reason: str | None, text: str) -> Diagnostic:
     span = f"({b} - {a})" if re.fullmatch(r"[\w.]+( \w+)?", a) else f"({b} - ({a}))"
     help = {"uniform": f"{a} + {span} * random()", "normal": f"{a} + {b} * normal()"}.get(kind)
     return d if help is None else replace(d, help=f"write `{help}`")
+
+
+WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
+
+
+def words_of(node: Node) -> set[str]:
+    """Every word in the texts of `node`."""
+    match node:
+        case Scalar(value=str(text)):
+            return set(WORD.findall(text))
+        case tree.Mapping(entries=entries):
+            return set[str]().union(*(words_of(e.value) for e in entries))
+        case tree.Sequence(items=items):
+            return set[str]().union(*(words_of(i) for i in items))
+    return set()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.expr.ast import calls, refs
 from compiler.expr.inline import Definition
 from compiler.expr.parse import parse_expr, parse_signature

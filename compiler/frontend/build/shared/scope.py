@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
-from compiler.core.diagnostics import Diagnostic, Related, Sink, did_you_mean
+from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
+from compiler.core.errors import Sink
 from compiler.expr.ast import Call, Expr, Num, Ref, calls, children, refs, rewrite, with_children
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.functions import FUNCTIONS

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from compiler.core.diagnostics import Severity, Sink
+from compiler.core.diagnostics import Severity
+from compiler.core.errors import Sink
 from compiler.core.source import Span
 
 _Place = tuple[str, int]

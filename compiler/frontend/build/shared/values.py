@@ -17,7 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from compiler.core.diagnostics import Related, Sink
+from compiler.core.diagnostics import Related
+from compiler.core.errors import Sink
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import DIMENSIONLESS, FREQUENCY, TIME, Dimension, canonical_name, parse_unit, to_canonical
 from compiler.frontend.yaml import tree

@@ -16,7 +16,7 @@ from fractions import Fraction
 from itertools import count
 from typing import Any, Final
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.expr.ast import Binary, Expr, Num, Ref, children, refs, substitute, with_children
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named, reads_through, too_deep

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from compiler.core.diagnostics import Related, Sink
+from compiler.core.diagnostics import Related
+from compiler.core.errors import Sink
 from compiler.expr.ast import refs, substitute
 from compiler.expr.simplify import has_random
 from compiler.expr.units import TIME, parse_unit

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from compiler.core.diagnostics import Related, Sink
+from compiler.core.diagnostics import Related
+from compiler.core.errors import Sink
 from compiler.expr.ast import Call, Ref, refs
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension

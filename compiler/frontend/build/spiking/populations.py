@@ -26,7 +26,7 @@ from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
 from compiler.frontend.build.shared.definitions import Definitions, place_of
 from compiler.frontend.build.spiking.drives import reads_time, source_of
 from compiler.frontend.build.spiking.given_spikes import Repeated, check_spike_times, in_ms
-from compiler.frontend.build.synapses.drawn import words_of
+from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.yaml.tree import Scalar, Sequence
 from compiler.frontend.build.shared.values import Context, Names, Step, mapping, steps_of, whole
 from compiler.frontend.build.shared.initial_values import initial_value

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.expr.ast import Expr, children, refs, substitute
 from compiler.expr.ast import Ref as Name
 from compiler.expr.diff import linear_in

@@ -7,12 +7,14 @@ Does not: give a projection's values (synapse_use.py).
 
 from __future__ import annotations
 
+from compiler.frontend.build.shared.random_help import WORD, words_of
+
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from compiler.core.diagnostics import Sink
+from compiler.core.errors import Sink
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import Dimension
 from compiler.frontend.yaml import tree
@@ -22,7 +24,6 @@ from compiler.frontend.build.shared.values import Names
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.ir.level0.model import Const, Formula, ParamDecl, Value
 
-WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
 def drawn_value(
@@ -42,16 +43,6 @@ def drawn_value(
     return Const(0.0, node.span), dimension
 
 
-def words_of(node: Node) -> set[str]:
-    """Every word in the texts of `node`."""
-    match node:
-        case Scalar(value=str(text)):
-            return set(WORD.findall(text))
-        case tree.Mapping(entries=entries):
-            return set[str]().union(*(words_of(e.value) for e in entries))
-        case tree.Sequence(items=items):
-            return set[str]().union(*(words_of(i) for i in items))
-    return set()
 
 
 def default_numbers(params: tuple[ParamDecl, ...], numbers: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from compiler.core.diagnostics import Related, Severity, Sink
+from compiler.core.diagnostics import Related, Severity
+from compiler.core.errors import Sink
 from compiler.expr.ast import Binary, Expr, Num, Ref, substitute
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.yaml import tree

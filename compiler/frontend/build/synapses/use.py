@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from compiler.core.diagnostics import Related, Sink, did_you_mean
+from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.errors import Sink
 from compiler.expr.ast import Bool, Expr, Num, Ref, refs, substitute
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.types import Kind
@@ -23,7 +24,7 @@ from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.synapses.checks import end_reads, without_a_dot
-from compiler.frontend.build.synapses.drawn import words_of
+from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.values import Names, mapping
 from compiler.frontend.build.shared.initial_values import initial_value

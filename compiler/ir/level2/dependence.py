@@ -1,0 +1,60 @@
+"""What the rows of a launch read, write and accumulate into, and which launches may be one.
+
+Assumes: formals whose modes say what a kernel does with an array.
+Guarantees: launches that are joined are independent of each other.
+Does not: reorder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from compiler.ir.level2.program import ArrayFormal, Formal, Launch, Mode, Rows, Template
+
+
+def touched(formals: tuple[Formal, ...], rows: Rows, lo: int, hi: int) -> tuple[set[str], set[str], set[str]]:
+    """Arrays that rows [lo, hi) read, write and accumulate into."""
+    read: set[str] = set()
+    written: set[str] = set()
+    added: set[str] = set()
+    for formal in formals:
+        if isinstance(formal, ArrayFormal):
+            names = rows.arrays[formal.name][lo:hi]
+            if formal.mode in (Mode.READ, Mode.UPDATE):
+                read.update(names)
+            if formal.mode in (Mode.WRITE, Mode.UPDATE):
+                written.update(names)
+            if formal.mode is Mode.ACCUMULATE:
+                added.update(names)
+    return read, written, added
+
+
+def joined(templates: Sequence[Template], tables: Sequence[Rows], launches: Iterable[Launch]) -> tuple[Launch, ...]:
+    """Launches in their order; those that follow each other, run neighbouring rows of one template and are independent
+    as one."""
+    found: list[Launch] = []
+    read: set[str] = set()
+    written: set[str] = set()
+    added: set[str] = set()
+    for x in launches:
+        r, w, a = touched(templates[x.template].formals, tables[x.template], x.lo, x.hi)
+        last = found[-1] if found else None
+        joins = (
+            last is not None
+            and last.template == x.template
+            and last.hi == x.lo
+            and (last.every, last.offset) == (x.every, x.offset)
+            and not (w & (read | written | added))
+            and not (r & (written | added))
+            and not (a & (read | written))
+        )
+        if joins and last is not None:
+            found[-1] = replace(last, hi=x.hi)
+            read |= r
+            written |= w
+            added |= a
+        else:
+            found.append(x)
+            read, written, added = r, w, a
+    return tuple(found)
