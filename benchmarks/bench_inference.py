@@ -27,7 +27,7 @@ from safetensors.numpy import save_file
 from compiler.frontend.load import load_model
 from compiler.interchange.onnx.export import to_onnx
 from compiler.ir.level2.target import Capabilities
-from compiler.passes.predict_pipeline import ORDER, PHASE, data_name, lower_predict
+from compiler.passes.pipeline.predict import ORDER, PHASE, data_name, lower_predict
 from compiler.runtime.artifacts.safetensors import learned
 from compiler.runtime.artifacts.trained import open_trained
 from compiler.runtime.common.options import Options

@@ -25,7 +25,7 @@ from backends.cuda.emit.emit import emit
 from backends.cuda.run.backend import CudaBackend
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 
 MODELS, RING = ROOT / "models", HERE / "models" / "ring.yaml"
 RINGS = (10, 10_000)

@@ -35,7 +35,7 @@ def stepping(name: str, text: str, settings: Mapping[str, str], steps: int, roun
     whenever they are full; nothing is copied to the host."""
     from backends.cuda.run.backend import CudaBackend
     from compiler.frontend.load import load_model
-    from compiler.passes.pipeline import lower
+    from compiler.passes.pipeline.lower import lower
 
     WORK.mkdir(parents=True, exist_ok=True)
     path = WORK / f"gpu-{name}.yaml"

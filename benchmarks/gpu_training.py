@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 from backends.cuda.run.backend import CudaBackend
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 
 EPOCH = 20
 """Batches of the data set."""

@@ -19,7 +19,7 @@ from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
 from compiler.ir.level2.program import Merged
 from compiler.ir.space import Role
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.constructs import CONSTRUCTS, write_files
 
 Array = npt.NDArray[Any]

@@ -22,7 +22,7 @@ from compiler.runtime.prepare import prepare
 
 PARTS = (
     "backends.cpu.backend",
-    "compiler.passes.tensor_pipeline",
+    "compiler.passes.pipeline.tensors",
     "compiler.runtime.execute",
     "compiler.runtime.training.run_training",
 )

@@ -1,18 +1,45 @@
-"""The passes, in the order in which they run (compiler/passes/pipeline.py strings them together).
+"""The passes of the compiler, in the order in which they run: `PIPELINE`.
 
-Spiking, level 0:     freeze_learning
-Spiking, level 1:     lower_model (free_names, plain_control, insert_delays), integrate_odes (linear_system),
-                      quanta (bounds)
-Spiking, to level 2:  lower_drives, then
-                      lower_cells (split_cells, lower_pools, lower_spike_times, cell_arrays, cell_columns, init_values),
-                      lower_records, lower_projections (stages, relations, planes, lower_connect,
-                      lower_static, lower_synapses: synapse_names, synapse_text, synapse_values, synapse_arrays,
-                      synapse_rows, synapse_sums, synapse_rewire), lower_inputs
-Tensors, level 1:     lower_network, lower_loss, differentiate, expand_updates, decompose, simplify_graph, fuse_maps,
-                      hoist_factors, early_factors, recompute
-Tensors, to level 2:  load_data, lower_tensors (assign_layouts, fuse_epilogues, fuse_siblings, reuse_arrays,
-                      nest_builder, lower_feeds, lower_weights, lower_epilogues; compiler/strategies), require_fusion
-Tensors in use:       lower_predict (fold_norms, then as above from lower_network on)
-Level 2:              merge, chains and gather where a target runs chains, then when memory is known plan_memory and
-                      write_tables
+The work of a pass stands in the file that its class names, with a header that says what it assumes, guarantees and
+does not do; compiler/passes/pipeline/manager.py runs them, and nothing else does. Passes that are for some phases of
+a network only say so (`phases`); those of the half that a model does not have do not run.
 """
+
+from __future__ import annotations
+
+from typing import Final
+
+from compiler.passes.pipeline import programs, spiking, tensors
+from compiler.passes.pipeline.manager import Pass
+
+PIPELINE: Final[tuple[Pass, ...]] = (
+    # Populations: level 0, level 1 (cells), level 2 (kernels).
+    spiking.FreezeLearning(),
+    spiking.LowerModel(),
+    spiking.IntegrateOdes(),
+    spiking.LowerPopulations(),
+    # Layers: level 0, level 1 (a graph for each phase), level 2 (kernels).
+    tensors.LoadData(),
+    tensors.LowerNetwork(),
+    tensors.AddLoss(),
+    tensors.Learn(),
+    tensors.MarkOutputs(),
+    tensors.FinishGraph(),
+    tensors.Decompose(),
+    tensors.SimplifyGraph(),
+    tensors.NameOutputs(),
+    tensors.SimplifyGraph(phases=("predict",)),
+    tensors.Changing(tensors.TRAINING, first=tensors.ComposeMoves(), then=(tensors.SimplifyGraph(),)),
+    tensors.FuseMaps(),
+    tensors.Changing(
+        tensors.TRAINING, first=tensors.HoistFactors(), then=(tensors.SimplifyGraph(), tensors.FuseMaps())
+    ),
+    tensors.EarlyFactors(),
+    tensors.Recompute(),
+    tensors.LowerTensors(),
+    tensors.RequireFusion(),
+    # Both halves: level 2.
+    programs.JoinHalves(),
+    programs.Merge(),
+    programs.PersistentRnn(),
+)

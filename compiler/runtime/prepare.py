@@ -20,7 +20,7 @@ from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
 from compiler.core.errors import RunError, Sink
 from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.ir.level0.model import Model
-from compiler.passes.pipeline import Lowered, lower
+from compiler.passes.pipeline.lower import Lowered, lower
 from compiler.runtime.common.locks import lock_warnings, locked
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times

@@ -35,7 +35,7 @@ from compiler.ir.level0.model import (
     StateDecl,
     Value,
 )
-from compiler.passes.pipeline import Lowered, lower
+from compiler.passes.pipeline.lower import Lowered, lower
 
 Array = npt.NDArray[Any]
 STEPS = 40

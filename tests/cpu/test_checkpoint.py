@@ -13,7 +13,7 @@ from backends.cpu.backend import CpuBackend
 from backends.cpu.emit.emit import emit
 from compiler import run
 from compiler.layout.plan_memory import place
-from compiler.passes.pipeline import Lowered, lower
+from compiler.passes.pipeline.lower import Lowered, lower
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.usefixtures("cc")

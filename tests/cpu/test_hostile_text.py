@@ -22,7 +22,7 @@ from compiler.core.yaml_text import quoted
 from compiler.frontend.load import load_model, name_of
 from compiler.interchange.onnx.import_file import import_file
 from compiler.ir.level2.program import Merged
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.artifacts.expanded import expanded_yaml
 from tests.construct_runs import compare, results
 

@@ -9,7 +9,7 @@ import pytest
 
 from backends.registry import backend
 from compiler.ir.text import parse_ir, print_ir
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of
 from tests.numeric.trained import load
 

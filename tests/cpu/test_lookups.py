@@ -11,7 +11,7 @@ import pytest
 from backends.registry import backend
 from compiler.ir.level0.model import Model
 from compiler.ir.level2.program import Merged
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of
 from tests.numeric.trained import Trained, load
 

@@ -11,7 +11,7 @@ from backends.cuda.run.backend import CudaBackend
 from backends.registry import backend
 from compiler.ir.level0.model import Model
 from compiler.layout.plan_memory import place
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -16,7 +16,7 @@ from compiler.ir.level2.program import ArrayFormal, Merged
 from compiler.ir.space import Role
 from compiler.layout.memory_report import memory_bill
 from compiler.layout.plan_memory import Placement, padded, place
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 
 pytestmark = pytest.mark.usefixtures("cc")
 

@@ -15,7 +15,7 @@ from backends.reference.load import ReferenceInstance
 from compiler import build
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged, MergedPhase
-from compiler.passes.pipeline import Lowered, lower
+from compiler.passes.pipeline.lower import Lowered, lower
 from tests.numeric.simulated import Simulated, model_of, run, simulate, start
 from tests.numeric.trained import load
 

@@ -12,7 +12,7 @@ from backends.registry import backend
 from compiler import run
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 
 pytestmark = pytest.mark.usefixtures("cc", "here")
 

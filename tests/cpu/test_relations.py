@@ -26,7 +26,7 @@ from compiler.ir.level0.model import (
     Value,
 )
 from compiler.ir.level2.program import Csr, Dense, OneToOne, Procedural, Propagate, Toeplitz
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.cpu.programs import expr
 from tests.cpu.relation_models import STEPS, Array, delivered, expected, instance, lowered, model, population, stored_as
 

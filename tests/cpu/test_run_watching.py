@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from compiler import evaluate, predict, run
 from compiler.core.errors import RunError
 from compiler.ir.level0.model import Plateau, Stop, Watched
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.watch import best_epoch, plateau_factor, stops
 from compiler.runtime.execute import run_model

@@ -18,7 +18,7 @@ from compiler.core.errors import ModelError, RunError
 from compiler.core.strict_json import dumps
 from compiler.files.sample_checks import sample_checks
 from compiler.frontend.load import load_model
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 
 pytestmark = pytest.mark.usefixtures("cc", "here")
 

@@ -16,7 +16,7 @@ from backends.registry import backend
 from compiler import predict, run
 from compiler.files.array_rows import array_parts, open_rows
 from compiler.frontend.load import load_model
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
 from compiler.runtime.inference.evaluate import evaluate_file
 from tests.cpu.models_for_runs import DIGITS, write

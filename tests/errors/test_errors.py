@@ -18,7 +18,7 @@ from compiler.core.errors import ModelError, Sink
 from compiler.core.render import render
 from compiler.frontend.load import load_model
 from compiler.ir.level2.target import Capabilities
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.prepare import refuse_two_halves
 
 HERE = Path(__file__).parent

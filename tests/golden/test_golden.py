@@ -16,7 +16,7 @@ import pytest
 from backends.cpu.backend import CpuBackend
 from compiler.frontend.load import load_model
 from compiler.ir.text import parse_ir, print_ir
-from compiler.passes.pipeline import Lowered, lower
+from compiler.passes.pipeline.lower import Lowered, lower
 
 HERE = Path(__file__).resolve().parent
 MODELS = ("cuba", "lenet_digits")

@@ -11,7 +11,7 @@ from backends.cpu.backend import CpuBackend
 from backends.cuda.run.backend import CudaBackend
 from backends.protocol import Instance
 from backends.reference.load import ReferenceInstance
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric import test_instances, test_phases, test_pools, test_rewiring, test_synapse_phases, test_synapse_sums
 from tests.numeric.simulated import model_of
 

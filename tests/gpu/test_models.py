@@ -19,7 +19,7 @@ from backends.protocol import BackendError, Instance
 from backends.reference.load import ReferenceInstance
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import ELEMENT, Dim, Merged, Mode, Nest
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.merge import merge
 from tests.cpu.programs import assign
 

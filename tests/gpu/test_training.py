@@ -14,7 +14,7 @@ from backends.protocol import Instance
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged
 from compiler.ir.space import Role
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 
 pytestmark = pytest.mark.gpu
 

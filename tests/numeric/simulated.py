@@ -19,7 +19,7 @@ from backends.protocol import Artifact, Instance
 from backends.registry import backend
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
-from compiler.passes.pipeline import Lowered, lower
+from compiler.passes.pipeline.lower import Lowered, lower
 
 Array = npt.NDArray[Any]
 

@@ -15,7 +15,7 @@ from backends.cuda.emit.emit import emit as emit_cuda
 from backends.registry import backend
 from compiler import run
 from compiler.core.errors import ModelError, RunError
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.clock import WARMUP
 from tests.numeric.simulated import model_of
 

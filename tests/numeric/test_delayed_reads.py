@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from backends.registry import backend
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.artifacts.checkpoint import Position, restore_checkpoint, save_checkpoint
 from compiler.runtime.common.arrays import persistent_arrays
 from tests.numeric.simulated import Array, Simulated, model_of, run, simulate, start

@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import chisquare, expon, lognorm, norm
 
 from backends.registry import backend
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.artifacts.checkpoint import Position, restore_checkpoint, save_checkpoint
 from compiler.runtime.common.arrays import persistent_arrays
 from tests.numeric.simulated import Array, Simulated, model_of, run, simulate, start

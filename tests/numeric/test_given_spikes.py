@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backends.cuda.emit.emit import emit as emit_cuda
 from backends.registry import backend
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import chisquare, poisson
 
 from backends.registry import backend
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import Array, model_of, run, simulate, start
 
 pytestmark = pytest.mark.usefixtures("cc")

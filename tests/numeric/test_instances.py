@@ -13,7 +13,7 @@ from compiler import run
 from compiler.core.errors import RunError
 from compiler.ir.level0.model import Send, Set
 from compiler.passes.model.freeze_learning import freeze_learning, frozen_synapse
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import Array, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc")

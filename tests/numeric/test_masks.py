@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from backends.registry import backend
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.training.run_training import take_metrics
 from tests.numeric.simulated import Array, model_of
 from tests.numeric.test_losses import log_softmax

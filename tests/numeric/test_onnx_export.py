@@ -17,7 +17,7 @@ from compiler.expr.activations import ACTIVATIONS
 from compiler.frontend.load import load_model
 from compiler.interchange.onnx.export import export_file, to_onnx
 from compiler.interchange.onnx.import_file import import_file
-from compiler.passes.predict_pipeline import lower_predict
+from compiler.passes.pipeline.predict import lower_predict
 from compiler.runtime.artifacts.safetensors import learned
 from compiler.runtime.common.options import Options
 from tests.cpu.networks_for_use import PLAIN, random_weights, samples, write_network

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import Array, model_of
 from tests.numeric.test_training_steps import PLAIN, gradient_graph, gradients_of, stir, text_of
 from tests.numeric.trained import load

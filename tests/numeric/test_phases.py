@@ -11,7 +11,7 @@ from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit as emit_cuda
 from backends.cuda.run.backend import CudaBackend
 from backends.registry import backend
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc")

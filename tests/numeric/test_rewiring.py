@@ -17,7 +17,7 @@ from backends.registry import backend
 from compiler import run
 from compiler.ir.level0.streams import stream_key
 from compiler.ir.level2.program import Connect, Merged
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 from tests.numeric.simulated import run as run_steps
 from tests.numeric.simulated import start as load

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from backends.registry import backend
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -10,7 +10,7 @@ import pytest
 from backends.cuda.emit.compile import compile_text
 from backends.cuda.emit.emit import emit as emit_cuda
 from backends.cuda.run.backend import CudaBackend
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc")

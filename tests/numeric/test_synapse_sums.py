@@ -16,7 +16,7 @@ from backends.protocol import BackendError
 from backends.registry import backend
 from compiler.ir.level2.program import Bitmask, Csr, Dense, Merged, OneToOne, Propagate
 from compiler.ir.verify.kernel import code_violations
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import Array, Simulated, model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from backends.registry import backend
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of, simulate
 
 pytestmark = pytest.mark.usefixtures("cc")

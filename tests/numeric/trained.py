@@ -17,7 +17,7 @@ from backends.protocol import Instance
 from backends.registry import backend
 from compiler.ir.level1.graph import Variable, Weight
 from compiler.ir.level2.program import Merged
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.arrays import read_logical, to_physical
 from compiler.runtime.training.data import as_batches
 from tests.numeric.simulated import Array, model_of

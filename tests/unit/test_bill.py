@@ -23,7 +23,7 @@ from compiler.core.errors import ModelError
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Model
 from compiler.ir.level2.synapse_values import own_name
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.passes.relations.expected_sizes import DRAWN, least_bytes, overlaps, synapse_counts
 from compiler.runtime.common.options import Options
 from compiler.runtime.resources.recorded import SPIKE_RATE, written_by

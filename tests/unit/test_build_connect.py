@@ -16,7 +16,7 @@ from compiler.expr.show import show
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Const, Distribution, FromFile, Listed, Planes, Projection
 from compiler.ir.level2.target import Capabilities
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 
 CELLS = """
 language: 1

@@ -56,7 +56,7 @@ from compiler.ir.space import DType, Role
 from compiler.ir.text import parse_ir, print_ir
 from compiler.layout.plan_memory import lifetimes, place
 from compiler.layout.write_tables import write_tables
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.batch_launches import gather
 from compiler.passes.program.decisions import Decision
 from tests.recurrent import Network, network

@@ -13,7 +13,7 @@ from compiler.expr.ast import Binary, Ref
 from compiler.ir.level1.evaluate_graph import evaluate_graph
 from compiler.ir.level1.graph import Contract, Map, Node, Tensor, Weight
 from compiler.ir.space import Affine, along
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.passes.tensors.compose_moves import compose_moves
 from compiler.passes.tensors.simplify_graph import simplify_graph
 from tests.recurrent import Network, network

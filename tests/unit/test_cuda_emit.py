@@ -39,7 +39,7 @@ from compiler.ir.level2.program import (
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import NOT_PLACED, write_tables
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.passes.program.merge import merge
 from compiler.strategies.cuda import matmul
 from tests.cpu.programs import assign, expr, network

@@ -16,7 +16,7 @@ from compiler.ir.level2.program import Connect, Launch, Merged, Mode, Propagate,
 from compiler.ir.space import DType
 from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import write_tables
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.cpu.programs import assign
 from tests.cpu.test_relations import models_by_relation
 

@@ -31,7 +31,7 @@ from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged, MergedPhase, Mode
 from compiler.layout.plan_memory import place
 from compiler.layout.write_tables import write_tables
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 
 SPIKING = (
     "microcircuit",

@@ -15,7 +15,7 @@ from compiler.core.resources import library_path
 from compiler.frontend.language.spiking.currents import LIBRARY_CURRENTS
 from compiler.ir.level0.model import Const, Driven
 from compiler.ir.level2.program import Merged
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of
 
 MANY = """\

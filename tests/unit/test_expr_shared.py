@@ -25,7 +25,7 @@ from compiler.expr.show import show
 from compiler.expr.simplify import has_random, simplify
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import DIMENSIONLESS
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of, simulate
 
 DEPTH = 60

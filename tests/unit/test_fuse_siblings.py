@@ -14,7 +14,7 @@ from compiler.ir.level2.program import ArrayFormal, Mode
 from compiler.passes.kernels import lower_tensors
 from compiler.passes.kernels.fuse_epilogues import Epilogue
 from compiler.passes.kernels.horizontal_fusion import MOST_ARRAYS, NEAR, siblings
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.cpu.test_layers import HEAD, NETS, TAIL, write
 from tests.numeric.simulated import model_of
 from tests.numeric.trained import load

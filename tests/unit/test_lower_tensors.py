@@ -10,7 +10,7 @@ import pytest
 from backends.cpu.backend import CpuBackend
 from backends.reference.load import instantiate
 from compiler.frontend.load import load_model
-from compiler.passes.pipeline import Lowered, lower
+from compiler.passes.pipeline.lower import Lowered, lower
 
 HEAD = """language: 1
 name: small

@@ -14,7 +14,7 @@ from compiler.layout.plan_memory import place
 from compiler.passes.kernels import lower_tensors
 from compiler.passes.kernels.fuse_epilogues import Epilogue
 from compiler.passes.kernels.reuse_arrays import reused
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.cpu.test_layers import HEAD, NETS, TAIL, write
 from tests.numeric.simulated import model_of
 from tests.numeric.trained import load

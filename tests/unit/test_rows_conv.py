@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from backends.registry import backend
 from compiler import predict
 from compiler.frontend.load import load_model
-from compiler.passes.predict_pipeline import lower_predict
+from compiler.passes.pipeline.predict import lower_predict
 from tests.cpu.networks_for_use import samples, write_network
 
 pytestmark = pytest.mark.usefixtures("cc")

@@ -17,7 +17,7 @@ from compiler.frontend.load import load_model
 from compiler.ir.level0.model import Expectation, Model
 from compiler.ir.level2.program import Array, Lanes
 from compiler.ir.space import DType, Role
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from compiler.runtime.artifacts.build_folder import build_into
 from compiler.runtime.artifacts.expanded import expanded_yaml
 from compiler.runtime.artifacts.run_folder import open_run_folder

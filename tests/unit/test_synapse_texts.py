@@ -13,7 +13,7 @@ from backends.cuda.emit.emit import emit as emit_cuda
 from backends.cuda.run.backend import CudaBackend
 from backends.registry import backend
 from compiler.ir.level2.program import Merged
-from compiler.passes.pipeline import lower
+from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of
 from tests.numeric.synapse_oracle import everything, model_text
 

@@ -22,7 +22,7 @@ from compiler.interchange.onnx.export_layers import Writer, write_layer
 from compiler.interchange.onnx.graph import IR_VERSION, OPSET, OnnxGraph, onnx_package
 from compiler.ir.level0.model import Layer, Model
 from compiler.ir.level2.target import Capabilities
-from compiler.passes.predict_pipeline import lower_predict
+from compiler.passes.pipeline.predict import lower_predict
 from compiler.runtime.artifacts.safetensors import Reals, learned
 from compiler.runtime.artifacts.trained import open_trained
 from compiler.runtime.common.options import Options

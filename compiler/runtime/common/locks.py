@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backends.protocol import Backend
 from compiler.core.diagnostics import Diagnostic
-from compiler.passes.pipeline import Lowered
+from compiler.passes.pipeline.lower import Lowered
 from compiler.runtime.common.options import Options
 from compiler.strategies.cuda.tensor_cores import permitted
 from compiler.strategies.pins import Pins

@@ -20,13 +20,9 @@ from compiler.core.cache import cache_folder
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError, RunError
 from compiler.ir.level0.model import Train
-from compiler.ir.level2.program import Order
 from compiler.ir.space import DType
-from compiler.passes.kernels.lower_tensors import lower_tensors
 from compiler.passes.layers.load_data import DataSet, load_data
-from compiler.passes.pipeline import merged_for
-from compiler.passes.program.build_program import ProgramBuilder
-from compiler.passes.tensor_pipeline import tensor_graphs
+from compiler.passes.pipeline.lower import lower_evaluation
 from compiler.runtime.artifacts.build_folder import build_into
 from compiler.runtime.artifacts.safetensors import learned, put_weights
 from compiler.runtime.artifacts.trained import Trained, open_trained
@@ -37,7 +33,6 @@ from compiler.runtime.training.data import split
 from compiler.runtime.training.feed import Feed
 from compiler.runtime.training.run_training import take_sums
 from compiler.runtime.training.samples import data_of, headers_checked
-from compiler.strategies.cuda.tensor_cores import permitted
 
 PHASE = "eval"
 
@@ -85,13 +80,8 @@ def _measured(
     refuse_options(options)
     model = replace(trained.model, train=train)
     backend = backend_of(options.target, options.device or 0, options.verify)
-    precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
-    builder = ProgramBuilder(f"{model.name}_evaluate", precision, Order(model.numerics.order))
-    graphs, _ = tensor_graphs(model, 1, options.verify, (PHASE,))
-    weights = trained.weights(learned(graphs))
-    capabilities = permitted(backend.capabilities, model.numerics)
-    lower_tensors(builder, graphs, data, capabilities)
-    merged, _ = merged_for(builder.finish(), capabilities, options.verify)
+    lowered = lower_evaluation(model, backend.capabilities, data, options.verify)
+    weights, merged = trained.weights(learned(lowered.tensors)), lowered.merged
     chosen = {**options.backend_options(), "seed": str(trained.seed)}
     built = build_into(options.build_dir, merged, backend, chosen)
     instance = backend.load(built.artifact, merged, trained.seed)

@@ -22,7 +22,7 @@ from compiler.core.errors import RunError
 from compiler.files.array_rows import HeldRows, Rows
 from compiler.files.sample_checks import sample_checks
 from compiler.ir.level0.model import Model
-from compiler.passes.predict_pipeline import ORDER, PHASE, Prediction, data_name, inputs_of, lower_predict
+from compiler.passes.pipeline.predict import ORDER, PHASE, Prediction, data_name, inputs_of, lower_predict
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.fold_norms import folded
 from compiler.runtime.artifacts.build_folder import Built, build_into

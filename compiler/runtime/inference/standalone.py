@@ -17,7 +17,7 @@ from backends.cpu.export.standalone import Port, write_standalone
 from backends.registry import backend as backend_of
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import RunError
-from compiler.passes.predict_pipeline import ORDER, PHASE, data_name, lower_predict
+from compiler.passes.pipeline.predict import ORDER, PHASE, data_name, lower_predict
 from compiler.passes.tensors.fold_norms import folded
 from compiler.runtime.artifacts.safetensors import learned
 from compiler.runtime.artifacts.trained import open_trained

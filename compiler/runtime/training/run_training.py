@@ -27,7 +27,7 @@ from compiler.core.strict_json import dumps
 from compiler.ir.level0.model import Train
 from compiler.ir.level1.graph import Variable, Weight
 from compiler.ir.level2.program import Merged
-from compiler.passes.pipeline import Lowered
+from compiler.passes.pipeline.lower import Lowered
 from compiler.passes.tensors.accumulate import averages_of
 from compiler.passes.tensors.expand_updates import PLATEAU
 from compiler.runtime.artifacts.checkpoint import Position, best_of_checkpoint, save_checkpoint, write_tensors

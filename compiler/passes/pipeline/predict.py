@@ -9,27 +9,21 @@ Does not: read files or weights.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from compiler.core.source import NOWHERE
 from compiler.ir.level0.model import Data, Layer, Loss, Model, Network, OptimizerDef, TensorInput, Train
-from compiler.ir.level1.graph import Reindex, Store, TensorGraph
-from compiler.ir.level2.program import Array, Order
+from compiler.ir.level1.graph import TensorGraph
+from compiler.ir.level2.program import Order
 from compiler.ir.level2.target import Capabilities
-from compiler.ir.space import DType, Role
-from compiler.passes.kernels.lower_tensors import lower_tensors
-from compiler.passes.kernels.require_fusion import require_fusion
+from compiler.ir.space import DType
+from compiler.passes import PIPELINE
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.layers.lower_network import lower_network
-from compiler.passes.pipeline import Lowered, merged_for
-from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.pipeline.lower import Lowered, lowered
+from compiler.passes.pipeline.manager import Context, Lowering, run_passes
 from compiler.passes.program.decisions import Decision
-from compiler.passes.tensors.decompose import decompose
-from compiler.passes.tensors.early_factors import early_factors
 from compiler.passes.tensors.fold_norms import Fold, fold_norms
-from compiler.passes.tensors.fuse_maps import fuse_maps
-from compiler.passes.tensors.simplify_graph import simplify_graph
 from compiler.strategies import ROWS
 from compiler.strategies.cuda.tensor_cores import permitted
 
@@ -100,34 +94,6 @@ def _fed(network: Network, scales: dict[str, float], batch: int) -> Train:
     return Train(Data("", arrays, 0.0), no_loss, (), OptimizerDef("none", (), (), ()), batch, 1, 0)
 
 
-def _graph(network: Network, fed: Train, names: tuple[str, ...], verify: bool) -> tuple[TensorGraph, tuple[str, ...],
-                                                                                     list[Decision]]:  # fmt: skip
-    """The graph of the phase, and the tensor of each output."""
-    context, named = lower_network(network, fed, "eval")
-    nodes = decompose(tuple(context.graph.nodes))
-    # Stores follow the outputs through simplification, where equal tensors become one.
-    marks = tuple(Store(f"output {k}", named[n].name) for k, n in enumerate(names))
-    shared = simplify_graph((*nodes, *marks), ())
-    found = {n.target: n.value for n in shared if isinstance(n, Store)}
-    nodes = tuple(n for n in shared if not isinstance(n, Store))
-    # What has only another shape is kept under its own name: it is the same array.
-    source = {n.out.name: n.source for n in nodes if isinstance(n, Reindex)}
-    kept = []
-    for mark in marks:
-        name = found[mark.target]
-        while name in source:
-            name = source[name]
-        kept.append(name)
-    outputs = tuple(dict.fromkeys(kept))
-    nodes, decisions = fuse_maps(simplify_graph(nodes, outputs), outputs)
-    graph = TensorGraph(PHASE, early_factors(nodes), outputs)
-    if verify:
-        from compiler.ir.verify.verify import verify_graph  # large, and seldom asked for
-
-        verify_graph(graph, gather_only=True)
-    return graph, tuple(kept), [d.within(PHASE) for d in decisions]
-
-
 def inputs_of(model: Model, outputs: tuple[str, ...] = ()) -> tuple[TensorInput, ...]:
     """The inputs that `outputs` (else `default_outputs`) depend on, in the model's order."""
     assert model.network is not None
@@ -160,26 +126,17 @@ def lower_predict(
     fed = _fed(whole, scales, batch)
     everything = TensorGraph(PHASE, tuple(lower_network(whole, fed, "eval")[0].graph.nodes))
     simple, folds, stands, decisions = fold_norms(used, names, order is Order.BITWISE or not fold)
-    fed = _fed(simple, scales, batch)
-    actual = tuple(stands.get(n, n) for n in names)
-    graph, kept, made = _graph(simple, fed, actual, verify)
-    decisions += made
-    builder = ProgramBuilder(f"{model.name}_predict", precision, order)
-    for item in simple.inputs:
-        features = math.prod(item.shape)
-        dtype = precision if item.dtype == "real" else DType.I32
-        builder.array(Array(data_name(item.name), dtype, (batch, features), Role.DATA))
-    capabilities = permitted(capabilities, model.numerics)
-    narrow = 2 * batch < capabilities.lanes
-    target = replace(capabilities, lanes=0, strategies=capabilities.strategies & ROWS) if narrow else capabilities
-    if narrow:
+    target = permitted(capabilities, model.numerics)
+    if 2 * batch < target.lanes:
+        target = replace(target, lanes=0, strategies=target.strategies & ROWS)
         decisions.append(Decision("lower_predict", model.name, "row by row", f"batches of {batch} leave lanes empty"))
-    decisions += lower_tensors(builder, (graph,), DataSet({}, {PHASE: batch}, NOWHERE), target)
-    require_fusion(simple, (graph,), decisions)
-    program = builder.finish()
-    merged, made = merged_for(program, target, verify)
-    decisions += made
+    context = Context(target, precision, order, verify, phases=(PHASE,), outputs=tuple(stands.get(n, n) for n in names))
+    used_alone = replace(model, populations=(), train=_fed(simple, scales, batch))
+    data = DataSet({}, {PHASE: batch}, NOWHERE)
+    ir = Lowering(used_alone, f"{model.name}_predict", simple, data=data, decisions=tuple(decisions))
+    ir = run_passes(PIPELINE, context, ir)
     layers: dict[str, Layer] = {layer.name: layer for layer in whole.layers}
+    kept = ir.graphs[0].kept
     results = tuple(Output(n, f"{PHASE}/{t}", layers[n].shape) for n, t in zip(names, kept, strict=True))
-    lowered = Lowered(model, None, (graph,), program, merged, tuple(decisions))
-    return Prediction(lowered, simple.inputs, results, batch, everything, folds)
+    done = replace(lowered(ir), model=model)
+    return Prediction(done, simple.inputs, results, batch, everything, folds)

@@ -1,0 +1,75 @@
+"""A model (level 0) on its way to a merged program (level 2): the passes of PIPELINE for one model and one target.
+
+Assumes: a legal model, and the capabilities of the target.
+Guarantees: see compiler/passes/pipeline/manager.py.
+Does not: emit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from compiler.core.gc_pause import no_garbage_collection
+from compiler.ir.level0.model import Model
+from compiler.ir.level1.graph import TensorGraph
+from compiler.ir.level2.program import Merged, Order, Program
+from compiler.ir.level2.target import Capabilities
+from compiler.ir.space import DType
+from compiler.passes import PIPELINE
+from compiler.passes.pipeline.manager import Context, Lowering, Ran, run_passes
+from compiler.passes.program.decisions import Decision
+from compiler.strategies.cuda.tensor_cores import permitted
+from compiler.strategies.pins import Pins
+
+if TYPE_CHECKING:
+    from compiler.passes.layers.load_data import DataSet
+    from compiler.passes.model.lower_model import SpikingGraph
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Every level of one model for one target, and what the passes decided."""
+
+    model: Model
+    spiking: SpikingGraph | None
+    tensors: tuple[TensorGraph, ...]
+    program: Program
+    merged: Merged
+    decisions: tuple[Decision, ...]
+
+
+def context_of(model: Model, capabilities: Capabilities, verify: bool = False, pins: Pins | None = None) -> Context:
+    """What the passes may ask, for a model and a target."""
+    precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
+    target = permitted(capabilities, model.numerics)
+    return Context(target, precision, Order(model.numerics.order), verify, pins or {})
+
+
+def lowered(ir: Lowering) -> Lowered:
+    """The levels after the last pass."""
+    assert ir.merged is not None
+    graphs = tuple(g.graph for g in ir.graphs)
+    return Lowered(ir.model, ir.spiking, graphs, ir.programs[0], ir.merged, ir.decisions)
+
+
+@no_garbage_collection()
+def lower(
+    model: Model,
+    capabilities: Capabilities,
+    verify: bool = False,
+    pins: Pins | None = None,
+    observe: Callable[[Ran], None] | None = None,
+) -> Lowered:
+    """All levels of `model` for a target. `pins`: strategies of contractions that are decided already; `observe`:
+    called after each pass."""
+    context = context_of(model, capabilities, verify, pins)
+    return lowered(run_passes(PIPELINE, context, Lowering(model, model.name, model.network), observe))
+
+
+def lower_evaluation(model: Model, capabilities: Capabilities, data: DataSet, verify: bool = False) -> Lowered:
+    """The program `<name>_evaluate`: the phase "eval" alone, on samples of one's own."""
+    context = replace(context_of(model, capabilities, verify), phases=("eval",))
+    only = replace(model, populations=())
+    return lowered(run_passes(PIPELINE, context, Lowering(only, f"{model.name}_evaluate", model.network, data=data)))

@@ -1,0 +1,156 @@
+"""What a pass is, what it is given, and the loop that runs the passes.
+
+Assumes: passes in an order in which each finds what it assumes (compiler/passes/__init__.py).
+Guarantees: passes run one after the other and nowhere else. With `Context.verify` every level that a pass made or
+changed is checked against its legality spec before the next pass runs. `observe` sees the levels after each pass.
+Does not: decide what runs; a pass says itself which models and phases it is for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from compiler.ir.level0.model import Model, Network
+from compiler.ir.level1.graph import Node, Store, TensorGraph
+from compiler.ir.level2.program import Merged, Order, Program
+from compiler.ir.level2.target import Capabilities
+from compiler.ir.space import DType
+from compiler.passes.program.decisions import Decision
+
+if TYPE_CHECKING:  # a model has mostly one half: what only the other one needs is not imported
+    from compiler.passes.layers.layer_context import Context as LayerContext
+    from compiler.passes.layers.load_data import DataSet
+    from compiler.passes.layers.lower_loss import Lost
+    from compiler.passes.model.lower_model import SpikingGraph
+    from compiler.strategies.pins import Pins
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every pass may ask and none changes."""
+
+    capabilities: Capabilities
+    """Of the target, less what the model's numerics do not permit."""
+    precision: DType
+    order: Order
+    verify: bool = False
+    pins: Pins = field(default_factory=dict)
+    """Strategies of contractions that are decided already."""
+    phases: tuple[str, ...] = ("train", "eval")
+    """Of the network: these two, "eval" alone, or "predict"."""
+    outputs: tuple[str, ...] = ()
+    """Layers whose values the phase "predict" gives."""
+
+
+@dataclass(frozen=True)
+class PhaseGraph:
+    """The tensors of one phase on their way down."""
+
+    phase: str
+    nodes: tuple[Node, ...] = ()
+    """Empty while `layers` is still being added to."""
+    outputs: tuple[str, ...] = ()
+    layers: LayerContext | None = None
+    lost: Lost | None = None
+    forward: frozenset[str] = frozenset()
+    """Tensors of the forward pass."""
+    marks: tuple[Store, ...] = ()
+    """Stores that follow the outputs of a prediction."""
+    kept: tuple[str, ...] = ()
+    """The tensor of each output of a prediction."""
+    gathered: bool = False
+    """Whether the nodes are in gather form (decompose)."""
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def graph(self) -> TensorGraph:
+        return TensorGraph(self.phase, self.nodes, self.outputs)
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """All levels of one model; a pass replaces those that it makes or changes."""
+
+    model: Model
+    name: str
+    """Of the program."""
+    network: Network | None = None
+    spiking: SpikingGraph | None = None
+    data: DataSet | None = None
+    graphs: tuple[PhaseGraph, ...] = ()
+    programs: tuple[Program, ...] = ()
+    """One for each half of the model."""
+    merged: Merged | None = None
+    decisions: tuple[Decision, ...] = ()
+
+    def decided(self, decisions: Iterable[Decision]) -> Lowering:
+        return replace(self, decisions=(*self.decisions, *decisions))
+
+
+class Pass(Protocol):
+    """One pass: a frozen dataclass whose fields are its options. Its module's header says what it assumes,
+    guarantees and does not do."""
+
+    @property
+    def name(self) -> str: ...
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        """Whether the pass is for this model and these phases."""
+        ...
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        """The levels after the pass. Raises ModelError for what the target cannot do."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A pass that ran: its name, CPU seconds and the levels after it."""
+
+    name: str
+    seconds: float
+    ir: Lowering
+
+
+def run_passes(
+    passes: Iterable[Pass], context: Context, ir: Lowering, observe: Callable[[Ran], None] | None = None
+) -> Lowering:
+    """The levels of a model after all passes that apply to it."""
+    if context.verify:
+        _verify(None, ir)
+    for one in passes:
+        if not one.applies(context, ir):
+            continue
+        begin = time.process_time()
+        after = one.run(context, ir)
+        seconds = time.process_time() - begin
+        if context.verify:
+            _verify(ir, after)
+        ir = after
+        if observe is not None:
+            observe(Ran(one.name, seconds, ir))
+    return ir
+
+
+def _verify(before: Lowering | None, after: Lowering) -> None:
+    """The legality spec of every level that is not the one from before. Raises InternalError."""
+    from compiler.ir.verify import verify  # large, and seldom asked for
+
+    if before is None or after.model is not before.model:
+        verify.verify_model(after.model)
+    if after.spiking is not None and (before is None or after.spiking is not before.spiking):
+        for cell in after.spiking.cells:
+            verify.verify_cell(cell)
+    known: Mapping[str, PhaseGraph] = {g.phase: g for g in before.graphs} if before is not None else {}
+    for g in after.graphs:
+        if g.nodes and (g.phase not in known or known[g.phase].nodes is not g.nodes):
+            verify.verify_graph(g.graph, gather_only=g.gathered)
+    if before is None or after.programs is not before.programs:
+        for program in after.programs:
+            verify.verify_program(program)
+    if after.merged is not None and (before is None or after.merged is not before.merged):
+        fresh = before is None or before.merged is None
+        verify.verify_merged(after.merged, after.programs[0] if fresh else None)

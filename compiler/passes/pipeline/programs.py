@@ -1,0 +1,78 @@
+"""The passes within level 2: one program, merged, with what a target does to whole phases.
+
+Assumes: a program for each half of the model.
+Guarantees: one merged program.
+Does not: emit code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from compiler.ir.level2.program import Phase, Program
+from compiler.passes.pipeline.manager import Context, Lowering
+
+
+@dataclass(frozen=True)
+class JoinHalves:
+    """The programs of both halves as one: phases of the same name run one after the other."""
+
+    name: str = "join_halves"
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        return len(ir.programs) > 1
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        whole = ir.programs[0]
+        for other in ir.programs[1:]:
+            whole = _join(whole, other)
+        return replace(ir, programs=(whole,))
+
+
+def _join(a: Program, b: Program) -> Program:
+    base = len(a.kernels)
+    phases = {p.name: list(p.launches) for p in a.phases}
+    for phase in b.phases:
+        phases.setdefault(phase.name, []).extend(replace(item, kernel=item.kernel + base) for item in phase.launches)
+    return replace(
+        a,
+        arrays=a.arrays + b.arrays,
+        kernels=a.kernels + b.kernels,
+        phases=tuple(Phase(name, tuple(items)) for name, items in phases.items()),
+        constants={**a.constants, **b.constants},
+    )
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Kernels of one text become a template and its table: compiler/passes/program/merge.py."""
+
+    name: str = "merge"
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        return True
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.program.merge import merge
+
+        return replace(ir, merged=merge(ir.programs[0]))
+
+
+@dataclass(frozen=True)
+class PersistentRnn:
+    """The steps of a recurrent layer become one launch, and what lies between is batched by dependence level:
+    compiler/passes/program/persistent_rnn.py, compiler/passes/program/batch_launches.py."""
+
+    name: str = "persistent_rnn"
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        return context.capabilities.chains
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.program.batch_launches import gather
+        from compiler.passes.program.persistent_rnn import chains
+
+        assert ir.merged is not None
+        merged, why, unrolled = chains(ir.merged)
+        merged, how = gather(merged, unrolled)
+        return replace(ir, merged=merged).decided((*why, *how))

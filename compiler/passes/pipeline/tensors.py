@@ -1,0 +1,328 @@
+"""The passes of the tensor half: from layers (level 0) over one graph a phase (level 1) to kernels (level 2).
+
+Assumes: a legal model; passes here run only where it has a `network`, on the phases that they name.
+Guarantees: phases "train" (forward, backward, updates), "eval" (forward, metrics), "init" (weights), or "predict".
+The only output of "train" and "eval" is the loss of the last batch: sums over an epoch are in the metric variables.
+Does not: merge.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from compiler.ir.level1.graph import Reindex, Store
+from compiler.ir.level2.program import Array
+from compiler.ir.space import DType, Role
+from compiler.passes.pipeline.manager import Context, Lowering, PhaseGraph
+
+TRAINING = ("train", "eval")
+ALL = (*TRAINING, "predict")
+
+
+@dataclass(frozen=True)
+class TensorPass:
+    """A pass for models with a network. `phases`: those whose graphs it is for."""
+
+    phases: tuple[str, ...] = ALL
+
+    def applies(self, context: Context, ir: Lowering) -> bool:
+        return ir.network is not None and any(p in self.phases for p in context.phases)
+
+
+@dataclass(frozen=True)
+class GraphPass(TensorPass):
+    """A pass from graph to graph, one phase at a time."""
+
+    name: str = ""
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        raise NotImplementedError
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        graphs = tuple(self.rewrite(context, ir, g) if g.phase in self.phases else g for g in ir.graphs)
+        return replace(ir, graphs=graphs)
+
+
+# ---------------------------------------------------------------------------------------- to level 1
+
+
+@dataclass(frozen=True)
+class LoadData(TensorPass):
+    """Sizes and types of the samples: compiler/passes/layers/load_data.py."""
+
+    phases: tuple[str, ...] = ("train",)
+    name: str = "load_data"
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.layers.load_data import load_data, streaming
+
+        assert ir.network is not None and ir.model.train is not None
+        data = load_data(ir.network, ir.model.train, context.precision)
+        return replace(ir, data=data).decided(streaming(data, ir.model.train))
+
+
+@dataclass(frozen=True)
+class LowerNetwork(TensorPass):
+    """Layers become a graph for each phase: compiler/passes/layers/lower_network.py."""
+
+    name: str = "lower_network"
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.layers.lower_network import lower_network
+
+        assert ir.network is not None and ir.model.train is not None
+        graphs = []
+        for phase in context.phases:
+            layers = lower_network(ir.network, ir.model.train, "train" if phase == "train" else "eval")[0]
+            graphs.append(PhaseGraph(phase, layers=layers))
+        return replace(ir, graphs=tuple(graphs))
+
+
+@dataclass(frozen=True)
+class AddLoss(GraphPass):
+    """The loss and the sums of the metrics: compiler/passes/layers/lower_loss.py."""
+
+    phases: tuple[str, ...] = TRAINING
+    name: str = "add_loss"
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.layers.lower_loss import add_loss
+
+        c = graph.layers
+        assert c is not None and ir.model.train is not None
+        lost = add_loss(c.graph, ir.model.train, c.named, c.mask, c.count, ir.network)
+        return replace(graph, lost=lost, outputs=(lost.loss.name,), forward=frozenset(c.graph.tensors))
+
+
+@dataclass(frozen=True)
+class Learn(GraphPass):
+    """Gradients and updates: compiler/passes/tensors/differentiate.py, compiler/passes/tensors/expand_updates.py."""
+
+    phases: tuple[str, ...] = ("train",)
+    name: str = "differentiate"
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.tensors.accumulate import Mean
+        from compiler.passes.tensors.differentiate import differentiate
+        from compiler.passes.tensors.expand_updates import expand_updates
+
+        c, lost, train = graph.layers, graph.lost, ir.model.train
+        assert c is not None and lost is not None and train is not None
+        assert ir.network is not None and ir.data is not None
+        constants = lost.constants | c.constants
+        means = [
+            Mean(count, differentiate(c.graph, mean, constants, f".of_{k}" if k else ""))
+            for k, (mean, count) in enumerate(lost.means)
+        ]
+        expand_updates(c.graph, ir.network, train, means, -(-ir.data.rows["train"] // train.batch))
+        return graph
+
+
+@dataclass(frozen=True)
+class MarkOutputs(GraphPass):
+    """Stores that follow the outputs of a prediction through simplification, where equal tensors become one."""
+
+    phases: tuple[str, ...] = ("predict",)
+    name: str = "mark_outputs"
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        assert graph.layers is not None
+        marks = tuple(Store(f"output {k}", graph.layers.named[n].name) for k, n in enumerate(context.outputs))
+        return replace(graph, marks=marks)
+
+
+@dataclass(frozen=True)
+class FinishGraph(TensorPass):
+    """What was built is the graph. The phase "eval" of a training that averages its weights reads the averages:
+    compiler/passes/tensors/accumulate.py."""
+
+    name: str = "finish_graph"
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        graphs = [replace(g, nodes=(*g.layers.graph.nodes, *g.marks)) for g in ir.graphs if g.layers is not None]
+        train = next((g for g in graphs if g.phase == "train"), None)
+        if train is not None and ir.model.train is not None and ir.model.train.average:
+            from compiler.passes.tensors.accumulate import averaged, averages_of
+
+            names = averages_of(train.nodes, ir.model.train)
+            graphs = [g if g is train else replace(g, nodes=averaged(g.nodes, names)) for g in graphs]
+        return replace(ir, graphs=tuple(graphs))
+
+
+# ------------------------------------------------------------------------------------- within level 1
+
+
+@dataclass(frozen=True)
+class Decompose(GraphPass):
+    """Scatters become gathers: compiler/passes/tensors/decompose.py."""
+
+    name: str = "decompose"
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.tensors.decompose import decompose
+
+        return replace(graph, nodes=decompose(graph.nodes), gathered=True)
+
+
+@dataclass(frozen=True)
+class SimplifyGraph(GraphPass):
+    """Equal nodes are one, nodes that nothing reads go: compiler/passes/tensors/simplify_graph.py."""
+
+    name: str = "simplify_graph"
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.tensors.simplify_graph import simplify_graph
+
+        return replace(graph, nodes=simplify_graph(graph.nodes, graph.outputs))
+
+
+@dataclass(frozen=True)
+class NameOutputs(GraphPass):
+    """The tensor that each marked output of a prediction is, and no marks any more. What has only another shape is
+    kept under its own name: it is the same array."""
+
+    phases: tuple[str, ...] = ("predict",)
+    name: str = "name_outputs"
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        found = {n.target: n.value for n in graph.nodes if isinstance(n, Store)}
+        nodes = tuple(n for n in graph.nodes if not isinstance(n, Store))
+        source = {n.out.name: n.source for n in nodes if isinstance(n, Reindex)}
+        kept = []
+        for mark in graph.marks:
+            name = found[mark.target]
+            while name in source:
+                name = source[name]
+            kept.append(name)
+        return replace(graph, nodes=nodes, outputs=tuple(dict.fromkeys(kept)), kept=tuple(kept), marks=())
+
+
+@dataclass(frozen=True)
+class Changing(GraphPass):
+    """A pass that may change nothing, and the passes that clean up where it did."""
+
+    first: GraphPass = field(default_factory=GraphPass)
+    then: tuple[GraphPass, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.first.name)
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        after = self.first.rewrite(context, ir, graph)
+        if after.nodes == graph.nodes:
+            return graph
+        for one in self.then:
+            after = one.rewrite(context, ir, after)
+        return after
+
+
+@dataclass(frozen=True)
+class ComposeMoves(GraphPass):
+    """Slices of slices are one slice, two padded parts one join: compiler/passes/tensors/compose_moves.py."""
+
+    phases: tuple[str, ...] = TRAINING
+    name: str = "compose_moves"
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.tensors.compose_moves import compose_moves
+
+        return replace(graph, nodes=compose_moves(graph.nodes, graph.outputs))
+
+
+@dataclass(frozen=True)
+class FuseMaps(GraphPass):
+    """Elementwise nodes join their readers (vertical fusion): compiler/passes/tensors/fuse_maps.py."""
+
+    name: str = "fuse_maps"
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.tensors.fuse_maps import fuse_maps
+
+        nodes, made = fuse_maps(graph.nodes, graph.outputs)
+        # What an earlier run of this pass refused is decided again.
+        before = tuple(d for d in graph.decisions if d.pass_name != self.name or d.verdict == "fused")
+        return replace(graph, nodes=nodes, decisions=(*before, *made))
+
+
+@dataclass(frozen=True)
+class HoistFactors(GraphPass):
+    """Factors invariant in a reduction multiply its result: compiler/passes/tensors/hoist_factors.py."""
+
+    phases: tuple[str, ...] = TRAINING
+    name: str = "hoist_factors"
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.tensors.hoist_factors import hoist_factors
+
+        return replace(graph, nodes=hoist_factors(graph.nodes))
+
+
+@dataclass(frozen=True)
+class EarlyFactors(GraphPass):
+    """Factors of a sum in the order in which they are known: compiler/passes/tensors/early_factors.py."""
+
+    name: str = "early_factors"
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        from compiler.passes.tensors.early_factors import early_factors
+
+        return replace(graph, nodes=early_factors(graph.nodes))
+
+
+@dataclass(frozen=True)
+class Recompute(GraphPass):
+    """What checkpointed blocks need for gradients is computed again: compiler/passes/tensors/recompute.py."""
+
+    phases: tuple[str, ...] = ("train",)
+    name: str = "recompute"
+
+    def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
+        assert graph.layers is not None
+        if not graph.layers.blocks:
+            return graph
+        from compiler.passes.tensors.recompute import recompute
+
+        nodes, made = recompute(graph.nodes, graph.layers.blocks, graph.forward, graph.outputs)
+        return replace(graph, nodes=nodes, decisions=(*graph.decisions, *made))
+
+
+# ---------------------------------------------------------------------------------------- to level 2
+
+
+@dataclass(frozen=True)
+class LowerTensors(TensorPass):
+    """Graphs become arrays, kernels and launches: compiler/passes/kernels/lower_tensors.py."""
+
+    name: str = "lower_tensors"
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.kernels.lower_tensors import lower_tensors
+        from compiler.passes.program.build_program import ProgramBuilder
+
+        assert ir.network is not None and ir.data is not None
+        builder = ProgramBuilder(ir.name, context.precision, context.order)
+        if context.phases == ("predict",):  # the host writes the samples
+            for item in ir.network.inputs:
+                dtype = context.precision if item.dtype == "real" else DType.I32
+                rows = ir.data.rows["predict"]
+                builder.array(Array(f"data.{item.name}", dtype, (rows, math.prod(item.shape)), Role.DATA))
+        graphs = tuple(g.graph for g in ir.graphs)
+        ir = ir.decided(d.within(g.phase) for g in ir.graphs for d in g.decisions)
+        made = lower_tensors(builder, graphs, ir.data, context.capabilities, context.pins)
+        return replace(ir, programs=(*ir.programs, builder.finish())).decided(made)
+
+
+@dataclass(frozen=True)
+class RequireFusion(TensorPass):
+    """Blocks that ask for fusion are one kernel, or an error: compiler/passes/kernels/require_fusion.py."""
+
+    phases: tuple[str, ...] = ("train", "predict")
+    name: str = "require_fusion"
+
+    def run(self, context: Context, ir: Lowering) -> Lowering:
+        from compiler.passes.kernels.require_fusion import require_fusion
+
+        assert ir.network is not None
+        require_fusion(ir.network, tuple(g.graph for g in ir.graphs), ir.decisions)
+        return ir

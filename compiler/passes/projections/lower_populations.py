@@ -1,0 +1,55 @@
+"""lower_populations: cells, drives, records and projections become the arrays, kernels and launches of one program.
+
+Assumes: cells whose equations have been integrated.
+Guarantees: kernels stand in the order in which a step runs them: drives, cells, records, history, projections, inputs.
+Does not: merge, or choose integrators.
+"""
+
+from __future__ import annotations
+
+from compiler.ir.level0.model import Model
+from compiler.ir.level2.program import Order, Program
+from compiler.ir.space import DType
+from compiler.passes.cells.lower_cells import Deliveries, lower_cells
+from compiler.passes.cells.lower_drives import lower_drives, lower_timed
+from compiler.passes.cells.lower_inputs import lower_inputs
+from compiler.passes.cells.lower_records import record_rates, record_spikes, record_traces
+from compiler.passes.cells.state_history import keep_past
+from compiler.passes.model.fixed_point_scales import input_quanta
+from compiler.passes.model.lower_model import SpikingGraph
+from compiler.passes.program.build_program import ProgramBuilder
+from compiler.passes.program.decisions import Decision
+from compiler.passes.projections.lower_projections import lower_projections
+
+
+def lower_populations(
+    model: Model, graph: SpikingGraph, precision: DType, order: Order, fixed_point: bool, decisions: list[Decision]
+) -> Program:
+    """The spiking half as one program. `fixed_point`: whether deliveries are summed as integers, so that their sum
+    does not depend on its order; what is decided about drives and projections is added to `decisions`."""
+    assert model.simulate is not None
+    builder = ProgramBuilder(model.name, precision, order, model.simulate.warmup)
+    deliveries = Deliveries(fixed_point, input_quanta(model) if fixed_point else {}, graph.rings)
+    lower_timed(builder, model)
+    lower_drives(builder, model, decisions)
+    lower_cells(builder, graph, model.simulate.dt, units_of(model), deliveries)
+    instances = {i.name: i for i in graph.instances}
+    record_spikes(builder, model, instances)
+    record_rates(builder, model, instances)
+    keep_past(builder, model, instances)
+    lower_projections(builder, model, instances, deliveries, decisions)
+    lower_inputs(builder, model, instances)
+    inputs = tuple(frozenset(cell.shown(name) for name, _ in cell.inputs) for cell in graph.cells)
+    record_traces(builder, model, instances, inputs, deliveries)
+    return builder.finish()
+
+
+def units_of(model: Model) -> dict[tuple[str, str], str]:
+    """The unit of every state, input and pool variable, by (population, name)."""
+    units = {(p.name, s.name): s.unit for p in model.populations for s in p.neuron.state}
+    units |= {(p.name, i.name): i.unit for p in model.populations for i in p.neuron.inputs}
+    for p in model.populations:
+        for pool in p.neuron.pools:
+            units |= {(p.name, f"{pool.scope}.{r.name}"): r.unit for r in pool.reductions}
+            units |= {(p.name, f"{pool.scope}.{s.name}"): s.unit for s in pool.state}
+    return units
