@@ -255,7 +255,12 @@ def show_model(
     model: MODEL,
     expanded: Annotated[bool, typer.Option("--expanded", help="The file with everything expanded.")] = False,
     stage: Annotated[
-        str | None, typer.Option(help="The IR as text: model, graph or program.", show_default=False)
+        str | None,
+        typer.Option(help="The IR as text: model, graph, program, or after:PASS.", show_default=False),
+    ] = None,
+    passes: Annotated[
+        str | None,
+        typer.Option(help="Of the passes that may be left out, run these alone (a,b,c).", show_default=False),
     ] = None,
     code: Annotated[bool, typer.Option("--code", help="The generated code.")] = False,
     memory: Annotated[bool, typer.Option("--memory", help="What takes how much memory, and when.")] = False,
@@ -273,13 +278,16 @@ def show_model(
         from compiler.cli import show as cli_show
 
         options = options_of(target, set, precision, order)
-        choice(stage, ("model", "graph", "program"), "--stage")
+        if stage is None or not stage.startswith(cli_show.AFTER):
+            choice(stage, ("model", "graph", "program"), "--stage")
+        if passes is not None and (stage is None or not stage.startswith(cli_show.AFTER)):
+            raise typer.BadParameter("--passes goes with --stage after:PASS")
         if sum((expanded, code, memory, stage is not None)) > 1:
             raise typer.BadParameter("--expanded, --stage, --code and --memory exclude each other")
         if expanded:
             cli_show.show_expanded(model, options)
         elif stage is not None:
-            cli_show.show_stage(model, options, stage)
+            cli_show.show_stage(model, options, stage, passes)
         elif code:
             cli_show.show_code(model, options)
         elif memory:

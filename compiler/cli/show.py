@@ -195,10 +195,17 @@ def show_expanded(path: Path, options: Options) -> None:
     typer.echo(expanded_yaml(path, options.settings), nl=False)
 
 
-def show_stage(path: Path, options: Options, stage: str) -> None:
-    """A level of the IR as text."""
+AFTER = "after:"
+"""What `--stage` begins with for the levels after one pass."""
+
+
+def show_stage(path: Path, options: Options, stage: str, passes: str | None = None) -> None:
+    """A level of the IR as text, or the levels after one pass."""
     from compiler.ir.text import print_ir
 
+    if stage.startswith(AFTER):
+        _show_after(path, options, stage.removeprefix(AFTER), passes)
+        return
     if stage == "model":
         typer.echo(print_ir(load_checked(path, options, Times())[0]))
         return
@@ -211,6 +218,40 @@ def show_stage(path: Path, options: Options, stage: str) -> None:
             typer.echo(print_ir(cell))
     for graph in lowered.tensors:
         typer.echo(print_ir(graph))
+
+
+def _show_after(path: Path, options: Options, name: str, passes: str | None) -> None:
+    """What the pass `name` last left; `passes`: of those that may be left out, the ones that run. Raises
+    BadParameter for names of no pass."""
+    from backends.registry import backend
+    from compiler.ir.text import print_ir
+    from compiler.passes import PIPELINE
+    from compiler.passes.pipeline.lower import lower
+    from compiler.passes.pipeline.manager import Ran
+
+    only = None if passes is None else frozenset(passes.split(",")) - {""}
+    _known_passes(frozenset({name}), {p.name for p in PIPELINE})
+    _known_passes(only or frozenset(), {p.name for p in PIPELINE if p.optional})
+    found: list[Ran] = []
+
+    def observe(ran: Ran) -> None:
+        if ran.name == name:
+            found[:] = [ran]
+
+    model = load_checked(path, options, Times())[0]
+    lower(model, backend(options.target).capabilities, observe=observe, only=only)
+    if not found:
+        raise typer.BadParameter(f"the pass `{name}` does not run for this model and target")
+    ir = found[-1].ir
+    shown = [*(ir.spiking.cells if ir.spiking else ()), *(g.graph for g in ir.graphs if g.nodes)]
+    if ir.merged is not None:
+        shown = [ir.merged]
+    typer.echo("\n".join(print_ir(level) for level in shown or [ir.model]))
+
+
+def _known_passes(asked: frozenset[str], known: set[str]) -> None:
+    for name in sorted(asked - known):
+        raise typer.BadParameter(f"`{name}` is not among the passes {', '.join(sorted(known))}")
 
 
 def show_code(path: Path, options: Options) -> None:

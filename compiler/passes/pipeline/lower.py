@@ -61,10 +61,11 @@ def lower(
     verify: bool = False,
     pins: Pins | None = None,
     observe: Callable[[Ran], None] | None = None,
+    only: frozenset[str] | None = None,
 ) -> Lowered:
     """All levels of `model` for a target. `pins`: strategies of contractions that are decided already; `observe`:
-    called after each pass."""
-    context = context_of(model, capabilities, verify, pins)
+    called after each pass; `only`: the optional passes that run (None: all)."""
+    context = replace(context_of(model, capabilities, verify, pins), only=only)
     return lowered(run_passes(PIPELINE, context, Lowering(model, model.name, model.network), observe))
 
 

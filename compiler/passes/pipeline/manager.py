@@ -43,6 +43,8 @@ class Context:
     """Of the network: these two, "eval" alone, or "predict"."""
     outputs: tuple[str, ...] = ()
     """Layers whose values the phase "predict" gives."""
+    only: frozenset[str] | None = None
+    """Names of the optional passes that run; None: all."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,11 @@ class Pass(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def optional(self) -> bool:
+        """Whether a program without the pass does the same, only slower."""
+        ...
+
     def applies(self, context: Context, ir: Lowering) -> bool:
         """Whether the pass is for this model and these phases."""
         ...
@@ -122,7 +129,8 @@ def run_passes(
     if context.verify:
         _verify(None, ir)
     for one in passes:
-        if not one.applies(context, ir):
+        left_out = one.optional and context.only is not None and one.name not in context.only
+        if left_out or not one.applies(context, ir):
             continue
         begin = time.process_time()
         after = one.run(context, ir)

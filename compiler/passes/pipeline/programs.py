@@ -19,6 +19,10 @@ class JoinHalves:
 
     name: str = "join_halves"
 
+    @property
+    def optional(self) -> bool:
+        return False
+
     def applies(self, context: Context, ir: Lowering) -> bool:
         return len(ir.programs) > 1
 
@@ -49,6 +53,10 @@ class Merge:
 
     name: str = "merge"
 
+    @property
+    def optional(self) -> bool:
+        return False
+
     def applies(self, context: Context, ir: Lowering) -> bool:
         return True
 
@@ -64,6 +72,10 @@ class PersistentRnn:
     compiler/passes/program/persistent_rnn.py, compiler/passes/program/batch_launches.py."""
 
     name: str = "persistent_rnn"
+
+    @property
+    def optional(self) -> bool:
+        return True
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         return context.capabilities.chains

@@ -26,6 +26,10 @@ class TensorPass:
 
     phases: tuple[str, ...] = ALL
 
+    @property
+    def optional(self) -> bool:
+        return False
+
     def applies(self, context: Context, ir: Lowering) -> bool:
         return ir.network is not None and any(p in self.phases for p in context.phases)
 
@@ -208,6 +212,10 @@ class Changing(GraphPass):
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.first.name)
 
+    @property
+    def optional(self) -> bool:
+        return True
+
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         after = self.first.rewrite(context, ir, graph)
         if after.nodes == graph.nodes:
@@ -236,6 +244,10 @@ class FuseMaps(GraphPass):
 
     name: str = "fuse_maps"
 
+    @property
+    def optional(self) -> bool:
+        return True
+
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         from compiler.passes.tensors.fuse_maps import fuse_maps
 
@@ -263,6 +275,10 @@ class EarlyFactors(GraphPass):
     """Factors of a sum in the order in which they are known: compiler/passes/tensors/early_factors.py."""
 
     name: str = "early_factors"
+
+    @property
+    def optional(self) -> bool:
+        return True
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         from compiler.passes.tensors.early_factors import early_factors
