@@ -323,9 +323,9 @@ class LowerTensors(TensorPass):
                 dtype = context.precision if item.dtype == "real" else DType.I32
                 rows = ir.data.rows["predict"]
                 builder.array(Array(f"data.{item.name}", dtype, (rows, math.prod(item.shape)), Role.DATA))
-        graphs = tuple(g.graph for g in ir.graphs)
+        data, graphs = ir.data, tuple(g.graph for g in ir.graphs)
         ir = ir.decided(d.within(g.phase) for g in ir.graphs for d in g.decisions)
-        made = lower_tensors(builder, graphs, ir.data, context.capabilities, context.pins)
+        made = lower_tensors(builder, graphs, data, context.capabilities, context.pins)
         return replace(ir, programs=(*ir.programs, builder.finish())).decided(made)
 
 
