@@ -145,10 +145,15 @@ def write_model(file: Path, kind: str) -> None:
     if digits is not None and not data.exists():
         write_bytes(data, digits, "the data of the model")
         written.append(DATA)
+    try:
+        write_text(file, model_text(kind, name), "the model")
+    except RunError:
+        for other in written[1:]:
+            file.with_name(other).unlink(missing_ok=True)
+        raise
     ignored = file.with_name(".gitignore")
     if not ignored.exists():
         write_text(ignored, IGNORED, "what git ignores")
         written.append(ignored.name)
-    write_text(file, model_text(kind, name), "the model")
     beside = f" (beside it {' and '.join(written[1:])})" if written[1:] else ""
     typer.echo(f"{file} written{beside}; run it with: netloom run {file}")

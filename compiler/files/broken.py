@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import lzma
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from typing import Final
 
 _KINDS: Final = (
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, tokenize.TokenError),
     *(LookupError, NotImplementedError, RuntimeError, TypeError, OverflowError, SyntaxError, ValueError),
 )
 

@@ -86,7 +86,7 @@ def test_recording(here: Path, size: int) -> None:
 UNFORESEEN = """
 import resource, sys
 from compiler import run
-from compiler.runtime import growing
+from compiler.runtime.record import growing
 from compiler.core.errors import RunError
 growing._require = lambda *_: None  # another process fills the disk
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.getrlimit(resource.RLIMIT_FSIZE)[1]))

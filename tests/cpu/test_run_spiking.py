@@ -298,7 +298,7 @@ def test_options_replace_what_the_model_says(here: Path) -> None:
     assert result.traces("a", "v")[1].dtype == np.float64
     with pytest.raises(RunError, match="whole number of steps"):
         run(path, duration="0.25 ms")
-    with pytest.raises(RunError, match="not a duration"):
+    with pytest.raises(RunError, match="is a time such as"):
         run(path, duration="10")
     with pytest.raises(RunError, match="epochs"):
         run(path, epochs=3)

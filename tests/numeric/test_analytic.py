@@ -434,14 +434,15 @@ record: [{spikes: {from: p}}, {trace: {from: p, variables: [x, y, now], members:
 @both
 @pytest.mark.parametrize("method", ["euler", "rk2", "rk4", "exponential_euler"])
 def test_time_in_equations(tmp_path: Path, target: str, method: str) -> None:
-    """In `dynamics` t runs through the step (its start for Euler, its stages for Runge-Kutta); in `update`, `when`
+    """In `dynamics` t runs through the step (its start for Euler, its middle for the exponential method, its stages for
+    Runge-Kutta); in `update`, `when`
     and `reset` it is the end of the step."""
     result = simulate(CLOCKS.replace("METHOD", method) + FLOAT64, tmp_path, target)
     k = np.arange(1, 41)
     end = 0.1 * k
     if method == "rk4":
         x, y = end**3, end**2 / 2  # exact for polynomials of degree 3
-    elif method == "rk2":
+    elif method in ("rk2", "exponential_euler"):
         x = np.cumsum(0.1 * 3 * (end - 0.05) ** 2)
         y = end**2 / 2
     else:

@@ -164,7 +164,7 @@ def test_little_address_space_is_told_at_once(megabytes: int) -> None:
     """Libraries that are loaded with less end the process in ways of their own, or never."""
     root = Path(__file__).parents[2]
     code = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, 2 * (int(sys.argv.pop(1)) << 20,)); "
-    code += "from compiler.cli import main; main()"
+    code += "from compiler.cli.__main__ import main; main()"
     command = [sys.executable, "-c", code, str(megabytes), "run", str(root / "models" / "cuba.yaml")]
     ran = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 5 and ran.stdout == ""

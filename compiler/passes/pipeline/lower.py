@@ -66,11 +66,11 @@ def lower(
     """All levels of `model` for a target. `pins`: strategies of contractions that are decided already; `observe`:
     called after each pass; `only`: the optional passes that run (None: all)."""
     context = replace(context_of(model, capabilities, verify, pins), only=only)
-    return lowered(run_passes(PIPELINE, context, Lowering(model, model.name, model.network), observe))
+    return lowered(run_passes(PIPELINE, context, Lowering(model, model.name, model.network, model.train), observe))
 
 
 def lower_evaluation(model: Model, capabilities: Capabilities, data: DataSet, verify: bool = False) -> Lowered:
     """The program `<name>_evaluate`: the phase "eval" alone, on samples of one's own."""
     context = replace(context_of(model, capabilities, verify), phases=("eval",))
-    only = replace(model, populations=())
-    return lowered(run_passes(PIPELINE, context, Lowering(only, f"{model.name}_evaluate", model.network, data=data)))
+    ir = Lowering(model, f"{model.name}_evaluate", model.network, model.train, data=data)
+    return lowered(run_passes(PIPELINE, context, ir))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from compiler.ir.level0.model import Model, Network
+from compiler.ir.level0.model import Model, Network, Train
 from compiler.ir.level1.graph import Node, Store, TensorGraph
 from compiler.ir.level2.program import Merged, Order, Program
 from compiler.ir.level2.target import Capabilities
@@ -60,7 +60,7 @@ class PhaseGraph:
     forward: frozenset[str] = frozenset()
     """Tensors of the forward pass."""
     marks: tuple[Store, ...] = ()
-    """Stores that follow the outputs of a prediction."""
+    """Stores that follow the outputs of a prediction; with them the nodes are no legal graph yet."""
     kept: tuple[str, ...] = ()
     """The tensor of each output of a prediction."""
     gathered: bool = False
@@ -80,6 +80,8 @@ class Lowering:
     name: str
     """Of the program."""
     network: Network | None = None
+    train: Train | None = None
+    """Of a prediction: where inputs come from and how many rows a batch has."""
     spiking: SpikingGraph | None = None
     data: DataSet | None = None
     graphs: tuple[PhaseGraph, ...] = ()
@@ -154,7 +156,7 @@ def _verify(before: Lowering | None, after: Lowering) -> None:
             verify.verify_cell(cell)
     known: Mapping[str, PhaseGraph] = {g.phase: g for g in before.graphs} if before is not None else {}
     for g in after.graphs:
-        if g.nodes and (g.phase not in known or known[g.phase].nodes is not g.nodes):
+        if g.nodes and not g.marks and (g.phase not in known or known[g.phase].nodes is not g.nodes):
             verify.verify_graph(g.graph, gather_only=g.gathered)
     if before is None or after.programs is not before.programs:
         for program in after.programs:

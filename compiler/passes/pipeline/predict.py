@@ -131,12 +131,11 @@ def lower_predict(
         target = replace(target, lanes=0, strategies=target.strategies & ROWS)
         decisions.append(Decision("lower_predict", model.name, "row by row", f"batches of {batch} leave lanes empty"))
     context = Context(target, precision, order, verify, phases=(PHASE,), outputs=tuple(stands.get(n, n) for n in names))
-    used_alone = replace(model, populations=(), train=_fed(simple, scales, batch))
     data = DataSet({}, {PHASE: batch}, NOWHERE)
-    ir = Lowering(used_alone, f"{model.name}_predict", simple, data=data, decisions=tuple(decisions))
+    fed = _fed(simple, scales, batch)
+    ir = Lowering(model, f"{model.name}_predict", simple, fed, data=data, decisions=tuple(decisions))
     ir = run_passes(PIPELINE, context, ir)
     layers: dict[str, Layer] = {layer.name: layer for layer in whole.layers}
     kept = ir.graphs[0].kept
     results = tuple(Output(n, f"{PHASE}/{t}", layers[n].shape) for n, t in zip(names, kept, strict=True))
-    done = replace(lowered(ir), model=model)
-    return Prediction(done, simple.inputs, results, batch, everything, folds)
+    return Prediction(lowered(ir), simple.inputs, results, batch, everything, folds)

@@ -22,7 +22,7 @@ class SpikingPass:
         return False
 
     def applies(self, context: Context, ir: Lowering) -> bool:
-        return bool(ir.model.populations) and context.phases != ("predict",)
+        return bool(ir.model.populations) and "train" in context.phases
 
 
 @dataclass(frozen=True)

@@ -61,9 +61,9 @@ class LoadData(TensorPass):
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.layers.load_data import load_data, streaming
 
-        assert ir.network is not None and ir.model.train is not None
-        data = load_data(ir.network, ir.model.train, context.precision)
-        return replace(ir, data=data).decided(streaming(data, ir.model.train))
+        assert ir.network is not None and ir.train is not None
+        data = load_data(ir.network, ir.train, context.precision)
+        return replace(ir, data=data).decided(streaming(data, ir.train))
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class LowerNetwork(TensorPass):
     def run(self, context: Context, ir: Lowering) -> Lowering:
         from compiler.passes.layers.lower_network import lower_network
 
-        assert ir.network is not None and ir.model.train is not None
+        assert ir.network is not None and ir.train is not None
         graphs = []
         for phase in context.phases:
-            layers = lower_network(ir.network, ir.model.train, "train" if phase == "train" else "eval")[0]
+            layers = lower_network(ir.network, ir.train, "train" if phase == "train" else "eval")[0]
             graphs.append(PhaseGraph(phase, layers=layers))
         return replace(ir, graphs=tuple(graphs))
 
@@ -94,8 +94,8 @@ class AddLoss(GraphPass):
         from compiler.passes.layers.lower_loss import add_loss
 
         c = graph.layers
-        assert c is not None and ir.model.train is not None
-        lost = add_loss(c.graph, ir.model.train, c.named, c.mask, c.count, ir.network)
+        assert c is not None and ir.train is not None
+        lost = add_loss(c.graph, ir.train, c.named, c.mask, c.count, ir.network)
         return replace(graph, lost=lost, outputs=(lost.loss.name,), forward=frozenset(c.graph.tensors))
 
 
@@ -111,7 +111,7 @@ class Learn(GraphPass):
         from compiler.passes.tensors.differentiate import differentiate
         from compiler.passes.tensors.expand_updates import expand_updates
 
-        c, lost, train = graph.layers, graph.lost, ir.model.train
+        c, lost, train = graph.layers, graph.lost, ir.train
         assert c is not None and lost is not None and train is not None
         assert ir.network is not None and ir.data is not None
         constants = lost.constants | c.constants
@@ -146,10 +146,10 @@ class FinishGraph(TensorPass):
     def run(self, context: Context, ir: Lowering) -> Lowering:
         graphs = [replace(g, nodes=(*g.layers.graph.nodes, *g.marks)) for g in ir.graphs if g.layers is not None]
         train = next((g for g in graphs if g.phase == "train"), None)
-        if train is not None and ir.model.train is not None and ir.model.train.average:
+        if train is not None and ir.train is not None and ir.train.average:
             from compiler.passes.tensors.accumulate import averaged, averages_of
 
-            names = averages_of(train.nodes, ir.model.train)
+            names = averages_of(train.nodes, ir.train)
             graphs = [g if g is train else replace(g, nodes=averaged(g.nodes, names)) for g in graphs]
         return replace(ir, graphs=tuple(graphs))
 
