@@ -110,8 +110,7 @@ def check_arrays(model: Model) -> None:
         else:
             assert abs(parts[a.name] - real) <= most * a.dtype.bytes + 16, a.name
     for least in least_bytes(model):
-        if "synapses" in least.note:
-            assert least.bytes <= needs[0].bytes, least.what
+        assert least.bytes <= needs[0].bytes, least.what
 
 
 def stored(folder: Path) -> dict[str, int]:

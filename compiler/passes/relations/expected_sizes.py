@@ -8,14 +8,16 @@ Does not: place arrays (plan_memory) or say what there is room for.
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from compiler.core.source import Span
+from compiler.core.source import NOWHERE, Span
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.interp import ExprError, evaluate
 from compiler.ir.level0.model import Member, Model, Network, Population, Projection
@@ -43,17 +45,18 @@ class Least:
 def synapse_counts(model: Model) -> dict[str, float]:
     """The number of synapses (or of places for them) of every member of every family, by its model path."""
     populations = {p.name: p for p in model.populations}
-    counts: dict[str, float] = {}
-    for f in model.projections:
-        known: dict[object, float] = {}  # members of a family have few different numbers
-        for m in f.members:
-            pre, post = populations[m.source], populations[m.target]
-            shapes = (pre.size, pre.shape, post.size, post.shape, pre.name == post.name)
-            key = (m.args, m.pairs, *shapes)
-            if key not in known:
-                known[key] = _expected(f, m, pre, post)
-            counts[own_name(f, m)] = known[key]
-    return counts
+    return {own_name(f, m): n for f in model.projections for m, n in _counted(f, populations)}
+
+
+def _counted(family: Projection, populations: Mapping[str, Population]) -> Iterator[tuple[Member, float]]:
+    known: dict[object, float] = {}  # members of a family have few different numbers
+    for m in family.members:
+        pre, post = populations[m.source], populations[m.target]
+        key = (m.args, m.pairs, pre.size, post.size, pre.shape, post.shape, pre is post)
+        count = known.get(key)
+        if count is None:
+            count = known[key] = _expected(family, m, pre, post)
+        yield m, count
 
 
 def _expected(projection: Projection, member: Member, pre: Population, post: Population) -> float:
@@ -155,43 +158,60 @@ def expected_sizes(model: Model, merged: Merged) -> dict[str, int]:
 
 
 def least_bytes(model: Model) -> list[Least]:
-    """What stands in memory on every target, largest first: states of neurons, and what holds stored synapses."""
+    """What stands in memory on every target: states of neurons, what holds stored synapses, layers. The largest parts
+    by name, largest first, the others together."""
     real = 8 if model.numerics.precision == "float64" else 4
-    out = []
+    found = [*_of_neurons(model, real), *_of_synapses(model, real)]
+    if model.network is not None and model.train is not None:
+        found += _of_layers(model.network, model.train.batch, real)
+    named = heapq.nlargest(_NAMED, found, key=lambda x: x[0])
+    out = [Least(what(), size, note(), span) for size, what, note, span in named]
+    rest = sum(x[0] for x in found) - sum(x.bytes for x in out)
+    return [*out, Least("all else", rest, "", NOWHERE)] if rest else out
+
+
+_NAMED: Final = 8
+_Part = tuple[int, Callable[[], str], Callable[[], str], Span]
+"""Bytes, and what makes name and note: most are never shown."""
+
+
+def _of_neurons(model: Model, real: int) -> Iterator[_Part]:
     for p in model.populations:
-        states = len(p.neuron.state) + len(p.neuron.inputs)
-        out.append(Least(p.name, p.size * states * real, f"{p.size:,} neurons", p.span))
-    sizes = {p.name: p.size for p in model.populations}
-    counts = synapse_counts(model)
+        size = p.size * (len(p.neuron.state) + len(p.neuron.inputs)) * real
+        yield size, partial(str, p.name), partial("{:,} neurons".format, p.size), p.span
+
+
+def _of_synapses(model: Model, real: int) -> Iterator[_Part]:
+    """One part for each family."""
+    populations = {p.name: p for p in model.populations}
     for f in model.projections:
         storage = storage_of(f)
+        bits = storage == "bitmask"
         each = {"sparse": 4.0, "bitmask": 1 / 8}.get(storage, 0.0)
-        if f.synapse is not None and storage != "bitmask":
+        if f.synapse is not None and not bits:
             each += real * len(f.synapse.state)
-        if f.rule in CONVOLUTIONS and storage != "sparse":
-            each = 0.0
-        for m in f.members if each else ():
-            if m.like is not None:
-                continue
-            bits = storage == "bitmask"
-            count = sizes[m.source] * sizes[m.target] if bits else math.ceil(counts[own_name(f, m)])
-            text = f"{count:,} {'pairs' if bits else 'synapses'}{' expected' if f.rule in DRAWN and not bits else ''}"
-            out.append(Least(own_name(f, m), math.ceil(each * count), text, f.span))
-    if model.network is not None and model.train is not None:
-        out += _of_layers(model.network, model.train.batch, real)
-    return sorted(out, key=lambda x: (-x.bytes, x.what))
+        if not each or (f.rule in CONVOLUTIONS and storage != "sparse"):
+            continue
+        own = [m for m in f.members if m.like is None]
+        if bits:
+            count = sum(populations[m.source].size * populations[m.target].size for m in own)
+        else:
+            count = math.ceil(sum(n for m, n in _counted(f, populations) if m.like is None))
+        what = "pairs" if bits else "synapses expected" if f.rule in DRAWN else "synapses"
+        name = partial(own_name, f, own[0]) if len(own) == 1 else partial(str, f.name)
+        yield math.ceil(each * count), name, partial(f"{{:,}} {what}".format, count), f.span
 
 
-def _of_layers(network: Network, batch: int, real: int) -> Iterator[Least]:
+def _of_layers(network: Network, batch: int, real: int) -> Iterator[_Part]:
     """Results of a batch and, of what knows them without being lowered, weights."""
     shapes = {x.name: x.shape for x in network.inputs} | {x.name: x.shape for x in network.layers}
     for x in network.layers:
-        size = batch * math.prod(x.shape) * real
         if x.kind not in _WITHOUT_RESULTS:
-            yield Least(x.name, size, f"results of a batch of {batch:,}", x.span)
+            note = partial("results of a batch of {:,}".format, batch)
+            yield batch * math.prod(x.shape) * real, partial(str, x.name), note, x.span
         if x.kind == "dense":
-            weights = shapes[x.inputs[0]][-1] * x.shape[-1]
-            yield Least(f"{x.name}.weight", weights * real, f"{weights:,} weights", x.span)
+            count = shapes[x.inputs[0]][-1] * x.shape[-1]
+            yield count * real, partial("{}.weight".format, x.name), partial("{:,} weights".format, count), x.span
 
 
 _WITHOUT_RESULTS: Final = ("flatten", "reshape", "permute", "slice", "dropout", "activation", "map", "add", "multiply")

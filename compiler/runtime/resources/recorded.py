@@ -68,11 +68,12 @@ def _spikes(model: Model) -> list[Written]:
     for record in model.spikes:
         first, last = record.between or (0, model.simulate.steps)
         seconds = max(min(last, model.simulate.steps) - first, 0) * model.simulate.dt / 1000
-        for name in record.populations:
-            count = len(record.members) or sizes[name]
-            spikes = math.ceil(count * seconds * SPIKE_RATE)
-            note = f"{count:,} neurons, {seconds:g} s, if each fires at {SPIKE_RATE:g} Hz"
-            out.append(Written(f"spikes of {name}", "spikes.h5", spikes * _SPIKE, note, record.span, sure=False))
+        names = record.populations
+        count = sum(len(record.members) or sizes[n] for n in names)
+        spikes = math.ceil(count * seconds * SPIKE_RATE)
+        note = f"{count:,} neurons, {seconds:g} s, if each fires at {SPIKE_RATE:g} Hz"
+        what = f"spikes of {names[0] if len(names) == 1 else f'{len(names):,} populations'}"
+        out.append(Written(what, "spikes.h5", spikes * _SPIKE, note, record.span, sure=False))
     return out
 
 
@@ -102,6 +103,8 @@ def _rates(model: Model) -> list[Written]:
 
 
 def _synapses(model: Model) -> list[Written]:
+    if not (model.synapses or model.histograms):
+        return []
     families = {f.name: f for f in model.projections}
     counts, values = synapse_counts(model), value_counts(model)
     out = []
