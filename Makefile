@@ -30,7 +30,11 @@ test: $(DEV_STAMP) $(EDITOR_STAMP) ## Run the tests (all but slow, NVRTC, PyTorc
 
 .PHONY: test-torch
 test-torch: $(DEV_STAMP) $(VENV)/.installed-torch ## Compare with PyTorch (installs it, for the CPU)
-	$(PYTEST) -n $(WORKERS) -m "torch and not gpu" $(ARGS)
+	OMP_NUM_THREADS=1 $(PYTEST) -n $(WORKERS) -m "torch and not slow and not gpu" $(ARGS)
+
+.PHONY: test-torch-slow
+test-torch-slow: $(DEV_STAMP) $(VENV)/.installed-torch ## Compare with PyTorch: whole models, every export
+	OMP_NUM_THREADS=1 $(PYTEST) -n $(WORKERS) -m "torch and slow and not gpu" $(ARGS)
 
 .PHONY: test-nvrtc
 test-nvrtc: $(DEV_STAMP) ## Compile the CUDA texts of models and constructs for several architectures (no GPU needed)
