@@ -244,6 +244,8 @@ def _show_after(path: Path, options: Options, name: str, passes: str | None) -> 
         raise typer.BadParameter(f"the pass `{name}` does not run for this model and target")
     ir = found[-1].ir
     shown = [*(ir.spiking.cells if ir.spiking else ()), *(g.graph for g in ir.graphs if g.nodes)]
+    if ir.programs:
+        shown = list(ir.programs)
     if ir.merged is not None:
         shown = [ir.merged]
     typer.echo("\n".join(print_ir(level) for level in shown or [ir.model]))
