@@ -72,7 +72,7 @@ def imports() -> Mapping[str, frozenset[str]]:
 class Folder:
     """`rooms`: direct children that import something or are imported, with the rooms that each imports; `floors`: the
     floor of each room, from 1; `cycles`: rooms that import each other in a loop; `modules`: .py files beside each
-    other."""
+    other, the face too."""
 
     path: str
     rooms: Mapping[str, frozenset[str]]
@@ -110,7 +110,7 @@ def folder(path: str) -> Folder:
         {name: frozenset(seen) for name, seen in rooms.items()},
         _floors(rooms, cycles),
         cycles,
-        sum(name.endswith(".py") for name in rooms),
+        len({f for f in inside if "/" not in f.removeprefix(f"{path}/")}),
     )
 
 

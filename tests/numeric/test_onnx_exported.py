@@ -191,7 +191,7 @@ def test_files_of_other_kinds(tmp_path: Path, name: str, monkeypatch: pytest.Mon
 
 def test_every_cut_is_told(tmp_path: Path) -> None:
     """A file that ends anywhere is refused as one that is cut off, or not in the format; whole files are not."""
-    from compiler.interchange.onnx.file import not_onnx
+    from compiler.files.onnx_files import not_onnx
 
     whole = (Path(__file__).parent / "exported" / "stepwise.onnx").read_bytes()
     path = tmp_path / "m.onnx"

@@ -20,8 +20,8 @@ from backends.cpu.kernels.csr_prefetch import Due, function_ahead
 from backends.cpu.kernels.kernel import function
 from backends.cpu.kernels.synapse_loops import Ends, walk
 from backends.cpu.kernels.toeplitz_simd import channels_last, draws, parts_of
+from compiler.core.names import free_name
 from compiler.expr.ast import Num, Ref, refs
-from compiler.expr.names import free_name
 from compiler.ir.level2.program import (
     Add,
     ArrayFormal,

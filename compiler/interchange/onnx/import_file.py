@@ -23,7 +23,7 @@ import numpy as np
 from compiler.core.disk import new_file
 from compiler.core.errors import ModelError, RunError
 from compiler.core.yaml_text import quoted
-from compiler.interchange.onnx.file import not_onnx
+from compiler.files.onnx_files import not_onnx
 from compiler.interchange.onnx.graph import onnx_package
 from compiler.interchange.onnx.import_attention import probabilities
 from compiler.interchange.onnx.import_inputs import repeated

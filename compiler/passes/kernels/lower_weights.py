@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.core.names import free_name
 from compiler.expr.ast import Expr, Ref, refs, substitute
-from compiler.expr.names import free_name
 from compiler.ir.level0.model import Const, Distribution, Set
 from compiler.ir.level1.graph import (
     Constant,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from compiler.core.names import free_name
 from compiler.expr.ast import Expr, Ref, refs, substitute
-from compiler.expr.names import free_name
 from compiler.ir.level0.controls import names_read, rewritten_pool, rewritten_sets
 from compiler.ir.level0.model import Handler, NeuronDef, Ode, PhaseDef
 from compiler.ir.level1.graph import AtEvent, Counter, PoolCell

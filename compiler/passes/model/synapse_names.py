@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from compiler.core.names import free_name
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, children, refs, substitute, with_children
-from compiler.expr.names import free_name
 from compiler.ir.level0.model import Action, EndDef, Ode, Set, SynapseDef, SynapseEvent, Transpose, values_of
 from compiler.ir.level2.delayed import put_delayed, read_delayed, read_now
 from compiler.ir.level2.program import PLANES

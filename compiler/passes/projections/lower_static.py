@@ -8,8 +8,8 @@ Does not: run statements of a synapse model (lower_synapses).
 
 from __future__ import annotations
 
+from compiler.core.names import free_name
 from compiler.expr.ast import Binary, Call, Expr, Ref
-from compiler.expr.names import free_name
 from compiler.ir.level0.model import Const, Distribution, Member, Projection
 from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.program import (

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from compiler.core.names import free_name
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, calls, children, substitute, with_children
-from compiler.expr.names import free_name
 from compiler.ir.level0.model import Const, Distribution, Formula, Rewire, Set, SynapseDef, Value
 from compiler.ir.level2.program import (
     ELEMENT,

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from compiler.core.names import free_name
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, with_children
-from compiler.expr.names import free_name
 from compiler.ir.level0.model import Action, Rewire, Set, Transpose
 from compiler.ir.level2.program import (
     ELEMENT,

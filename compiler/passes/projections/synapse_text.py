@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+from compiler.core.names import free_name
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, refs, substitute, with_children
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named
-from compiler.expr.names import free_name
 from compiler.expr.simplify import simplify
 from compiler.ir.level0.model import Action, Send, Set, values_of
 from compiler.ir.level1.graph import DerivedScalar, Propagator

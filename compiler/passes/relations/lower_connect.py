@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from compiler.core.names import free_name
 from compiler.expr.ast import Expr, Ref, refs, substitute
-from compiler.expr.names import free_name
 from compiler.ir.level0.model import Member, Projection
 from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.program import (

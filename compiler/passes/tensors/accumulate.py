@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from compiler.core.names import free_name
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
-from compiler.expr.names import free_name
 from compiler.ir.level0.model import OptimizerDef, Set, Train
 from compiler.ir.level1.graph import Node, Store, Tensor, Update, Variable, Weight
 from compiler.passes.tensors.graph_builder import GraphBuilder, identity

@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from compiler.core.names import free_name
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, substitute
-from compiler.expr.names import free_name
 from compiler.ir.level0.model import Network, OptimizerDef, Set, Train, WeightGroup
 from compiler.ir.level1.graph import Contract, Reindex, Tensor, Update, Variable
 from compiler.ir.space import along
