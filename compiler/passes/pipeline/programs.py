@@ -19,9 +19,7 @@ class JoinHalves:
 
     name: str = "join_halves"
 
-    @property
-    def optional(self) -> bool:
-        return False
+    optional = False
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         return len(ir.programs) > 1
@@ -53,9 +51,7 @@ class Merge:
 
     name: str = "merge"
 
-    @property
-    def optional(self) -> bool:
-        return False
+    optional = False
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         return True
@@ -73,9 +69,7 @@ class PersistentRnn:
 
     name: str = "persistent_rnn"
 
-    @property
-    def optional(self) -> bool:
-        return True
+    optional = True
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         return context.capabilities.chains

@@ -17,9 +17,7 @@ from compiler.passes.program.decisions import Decision
 class SpikingPass:
     """A pass for models with populations."""
 
-    @property
-    def optional(self) -> bool:
-        return False
+    optional = False
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         return bool(ir.model.populations) and "train" in context.phases

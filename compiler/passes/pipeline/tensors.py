@@ -26,9 +26,7 @@ class TensorPass:
 
     phases: tuple[str, ...] = ALL
 
-    @property
-    def optional(self) -> bool:
-        return False
+    optional = False
 
     def applies(self, context: Context, ir: Lowering) -> bool:
         return ir.network is not None and any(p in self.phases for p in context.phases)
@@ -212,9 +210,7 @@ class Changing(GraphPass):
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.first.name)
 
-    @property
-    def optional(self) -> bool:
-        return True
+    optional = True
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         after = self.first.rewrite(context, ir, graph)
@@ -244,9 +240,7 @@ class FuseMaps(GraphPass):
 
     name: str = "fuse_maps"
 
-    @property
-    def optional(self) -> bool:
-        return True
+    optional = True
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         from compiler.passes.tensors.fuse_maps import fuse_maps
@@ -276,9 +270,7 @@ class EarlyFactors(GraphPass):
 
     name: str = "early_factors"
 
-    @property
-    def optional(self) -> bool:
-        return True
+    optional = True
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         from compiler.passes.tensors.early_factors import early_factors
