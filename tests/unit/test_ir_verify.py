@@ -24,6 +24,7 @@ from compiler.ir.verify.verify import (
     verify_model,
     verify_program,
 )
+from compiler.ir.verify.violations import repeated
 from compiler.passes.program.merge import merge
 
 PROGRAM = """
@@ -421,3 +422,9 @@ def test_breaches_of_a_model(old: str, new: str, message: str) -> None:
         text = text.replace("`(1 mV - v) / tau * n`", "``(1 mV - v) / tau * n``")
     found = model_violations(parse_ir(text))
     assert any(message in v for v in found), found
+
+
+def test_names_are_counted_once() -> None:
+    """A quadratic search would not come to an end here."""
+    names = [f"a{n}" for n in range(300_000)]
+    assert repeated([*names, "a7", "a11", "a7"]) == ["a11", "a7"]

@@ -17,6 +17,7 @@ from typing import Final
 from compiler.expr.ast import refs
 from compiler.expr.functions import CONSTANTS
 from compiler.ir.level0.model import Handler, NeuronDef, PhaseDef, PoolDef, Population, Set
+from compiler.ir.verify.violations import distinct
 
 OPERATIONS: Final = frozenset({"sum", "mean", "min", "max", "argmax"})
 
@@ -32,9 +33,7 @@ def shared_names(neuron: NeuronDef, phases: Iterable[PhaseDef]) -> set[str]:
 
 
 def phase_violations(phases: tuple[PhaseDef, ...]) -> Iterator[str]:
-    names = [p.name for p in phases]
-    for name in sorted({n for n in names if names.count(n) > 1}):
-        yield f"phase `{name}` is declared twice"
+    yield from distinct("phase", (p.name for p in phases))
     for p in phases:
         if p.every < 1:
             yield f"phase `{p.name}` lasts {p.every} steps"

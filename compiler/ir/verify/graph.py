@@ -43,6 +43,7 @@ from compiler.ir.level1.graph import (
     Weight,
 )
 from compiler.ir.space import Affine, plain_dim
+from compiler.ir.verify.violations import repeated
 
 COMBINES: Final = frozenset({"add", "max", "min"})
 
@@ -127,7 +128,7 @@ def _reads(body: Expr, allowed: Iterable[str], where: str) -> Iterator[str]:
 
 def _scalars(scalars: tuple[tuple[str, float], ...], taken: Iterable[str]) -> Iterator[str]:
     names = [name for name, _ in scalars]
-    for name in sorted({n for n in names if names.count(n) > 1 or n in set(taken)}):
+    for name in sorted({*repeated(names), *(set(names) & set(taken))}):
         yield f"scalar `{name}` has a name that is taken"
 
 
@@ -218,8 +219,7 @@ def cell_violations(cell: Cell) -> list[str]:
     inputs = [name for name, _ in cell.inputs]
     derived = [d.name for d in cell.derived]
     names = [*cell.params, *cell.state, *inputs, *cell.int_state, *derived]
-    for name in sorted({n for n in names if names.count(n) > 1}):
-        found.append(f"`{name}` is declared twice")
+    found += (f"`{name}` is declared twice" for name in repeated(names))
     unknown = [o.state for o in cell.dynamics if o.state not in cell.state]
     unknown += [h for h in cell.hold if h not in (*cell.state, *inputs)]
     found += (f"`{name}` is not a state" for name in unknown)

@@ -60,6 +60,7 @@ from compiler.ir.level2.program import (
     Whole,
 )
 from compiler.ir.space import DType
+from compiler.ir.verify.violations import distinct
 
 DRAWS: Final[Mapping[str, int]] = {"uniform": 3, "normal": 3, "exponential": 3, "poisson": 4}
 ENDS: Final = frozenset({"pre", "post", "syn"})
@@ -90,9 +91,7 @@ _BODIES: Final[Mapping[Kind, tuple[type[Body], ...]]] = {
 
 def code_violations(code: Kernel | Template) -> Iterator[str]:
     """Every breach of the spec by the formals and the body of `code`."""
-    names = [f.name for f in code.formals]
-    for name in sorted({n for n in names if names.count(n) > 1}):
-        yield f"formal `{name}` is declared twice"
+    yield from distinct("formal", (f.name for f in code.formals))
     if not isinstance(code.body, _BODIES[code.kind]):
         yield f"a {code.kind.value} kernel cannot have the body {type(code.body).__name__}"
     check = _Code(

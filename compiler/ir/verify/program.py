@@ -49,6 +49,7 @@ from compiler.ir.level2.program import (
 )
 from compiler.ir.space import DType
 from compiler.ir.verify.kernel import code_violations
+from compiler.ir.verify.violations import repeated
 
 Code = Kernel | Template
 _SHOWN = 3  # rows named per kind of violation
@@ -114,9 +115,7 @@ def _violations(
         sound.append(ok)
         if ok:
             yield from (f"{code.name}: {v}" for v in _bound_violations(code, rows, arrays))
-    names = [name for name, _ in phases]
-    for name in sorted({n for n in names if names.count(n) > 1}):
-        yield f"phase `{name}` stands twice"
+    yield from (f"phase `{name}` stands twice" for name in repeated(name for name, _ in phases))
     for name, launches in phases:
         for number, launch in launches:
             where = f"phase `{name}`"
@@ -142,8 +141,7 @@ def _array_violations(program: Program | Merged, arrays: Mapping[str, Array]) ->
     if program.precision not in (DType.F32, DType.F64):
         yield f"the precision is {program.precision.value}"
     if len(arrays) != len(program.arrays):
-        names = [a.name for a in program.arrays]
-        twice = sorted({n for n in names if names.count(n) > 1})
+        twice = repeated(a.name for a in program.arrays)
         yield f"arrays stand twice: {', '.join(twice[:_SHOWN])}"
     for a in program.arrays:
         if a.size_from is not None:

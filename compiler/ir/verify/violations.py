@@ -8,7 +8,8 @@ Does not: stand for anything that a model file can cause; those are Diagnostics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from compiler.expr.ast import Expr, Quantity, children, refs
 from compiler.expr.functions import CONSTANTS
@@ -30,9 +31,14 @@ def check(what: str, violations: Iterable[str]) -> None:
         raise InternalError(what, found)
 
 
-def distinct(what: str, names: Sequence[str]) -> Iterator[str]:
-    """A violation for each name that stands twice."""
-    for name in sorted({n for n in names if names.count(n) > 1}):
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that stand more than once, sorted; in time linear in their number."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+def distinct(what: str, names: Iterable[str]) -> Iterator[str]:
+    """A violation for each name that stands more than once."""
+    for name in repeated(names):
         yield f"{what} `{name}` is declared twice"
 
 
