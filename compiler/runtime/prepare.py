@@ -19,7 +19,7 @@ from backends.registry import backend as backend_of
 from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
 from compiler.core.errors import RunError, Sink
 from compiler.expr.units import TIME, parse_unit, to_canonical
-from compiler.ir.level0.model import Model
+from compiler.ir.level0.model import MOST_STEPS, Model
 from compiler.passes.pipeline.lower import Lowered, lower
 from compiler.runtime.common.locks import lock_warnings, locked
 from compiler.runtime.common.options import Options
@@ -157,7 +157,7 @@ def with_options(model: Model, options: Options) -> Model:
     if options.duration is not None:
         if simulate is None:
             raise RunError("E0912", "--duration is for models with `simulate`", exit_code=2)
-        simulate = replace(simulate, steps=_steps(options.duration, simulate.dt))
+        simulate = replace(simulate, steps=_steps(options.duration, simulate.dt, simulate.warmup))
     if options.freeze:
         if simulate is None:
             raise RunError("E0912", "--freeze is for models with `simulate`", exit_code=2)
@@ -183,11 +183,14 @@ def _frozen(names: tuple[str, ...], model: Model) -> tuple[str, ...]:
     return names
 
 
-def _steps(duration: str, dt: float) -> int:
-    """A duration such as "2 s" in whole steps. Raises RunError (E0912)."""
+def _steps(duration: str, dt: float, warmup: int) -> int:
+    """A duration such as "2 s" in whole steps, behind a warm-up. Raises RunError (E0912)."""
     time = _milliseconds(duration)
     if time is None or time < 0:
         raise RunError("E0912", f"the duration is a time such as '200 ms', not '{duration}'", exit_code=2)
+    if time / dt + warmup > MOST_STEPS:
+        message = f"{duration} (and the warm-up) in steps of {dt:g} ms are more than {MOST_STEPS:,} steps"
+        raise RunError("E0912", message, f"the longest duration is {(MOST_STEPS - warmup) * dt:g} ms", exit_code=2)
     steps = round(time / dt)
     if abs(steps * dt - time) > 1e-9 * max(time, dt):
         raise RunError(
@@ -209,5 +212,5 @@ def _milliseconds(text: str) -> float | None:
         return None
     try:
         return to_canonical(float(found[1]), found[2])
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -125,6 +125,10 @@ def test_a_duration_is_a_time(tiny: Path) -> None:
     with pytest.raises(RunError) as caught:
         run(tiny, duration="0.2", target="reference")
     assert caught.value.message == "the duration is a time such as '200 ms', not '0.2'"
+    for longest, words in (("1e12 s", "more than 2,147,483,647 steps"), ("1e308 s", "is a time such as '200 ms'")):
+        with pytest.raises(RunError, match=words) as caught:
+            run(tiny, duration=longest, target="reference")
+        assert (caught.value.code, caught.value.exit_code) == ("E0912", 2)
 
 
 def test_what_may_be_given(tiny: Path) -> None:

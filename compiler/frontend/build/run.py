@@ -32,6 +32,7 @@ from compiler.frontend.build.shared.values import (
 )
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import (
+    MOST_STEPS,
     Checkpoints,
     Expectation,
     Numerics,
@@ -40,10 +41,6 @@ from compiler.ir.level0.model import (
     Train,
 )
 from compiler.core.source import Span
-
-_MOST_STEPS = (1 << 31) - 1
-"""Events carry their step as a 32-bit integer."""
-
 
 def read_step(block: tree.Mapping | None, c: Context) -> Step | None:
     """The time step; None when there is none or it has a mistake."""
@@ -66,8 +63,8 @@ def _count(key: str, block: tree.Mapping | None, step: Step | None, c: Context) 
         number(node, c, f"`{key}`", TIME)
         return None
     count = steps(node, c, f"`{key}`", step)
-    if count is not None and count > _MOST_STEPS:
-        c.sink.error("E0106", f"`{key}` has {count:,} steps; at most {_MOST_STEPS:,} are possible", node.span)
+    if count is not None and count > MOST_STEPS:
+        c.sink.error("E0106", f"`{key}` has {count:,} steps; at most {MOST_STEPS:,} are possible", node.span)
         return None
     return count
 
@@ -88,6 +85,10 @@ def build_simulate(
     freeze = _frozen(block.get("freeze"), projections, named, c)
     checkpoints = _checkpoints(mapping(block.get("checkpoint")), step, c)
     if step is None or seed is None or duration is None or warmup is None or copies is None:
+        return None
+    if warmup + duration > MOST_STEPS:
+        message = f"`warmup` and `duration` have {warmup + duration:,} steps; at most {MOST_STEPS:,} are possible"
+        c.sink.error("E0106", message, block.span)
         return None
     return Simulate(step.dt, duration, warmup, seed, freeze, copies, checkpoints, block.span)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from compiler.core.source import NOWHERE, Span
 from compiler.ir.level0.spiking import (
+    MOST_STEPS,
     Action,
     Checkpoints,
     Drive,
@@ -83,6 +84,7 @@ from compiler.ir.level0.values import (
 
 __all__ = [
     "BESIDE",
+    "MOST_STEPS",
     "Action",
     "Attr",
     "Checkpoints",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
@@ -466,6 +467,10 @@ class Checkpoints:
     every: int = 0
     wall: float = 0.0
     keep: int = 2
+
+
+MOST_STEPS: Final = (1 << 31) - 1
+"""Of warm-up and duration together: events carry their step as a 32-bit integer."""
 
 
 @dataclass(frozen=True)
