@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from compiler.core.diagnostics import Diagnostic, Related, Severity
 from compiler.core.source import Span
@@ -44,7 +45,8 @@ class CodedError(Exception):
 
 @dataclass
 class Sink:
-    """Collects diagnostics. A stage shares one sink; `check` raises when any of them is an error."""
+    """Collects diagnostics. A stage shares one sink; `check` raises when any of them is an error. Texts of users that a
+    message repeats are cut at LONGEST characters."""
 
     items: list[Diagnostic] = field(default_factory=list)
 
@@ -56,15 +58,22 @@ class Sink:
         help: str | None = None,
         related: tuple[Related, ...] = (),
     ) -> None:
-        self.items.append(Diagnostic(code, message, span, help, related))
+        self.items.append(Diagnostic(code, _cut(message), span, help and _cut(help), related))
 
     def warning(self, code: str, message: str, span: Span | None, help: str | None = None) -> None:
-        self.items.append(Diagnostic(code, message, span, help, (), Severity.WARNING))
+        self.items.append(Diagnostic(code, _cut(message), span, help and _cut(help), (), Severity.WARNING))
 
     def check(self) -> None:
         """Raise ModelError with everything collected if at least one item is an error."""
         if any(d.severity is Severity.ERROR for d in self.items):
             raise ModelError(self.items)
+
+
+LONGEST: Final = 2000
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 class RunError(CodedError):

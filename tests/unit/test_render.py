@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.core.diagnostics import Diagnostic, Related, Severity
-from compiler.core.render import MAX_SHOWN, MAX_WIDTH, clip, ordered, render
+from compiler.core.errors import ModelError
+from compiler.core.render import MAX_SHOWN, MAX_WIDTH, Format, clip, ordered, render
 from compiler.core.source import NOWHERE, Origin, SourceFile, Span
+from compiler.frontend.load import load_model
 
 TEXT = "language: 1\npopulations:\n  exc: 1\npopultions:\n  inh: 2\n"
 FILE = SourceFile("models/cuba.yaml", TEXT)
@@ -203,3 +206,15 @@ def test_colour_changes_nothing_but_colour() -> None:
 def test_only_warnings() -> None:
     items = [Diagnostic("W0001", "odd", span("exc"), severity=Severity.WARNING)]
     assert render(items, "human").endswith("warning: 1 warning in models/cuba.yaml\n")
+
+
+def test_long_texts_of_users_are_cut(tmp_path: Path) -> None:
+    """A suggestion may repeat what the user wrote, which may be megabytes."""
+    pairs = ", ".join(f"dv{n}/dt = -v{n}" for n in range(20_000))
+    (tmp_path / "long.yaml").write_text(f"language: 1\nneurons: {{cell: {{dynamics: [{pairs}]}}}}\n")
+    with pytest.raises(ModelError) as caught:
+        load_model(tmp_path / "long.yaml")
+    formats: tuple[Format, ...] = ("human", "short", "json")
+    for format in formats:
+        shown = render(caught.value.diagnostics, format)
+        assert "error" in shown and len(shown) < 20_000
