@@ -18,7 +18,7 @@ from compiler.core.errors import RunError
 from compiler.ir.level2.program import Order
 from compiler.runtime.common.locks import sites_of
 from compiler.runtime.common.options import Options
-from compiler.runtime.prepare import prepare
+from compiler.runtime.prepare import prepare_to_run
 from compiler.strategies.variants import identity
 from compiler.tune.lock import lock_path, write_lock
 from compiler.tune.measure import Timer, Tuned, tune
@@ -55,7 +55,7 @@ def tune_model(
     """Measure every contraction of a model and write its lock file. Raises ModelError, BackendError, RunError."""
     from compiler.runtime.common.timing import Times
 
-    prepared = prepare(path, options, Times())
+    prepared = prepare_to_run(path, options, Times())
     program = prepared.lowered.program
     if not prepared.backend.capabilities.strategies:
         raise RunError("E0912", f"the target `{options.target}` has one way to compute a contraction", exit_code=2)

@@ -295,6 +295,31 @@ def test_a_training_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.Monkey
     assert code == 5 and "E0905" in out and "(line 7)" in out
 
 
+def test_every_use_of_a_network_asks_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """predict, evaluate, tune and a standalone build are refused as a run is, before anything is compiled."""
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "d.npz", x=np.ones((8, 4), np.float32), y=np.ones((8, 2), np.float32))
+    (tmp_path / "m.yaml").write_text(
+        "language: 1\nname: m\nnetwork:\n  inputs: {x: {shape: [4]}, y: {shape: [2]}}\n  layers:\n"
+        "    - dense: {name: wide, units: 2000, inputs: x}\n    - dense: {name: out, units: 2}\n"
+        "train:\n  data: {file: d.npz, inputs: {x: x, y: y}}\n"
+        "  loss: {mean_squared_error: {prediction: out, target: y}}\n  optimizer: {sgd: {learning_rate: 0.1}}\n"
+        "  batch: 2\n  epochs: 1\n  seed: 1\n"
+    )
+    assert call("run", "m.yaml", "-t", "reference", "--out", "trained")[0] == 0
+    monkeypatch.setattr(bill, "memory_room", lambda: Room(10_000, "this machine"))
+    for words in (
+        ("predict", "trained", "--data", "d.npz", "--out", "y.npz"),
+        ("evaluate", "trained"),
+        ("evaluate", "trained", "--data", "d.npz"),
+        ("build", "m.yaml", "--standalone", "--weights", "trained/weights.safetensors"),
+        ("tune", "m.yaml"),
+    ):
+        code, out, _ = call(*words)
+        assert code == 5 and "error[E0905]: the model needs" in out and "this machine has 10.0 kB" in out, (words, out)
+    assert not (tmp_path / "build").exists() or not any((tmp_path / "build").glob("*/*.c"))
+
+
 def test_too_many_pairs_of_populations(tmp_path: Path) -> None:
     path = Path(huge(tmp_path, 10))
     text = path.read_text().replace(

@@ -29,6 +29,7 @@ from compiler.runtime.artifacts.trained import Trained, open_trained
 from compiler.runtime.common.metrics import confusion_of, metrics_of
 from compiler.runtime.common.options import Options
 from compiler.runtime.prepare import refuse_options
+from compiler.runtime.resources.bill import refuse_memory
 from compiler.runtime.training.data import split
 from compiler.runtime.training.feed import Feed
 from compiler.runtime.training.run_training import take_sums
@@ -81,7 +82,9 @@ def _measured(
     model = replace(trained.model, train=train)
     backend = backend_of(options.target, options.device or 0, options.verify)
     lowered = lower_evaluation(model, backend.capabilities, data, options.verify)
-    weights, merged = trained.weights(learned(lowered.tensors)), lowered.merged
+    merged = lowered.merged
+    refuse_memory(merged, backend, options)
+    weights = trained.weights(learned(lowered.tensors))
     chosen = {**options.backend_options(), "seed": str(trained.seed)}
     built = build_into(options.build_dir, merged, backend, chosen)
     instance = backend.load(built.artifact, merged, trained.seed)

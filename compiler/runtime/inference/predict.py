@@ -31,6 +31,7 @@ from compiler.runtime.artifacts.trained import Trained, open_trained
 from compiler.runtime.common.arrays import read_logical
 from compiler.runtime.common.options import Options
 from compiler.runtime.prepare import refuse_options
+from compiler.runtime.resources.bill import refuse_memory
 from compiler.runtime.training.samples import Samples, from_caller, from_file, readable
 
 BATCH = 64
@@ -114,6 +115,7 @@ def build_prediction(
     backend = backend_of(options.target, options.device or 0, options.verify)
     names = chosen_outputs(trained.model, outputs)
     prediction = lower_predict(trained.model, backend.capabilities, batch, names, options.verify)
+    refuse_memory(prediction.lowered.merged, backend, options)
     chosen = {**options.backend_options(), "seed": str(trained.seed)}
     built = build_into(options.build_dir, prediction.lowered.merged, backend, chosen)
     return prediction, built, backend

@@ -23,6 +23,7 @@ from compiler.runtime.artifacts.safetensors import learned
 from compiler.runtime.artifacts.trained import open_trained
 from compiler.runtime.common.options import Options
 from compiler.runtime.inference.predict import chosen_outputs
+from compiler.runtime.resources.bill import refuse_memory
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,9 @@ def build_standalone(
         raise RunError("E0912", "--batch is at least 1", exit_code=2)
     trained = open_trained(source, options)
     names = chosen_outputs(trained.model, outputs)
-    prediction = lower_predict(trained.model, backend_of("cpu").capabilities, batch, names, options.verify)
+    backend = backend_of("cpu")
+    prediction = lower_predict(trained.model, backend.capabilities, batch, names, options.verify)
+    refuse_memory(prediction.lowered.merged, backend, options)
     weights = folded(trained.weights(learned((prediction.graph,))), prediction.folds)
     program = prediction.lowered.merged
     order = next(a for a in program.arrays if a.name == ORDER)

@@ -1,6 +1,6 @@
 """The bill of a model before anything large is made: what it needs in memory and on disk, and what there is.
 
-Assumes: the numbers of passes/expected_sizes.py, passes/plan_memory.py and runner/recorded.py; the room of room.py.
+Assumes: the numbers of passes/relations/expected_sizes.py, layout/plan_memory.py and recorded.py; the room of room.py.
 Guarantees: `refuse` raises E0905 for what surely does not fit, with the largest parts; `warnings` gives W0005 for what
 takes more than half of the room, or will not fit if it goes as expected.
 Does not: read data, connect or allocate.
@@ -8,7 +8,7 @@ Does not: read data, connect or allocate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -74,11 +74,15 @@ def least_needs(model: Model, options: Options) -> tuple[Need, ...]:
 def needs_of(model: Model, merged: Merged, backend: Backend, options: Options) -> tuple[Need, ...]:
     """The whole bill of a lowered model."""
     sizes = expected_sizes(model, merged)
-    drawn = sizes.keys()
+    return (*memory_needs(merged, sizes, backend, options), _on_disk(model, merged, options))
+
+
+def memory_needs(merged: Merged, sizes: Mapping[str, int], backend: Backend, options: Options) -> tuple[Need, ...]:
+    """What a program needs of memory. `sizes`: elements of the arrays whose number is drawn."""
     parts = []
     for a in merged.arrays:
         count = a.physical_size if a.physical_size >= 0 else sizes.get(a.name, 0)
-        note = "x".join(map(str, a.shape)) if a.name not in drawn else f"{count:,} expected"
+        note = "x".join(map(str, a.shape)) if a.name not in sizes else f"{count:,} expected"
         parts.append(Part(a.name, count * a.dtype.bytes, note, a.span))
     parts.sort(key=lambda p: (-p.bytes, p.what))
     constants = sum(v.nbytes for v in merged.constants.values())
@@ -89,16 +93,16 @@ def needs_of(model: Model, merged: Merged, backend: Backend, options: Options) -
     arenas = unshared
     if room is not None and unshared + constants > room.bytes // 2:
         arenas = sum(place(merged, sizes, backend.capabilities.apart).arena_bytes.values())
-    disk = _on_disk(model, merged, options)
     host = Part("constants, as the host holds them", constants, "", NOWHERE)
     if not on_device:
         whole = tuple(sorted((*parts, host), key=lambda p: (-p.bytes, p.what)))
-        return Need("memory", arenas + constants, whole, room), disk
-    return (
-        Need("memory", constants, (host,), memory_room()),
-        Need("memory of the GPU", arenas, tuple(parts), room),
-        disk,
-    )
+        return (Need("memory", arenas + constants, whole, room),)
+    return Need("memory", constants, (host,), memory_room()), Need("memory of the GPU", arenas, tuple(parts), room)
+
+
+def refuse_memory(merged: Merged, backend: Backend, options: Options) -> None:
+    """Raises RunError (E0905) where a network that is used (predict, evaluate), which records nothing, does not fit."""
+    refuse(memory_needs(merged, {}, backend, options))
 
 
 def _on_disk(model: Model, merged: Merged | None, options: Options) -> Need:
