@@ -20,6 +20,7 @@ from compiler.core.cache import cache_folder
 from compiler.core.disk import bytes_text, leftovers, remove_leftover
 from compiler.core.errors import RunError
 from compiler.runtime.artifacts.build_folder import is_build_folder
+from compiler.runtime.artifacts.checkpoint import resumable
 
 
 @dataclass
@@ -64,7 +65,7 @@ def remove(build_dir: Path, runs_dir: Path, cache: bool, dead_runs: bool, dry: b
             tally.remove(cache_folder() / "cpu", CACHE)
             tally.remove(cache_folder() / "cuda", CACHE)
         for path in _left_behind(build_dir, runs_dir):
-            if not dead_runs and any((path / "checkpoints").glob("*.safetensors")):
+            if not dead_runs and resumable(path):
                 kept.append(path)
             else:
                 tally.remove(path, LEFT)

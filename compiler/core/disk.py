@@ -279,6 +279,20 @@ def leftovers(folder: Path) -> list[Path]:
     return [p for p in found if not _alive(p)]
 
 
+def in_use(folder: Path) -> bool:
+    """Whether a living process holds the lock of `folder`; False where that cannot be known."""
+    if not _PART.fullmatch(folder.name):
+        return False
+    try:
+        fd = os.open(folder.with_suffix(".lock"), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return _locked(fd) is False
+    finally:
+        os.close(fd)
+
+
 def remove_leftover(path: Path) -> bool:
     """Remove one of `leftovers`, and its lock; False when it lives after all."""
     fd = _open_lock(path)

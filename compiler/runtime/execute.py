@@ -72,10 +72,12 @@ def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
     started = utc_now()
     with ended_by_signals():
         prepared = prepare_to_run(path, options, times)
-        resumed = _resumed(prepared, options)
+        resumed, passed_over = _resumed(prepared, options)
         given = initial_weights(prepared.model, learned(prepared.lowered.tensors), options)
         built = _build(prepared, options, times)
-        head = _head(prepared, options, built.artifact, started) | {"warnings": list(_texts(prepared.warnings))}
+        head = _head(prepared, options, built.artifact, started) | {
+            "warnings": [*_texts(prepared.warnings), *passed_over]
+        }
         folder = open_run_folder(prepared.model.name, options.runs_dir, options.out)
         folder.record |= head
         folder.record["model"]["from_run"] = _way(folder.final, data_folder(prepared.path))
@@ -218,12 +220,13 @@ def _with_plots(result: RunResult, model: Model, folder: RunFolder, times: Times
     return replace(result, warnings=warnings, signal=number if stop.number is None else stop.number)
 
 
-def _resumed(prepared: Prepared, options: Options) -> tuple[Position, Path] | None:
-    """Where to resume, checked against the model. Raises RunError (E0909)."""
+def _resumed(prepared: Prepared, options: Options) -> tuple[tuple[Position, Path] | None, tuple[str, ...]]:
+    """Where to resume, checked against the model, and warnings of damaged checkpoints that were passed over. Raises
+    RunError (E0909, E0927)."""
     if options.resume is None:
-        return None
-    path = latest_checkpoint(options.resume)
-    position = read_position(path)
+        return None, ()
+    latest = latest_checkpoint(options.resume)
+    path, position = latest.path, read_position(latest.path)
     kind = "spiking" if prepared.model.simulate is not None else "training"
     if position.kind != kind:
         raise RunError("E0909", f"`{path}` is of a {position.kind} run, not of a {kind} one", exit_code=2)
@@ -241,7 +244,7 @@ def _resumed(prepared: Prepared, options: Options) -> tuple[Position, Path] | No
             "resume with the model, the settings and the precision of the run that wrote it",
             exit_code=2,
         )
-    return position, path
+    return (position, path), tuple(f"`{p}` is damaged: the run goes on from `{path.name}`" for p in latest.damaged)
 
 
 def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str) -> dict[str, Any]:

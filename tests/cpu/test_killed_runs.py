@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from compiler import run
 from compiler.cli.doctor import examine
+from compiler.core.disk import scratch_folder
 from compiler.core.errors import RunError
 from compiler.runtime.artifacts.checkpoint import latest_checkpoint, read_position, resumable
 from compiler.runtime.common.options import Options
@@ -300,6 +301,31 @@ def test_a_damaged_checkpoint_is_passed_over(here: Path) -> None:
         run(path, resume=left)
 
 
+def test_an_altered_checkpoint_is_passed_over(here: Path) -> None:
+    """A bit flipped in the newest one: the run goes on from the one before it, and says so."""
+    path = rich(here, "every: 5 ms")
+    left = left_behind(path, 9, here, "cpu")
+    older, newest = sorted((left / "checkpoints").glob("*.safetensors"))[-2:]
+    data = newest.read_bytes()
+    newest.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    second = run(path, resume=left, out=here / "second")
+    same_end(here / "whole-life", second.folder)
+    assert second.warnings == (f"`{newest}` is damaged: the run goes on from `{older.name}`",)
+    with pytest.raises(RunError, match="is damaged") as caught:  # named by its path, it is what is wanted
+        run(path, resume=newest)
+    assert caught.value.code == "E0927"
+
+
+def test_a_run_that_goes_on_is_not_resumed(here: Path) -> None:
+    with scratch_folder(here / "alive", "the run directory") as alive:
+        (alive.path / "checkpoints").mkdir()
+        for place in (alive.path, here / "alive"):
+            (alive.path / "run.json").write_text("{}")
+            with pytest.raises(RunError, match="is still going on") as caught:
+                latest_checkpoint(place)
+            assert caught.value.code == "E0909"
+
+
 def test_records_that_are_damaged(here: Path) -> None:
     path = rich(here, "every: 5 ms")
     left = left_behind(path, 9, here, "cpu")
@@ -383,7 +409,7 @@ def test_killed_trainings(digits: Path, here: Path, monkeypatch: pytest.MonkeyPa
         same_training(unbroken, second)
         ours, theirs = ((r.folder / "best.safetensors").read_bytes() for r in (unbroken, second))
         assert ours == theirs
-        first = read_position(latest_checkpoint(left)).epoch
+        first = read_position(latest_checkpoint(left).path).epoch
         kept = sorted(p.name for p in (second.folder / "checkpoints").iterdir())
         assert kept == [f"epoch-{k:06d}.safetensors" for k in range(first + 1, 7)]
 
@@ -392,7 +418,7 @@ def test_a_training_is_really_killed(digits: Path, here: Path) -> None:
     digits.write_text(digits.read_text().replace("epochs: 6", "epochs: 400"))
     left = Process(digits, here / "part").kill_after(0.1, 2)
     assert left is not None
-    position = read_position(latest_checkpoint(left))
+    position = read_position(latest_checkpoint(left).path)
     assert 1 < position.epoch < 400
     epochs = position.epoch + 2
     same_training(run(digits, epochs=epochs), run(digits, epochs=epochs, resume=here / "part"))

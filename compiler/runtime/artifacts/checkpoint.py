@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 
 from backends.protocol import AnyArray, Instance
-from compiler.core.disk import new_file, sync_folder
+from compiler.core.disk import in_use, new_file, sync_folder
 from compiler.core.errors import RunError
 from compiler.files.guard import regular
 from compiler.ir.level2.program import Merged
@@ -101,24 +101,44 @@ _LETTERS: Final[Mapping[str, str]] = MappingProxyType({"f": "F", "i": "I", "u": 
 _KINDS: Final = ("U64", "I64", "F64", "F32", "U32", "I32", "F16", "U16", "I16", "I8", "U8")
 
 
-def latest_checkpoint(place: Path) -> Path:
-    """The checkpoint to resume from: `place` itself, or the newest whole one of a run directory; where there is no
-    `place`, of the folder that a killed run of this name has left. Raises RunError (E0909, E0927 where it
-    is damaged)."""
+@dataclass(frozen=True)
+class Latest:
+    """The checkpoint to resume from, and the newer ones that were passed over because they are damaged."""
+
+    path: Path
+    damaged: tuple[Path, ...] = ()
+
+
+def latest_checkpoint(place: Path) -> Latest:
+    """The checkpoint to resume from: `place` itself, or the newest undamaged one of a run directory; where there is no
+    `place`, of the folder that a killed run of this name has left. Raises RunError (E0909, also where the run is still
+    going on; E0927 where the file that is named, or every checkpoint of the folder, is damaged)."""
     if place.is_file():
         check_digest(place)
-        return place
+        return Latest(place)
     folder = place if place.is_dir() else _left_over(place)
     if folder is None:
         raise RunError("E0909", f"there is no run directory or checkpoint `{place}`", exit_code=2)
+    if in_use(folder):
+        message = f"the run in `{folder}` is still going on"
+        raise RunError("E0909", message, "wait until it has ended, or stop it (Ctrl-C) first", exit_code=2)
+    files = sorted((folder / "checkpoints").glob("*.safetensors"))
+    if not files:
+        raise RunError("E0909", f"`{folder}` holds no checkpoints", _instead(folder), exit_code=2)
     whole = whole_checkpoints(folder)
-    if whole:
-        check_digest(whole[-1])
-        return whole[-1]
-    damaged = sorted((folder / "checkpoints").glob("*.safetensors"))
-    if damaged:
-        raise RunError("E0909", f"`{folder}` holds no whole checkpoint: `{damaged[-1]}` cannot be read", exit_code=2)
-    raise RunError("E0909", f"`{folder}` holds no checkpoints", _instead(folder), exit_code=2)
+    damaged = [path for path in files if path not in whole]
+    first: RunError | None = None
+    for path in reversed(whole):
+        try:
+            check_digest(path)
+        except RunError as error:
+            first = first or error
+            damaged.append(path)
+        else:
+            return Latest(path, tuple(damaged))
+    if first is not None:
+        raise first
+    raise RunError("E0909", f"`{folder}` holds no whole checkpoint: `{files[-1]}` cannot be read", exit_code=2)
 
 
 def whole_checkpoints(folder: Path) -> tuple[Path, ...]:
