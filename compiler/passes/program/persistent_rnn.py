@@ -14,6 +14,7 @@ Does not: know how much memory a device has: a backend may run a chain's launche
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -67,10 +68,16 @@ def _needs(later: _Item | _Seen, earlier: _Item | _Seen) -> bool:
     )
 
 
+def _product(merged: Merged, launch: Launch) -> Product | None:
+    """The product of each row of a launch, where it may be a link of a chain."""
+    template = merged.templates[launch.template]
+    return product_of(template) if launch.every == 1 and may_be_chained(template) else None
+
+
 def _item(merged: Merged, place: tuple[int, int], launch: Launch) -> _Item:
     template, rows = merged.templates[launch.template], merged.tables[launch.template]
     read, written, added = touched(template.formals, rows, launch.lo, launch.hi)
-    product = product_of(template) if launch.every == 1 and may_be_chained(template) else None
+    product = _product(merged, launch)
     matrix = "" if product is None else rows.arrays[product.matrix][launch.lo]
     return _Item(place, launch, frozenset(read | added), frozenset(written | added), product, matrix)
 
@@ -86,17 +93,15 @@ class _Chainer:
         self.unrolled = False
 
     def run(self) -> MergedPhase:
+        repeated = self._repeated()
+        if not repeated:
+            return self.phase
+        self.unrolled = True
         items = [
             _item(self.merged, (n, row), replace(x, lo=row, hi=row + 1))
             for n, x in enumerate(self.phase.launches)
             for row in range(x.lo, x.hi)
         ]
-        count: dict[str, int] = {}
-        for item in items:
-            if item.product is not None:
-                count[item.matrix] = count.get(item.matrix, 0) + 1
-        repeated = {name for name, many in count.items() if many >= LEAST}
-        self.unrolled = bool(repeated)
         parts: list[tuple[list[_Item], Chain | None]] = []  # of chains only the numbers of links are right
         while True:
             seed = next((n for n, x in enumerate(items) if x.matrix in repeated), len(items))
@@ -108,6 +113,14 @@ class _Chainer:
             parts.append((before, None))
             parts += [(x, self._chain(x, samples)) for x in _components(members)]
         return self._joined(parts) if any(chain for _, chain in parts) else self.phase
+
+    def _repeated(self) -> set[str]:
+        """The matrices of at least LEAST products that may be links."""
+        count: Counter[str] = Counter()
+        for x in self.phase.launches:
+            if (product := _product(self.merged, x)) is not None:
+                count.update(self.merged.tables[x.template].arrays[product.matrix][x.lo : x.hi])
+        return {name for name, many in count.items() if many >= LEAST}
 
     # --------------------------------------------------------------------------------------- growing
 
