@@ -38,7 +38,7 @@ def _other_order(name: str, wanted: Shape, shape: Shape, fixed: bool) -> str | N
         axes = [len(found) - 1, *range(len(found) - 1)]
         declare = f"declare `{name}: {{shape: {list(found)}}}`"
         return f"the channels stand last: {declare} and begin with the layer `- permute: {{axes: {axes}}}`"
-    if len(wanted) > 1 and wanted == (*found[1:], found[0]) and not fixed:
+    if len(wanted) == len(found) > 1 and wanted == (*found[1:], found[0]) and not fixed:
         return f"the channels stand first: declare `{name}: {{shape: {list(found)}}}`, as the layers read them"
     if math.prod(found) == math.prod(wanted) and found and wanted:
         if fixed:

@@ -21,6 +21,7 @@ from compiler.cli import app as cli_app
 from compiler.cli.init import model_text
 from compiler.core.disk import scratch_folder
 from compiler.core.version import VERSION
+from compiler.runtime.artifacts.checkpoint import write_tensors
 
 TINY = """\
 language: 1
@@ -207,7 +208,14 @@ def test_clean_removes_what_dead_runs_left(netloom, tmp_path: Path) -> None:
     dead.mkdir()
     (dead / "spikes.h5").write_bytes(b"x" * 1200)
     (useful / "checkpoints").mkdir(parents=True)
-    (useful / "checkpoints" / "step-1.safetensors").touch()
+    position = {"kind": "spiking", "step": "1", "seed": "0", "model": "m", "epoch": "0", "batch": "0"}
+    write_tensors(
+        useful / "checkpoints" / "step-1.safetensors",
+        {"v": np.zeros(3)},
+        {"format": "netloom checkpoint 1", **position},
+    )
+    (dead / "checkpoints").mkdir()  # nothing can go on from what is no checkpoint
+    (dead / "checkpoints" / "step-1.safetensors").touch()
     said = netloom("clean", "--dry-run").out
     assert f"would remove {dead.relative_to(tmp_path)} (left behind, 1.2 kB)" in said
     assert f"kept {useful.relative_to(tmp_path)}" in said and "--resume" in said and "1 thing to remove" in said

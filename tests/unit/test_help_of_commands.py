@@ -78,3 +78,12 @@ def test_what_is_said_makes_samples_fit(array: Array, wanted: tuple[int, ...], w
 def test_what_was_meant(word: str, known: tuple[str, ...], meant: str) -> None:
     assert did_you_mean(word, known) == f"did you mean {meant}?"
     assert did_you_mean(word, ("zzz",)) is None
+
+
+@pytest.mark.parametrize("wanted", [(), (4,), (3, 8), (3, 8, 9)])
+@pytest.mark.parametrize("shape", [(), (7,), (7, 4), (7, 8, 3), (7, 9, 3, 8), (7, 3, 8, 9)])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_any_two_shapes_have_a_help_or_none(shape: tuple[int, ...], wanted: tuple[int, ...], fixed: bool) -> None:
+    for kind in "fiuU":
+        help = sample_help("x", wanted, False, shape, kind, fixed=fixed)
+        assert help is None or "`" in help
