@@ -78,8 +78,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of compiled artifacts and measured strategies: an empty one for each test run."""
-    folder = tmp_path_factory.mktemp("netloom-cache")
+    """The folder of compiled artifacts and measured strategies: an empty one for each test run, which its workers
+    share."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = tmp_path_factory.getbasetemp().parent / "netloom-cache"
+        folder.mkdir(exist_ok=True)
+    else:
+        folder = tmp_path_factory.mktemp("netloom-cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NETLOOM_CACHE", str(folder))
         yield folder
@@ -99,6 +104,16 @@ def cc() -> list[str]:
         if command and (path := shutil.which(command[0])):
             return [path, *command[1:]]
     pytest.fail("no C compiler ($CC, cc, gcc, clang)", pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def quickly_compiled() -> Iterator[None]:
+    """C is compiled with little optimization, which costs half of the time; for tests of what is around the code."""
+    from backends.cpu.emit import build
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "FLAGS", ("-O1", *(f for f in build.FLAGS if f != "-O3")))
+        yield
 
 
 @pytest.fixture(scope="session")

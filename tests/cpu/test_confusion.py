@@ -15,7 +15,7 @@ from compiler.runtime.inference.evaluate import evaluate_file
 from compiler.runtime.training.data import split
 from tests.cpu.models_for_runs import DIGITS, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here")
+pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 
 MODEL = DIGITS.replace("metrics: [accuracy]", "metrics: [accuracy, confusion, f1]").replace(
     "    - dropout: {rate: 0.1}\n", ""

@@ -171,7 +171,7 @@ record: [{spikes: {from: [a, b, noise]}}]
 """
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_random_networks_agree_bit_for_bit(tmp_path: Path, precision: str) -> None:
     """Random connections, weights, delays, initial values and events: the same draws on both backends."""
     text = RANDOM_NETWORK + f"numerics: {{precision: {precision}, order: bitwise}}\n"

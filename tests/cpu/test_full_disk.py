@@ -23,7 +23,7 @@ from compiler.runtime.inference.predict import write_npz
 from compiler.runtime.plots import plots
 from tests.cpu.models_for_runs import DIGITS, NOISY, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here")
+pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 SPIKES = """\
 language: 1
 name: big

@@ -20,7 +20,7 @@ from compiler.runtime.inference.predict import predict_file
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_data import FROM_NPZ, equal
 
-pytestmark = pytest.mark.usefixtures("cc", "here")
+pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 
 FOLDER = "    folder: pets\n    inputs: {image: images, label: labels}\n"
 MODEL = DIGITS.replace("shape: [64]", "shape: [1, 8, 8]").replace(

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from compiler import run
 from compiler.runtime.artifacts.results import RunResult
 
-pytestmark = pytest.mark.usefixtures("cc", "here")
+pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from compiler.runtime.artifacts.results import RunResult
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.networks_for_use import samples, write_network
 
-pytestmark = pytest.mark.usefixtures("cc", "here")
+pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 
 IMAGES = "{image: {shape: [2, 9, 8]}}"
 CONVOLUTIONS = """

@@ -10,7 +10,7 @@ import pytest
 
 from compiler import run
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
 
 MODEL = """\
 language: 1

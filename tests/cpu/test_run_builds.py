@@ -12,7 +12,7 @@ import pytest
 from compiler import build, run
 from tests.cpu.models_for_runs import DIGITS, NOISY, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here")
+pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 
 
 @pytest.fixture

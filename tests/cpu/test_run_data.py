@@ -18,7 +18,7 @@ from compiler.runtime.inference.evaluate import evaluate_file
 from compiler.runtime.training.data import split
 from tests.cpu.models_for_runs import DIGITS, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here")
+pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 
 SAMPLES = 300
 OWN = "    inputs: {image: {file: IMAGE}, label: {file: LABEL}}\n"

@@ -23,7 +23,7 @@ from compiler.runtime.execute import run_model
 from compiler.runtime.record.growing import SORTING
 from tests.cpu.models_for_runs import NOISY, without, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here")
+pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 
 
 def datasets(path: Path) -> dict[str, np.ndarray]:

@@ -20,7 +20,7 @@ from compiler.runtime.training.data import as_batches, epoch_order, split
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_spiking import Signalling
 
-pytestmark = pytest.mark.usefixtures("cc", "here")
+pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tests.cpu.test_run_spiking import Signalling
 from tests.cpu.test_run_training import last_state, rows, same_training
 from tests.numeric.simulated import model_of
 
-pytestmark = pytest.mark.usefixtures("cc", "here")
+pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 
 Variant = Callable[..., Path]
 

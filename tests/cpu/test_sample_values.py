@@ -20,7 +20,7 @@ from compiler.files.sample_checks import sample_checks
 from compiler.frontend.load import load_model
 from compiler.passes.pipeline.lower import lower
 
-pytestmark = pytest.mark.usefixtures("cc", "here")
+pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 
 WORDS = """\
 language: 1

@@ -25,7 +25,7 @@ from compiler.runtime.plots import plots
 from compiler.runtime.prepare import prepare
 from tests.cpu.models_for_runs import NOISY, write
 
-pytestmark = pytest.mark.usefixtures("cc", "here")
+pytestmark = pytest.mark.usefixtures("cc", "here", "quickly_compiled")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SOON = 1.5  # seconds: within one, on a machine that does nothing else
 CONNECTING = """\
@@ -184,7 +184,7 @@ def test_what_is_ignored_stays_ignored(here: Path) -> None:
 
 def test_memory_outlives_a_call_that_goes_on(here: Path) -> None:
     """Interrupted while it connects, from Python: the caller goes on at once; memory stays until the call is done."""
-    prepared = prepare(write(here, CONNECTING.replace("300000", "60000")), Options(), Times())
+    prepared = prepare(write(here, CONNECTING.replace("300000", "30000")), Options(), Times())
     backend = CpuBackend()
     artifact = backend.build(prepared.lowered.merged, here / "out", {})
     threads = threading.active_count()

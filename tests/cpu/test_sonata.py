@@ -13,7 +13,7 @@ from compiler import run
 from compiler.core.errors import ModelError
 from compiler.runtime.record.growing import SORTING
 
-pytestmark = pytest.mark.usefixtures("cc")
+pytestmark = pytest.mark.usefixtures("cc", "quickly_compiled")
 
 MODEL = """\
 language: 1

@@ -305,7 +305,7 @@ def same(a: Simulated, b: Simulated) -> None:
         np.testing.assert_array_equal(values, b.traces[key], err_msg=str(key))
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_cpu_and_reference_agree_bit_for_bit(tmp_path: Path, precision: str) -> None:
     text = NETWORK + f"numerics: {{precision: {precision}, order: bitwise}}\n"
     cpu, reference = simulate(text, tmp_path, "cpu"), simulate(text, tmp_path, "reference")

@@ -1,7 +1,7 @@
 """Random models: cpu gives the bits of the reference.
 
-NETLOOM_RANDOM sets the number of models of each slow test. The quick ones compile with little optimization,
-which costs half of their time, and put several spiking models into one build.
+NETLOOM_RANDOM sets the number of models of each slow test. The quick ones compile with little optimization, and put
+several spiking models into one build.
 """
 
 from __future__ import annotations
@@ -61,13 +61,6 @@ def layers(seed: int, folder: Path) -> float:
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take half of the time of a short training."""
     monkeypatch.setattr(plots, "draw_plots", lambda *_: plots.Plotted(()))
-
-
-@pytest.fixture
-def quickly_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    from backends.cpu.emit import build
-
-    monkeypatch.setattr(build, "FLAGS", ("-O1", *(f for f in build.FLAGS if f != "-O3")))
 
 
 @pytest.mark.usefixtures("quickly_compiled")
