@@ -15,8 +15,7 @@ import pytest
 
 from compiler.core.errors import Sink
 from compiler.core.source import SourceFile
-from compiler.frontend.language import ROOT
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Alternative,
     Block,
     Field,
@@ -28,6 +27,7 @@ from compiler.frontend.language.kinds import (
     OneOf,
     Reference,
 )
+from compiler.frontend.language import ROOT
 from compiler.frontend.language.spiking.populations import LIBRARY_NEURONS
 from compiler.frontend.language.spiking.synapses import LIBRARY_SYNAPSES
 from compiler.frontend.language.training.training import OPTIMIZER_CHOICE

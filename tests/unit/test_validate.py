@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import Sink
 from compiler.core.source import SourceFile
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Choice,
     ListOf,
     MapOf,

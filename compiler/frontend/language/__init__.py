@@ -1,7 +1,7 @@
 """The definition of the language, in one place: validator, JSON Schema and reference are made from
 it.
 
-kinds.py is the vocabulary, values.py what all parts share; neurons.py, populations.py, connections.py,
+compiler/expr/keys is the vocabulary; neurons.py, populations.py, connections.py,
 layers.py, training.py and run.py are the parts, root.py the whole.
 """
 

@@ -7,7 +7,7 @@ Does not: check names, dimensions or expressions.
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     NAME,
     Block,
     Choice,
@@ -21,7 +21,7 @@ from compiler.frontend.language.kinds import (
     Statement,
     Value,
 )
-from compiler.frontend.language.values import DESCRIPTION, FOR, POSITIVE_TIME, QUANTITY, TIME
+from compiler.expr.keys.values import DESCRIPTION, FOR, POSITIVE_TIME, QUANTITY, TIME
 
 _ACTIONS = ListOf(Statement(), low=1, example="[v = v_rest]")
 

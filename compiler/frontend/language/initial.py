@@ -7,8 +7,8 @@ Does not: compute (compiler/passes/layers/initial_weights.py does).
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import Alternative, Block, Field, OneKey, Value
-from compiler.frontend.language.values import FILE_ARRAY, NUMBER
+from compiler.expr.keys.kinds import Alternative, Block, Field, OneKey, Value
+from compiler.expr.keys.values import FILE_ARRAY, NUMBER
 
 _SPREAD = Value("a positive number", "0.02", low=0, above=True)
 

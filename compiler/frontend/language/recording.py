@@ -8,7 +8,7 @@ Does not: know which variables a population or a projection has.
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     NAME,
     Alternative,
     Block,
@@ -20,7 +20,7 @@ from compiler.frontend.language.kinds import (
     Pattern,
     Reference,
 )
-from compiler.frontend.language.values import (
+from compiler.expr.keys.values import (
     COUNT,
     DURATION,
     NAMES,

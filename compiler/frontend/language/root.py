@@ -7,8 +7,7 @@ Does not: say anything that is not about the top level.
 
 from __future__ import annotations
 
-from compiler.frontend.language.control import PHASES
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Block,
     Choice,
     Constant,
@@ -20,6 +19,8 @@ from compiler.frontend.language.kinds import (
     Option,
     Text,
 )
+from compiler.expr.keys.values import QUANTITY
+from compiler.frontend.language.control import PHASES
 from compiler.frontend.language.layers.layers import NETWORK
 from compiler.frontend.language.recording import PLOTS, RECORD
 from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE, SWEEP
@@ -29,7 +30,6 @@ from compiler.frontend.language.spiking.neurons import NEURONS
 from compiler.frontend.language.spiking.populations import CLASSES, POPULATIONS_MAP
 from compiler.frontend.language.spiking.synapses import SYNAPSES
 from compiler.frontend.language.training.training import FUNCTIONS, OPTIMIZERS, TRAIN
-from compiler.frontend.language.values import QUANTITY
 
 PARAMETER = Block(
     "parameter",

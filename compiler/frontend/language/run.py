@@ -8,8 +8,7 @@ Does not: know which variables a population has.
 
 from __future__ import annotations
 
-from compiler.frontend.language.control import FREEZE, INSTANCES, WEIGHTS
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Alternative,
     Block,
     Choice,
@@ -21,7 +20,7 @@ from compiler.frontend.language.kinds import (
     Reference,
     Value,
 )
-from compiler.frontend.language.values import (
+from compiler.expr.keys.values import (
     COUNT,
     DURATION,
     NUMBER,
@@ -30,6 +29,7 @@ from compiler.frontend.language.values import (
     POSITIVE_TIME,
     QUANTITY,
 )
+from compiler.frontend.language.control import FREEZE, INSTANCES, WEIGHTS
 
 CHECKPOINT = Field(
     "checkpoint",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from compiler.core.errors import Sink
 from compiler.core.source import Origin
-from compiler.frontend.language.kinds import Kind
+from compiler.expr.keys.kinds import Kind
 from compiler.frontend.resolve.merge import merge
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence, kind_of, with_origin, without
 

@@ -8,7 +8,7 @@ Does not: check that either side is right.
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import Block, Kind, Later, ListOf, MapOf, OneKey, OneOf
+from compiler.expr.keys.kinds import Block, Kind, Later, ListOf, MapOf, OneKey, OneOf
 from compiler.frontend.yaml.tree import Entry, Mapping, Node
 
 

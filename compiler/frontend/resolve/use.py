@@ -18,8 +18,8 @@ from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.resources import library_path
 from compiler.core.source import Origin, Span
+from compiler.expr.keys.kinds import Kind
 from compiler.frontend.language import ROOT
-from compiler.frontend.language.kinds import Kind
 from compiler.frontend.resolve.merge import child_kind, merge
 from compiler.frontend.schema.other_simulators import in_library
 from compiler.frontend.yaml.tree import (

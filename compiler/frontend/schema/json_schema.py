@@ -19,8 +19,7 @@ from typing import Any
 
 import yaml
 
-from compiler.frontend.language import ROOT
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     EXTENSION,
     NAME,
     SCALARS,
@@ -45,6 +44,7 @@ from compiler.frontend.language.kinds import (
     Value,
     plural,
 )
+from compiler.frontend.language import ROOT
 
 Schema = dict[str, Any]
 

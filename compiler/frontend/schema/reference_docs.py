@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compiler.expr.functions import FUNCTIONS
-from compiler.frontend.language import ROOT
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Alternative,
     Block,
     Choice,
@@ -40,6 +39,7 @@ from compiler.frontend.language.kinds import (
     Value,
     plural,
 )
+from compiler.frontend.language import ROOT
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "reference.md"
 """Where the reference lies in a checkout."""

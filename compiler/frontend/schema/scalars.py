@@ -16,7 +16,7 @@ from typing import Final
 from compiler.core.diagnostics import did_you_mean, letters_of
 from compiler.core.errors import Sink
 from compiler.core.source import Span
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Block,
     Choice,
     Constant,

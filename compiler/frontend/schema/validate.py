@@ -18,8 +18,7 @@ from dataclasses import replace
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.source import Span
-from compiler.frontend.language import ROOT
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Alternative,
     Block,
     Kind,
@@ -31,6 +30,7 @@ from compiler.frontend.language.kinds import (
     article,
     plural,
 )
+from compiler.frontend.language import ROOT
 from compiler.frontend.schema.scalars import (
     NAME,
     Place,

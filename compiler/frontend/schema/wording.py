@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping as Words
 
 from compiler.core.diagnostics import letters_of
-from compiler.frontend.language.kinds import plural
+from compiler.expr.keys.kinds import plural
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, Sequence
 
 MANY = 12

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from compiler.expr.ast import Binary, Call, Expr, Ref
 from compiler.ir.level0.model import FromFile, Layer
+from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.level1.graph import Contract, Reindex, Tensor, Weight
 from compiler.ir.space import Affine, along
 from compiler.passes.layers.initial_weights import chosen
-from compiler.passes.tensors.graph_builder import GraphBuilder, identity
 
 X0, X1, X2, X3, X4 = (Ref(f"x{i}") for i in range(5))
 PRODUCT = Binary("*", X0, X1)

@@ -12,10 +12,10 @@ import math
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, children, with_children
 from compiler.ir.level0.model import Layer
+from compiler.ir.level1.builder import axis_dims, identity
 from compiler.ir.level1.graph import Contract, Rand, Tensor
 from compiler.ir.space import Affine, along
 from compiler.passes.layers.layer_context import X0, X1, X2, Context, number, whole
-from compiler.passes.tensors.graph_builder import axis_dims, identity
 
 
 def _random(c: Context, layer: Layer, part: str, shape: tuple[int, ...]) -> Tensor:

@@ -22,11 +22,11 @@ from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, substitute
 from compiler.expr.parse import parse_expr
 from compiler.ir.level0.model import Loss, Network, Train
+from compiler.ir.level1.builder import GraphBuilder, Operand, Scalars, identity
 from compiler.ir.level1.graph import Constant, Contract, Reindex, Store, Tensor, Variable, Weight
 from compiler.ir.space import along
 from compiler.passes.layers.lower_metrics import add_metric
 from compiler.passes.tensors.expand_updates import classes_of
-from compiler.passes.tensors.graph_builder import GraphBuilder, Operand, Scalars, identity
 
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
 

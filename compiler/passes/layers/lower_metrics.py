@@ -13,9 +13,9 @@ import math
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref
 from compiler.ir.level0.model import Loss
+from compiler.ir.level1.builder import FIRST, GraphBuilder, Operand, identity
 from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import along
-from compiler.passes.tensors.graph_builder import FIRST, GraphBuilder, Operand, identity
 
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
 

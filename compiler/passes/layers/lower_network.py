@@ -14,10 +14,10 @@ from itertools import islice
 from compiler.expr.activations import ACTIVATIONS, activation
 from compiler.expr.ast import substitute
 from compiler.ir.level0.model import FunctionDef, Layer, Network, Train
+from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.level1.graph import BatchMask, Feed, Tensor
 from compiler.passes.layers import lower_augment, lower_norms, lower_sequences, lower_shapes, lower_windows
 from compiler.passes.layers.layer_context import X0, Context, linear, reshape
-from compiler.passes.tensors.graph_builder import GraphBuilder, identity
 
 __all__ = ["ACTIVATIONS", "lower_network"]
 

@@ -12,6 +12,7 @@ import math
 
 from compiler.expr.ast import Binary, Num, Ref
 from compiler.ir.level0.model import Layer
+from compiler.ir.level1.builder import identity
 from compiler.ir.level1.graph import Store, Tensor, Variable
 from compiler.passes.layers.layer_context import (
     PRODUCT,
@@ -29,7 +30,6 @@ from compiler.passes.layers.layer_context import (
     weight,
     whole,
 )
-from compiler.passes.tensors.graph_builder import identity
 
 
 def batch_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import math
 
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
 from compiler.ir.level0.model import BESIDE, Layer
+from compiler.ir.level1.builder import identity
 from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import along
 from compiler.passes.layers.layer_context import (
@@ -34,7 +35,6 @@ from compiler.passes.layers.layer_context import (
 )
 from compiler.passes.layers.lower_norms import softmax
 from compiler.passes.layers.lower_shapes import joined, sliced
-from compiler.passes.tensors.graph_builder import identity
 
 HIDDEN = -1.0e30
 """The score of a step that is not seen."""

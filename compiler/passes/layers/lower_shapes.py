@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, substitute
 from compiler.ir.level0.model import Layer
+from compiler.ir.level1.builder import Operand, identity
 from compiler.ir.level1.graph import Contract, Rand, Tensor
 from compiler.ir.space import along
 from compiler.passes.layers.layer_context import (
@@ -26,7 +27,6 @@ from compiler.passes.layers.layer_context import (
     weight,
     whole,
 )
-from compiler.passes.tensors.graph_builder import Operand, identity
 
 
 def concat(c: Context, layer: Layer, ins: list[Tensor]) -> Tensor:

@@ -12,6 +12,7 @@ import math
 
 from compiler.expr.ast import Binary, Num, Ref
 from compiler.ir.level0.model import Layer
+from compiler.ir.level1.builder import identity
 from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import Affine, along
 from compiler.passes.layers.layer_context import (
@@ -28,7 +29,6 @@ from compiler.passes.layers.layer_context import (
     weight,
     whole,
 )
-from compiler.passes.tensors.graph_builder import identity
 
 SPATIAL = {1: (("ow", "s"),), 2: (("oh", "r"), ("ow", "s")), 3: (("od", "q"), ("oh", "r"), ("ow", "s"))}
 """Output and window dims by number of dimensions."""

@@ -18,8 +18,8 @@ from fractions import Fraction
 from compiler.core.names import free_name
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
 from compiler.ir.level0.model import OptimizerDef, Set, Train
+from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.level1.graph import Node, Store, Tensor, Update, Variable, Weight
-from compiler.passes.tensors.graph_builder import GraphBuilder, identity
 from compiler.passes.tensors.simplify_graph import renamed
 
 _X0, _X1, _X2 = (Ref(f"x{i}") for i in range(3))

@@ -30,9 +30,9 @@ from compiler.expr.ast import (
 )
 from compiler.expr.diff import NotDifferentiable, diff
 from compiler.expr.simplify import simplify
+from compiler.ir.level1.builder import FIRST, GraphBuilder, identity, renumber, used_operands
 from compiler.ir.level1.graph import Contract, Map, Node, Reindex, Tensor, Weight
 from compiler.ir.space import Affine, along
-from compiler.passes.tensors.graph_builder import FIRST, GraphBuilder, identity, renumber, used_operands
 
 
 def _needs_gradient(nodes: list[Node], constants: frozenset[str]) -> set[str]:

@@ -16,10 +16,10 @@ from dataclasses import replace
 from compiler.core.names import free_name
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.ir.level0.model import Network, OptimizerDef, Set, Train, WeightGroup
+from compiler.ir.level1.builder import GraphBuilder, Operand, identity
 from compiler.ir.level1.graph import Contract, Reindex, Tensor, Update, Variable
 from compiler.ir.space import along
 from compiler.passes.tensors.accumulate import Mean, accumulated, with_average
-from compiler.passes.tensors.graph_builder import GraphBuilder, Operand, identity
 
 NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm"})
 """Layers whose scale and shift are of the class "norms"."""

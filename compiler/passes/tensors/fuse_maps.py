@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from compiler.expr.ast import Binary, Expr, Ref, substitute
 from compiler.expr.simplify import has_random
+from compiler.ir.level1.builder import renumber, used_operands
 from compiler.ir.level1.graph import Contract, Map, Node
 from compiler.ir.space import Affine, plain_dim
 from compiler.passes.program.decisions import Decision
-from compiler.passes.tensors.graph_builder import renumber, used_operands
 from compiler.passes.tensors.simplify_graph import operands
 
 LARGEST = 8

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Final
 
 from compiler.expr.ast import Binary, Expr, Ref, Unary, refs, substitute
+from compiler.ir.level1.builder import renumber, used_operands
 from compiler.ir.level1.graph import Contract, Map, Node
 from compiler.ir.space import Affine, plain_dim
-from compiler.passes.tensors.graph_builder import renumber, used_operands
 
 _SUM: Final = "sum"
 """No operand or scalar has this name."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import ModelError, Sink
 from compiler.frontend.yaml import tree
-from compiler.frontend.language.kinds import Kind
+from compiler.expr.keys.kinds import Kind
 from compiler.frontend.schema.other_simulators import in_library
 from compiler.frontend.resolve.use import File, LibraryFinder, Uses
 from compiler.frontend.yaml.tree import Entry, Scalar

@@ -7,7 +7,7 @@ Does not: infer shapes.
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Alternative,
     Block,
     Choice,
@@ -23,10 +23,10 @@ from compiler.frontend.language.kinds import (
     Option,
     Reference,
 )
+from compiler.expr.keys.values import DESCRIPTION, NUMBER, POSITIVE
 from compiler.frontend.language.layers.parts import ACTIVATIONS, LAYER_REFERENCE, SHAPE
 from compiler.frontend.language.layers.shape import DENSE, NORM_LAYERS, SEQUENCE_LAYERS, SHAPE_LAYERS
 from compiler.frontend.language.layers.window import WINDOW_LAYERS
-from compiler.frontend.language.values import DESCRIPTION, NUMBER, POSITIVE
 
 __all__ = ["ACTIVATIONS", "LAYER", "LAYERS", "LAYER_REFERENCE", "NETWORK"]
 

@@ -8,7 +8,7 @@ Does not: describe a kind of layer (the modules beside this one do, one per fami
 from __future__ import annotations
 
 from compiler.expr.activations import ACTIVATIONS as ACTIVATION_TEXTS
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Alternative,
     Block,
     Choice,
@@ -22,7 +22,7 @@ from compiler.frontend.language.kinds import (
     Reference,
     Value,
 )
-from compiler.frontend.language.values import COUNT, POSITIVE, TEMPLATE_KEY
+from compiler.expr.keys.values import COUNT, POSITIVE, TEMPLATE_KEY
 
 SHAPE = ListOf(POSITIVE, example="[16, 5, 5]")
 

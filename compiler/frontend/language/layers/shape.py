@@ -7,8 +7,7 @@ Does not: infer shapes.
 
 from __future__ import annotations
 
-from compiler.frontend.language.initial import INIT
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Alternative,
     Choice,
     Expression,
@@ -21,6 +20,8 @@ from compiler.frontend.language.kinds import (
     Option,
     Value,
 )
+from compiler.expr.keys.values import COUNT, FRACTION, POSITIVE
+from compiler.frontend.language.initial import INIT
 from compiler.frontend.language.layers.parts import (
     ACTIVATION,
     AFFINE,
@@ -32,7 +33,6 @@ from compiler.frontend.language.layers.parts import (
     layer,
     several,
 )
-from compiler.frontend.language.values import COUNT, FRACTION, POSITIVE
 
 _AXIS = "The axis, from 0, without the batch."
 

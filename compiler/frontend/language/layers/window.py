@@ -7,8 +7,9 @@ Does not: infer shapes.
 
 from __future__ import annotations
 
+from compiler.expr.keys.kinds import Alternative, Field, Flag, Kind, ListOf, OneOf, Value
+from compiler.expr.keys.values import COUNT, POSITIVE
 from compiler.frontend.language.initial import INIT
-from compiler.frontend.language.kinds import Alternative, Field, Flag, Kind, ListOf, OneOf, Value
 from compiler.frontend.language.layers.parts import (
     ACTIVATION,
     BIAS,
@@ -18,7 +19,6 @@ from compiler.frontend.language.layers.parts import (
     padding,
     padding_doc,
 )
-from compiler.frontend.language.values import COUNT, POSITIVE
 
 _FILTERS = Field("filters", POSITIVE, "The number of output channels.", required=True, example="filters: 16")
 _GROUPS = Field(

@@ -7,7 +7,7 @@ Does not: know populations, shapes or files.
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Alternative,
     Block,
     Choice,
@@ -20,7 +20,7 @@ from compiler.frontend.language.kinds import (
     Option,
     Text,
 )
-from compiler.frontend.language.values import COUNT, FILE, FRACTION, POSITIVE, QUANTITY
+from compiler.expr.keys.values import COUNT, FILE, FRACTION, POSITIVE, QUANTITY
 
 _AUTAPSES = Field(
     "autapses",

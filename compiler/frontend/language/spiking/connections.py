@@ -8,7 +8,7 @@ Does not: know populations, inputs or classes by name.
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Block,
     Field,
     Kind,
@@ -17,11 +17,7 @@ from compiler.frontend.language.kinds import (
     OneOf,
     Reference,
 )
-from compiler.frontend.language.spiking.connect import CONNECT
-from compiler.frontend.language.spiking.currents import CURRENT_INPUT
-from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
-from compiler.frontend.language.spiking.synapses import SYNAPSE_REFERENCE
-from compiler.frontend.language.values import (
+from compiler.expr.keys.values import (
     DELAY,
     DESCRIPTION,
     FILE_ARRAY,
@@ -36,6 +32,10 @@ from compiler.frontend.language.values import (
     USE,
     WHOLE_TIME,
 )
+from compiler.frontend.language.spiking.connect import CONNECT
+from compiler.frontend.language.spiking.currents import CURRENT_INPUT
+from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
+from compiler.frontend.language.spiking.synapses import SYNAPSE_REFERENCE
 
 _MEMBER_VALUES: Kind = OneOf(
     (

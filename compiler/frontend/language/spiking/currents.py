@@ -7,7 +7,7 @@ Does not: know what is driven by them.
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Block,
     Choice,
     Expression,
@@ -20,8 +20,7 @@ from compiler.frontend.language.kinds import (
     Reference,
     Text,
 )
-from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, SETTINGS, STATE, STATEMENTS
-from compiler.frontend.language.values import (
+from compiler.expr.keys.values import (
     DEFINITION,
     DESCRIPTION,
     FILE_ARRAY,
@@ -31,6 +30,7 @@ from compiler.frontend.language.values import (
     TEMPLATE_KEY,
     USE,
 )
+from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, SETTINGS, STATE, STATEMENTS
 
 LIBRARY_CURRENTS = (
     "dc",

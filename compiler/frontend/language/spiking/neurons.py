@@ -7,8 +7,7 @@ Does not: check names, dimensions or expressions.
 
 from __future__ import annotations
 
-from compiler.frontend.language.control import ON, POOL, POPULATION_POOL
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Block,
     Choice,
     Expression,
@@ -22,7 +21,7 @@ from compiler.frontend.language.kinds import (
     Statement,
     Text,
 )
-from compiler.frontend.language.values import (
+from compiler.expr.keys.values import (
     DESCRIPTION,
     FOR,
     INITIAL,
@@ -34,6 +33,7 @@ from compiler.frontend.language.values import (
     USE,
     values_map,
 )
+from compiler.frontend.language.control import ON, POOL, POPULATION_POOL
 
 PARAMS: Kind = MapOf("parameter", OneOf((QUANTITY, PARAMETER)), example="{tau_m: 20 ms}")
 """Parameters of a definition, with their defaults."""

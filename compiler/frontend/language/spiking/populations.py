@@ -7,8 +7,7 @@ Does not: know the parameters of a neuron model.
 
 from __future__ import annotations
 
-from compiler.frontend.language.control import POOLS
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Block,
     Field,
     ListOf,
@@ -16,8 +15,7 @@ from compiler.frontend.language.kinds import (
     Reference,
     Value,
 )
-from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
-from compiler.frontend.language.values import (
+from compiler.expr.keys.values import (
     DEFINITION,
     DESCRIPTION,
     FOR,
@@ -25,6 +23,8 @@ from compiler.frontend.language.values import (
     TEMPLATE_KEY,
     USE,
 )
+from compiler.frontend.language.control import POOLS
+from compiler.frontend.language.spiking.neurons import SETTINGS, STATE
 
 CLASS_NAMES = ListOf(Reference("class", "exc", TEMPLATE_KEY), low=1, example="[cortical, exc]")
 

@@ -7,8 +7,7 @@ Does not: know neurons or projections; check names, dimensions or expressions.
 
 from __future__ import annotations
 
-from compiler.frontend.language.control import SYNAPSE_ON
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Block,
     Choice,
     Expression,
@@ -20,8 +19,7 @@ from compiler.frontend.language.kinds import (
     Reference,
     Statement,
 )
-from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, STATE
-from compiler.frontend.language.values import (
+from compiler.expr.keys.values import (
     DEFINITION,
     DESCRIPTION,
     FOR,
@@ -30,6 +28,8 @@ from compiler.frontend.language.values import (
     USE,
     values_map,
 )
+from compiler.frontend.language.control import SYNAPSE_ON
+from compiler.frontend.language.spiking.neurons import DYNAMICS, LET, METHOD, PARAMS, STATE
 
 LIBRARY_SYNAPSES = (
     "gap_junction",

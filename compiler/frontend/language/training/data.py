@@ -7,8 +7,8 @@ Does not: read files.
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import Block, Field, ListOf, Pattern, Reference, Text, Value
-from compiler.frontend.language.values import COUNT, TEMPLATE_KEY
+from compiler.expr.keys.kinds import Block, Field, ListOf, Pattern, Reference, Text, Value
+from compiler.expr.keys.values import COUNT, TEMPLATE_KEY
 
 DATA_FILE = Reference(
     "data file",

@@ -7,7 +7,7 @@ Does not: say which metric goes with which loss (build_loss.py does).
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Alternative,
     Block,
     Choice,
@@ -22,8 +22,8 @@ from compiler.frontend.language.kinds import (
     Reference,
     Value,
 )
+from compiler.expr.keys.values import FRACTION, NUMBER, POSITIVE, TEMPLATE_KEY
 from compiler.frontend.language.layers.parts import LAYER_REFERENCE
-from compiler.frontend.language.values import FRACTION, NUMBER, POSITIVE, TEMPLATE_KEY
 
 _LOGITS = Field(
     "logits",

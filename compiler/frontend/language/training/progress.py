@@ -8,8 +8,8 @@ Does not: know which metrics a training has (frontend/build_watch.py does).
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import Block, Choice, Field, Option, Reference, Value
-from compiler.frontend.language.values import POSITIVE
+from compiler.expr.keys.kinds import Block, Choice, Field, Option, Reference, Value
+from compiler.expr.keys.values import POSITIVE
 
 _WATCHED = Reference("metric", "validation_loss")
 _MARGIN = Field(

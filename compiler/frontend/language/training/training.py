@@ -7,7 +7,7 @@ Does not: know the parameters of a library optimizer (they stand in its own file
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     Alternative,
     Block,
     Expression,
@@ -22,10 +22,7 @@ from compiler.frontend.language.kinds import (
     Text,
     Value,
 )
-from compiler.frontend.language.training.data import DATA_FILE, DATA_SOURCE, FOLDER, MEMORY, SPLIT_FIELDS
-from compiler.frontend.language.training.losses import LOSS, METRIC, PENALTY
-from compiler.frontend.language.training.progress import ACCUMULATE, AVERAGE, BEST, PLATEAU, STOP, WEIGHTS
-from compiler.frontend.language.values import (
+from compiler.expr.keys.values import (
     COUNT,
     DESCRIPTION,
     FOR,
@@ -37,6 +34,9 @@ from compiler.frontend.language.values import (
     USE,
     values_map,
 )
+from compiler.frontend.language.training.data import DATA_FILE, DATA_SOURCE, FOLDER, MEMORY, SPLIT_FIELDS
+from compiler.frontend.language.training.losses import LOSS, METRIC, PENALTY
+from compiler.frontend.language.training.progress import ACCUMULATE, AVERAGE, BEST, PLATEAU, STOP, WEIGHTS
 
 _POSITIVE_NUMBER = Value("a positive number", "1", low=0, above=True)
 _WEIGHTS = Reference("layer or class of weights", "biases", TEMPLATE_KEY, ("weights", "biases", "norms", "all"))

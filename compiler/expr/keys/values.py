@@ -7,7 +7,7 @@ Does not: describe a block of the file (see the modules beside this one).
 
 from __future__ import annotations
 
-from compiler.frontend.language.kinds import (
+from compiler.expr.keys.kinds import (
     NAME,
     Alternative,
     Block,
@@ -25,7 +25,7 @@ from compiler.frontend.language.kinds import (
     Text,
     Value,
 )
-from compiler.frontend.language.kinds import Choice as ChoiceOf
+from compiler.expr.keys.kinds import Choice as ChoiceOf
 
 TEMPLATE_NAME = r"(?:[A-Za-z]|\{[^{}]*\})(?:[A-Za-z0-9_]|\{[^{}]*\})*"
 """A name that may hold expressions in braces, as members that are made by `for` do."""

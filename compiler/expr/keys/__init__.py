@@ -1,0 +1,1 @@
+"""The vocabulary in which keys of a model file are described."""
