@@ -28,6 +28,7 @@ SAYS: Mapping[str, str] = {
     "core": "spans, diagnostics, the cache",
     "expr": "expressions: parse, types, units, derivatives",
     "ir": "the levels of the IR, text and verifiers",
+    "layers": "each kind of layer: keys, shape, lowering, ONNX",
     "files": "arrays, images and tables on disk",
     "strategies": "how a contraction may be computed",
     "frontend": "YAML to a model (level 0)",

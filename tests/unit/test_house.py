@@ -27,5 +27,12 @@ def test_backends_import_no_passes() -> None:
     assert wrong == {}
 
 
+def test_layers_stand_on_core_expressions_and_ir() -> None:
+    below = ("compiler/core/", "compiler/expr/", "compiler/ir/", "compiler/layers/", "compiler/__init__.py")
+    wrong = {f: sorted(x) for f, seen in imports().items() if f.startswith("compiler/layers/")
+             and (x := {o for o in seen if not o.startswith(below)})}  # fmt: skip
+    assert wrong == {}
+
+
 def test_the_picture_is_current() -> None:
     assert PICTURE.read_text(encoding="utf-8") == picture(), "stale: run `python -m scripts.house --picture`"

@@ -16,7 +16,7 @@ import numpy as np
 
 from compiler.interchange.onnx.graph import GATES, OnnxGraph, no_operator, onnx_package
 from compiler.ir.level0.model import BESIDE, Layer
-from compiler.passes.layers.lower_sequences import HIDDEN
+from compiler.layers.recurrent import HIDDEN
 from compiler.passes.tensors.fold_norms import TRAINING_ONLY
 from compiler.runtime.artifacts.safetensors import Reals
 

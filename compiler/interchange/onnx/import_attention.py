@@ -39,7 +39,7 @@ from compiler.interchange.onnx.importer import (
     Setting,
     refused,
 )
-from compiler.passes.layers.lower_sequences import HIDDEN
+from compiler.layers.recurrent import HIDDEN
 
 _REALS = (1, 10, 11, 16)  # onnx.TensorProto: FLOAT, FLOAT16, DOUBLE, BFLOAT16
 _HIDES = -1e4

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from compiler.interchange.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
-from compiler.passes.layers.lower_sequences import HIDDEN
+from compiler.layers.recurrent import HIDDEN
 
 Attrs = Mapping[str, Any]
 Shape = tuple[int, ...]

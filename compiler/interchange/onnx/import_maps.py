@@ -21,7 +21,7 @@ from compiler.frontend.build.tensors.layers import broadcast
 from compiler.interchange.onnx.import_attention import biased
 from compiler.interchange.onnx.import_inputs import held, ranked
 from compiler.interchange.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
-from compiler.passes.layers.lower_sequences import HIDDEN
+from compiler.layers.recurrent import HIDDEN
 
 _NAMED: Final[Mapping[str, str]] = MappingProxyType(
     {

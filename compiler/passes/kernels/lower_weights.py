@@ -31,10 +31,10 @@ from compiler.ir.level2.program import (
     Nest,
 )
 from compiler.ir.space import Role
+from compiler.layers.shared.initial_weights import computed
 from compiler.passes.kernels.assign_layouts import array_of
 from compiler.passes.kernels.nest_builder import Walk, build_loops
 from compiler.passes.kernels.tensor_phase import Phase, array_formal, axes_of, emit_row
-from compiler.passes.layers.initial_weights import computed
 from compiler.passes.program.init_values import initialise, read_shaped
 
 OWN = frozenset({"i", "n"})

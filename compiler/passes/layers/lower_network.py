@@ -16,8 +16,8 @@ from compiler.expr.ast import substitute
 from compiler.ir.level0.model import FunctionDef, Layer, Network, Train
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.level1.graph import BatchMask, Feed, Tensor
-from compiler.passes.layers import lower_augment, lower_norms, lower_sequences, lower_shapes, lower_windows
-from compiler.passes.layers.layer_context import X0, Context, linear, reshape
+from compiler.layers import augment, conv, norm, recurrent, shape
+from compiler.layers.shared.context import X0, Context, linear, reshape
 
 __all__ = ["ACTIVATIONS", "lower_network"]
 
@@ -41,65 +41,65 @@ def _layer(c: Context, layer: Layer) -> Tensor:
         case "dense":
             y = linear(c, layer, x, layer.shape[-1])
         case "conv1d" | "conv2d" | "conv3d":
-            y = lower_windows.conv(c, layer, x)
+            y = conv.conv(c, layer, x)
         case "conv_transpose1d" | "conv_transpose2d":
-            y = lower_windows.conv_transpose(c, layer, x)
+            y = conv.conv_transpose(c, layer, x)
         case "max_pool1d" | "avg_pool1d" | "max_pool2d" | "avg_pool2d":
-            y = lower_windows.pool(c, layer, x)
+            y = conv.pool(c, layer, x)
         case "global_max_pool" | "global_avg_pool":
-            y = lower_windows.global_pool(c, layer, x)
+            y = conv.global_pool(c, layer, x)
         case "upsample":
-            y = lower_windows.upsample(c, layer, x)
+            y = conv.upsample(c, layer, x)
         case "flatten" | "reshape":
             y = reshape(c, f"{layer.name}.y", x, (x.shape[0], *layer.shape), layer)
         case "permute":
-            y = lower_shapes.permute(c, layer, x)
+            y = shape.permute(c, layer, x)
         case "concat":
-            y = lower_shapes.concat(c, layer, ins)
+            y = shape.concat(c, layer, ins)
         case "slice":
-            y = lower_shapes.slice_of(c, layer, x)
+            y = shape.slice_of(c, layer, x)
         case "pad":
-            y = lower_shapes.pad(c, layer, x)
+            y = shape.pad(c, layer, x)
         case "add":
-            y = lower_shapes.combined(c, layer, ins, "+")
+            y = shape.combined(c, layer, ins, "+")
         case "multiply":
-            y = lower_shapes.combined(c, layer, ins, "*")
+            y = shape.combined(c, layer, ins, "*")
         case "map":
-            y = lower_shapes.map_of(c, layer, ins)
+            y = shape.map_of(c, layer, ins)
         case "batch_norm":
-            y = lower_norms.batch_norm(c, layer, x)
+            y = norm.batch_norm(c, layer, x)
         case "layer_norm":
-            y = lower_norms.layer_norm(c, layer, x)
+            y = norm.layer_norm(c, layer, x)
         case "group_norm" | "instance_norm":
-            y = lower_norms.group_norm(c, layer, x)
+            y = norm.group_norm(c, layer, x)
         case "softmax" | "log_softmax":
-            y = lower_norms.softmax(c, layer, x)
+            y = norm.softmax(c, layer, x)
         case "dropout":
-            y = lower_shapes.dropout(c, layer, x)
+            y = shape.dropout(c, layer, x)
         case "noise":
-            y = lower_augment.noise(c, layer, x)
+            y = augment.noise(c, layer, x)
         case "augment":
-            y = lower_augment.augment(c, layer, x)
+            y = augment.augment(c, layer, x)
         case "random_flip":
-            y = lower_augment.random_flip(c, layer, x)
+            y = augment.random_flip(c, layer, x)
         case "random_crop":
-            y = lower_augment.random_crop(c, layer, x)
+            y = augment.random_crop(c, layer, x)
         case "activation":
             y = x
         case "embedding":
-            y = lower_shapes.embedding(c, layer, x)
+            y = shape.embedding(c, layer, x)
         case "one_hot":
-            y = lower_shapes.one_hot(c, layer, x)
+            y = shape.one_hot(c, layer, x)
         case "learned":
-            y = lower_shapes.learned(c, layer)
+            y = shape.learned(c, layer)
         case "positions":
-            y = lower_shapes.positions(c, layer, x)
+            y = shape.positions(c, layer, x)
         case "attention":
-            y = lower_sequences.attention(c, layer, ins)
+            y = recurrent.attention(c, layer, ins)
         case "dot_attention":
-            y = lower_sequences.dot_attention(c, layer, ins)
+            y = recurrent.dot_attention(c, layer, ins)
         case "rnn" | "gru" | "lstm":
-            y = lower_sequences.recurrent(c, layer, x)
+            y = recurrent.recurrent(c, layer, x)
         case _:
             raise AssertionError(f"layer kind {layer.kind} passed the frontend")
     return _activated(c, layer, y)

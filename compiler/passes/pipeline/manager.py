@@ -21,7 +21,7 @@ from compiler.ir.space import DType
 from compiler.passes.program.decisions import Decision
 
 if TYPE_CHECKING:  # a model has mostly one half: what only the other one needs is not imported
-    from compiler.passes.layers.layer_context import Context as LayerContext
+    from compiler.layers.shared.context import Context as LayerContext
     from compiler.passes.layers.load_data import DataSet
     from compiler.passes.layers.lower_loss import Lost
     from compiler.passes.model.lower_model import SpikingGraph

@@ -1,6 +1,6 @@
 """compose_moves: tensors that are only moved (slices, pads, joins and their gradients) are moved once.
 
-A sequence is taken apart by halves, and its gradient put together by halves (lower_sequences.py). Read through the
+A sequence is taken apart by halves, and its gradient put together by halves (layers/recurrent.py). Read through the
 halves, each part of a sequence is one slice of the whole; of two padded halves only the sum is needed.
 
 Assumes: a simplified graph in gather form, in topological order.

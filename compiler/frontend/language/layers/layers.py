@@ -24,9 +24,9 @@ from compiler.expr.keys.kinds import (
     Reference,
 )
 from compiler.expr.keys.values import DESCRIPTION, NUMBER, POSITIVE
-from compiler.frontend.language.layers.parts import ACTIVATIONS, LAYER_REFERENCE, SHAPE
 from compiler.frontend.language.layers.shape import DENSE, NORM_LAYERS, SEQUENCE_LAYERS, SHAPE_LAYERS
 from compiler.frontend.language.layers.window import WINDOW_LAYERS
+from compiler.layers.shared.keys import ACTIVATIONS, LAYER_REFERENCE, SHAPE
 
 __all__ = ["ACTIVATIONS", "LAYER", "LAYERS", "LAYER_REFERENCE", "NETWORK"]
 

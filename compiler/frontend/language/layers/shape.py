@@ -21,8 +21,8 @@ from compiler.expr.keys.kinds import (
     Value,
 )
 from compiler.expr.keys.values import COUNT, FRACTION, POSITIVE
-from compiler.frontend.language.initial import INIT
-from compiler.frontend.language.layers.parts import (
+from compiler.layers.shared.initial import INIT
+from compiler.layers.shared.keys import (
     ACTIVATION,
     AFFINE,
     BIAS,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from compiler.expr.keys.kinds import Alternative, Field, Flag, Kind, ListOf, OneOf, Value
 from compiler.expr.keys.values import COUNT, POSITIVE
-from compiler.frontend.language.initial import INIT
-from compiler.frontend.language.layers.parts import (
+from compiler.layers.shared.initial import INIT
+from compiler.layers.shared.keys import (
     ACTIVATION,
     BIAS,
     DIMENSIONS,

@@ -23,7 +23,7 @@ from compiler.expr.keys.kinds import (
     Value,
 )
 from compiler.expr.keys.values import FRACTION, NUMBER, POSITIVE, TEMPLATE_KEY
-from compiler.frontend.language.layers.parts import LAYER_REFERENCE
+from compiler.layers.shared.keys import LAYER_REFERENCE
 
 _LOGITS = Field(
     "logits",

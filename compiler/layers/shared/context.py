@@ -1,4 +1,4 @@
-"""layer_context: what the lowering of every layer shares: the graph being made, its batch, weights and attributes.
+"""What the lowering of every layer shares: the graph being made, its batch, weights and attributes.
 
 Assumes: layers of level 0, whose attributes the frontend has checked.
 Guarantees: trained values are called `<layer>.<part>`; draws depend on the name alone.
@@ -15,7 +15,7 @@ from compiler.ir.level0.model import FromFile, Layer
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.level1.graph import Contract, Reindex, Tensor, Weight
 from compiler.ir.space import Affine, along
-from compiler.passes.layers.initial_weights import chosen
+from compiler.layers.shared.initial_weights import chosen
 
 X0, X1, X2, X3, X4 = (Ref(f"x{i}") for i in range(5))
 PRODUCT = Binary("*", X0, X1)

@@ -15,7 +15,9 @@ from compiler.ir.level0.model import BESIDE, Layer
 from compiler.ir.level1.builder import identity
 from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import along
-from compiler.passes.layers.layer_context import (
+from compiler.layers.norm import softmax
+from compiler.layers.shape import joined, sliced
+from compiler.layers.shared.context import (
     PRODUCT,
     X0,
     X1,
@@ -33,8 +35,6 @@ from compiler.passes.layers.layer_context import (
     weight,
     whole,
 )
-from compiler.passes.layers.lower_norms import softmax
-from compiler.passes.layers.lower_shapes import joined, sliced
 
 HIDDEN = -1.0e30
 """The score of a step that is not seen."""

@@ -15,7 +15,7 @@ from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import axis_dims, identity
 from compiler.ir.level1.graph import Contract, Rand, Tensor
 from compiler.ir.space import Affine, along
-from compiler.passes.layers.layer_context import X0, X1, X2, Context, number, whole
+from compiler.layers.shared.context import X0, X1, X2, Context, number, whole
 
 
 def _random(c: Context, layer: Layer, part: str, shape: tuple[int, ...]) -> Tensor:

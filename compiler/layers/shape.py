@@ -13,7 +13,7 @@ from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import Operand, identity
 from compiler.ir.level1.graph import Contract, Rand, Tensor
 from compiler.ir.space import along
-from compiler.passes.layers.layer_context import (
+from compiler.layers.shared.context import (
     X0,
     X1,
     Context,

@@ -15,7 +15,7 @@ from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import identity
 from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import Affine, along
-from compiler.passes.layers.layer_context import (
+from compiler.layers.shared.context import (
     PRODUCT,
     X0,
     X1,

@@ -2,7 +2,7 @@
 
 Assumes: kinds.py, values.py.
 Guarantees: every initialiser, with its hover text and example.
-Does not: compute (compiler/passes/layers/initial_weights.py does).
+Does not: compute (compiler/layers/shared/initial_weights.py does).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from compiler.expr.ast import Binary, Num, Ref
 from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import identity
 from compiler.ir.level1.graph import Store, Tensor, Variable
-from compiler.passes.layers.layer_context import (
+from compiler.layers.shared.context import (
     PRODUCT,
     X0,
     X1,
