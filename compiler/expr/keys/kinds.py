@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import cached_property
 
+from compiler.expr.units import DIMENSIONLESS, Dimension
+
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
@@ -50,9 +52,9 @@ class Constant:
 class Value:
     """A number, a quantity with a unit, or an expression over params.
 
-    `what` is what it measures ("a time"); `integer` asks for a whole number; `low`/`high` bound a
-    number that stands literally (an expression is checked again once it has a value). `above` makes
-    `low` exclusive.
+    `what` is what it measures ("a time"), `dimension` its dimension (None: any); `integer` asks for a whole number,
+    held in `bits` bits beside its sign. `low`/`high` bound it, in canonical units: a number that stands literally at
+    once, an expression when it has a value. `above` and `below` make them exclusive.
     """
 
     what: str = "a number"
@@ -61,6 +63,14 @@ class Value:
     low: float | None = None
     high: float | None = None
     above: bool = False
+    below: bool = False
+    dimension: Dimension | None = DIMENSIONLESS
+    bits: int = 31
+
+    @property
+    def largest(self) -> int:
+        """The largest integer."""
+        return (1 << self.bits) - 1 if self.high is None else int(self.high)
 
 
 @dataclass(frozen=True)

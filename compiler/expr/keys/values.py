@@ -7,6 +7,7 @@ Does not: describe a block of the file (see the modules beside this one).
 
 from __future__ import annotations
 
+from compiler.expr import units
 from compiler.expr.keys.kinds import (
     NAME,
     Alternative,
@@ -38,12 +39,12 @@ DEFINITION = rf"^(?:{TEMPLATE_NAME}|(?:[^#\s]+/)+{NAME}|[^#]+\.ya?ml(?:#{NAME})?
 NUMBER = Value()
 COUNT = Value("a whole number", "1000", integer=True, low=0)
 POSITIVE = Value("a whole number", "3", integer=True, low=1)
-TIME = Value("a time", "20 ms")
-POSITIVE_TIME = Value("a time", "0.1 ms", low=0, above=True)
-DURATION = Value("a time", "1 s", low=0)
-RATE = Value("a rate", "8 Hz", low=0)
+TIME = Value("a time", "20 ms", dimension=units.TIME)
+POSITIVE_TIME = Value("a time", "0.1 ms", low=0, above=True, dimension=units.TIME)
+DURATION = Value("a time", "1 s", low=0, dimension=units.TIME)
+RATE = Value("a rate", "8 Hz", low=0, dimension=units.FREQUENCY)
 FRACTION = Value("a number from 0 to 1", "0.2", low=0, high=1)
-QUANTITY = Value("a number or a quantity", "1.62 mV")
+QUANTITY = Value("a number or a quantity", "1.62 mV", dimension=None)
 
 DESCRIPTION = Field(
     "description",

@@ -159,7 +159,7 @@ def _scalar(kind: Kind) -> Schema:
             return {"type": "boolean"}
         case Constant(value):
             return {"type": "integer", "enum": [value]}
-        case Value(_, _, integer, low, high, above):
+        case Value(_, _, integer, low, high, above, below):
             schema: Schema = {
                 "type": ["integer" if integer else "number", "string"],
                 "pattern": _NOT_EMPTY,
@@ -167,7 +167,7 @@ def _scalar(kind: Kind) -> Schema:
             if low is not None:
                 schema["exclusiveMinimum" if above else "minimum"] = low
             if high is not None:
-                schema["maximum"] = high
+                schema["exclusiveMaximum" if below else "maximum"] = high
             return schema
         case Expression():
             return {"type": ["string", "number", "boolean"], "pattern": _NOT_EMPTY}

@@ -106,10 +106,12 @@ def _out_of_bounds(kind: Value, value: int | float) -> str | None:
     if low is not None and (value < low or (kind.above and value == low)):
         if kind.above:
             return f"above {low:g}"
-        return f"at least {low:g}" if high is None else f"from {low:g} to {high:g}"
+        return f"at least {low:g}" if high is None or kind.integer else f"from {low:g} to {high:g}"
     if high is not None and value > high:
+        if kind.integer:
+            return f"at most {high:,}"
         return f"at most {high:g}" if low is None else f"from {low:g} to {high:g}"
-    return None
+    return f"below {high:g}" if kind.below and value == high else None
 
 
 def scalar_problem(kind: Kind, node: Node, place: Place) -> Problem | None:
@@ -121,7 +123,8 @@ def scalar_problem(kind: Kind, node: Node, place: Place) -> Problem | None:
         case Value() if isinstance(value, int | float) and not isinstance(value, bool):
             bounds = _out_of_bounds(kind, value)
             if bounds is not None:
-                return Problem("E0106", f"{place} must be {bounds}; it is {node.text}")
+                it = f"{value:,}" if kind.integer and value > 0 else node.text
+                return Problem("E0106", f"{place} must be {bounds}; it is {it}")
         case Choice() if isinstance(value, str):
             return _word_problem(kind, value, place)
         case Name(example) if isinstance(value, str):

@@ -59,7 +59,7 @@ class Context:
 
 
 @lru_cache(maxsize=65536)
-def _quantity(text: str) -> tuple[float, Dimension] | None:
+def quantity(text: str) -> tuple[float, Dimension] | None:
     """A plain quantity such as "20 ms"; None when it is anything else."""
     match = _QUANTITY.fullmatch(text)
     if match is None:
@@ -80,7 +80,7 @@ def _plain(node: Node) -> tuple[float | int, Dimension | None] | None:
         return None
     value = node.value
     if isinstance(value, str):
-        return _quantity(value)
+        return quantity(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
@@ -137,7 +137,7 @@ def whole(
     high: int | None = None,
     names: Names | None = None,
 ) -> int | None:
-    """A whole number of at least `low`; an expression may give one such as 4.0."""
+    """A whole number from `low` to `high`; an expression may give one such as 4.0."""
     value = number(node, c, what, DIMENSIONLESS, names)
     if value is None:
         return None

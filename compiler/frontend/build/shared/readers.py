@@ -1,0 +1,177 @@
+"""Typed values of the keys of a block. Type, default, bounds and dimension come from the language's description alone.
+
+Assumes: a validated block (or none, where the file leaves it out), and the names that its expressions may use.
+Guarantees: numbers in canonical units, inside of the bounds; a key that is absent has its `Field.default`, or None; a
+mistake is one diagnostic at its place, and None.
+Does not: know what a key means, or look names up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from compiler.core.source import Span
+from compiler.frontend.build.shared.values import Context, Names, Step, bounded, mapping, number, quantity, steps, whole
+from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, OneKey, OneOf, Value
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+
+K = TypeVar("K")
+
+
+def integer(
+    kind: Kind, node: Node, c: Context, what: str, names: Names | None = None, high: int | None = None
+) -> int | None:
+    """An integer of `kind`; `high`: a bound that depends on other keys, and is nearer than that of the kind."""
+    v = value_of(kind)
+    low = -v.largest if v.low is None else int(v.low)
+    return whole(node, c, what, low, v.largest if high is None else high, names)
+
+
+def real(kind: Kind, node: Node, c: Context, what: str, names: Names | None = None) -> float | None:
+    """A finite real of `kind` in canonical units."""
+    v = value_of(kind)
+    assert v.dimension is not None, "its dimension depends on what else the model says"
+    return bounded(node, c, what, v.dimension, v.low, v.high, above=v.above, below=v.below, names=names)
+
+
+def value_of(kind: Kind) -> Value:
+    """The description of one number in `kind`: itself, that of an item, or the one among several forms."""
+    return _part(kind, Value)
+
+
+def _part(kind: Kind, wanted: type[K]) -> K:
+    found = next((k for k in _parts(kind) if isinstance(k, wanted)), None)
+    assert found is not None, f"no {wanted.__name__} in {kind}"
+    return found
+
+
+def _parts(kind: Kind) -> Iterator[Kind]:
+    """A kind, the forms that it may have and the items of a list, outermost first."""
+    yield kind
+    match kind:
+        case OneOf(kinds):
+            for k in kinds:
+                yield from _parts(k)
+        case ListOf(item):
+            yield from _parts(item)
+        case Later():
+            yield from _parts(kind.resolve())
+
+
+def default_of(default: Json) -> float:
+    """A default that is written as a number or as a quantity, in canonical units."""
+    if isinstance(default, str):
+        found = quantity(default)
+        assert found is not None, default
+        return found[0]
+    assert isinstance(default, int | float), default
+    return default
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A block of the file (`node`; None: none of its keys stands) with its description `kind`. `names`: what its
+    expressions may use, if not the context's."""
+
+    kind: Block
+    node: tree.Mapping | None
+    c: Context
+    names: Names | None = None
+
+    def get(self, key: str) -> Node | None:
+        """What stands under a key of the block; None where it is absent."""
+        assert key in self.kind.by_name, f"no key `{key}` in {self.kind.noun}"
+        return None if self.node is None else self.node.get(key)
+
+    def default(self, key: str) -> Json:
+        return self.kind.by_name[key].default
+
+    def integer(self, key: str, absent: int | None = None, high: int | None = None) -> int | None:
+        """`absent`: what a key without a default means here, where that depends on the model; `high`: a bound that
+        does."""
+        node, default = self.get(key), self.default(key)
+        if node is not None:
+            return integer(self.kind.by_name[key].kind, node, self.c, f"`{key}`", self.names, high)
+        return absent if default is None else int(default_of(default))
+
+    def real(self, key: str, absent: float | None = None) -> float | None:
+        """In canonical units; `absent` as in `integer`."""
+        node, default = self.get(key), self.default(key)
+        if node is not None:
+            return real(self.kind.by_name[key].kind, node, self.c, f"`{key}`", self.names)
+        return absent if default is None else float(default_of(default))
+
+    def steps(self, key: str, step: Step | None, what: str | None = None) -> int | None:
+        """A time as a number of steps; None without a step (the time itself is checked all the same)."""
+        node, default, what = self.get(key), self.default(key), what or f"`{key}`"
+        if node is None:
+            return None if default is None or step is None else round(default_of(default) / step.dt)
+        v = value_of(self.kind.by_name[key].kind)
+        if step is None:
+            number(node, self.c, what, v.dimension, self.names)
+            return None
+        return steps(node, self.c, what, step, low=int(v.above), names=self.names)
+
+    def integers(self, key: str) -> tuple[int, ...] | None:
+        """A list of integers; None where it is absent, too."""
+        node, kind = self.get(key), self.kind.by_name[key].kind
+        if not isinstance(node, Sequence):
+            return None
+        found = [integer(_part(kind, ListOf), i, self.c, f"`{key}`", self.names) for i in node.items]
+        return None if None in found else tuple(v for v in found if v is not None)
+
+    def each(self, key: str, rank: int) -> tuple[int, ...] | None:
+        """`3` or `[3, 5]`: an integer for each of `rank` dimensions."""
+        node = self.get(key)
+        if not isinstance(node, Sequence):
+            one = self.integer(key)
+            return None if one is None else (one,) * rank
+        found = self.integers(key)
+        if found is not None and len(found) != rank:
+            message = f"`{key}` has {len(found)} numbers, but there are {rank} dimensions"
+            self.c.sink.error("E0501", message, node.span)
+            return None
+        return found
+
+    def flag(self, key: str) -> bool:
+        node = self.get(key)
+        given = node.value if isinstance(node, Scalar) else None
+        return given if isinstance(given, bool) else bool(self.default(key))
+
+    def word(self, key: str) -> str:
+        """A word of a choice, or another text; "" where it is absent and has no default."""
+        node = self.get(key)
+        return node.text if isinstance(node, Scalar) else str(self.default(key) or "")
+
+    def block(self, key: str) -> Reader:
+        """The block under a key."""
+        return Reader(_part(self.kind.by_name[key].kind, Block), mapping(self.get(key)), self.c, self.names)
+
+    def blocks(self, key: str) -> Iterator[Reader]:
+        """The blocks of a list, or the one that stands for a list of one."""
+        node = self.get(key)
+        kind = _part(self.kind.by_name[key].kind, Block)
+        for item in node.items if isinstance(node, Sequence) else (node,):
+            if isinstance(item, tree.Mapping):
+                yield Reader(kind, item, self.c, self.names)
+
+    def chosen(self, key: str) -> tuple[str, Reader, Span] | None:
+        """The alternative that a one-key map (or its name alone) chooses: name, its block, place of the name."""
+        return chosen(_part(self.kind.by_name[key].kind, OneKey), self.get(key), self.c, self.names)
+
+
+def chosen(kind: OneKey, node: Node | None, c: Context, names: Names | None = None) -> tuple[str, Reader, Span] | None:
+    """The alternative of `kind` that `node` chooses; None where it is absent, has another form or is no block."""
+    if isinstance(node, Scalar):
+        name, block, at = node.text, None, node.span
+    elif isinstance(node, tree.Mapping) and len(node.entries) == 1:
+        name, block, at = node.entries[0].name, mapping(node.entries[0].value), node.entries[0].key.span
+    else:
+        return None
+    found = kind.by_name.get(name)
+    if found is None or not isinstance(found.kind, Block):
+        return None
+    return name, Reader(found.kind, block, c, names), at
