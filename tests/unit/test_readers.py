@@ -8,10 +8,6 @@ import pytest
 
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, SourceFile
-from compiler.expr.units import TIME
-from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.scope import Scope
-from compiler.frontend.build.shared.values import Context, Names, Step
 from compiler.expr.keys.kinds import (
     Alternative,
     Block,
@@ -24,6 +20,10 @@ from compiler.expr.keys.kinds import (
     Value,
     options,
 )
+from compiler.expr.units import TIME
+from compiler.frontend.build.shared.readers import Reader
+from compiler.frontend.build.shared.scope import Scope
+from compiler.frontend.build.shared.values import Context, Names, Step
 from compiler.frontend.yaml.tree import Mapping
 from compiler.frontend.yaml.yaml12 import load_text
 

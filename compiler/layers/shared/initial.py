@@ -27,63 +27,65 @@ def _with(name: str, doc: str, *fields: Field, example: str) -> Alternative:
 _STD = Field("std", _SPREAD, "The standard deviation.", default=0.02, example="std: 0.02")
 _GAIN = Field("gain", _SPREAD, "The length of the rows or columns.", default=1, example="gain: 2 ** 0.5")
 
+INITIALISER = OneKey(
+    "initialiser",
+    (
+        _fixed("glorot_uniform", "Uniform, variance 2 / (fan in + fan out) (Glorot & Bengio 2010, eq. 16)."),
+        _fixed("glorot_normal", "Normal, variance 2 / (fan in + fan out) (Glorot & Bengio 2010)."),
+        _fixed("he_uniform", "Uniform, variance 2 / fan in (He et al. 2015, eq. 10)."),
+        _fixed("he_normal", "Normal, variance 2 / fan in (He et al. 2015, eq. 10)."),
+        _fixed("lecun_uniform", "Uniform, variance 1 / fan in (LeCun et al. 1998, eq. 16)."),
+        _fixed("lecun_normal", "Normal, variance 1 / fan in (LeCun et al. 1998, eq. 16)."),
+        _with("normal", "Normal around 0.", _STD, example="{std: 0.02}"),
+        _with(
+            "truncated_normal",
+            "Normal around 0, cut off at two standard deviations.",
+            Field("std", _SPREAD, "The standard deviation before the cut.", default=0.02, example="std: 0.02"),
+            example="{std: 0.02}",
+        ),
+        _with(
+            "uniform",
+            "Uniform between minus and plus a bound.",
+            Field("bound", _SPREAD, "The bound.", default=0.05, example="bound: 0.05"),
+            example="{bound: 0.05}",
+        ),
+        _with(
+            "orthogonal",
+            "Rows (or columns, if there are fewer) at right angles to each other, of one length (Saxe, McClelland "
+            "& Ganguli 2014). All axes but the first count as one.",
+            _GAIN,
+            example="{gain: 1}",
+        ),
+        _with(
+            "constant",
+            "One number everywhere.",
+            Field("value", NUMBER, "The number.", required=True, example="value: 0.1"),
+            example="{value: 0.1}",
+        ),
+        Alternative(
+            "values",
+            FILE_ARRAY,
+            "An array in a file, of the shape of `<layer>.weight`.",
+            example="{values: {file: start.npz, array: conv1}}",
+        ),
+    ),
+    title="init",
+    bare=True,
+    elsewhere={
+        "xavier_uniform": "`glorot_uniform`",
+        "xavier_normal": "`glorot_normal`",
+        "kaiming_uniform": "`he_uniform`",
+        "kaiming_normal": "`he_normal`",
+        "zeros": "`constant: {value: 0}`",
+        "ones": "`constant: {value: 1}`",
+        "random_normal": "`normal`",
+        "file": "`values: {file: ...}`",
+    },
+)
+
 INIT = Field(
     "init",
-    OneKey(
-        "initialiser",
-        (
-            _fixed("glorot_uniform", "Uniform, variance 2 / (fan in + fan out) (Glorot & Bengio 2010, eq. 16)."),
-            _fixed("glorot_normal", "Normal, variance 2 / (fan in + fan out) (Glorot & Bengio 2010)."),
-            _fixed("he_uniform", "Uniform, variance 2 / fan in (He et al. 2015, eq. 10)."),
-            _fixed("he_normal", "Normal, variance 2 / fan in (He et al. 2015, eq. 10)."),
-            _fixed("lecun_uniform", "Uniform, variance 1 / fan in (LeCun et al. 1998, eq. 16)."),
-            _fixed("lecun_normal", "Normal, variance 1 / fan in (LeCun et al. 1998, eq. 16)."),
-            _with("normal", "Normal around 0.", _STD, example="{std: 0.02}"),
-            _with(
-                "truncated_normal",
-                "Normal around 0, cut off at two standard deviations.",
-                Field("std", _SPREAD, "The standard deviation before the cut.", default=0.02, example="std: 0.02"),
-                example="{std: 0.02}",
-            ),
-            _with(
-                "uniform",
-                "Uniform between minus and plus a bound.",
-                Field("bound", _SPREAD, "The bound.", default=0.05, example="bound: 0.05"),
-                example="{bound: 0.05}",
-            ),
-            _with(
-                "orthogonal",
-                "Rows (or columns, if there are fewer) at right angles to each other, of one length (Saxe, McClelland "
-                "& Ganguli 2014). All axes but the first count as one.",
-                _GAIN,
-                example="{gain: 1}",
-            ),
-            _with(
-                "constant",
-                "One number everywhere.",
-                Field("value", NUMBER, "The number.", required=True, example="value: 0.1"),
-                example="{value: 0.1}",
-            ),
-            Alternative(
-                "values",
-                FILE_ARRAY,
-                "An array in a file, of the shape of `<layer>.weight`.",
-                example="{values: {file: start.npz, array: conv1}}",
-            ),
-        ),
-        title="init",
-        bare=True,
-        elsewhere={
-            "xavier_uniform": "`glorot_uniform`",
-            "xavier_normal": "`glorot_normal`",
-            "kaiming_uniform": "`he_uniform`",
-            "kaiming_normal": "`he_normal`",
-            "zeros": "`constant: {value: 0}`",
-            "ones": "`constant: {value: 1}`",
-            "random_normal": "`normal`",
-            "file": "`values: {file: ...}`",
-        },
-    ),
+    INITIALISER,
     "How the weights begin (biases are 0): `glorot_uniform` and others, `normal: {std: 0.02}`, or "
     "`values: {file: start.npz, array: conv1}`. Those of all weights together can be read from a file by `network: "
     "{weights: ...}`.",
