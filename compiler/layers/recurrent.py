@@ -9,6 +9,9 @@ Does not: skip steps.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
 from compiler.ir.level0.model import BESIDE, Layer
@@ -18,6 +21,7 @@ from compiler.ir.space import along
 from compiler.layers.norm import softmax
 from compiler.layers.shape import joined, sliced
 from compiler.layers.shared.context import (
+    HIDDEN,
     PRODUCT,
     X0,
     X1,
@@ -35,9 +39,6 @@ from compiler.layers.shared.context import (
     weight,
     whole,
 )
-
-HIDDEN = -1.0e30
-"""The score of a step that is not seen."""
 
 
 def attention(c: Context, layer: Layer, ins: list[Tensor]) -> Tensor:
@@ -146,6 +147,16 @@ def recurrent(c: Context, layer: Layer, x: Tensor) -> Tensor:
 
 
 GATES = {"rnn": ("state",), "gru": ("reset", "update", "candidate"), "lstm": ("input", "forget", "cell", "output")}
+
+
+ONNX_GATES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "rnn": ("state",),
+        "gru": ("update", "reset", "candidate"),
+        "lstm": ("input", "output", "forget", "cell"),
+    }
+)
+"""The gates of recurrent layers in ONNX's order."""
 
 
 def _one_way(c: Context, layer: Layer, x: Tensor, way: str, backward: bool) -> Tensor:

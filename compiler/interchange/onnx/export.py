@@ -18,10 +18,11 @@ import numpy as np
 from compiler.core.disk import write_bytes
 from compiler.expr.activations import ACTIVATIONS, activation
 from compiler.expr.ast import Ref, substitute
-from compiler.interchange.onnx.export_layers import Writer, write_layer
-from compiler.interchange.onnx.graph import IR_VERSION, OPSET, OnnxGraph, onnx_package
+from compiler.interchange.onnx.export_layers import write_layer
+from compiler.interchange.onnx.package import onnx_package
 from compiler.ir.level0.model import Layer, Model
 from compiler.ir.level2.target import Capabilities
+from compiler.layers.onnx.graph import IR_VERSION, OPSET, Node, OnnxGraph, Writer
 from compiler.passes.pipeline.predict import lower_predict
 from compiler.runtime.artifacts.safetensors import Reals, learned
 from compiler.runtime.artifacts.trained import open_trained
@@ -95,9 +96,9 @@ def to_onnx(model: Model, weights: dict[str, Reals], outputs: tuple[str, ...]) -
         if layer.name in needed:
             w.named[layer.name] = _activated(w, layer, write_layer(w, layer))
     for name in outputs:
-        g.nodes.append(helper.make_node("Identity", [w.named[name]], [name], name=g.unique(f"{name}/output")))
+        g.nodes.append(Node("Identity", (w.named[name],), (name,), g.unique(f"{name}/output")))
     graph = helper.make_graph(
-        g.nodes,
+        [helper.make_node(n.op, n.ins, n.outs, name=n.name, **n.attrs) for n in g.nodes],
         model.name,
         [
             helper.make_tensor_value_info(i.name, real if i.dtype == "real" else whole, ["batch", *i.shape])
@@ -129,6 +130,6 @@ def _activated(w: Writer, layer: Layer, y: str) -> str:
     if layer.function is not None:
         return w.graph.expression(layer.function.body, {layer.function.args[0]: y}, label)
     if name in _NAMED:
-        return str(w.graph.node(_NAMED[name], [y], label, _ATTRIBUTES.get(name)))
+        return w.graph.node(_NAMED[name], [y], label, _ATTRIBUTES.get(name))
     assert name in ACTIVATIONS
     return w.graph.expression(substitute(activation(name), {"x": Ref("x0")}), {"x0": y}, label)

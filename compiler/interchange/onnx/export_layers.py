@@ -9,35 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
 
-from compiler.interchange.onnx.graph import GATES, OnnxGraph, no_operator, onnx_package
 from compiler.ir.level0.model import BESIDE, Layer
-from compiler.layers.recurrent import HIDDEN
+from compiler.layers.onnx.graph import BOOL, INT64, Reals, Writer, no_operator
+from compiler.layers.recurrent import ONNX_GATES
+from compiler.layers.shared.context import HIDDEN
 from compiler.passes.tensors.fold_norms import TRAINING_ONLY
-from compiler.runtime.artifacts.safetensors import Reals
-
-
-@dataclass
-class Writer:
-    """`named`: the tensor of each layer and input; `shapes`: of a sample."""
-
-    graph: OnnxGraph
-    weights: Mapping[str, Reals]
-    shapes: Mapping[str, tuple[int, ...]]
-    named: dict[str, str] = field(default_factory=dict)
-
-    def weight(self, layer: Layer, part: str) -> str:
-        return self.graph.weight(f"{layer.name}.{part}", self.weights[f"{layer.name}.{part}"])
-
-    def source(self, layer: Layer, k: int = 0) -> str:
-        return self.named[layer.inputs[k]]
-
-    def shape(self, layer: Layer, k: int = 0) -> tuple[int, ...]:
-        return self.shapes[layer.inputs[k]]
 
 
 def write_layer(w: Writer, layer: Layer) -> str:
@@ -66,10 +46,10 @@ def linear(w: Writer, layer: Layer, x: str, rank: int, part: str = "", bias: boo
     name = f"{layer.name}/{part or 'sum'}"
     if rank == 1:
         ins = [x, w.weight(layer, f"{lead}weight")] + ([w.weight(layer, f"{lead}bias")] if has_bias else [])
-        return str(g.node("Gemm", ins, name, {"transB": 1}))
+        return g.node("Gemm", ins, name, {"transB": 1})
     matrix = g.weight(f"{layer.name}.{lead}weight", w.weights[f"{layer.name}.{lead}weight"].T)
-    y = str(g.node("MatMul", [x, matrix], name))
-    return str(g.node("Add", [y, w.weight(layer, f"{lead}bias")], f"{name}/biased")) if has_bias else y
+    y = g.node("MatMul", [x, matrix], name)
+    return g.node("Add", [y, w.weight(layer, f"{lead}bias")], f"{name}/biased") if has_bias else y
 
 
 def _dense(w: Writer, layer: Layer) -> str:
@@ -98,7 +78,7 @@ def _conv(w: Writer, layer: Layer) -> str:
             attrs["output_padding"] = added
     ins = [w.source(layer), w.weight(layer, "weight")]
     ins += [w.weight(layer, "bias")] if layer.attr("bias") else []
-    return str(w.graph.node(op, ins, f"{layer.name}/sum", attrs))
+    return w.graph.node(op, ins, f"{layer.name}/sum", attrs)
 
 
 def _pool(w: Writer, layer: Layer) -> str:
@@ -111,14 +91,14 @@ def _pool(w: Writer, layer: Layer) -> str:
     if leaves:
         attrs["ceil_mode"] = 1
     if layer.kind.startswith("max"):
-        return str(w.graph.node("MaxPool", [w.source(layer)], layer.name, attrs))
+        return w.graph.node("MaxPool", [w.source(layer)], layer.name, attrs)
     attrs["count_include_pad"] = int(bool(dict(layer.attrs).get("count_padding", True)))
-    return str(w.graph.node("AveragePool", [w.source(layer)], layer.name, attrs))
+    return w.graph.node("AveragePool", [w.source(layer)], layer.name, attrs)
 
 
 def _global(w: Writer, layer: Layer) -> str:
     op = "GlobalMaxPool" if layer.kind == "global_max_pool" else "GlobalAveragePool"
-    y = str(w.graph.node(op, [w.source(layer)], f"{layer.name}/pooled"))
+    y = w.graph.node(op, [w.source(layer)], f"{layer.name}/pooled")
     return w.graph.reshape(y, layer.shape, layer.name)
 
 
@@ -126,7 +106,7 @@ def _upsample(w: Writer, layer: Layer) -> str:
     scales = w.graph.unique("scales")
     w.graph.initializers[scales] = np.array([1, 1, *_ints(layer, "factor")], np.float32)
     attrs = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    return str(w.graph.node("Resize", [w.source(layer), "", scales], layer.name, attrs))
+    return w.graph.node("Resize", [w.source(layer), "", scales], layer.name, attrs)
 
 
 def _reshape(w: Writer, layer: Layer) -> str:
@@ -135,7 +115,7 @@ def _reshape(w: Writer, layer: Layer) -> str:
 
 def _permute(w: Writer, layer: Layer) -> str:
     axes = [0, *(1 + a for a in _ints(layer, "axes"))]
-    return str(w.graph.node("Transpose", [w.source(layer)], layer.name, {"perm": axes}))
+    return w.graph.node("Transpose", [w.source(layer)], layer.name, {"perm": axes})
 
 
 def _axis(layer: Layer, rank: int) -> int:
@@ -146,13 +126,13 @@ def _axis(layer: Layer, rank: int) -> int:
 
 def _concat(w: Writer, layer: Layer) -> str:
     ins = [w.named[n] for n in layer.inputs]
-    return str(w.graph.node("Concat", ins, layer.name, {"axis": _axis(layer, 1)}))
+    return w.graph.node("Concat", ins, layer.name, {"axis": _axis(layer, 1)})
 
 
 def _slice(w: Writer, layer: Layer) -> str:
     start, stop = _ints(layer, "range")
     parts = [w.graph.constant([v], True) for v in (start, stop, _axis(layer, 1))]
-    return str(w.graph.node("Slice", [w.source(layer), *parts], layer.name))
+    return w.graph.node("Slice", [w.source(layer), *parts], layer.name)
 
 
 def _pad(w: Writer, layer: Layer) -> str:
@@ -160,13 +140,13 @@ def _pad(w: Writer, layer: Layer) -> str:
     assert isinstance(value, int | float)
     after = [o - e - b for o, e, b in zip(layer.shape, w.shape(layer), before, strict=True)]
     pads = w.graph.constant([0, *before, 0, *after], True)
-    return str(w.graph.node("Pad", [w.source(layer), pads, w.graph.constant(float(value))], layer.name))
+    return w.graph.node("Pad", [w.source(layer), pads, w.graph.constant(float(value))], layer.name)
 
 
 def _combined(w: Writer, layer: Layer) -> str:
     y = w.source(layer)
     for k in range(1, len(layer.inputs)):
-        y = str(w.graph.node("Add" if layer.kind == "add" else "Mul", [y, w.source(layer, k)], layer.name))
+        y = w.graph.node("Add" if layer.kind == "add" else "Mul", [y, w.source(layer, k)], layer.name)
     return y
 
 
@@ -185,7 +165,7 @@ def _map(w: Writer, layer: Layer) -> str:
 
 def _softmax(w: Writer, layer: Layer) -> str:
     op = "Softmax" if layer.kind == "softmax" else "LogSoftmax"
-    return str(w.graph.node(op, [w.source(layer)], layer.name, {"axis": _axis(layer, len(layer.shape))}))
+    return w.graph.node(op, [w.source(layer)], layer.name, {"axis": _axis(layer, len(layer.shape))})
 
 
 def _same(w: Writer, layer: Layer) -> str:
@@ -200,7 +180,7 @@ def _epsilon(layer: Layer) -> float:
 
 def _batch_norm(w: Writer, layer: Layer) -> str:
     parts = [w.weight(layer, p) for p in ("weight", "bias", "running_mean", "running_var")]
-    return str(w.graph.node("BatchNormalization", [w.source(layer), *parts], layer.name, {"epsilon": _epsilon(layer)}))
+    return w.graph.node("BatchNormalization", [w.source(layer), *parts], layer.name, {"epsilon": _epsilon(layer)})
 
 
 def _affine(w: Writer, layer: Layer, shape: tuple[int, ...]) -> list[str]:
@@ -214,40 +194,40 @@ def _layer_norm(w: Writer, layer: Layer) -> str:
     axes = layer.attr("axes")
     assert isinstance(axes, int)
     ins = [w.source(layer), *_affine(w, layer, layer.shape[len(layer.shape) - axes :])]
-    return str(w.graph.node("LayerNormalization", ins, layer.name, {"axis": -axes, "epsilon": _epsilon(layer)}))
+    return w.graph.node("LayerNormalization", ins, layer.name, {"axis": -axes, "epsilon": _epsilon(layer)})
 
 
 def _group_norm(w: Writer, layer: Layer) -> str:
     ins = [w.source(layer), *_affine(w, layer, (layer.shape[0],))]
     attrs: dict[str, object] = {"epsilon": _epsilon(layer)}
     if layer.kind == "instance_norm":
-        return str(w.graph.node("InstanceNormalization", ins, layer.name, attrs))
+        return w.graph.node("InstanceNormalization", ins, layer.name, attrs)
     attrs["num_groups"] = layer.attr("groups")
     if len(layer.shape) > 1:
-        return str(w.graph.node("GroupNormalization", ins, layer.name, attrs))
+        return w.graph.node("GroupNormalization", ins, layer.name, attrs)
     ins[0] = w.graph.reshape(ins[0], (*layer.shape, 1), f"{layer.name}/channels")
-    return w.graph.reshape(str(w.graph.node("GroupNormalization", ins, layer.name, attrs)), layer.shape, layer.name)
+    return w.graph.reshape(w.graph.node("GroupNormalization", ins, layer.name, attrs), layer.shape, layer.name)
 
 
 def _embedding(w: Writer, layer: Layer) -> str:
-    return str(w.graph.node("Gather", [w.weight(layer, "weight"), w.source(layer)], layer.name))
+    return w.graph.node("Gather", [w.weight(layer, "weight"), w.source(layer)], layer.name)
 
 
 def _one_hot(w: Writer, layer: Layer) -> str:
     g = w.graph
     # onnxruntime knows the operator of 64-bit integers
-    x = str(g.node("Cast", [w.source(layer)], f"{layer.name}/places", {"to": onnx_package().TensorProto.INT64}))
+    x = g.node("Cast", [w.source(layer)], f"{layer.name}/places", {"to": INT64})
     ins = [x, g.constant(layer.shape[-1], True), g.constant([0.0, 1.0])]
-    return str(g.node("OneHot", ins, layer.name))
+    return g.node("OneHot", ins, layer.name)
 
 
 def _learned(w: Writer, layer: Layer) -> str:
     """The array, once for each sample of the batch of some input."""
     g = w.graph
-    sizes = str(g.node("Shape", [next(iter(w.named.values()))], f"{layer.name}/batch", {"end": 1}))
-    shape = str(g.node("Concat", [sizes, g.constant(list(layer.shape), True)], f"{layer.name}/shape", {"axis": 0}))
+    sizes = g.node("Shape", [next(iter(w.named.values()))], f"{layer.name}/batch", {"end": 1})
+    shape = g.node("Concat", [sizes, g.constant(list(layer.shape), True)], f"{layer.name}/shape", {"axis": 0})
     one = g.weight(f"{layer.name}.weight", w.weights[f"{layer.name}.weight"][None])
-    return str(g.node("Expand", [one, shape], layer.name))
+    return g.node("Expand", [one, shape], layer.name)
 
 
 def _positions(w: Writer, layer: Layer) -> str:
@@ -258,7 +238,7 @@ def _positions(w: Writer, layer: Layer) -> str:
         e = np.arange(size)
         angle = np.arange(steps)[:, None] * np.exp((e - e % 2) * (-9.210340371976184 / size))
         table = w.graph.constant(np.where(e % 2 == 0, np.sin(angle), np.cos(angle)))
-    return str(w.graph.node("Add", [w.source(layer), table], layer.name))
+    return w.graph.node("Add", [w.source(layer), table], layer.name)
 
 
 def _attention(w: Writer, layer: Layer) -> str:
@@ -295,40 +275,40 @@ def _dot_product(w: Writer, layer: Layer, parts: list[str], sizes: list[int]) ->
     for part, x, k, size in zip(_PARTS, parts, ways, sizes, strict=True):
         y = g.reshape(x, (w.shape(layer, k)[0], heads, size // heads), f"{layer.name}/{part}/heads")
         axes = [0, 2, 3, 1] if part == "key" else [0, 2, 1, 3]
-        turned.append(str(g.node("Transpose", [y], f"{layer.name}/{part}/turned", {"perm": axes})))
-    scores = str(g.node("MatMul", turned[:2], f"{layer.name}/scores"))
+        turned.append(g.node("Transpose", [y], f"{layer.name}/{part}/turned", {"perm": axes}))
+    scores = g.node("MatMul", turned[:2], f"{layer.name}/scores")
     scale = dict(layer.attrs).get("scale", 1.0 / math.sqrt(sizes[0] // heads))
     assert isinstance(scale, int | float)
-    scores = str(g.node("Mul", [scores, g.constant(float(scale))], f"{layer.name}/scaled"))
+    scores = g.node("Mul", [scores, g.constant(float(scale))], f"{layer.name}/scaled")
     beside = _beside(layer)
     read: dict[str, str] = {}
     for k, key in enumerate(beside, len(layer.inputs) - len(beside)):
         shape, x = w.shape(layer, k), w.source(layer, k)
         if key == "mask":
-            x = str(g.node("Cast", [x], f"{layer.name}/seen", {"to": onnx_package().TensorProto.BOOL}))
+            x = g.node("Cast", [x], f"{layer.name}/seen", {"to": BOOL})
         read[key] = g.reshape(x, (*(1 for _ in range(3 - len(shape))), *shape), f"{layer.name}/{key}")
     if "offset" in read:
-        scores = str(g.node("Add", [scores, read["offset"]], f"{layer.name}/moved"))
+        scores = g.node("Add", [scores, read["offset"]], f"{layer.name}/moved")
     late = np.arange(others)[None, :] > np.arange(steps)[:, None]
     if layer.attr("causal"):
-        scores = str(g.node("Add", [scores, g.constant(np.where(late, HIDDEN, 0.0))], f"{layer.name}/masked"))
+        scores = g.node("Add", [scores, g.constant(np.where(late, HIDDEN, 0.0))], f"{layer.name}/masked")
     if "mask" in read:
-        scores = str(g.node("Where", [read["mask"], scores, g.constant(HIDDEN)], f"{layer.name}/hidden"))
-    p = str(g.node("Softmax", [scores], f"{layer.name}/softmax", {"axis": -1}))
+        scores = g.node("Where", [read["mask"], scores, g.constant(HIDDEN)], f"{layer.name}/hidden")
+    p = g.node("Softmax", [scores], f"{layer.name}/softmax", {"axis": -1})
     if "mask" in read:  # zeros where nothing is seen
-        seen = str(g.node("Cast", [read["mask"]], f"{layer.name}/ones", {"to": g.real}))
-        p = str(g.node("Mul", [p, seen], f"{layer.name}/kept"))
+        seen = g.node("Cast", [read["mask"]], f"{layer.name}/ones", {"to": g.real})
+        p = g.node("Mul", [p, seen], f"{layer.name}/kept")
         if layer.attr("causal"):
-            p = str(g.node("Mul", [p, g.constant(np.where(late, 0.0, 1.0))], f"{layer.name}/early"))
-    y = str(g.node("MatMul", [p, turned[2]], f"{layer.name}/context"))
-    y = str(g.node("Transpose", [y], f"{layer.name}/joined", {"perm": [0, 2, 1, 3]}))
+            p = g.node("Mul", [p, g.constant(np.where(late, 0.0, 1.0))], f"{layer.name}/early")
+    y = g.node("MatMul", [p, turned[2]], f"{layer.name}/context")
+    y = g.node("Transpose", [y], f"{layer.name}/joined", {"perm": [0, 2, 1, 3]})
     return g.reshape(y, (steps, sizes[2]), f"{layer.name}/flat")
 
 
 def _recurrent(w: Writer, layer: Layer) -> str:
     g, units = w.graph, layer.attr("units")
     assert isinstance(units, int)
-    gates, op = GATES[layer.kind], layer.kind.upper()
+    gates, op = ONNX_GATES[layer.kind], layer.kind.upper()
     ways = ("", "backward.") if layer.attr("bidirectional") else ("",)
 
     def stacked(part: str, missing: float | None = None) -> Reals:
@@ -336,7 +316,7 @@ def _recurrent(w: Writer, layer: Layer) -> str:
             np.concatenate([w.weights[f"{layer.name}.{way}{gate}.{part}"] for gate in gates]) for way in ways
         ])  # fmt: skip
 
-    x = str(g.node("Transpose", [w.source(layer)], f"{layer.name}/steps", {"perm": [1, 0, 2]}))
+    x = g.node("Transpose", [w.source(layer)], f"{layer.name}/steps", {"perm": [1, 0, 2]})
     ins = [
         x,
         g.weight(f"{layer.name}.weight", stacked("weight")),
@@ -357,11 +337,11 @@ def _recurrent(w: Writer, layer: Layer) -> str:
     if layer.kind == "rnn":
         attrs["activations"] = [str(layer.attr("function")).capitalize()] * len(ways)
     if layer.attr("sequence"):
-        y = str(g.node(op, ins, f"{layer.name}/all", attrs))
-        y = str(g.node("Transpose", [y], f"{layer.name}/batch", {"perm": [2, 0, 1, 3]}))
+        y = g.node(op, ins, f"{layer.name}/all", attrs)
+        y = g.node("Transpose", [y], f"{layer.name}/batch", {"perm": [2, 0, 1, 3]})
     else:
-        y = str(g.node(op, ins, f"{layer.name}/last", attrs, outputs=2))
-        y = str(g.node("Transpose", [y], f"{layer.name}/batch", {"perm": [1, 0, 2]}))
+        y = g.node(op, ins, f"{layer.name}/last", attrs, outputs=2)
+        y = g.node("Transpose", [y], f"{layer.name}/batch", {"perm": [1, 0, 2]})
     return g.reshape(y, layer.shape, layer.name)
 
 

@@ -17,18 +17,7 @@ from typing import Any
 import numpy as np
 
 from compiler.interchange.onnx.import_batch import extents, relaid, reshape_target
-from compiler.interchange.onnx.import_inputs import (
-    Attrs,
-    constant,
-    data,
-    held,
-    hint_of,
-    joined,
-    ranked,
-    repeated,
-    taken,
-)
-from compiler.interchange.onnx.importer import (
+from compiler.layers.onnx.importer import (
     Array,
     Attended,
     Computed,
@@ -39,7 +28,18 @@ from compiler.interchange.onnx.importer import (
     Setting,
     refused,
 )
-from compiler.layers.recurrent import HIDDEN
+from compiler.layers.onnx.inputs import (
+    Attrs,
+    constant,
+    data,
+    held,
+    hint_of,
+    joined,
+    ranked,
+    repeated,
+    taken,
+)
+from compiler.layers.shared.context import HIDDEN
 
 _REALS = (1, 10, 11, 16)  # onnx.TensorProto: FLOAT, FLOAT16, DOUBLE, BFLOAT16
 _HIDES = -1e4

@@ -24,11 +24,11 @@ from compiler.core.disk import new_file
 from compiler.core.errors import ModelError, RunError
 from compiler.core.yaml_text import quoted
 from compiler.files.onnx_files import not_onnx
-from compiler.interchange.onnx.graph import onnx_package
 from compiler.interchange.onnx.import_attention import probabilities
-from compiler.interchange.onnx.import_inputs import repeated
 from compiler.interchange.onnx.import_layers import import_node
-from compiler.interchange.onnx.importer import Array, Computed, Importer, Repeated, Scores, Setting
+from compiler.interchange.onnx.package import onnx_package
+from compiler.layers.onnx.importer import Array, Computed, Importer, Repeated, Scores, Setting
+from compiler.layers.onnx.inputs import repeated
 from compiler.runtime.artifacts.checkpoint import write_tensors
 
 _MOST_WAYS = 8

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from compiler.interchange.onnx.graph import onnx_package
 from compiler.interchange.onnx.import_attention import (
     import_attention,
     import_scores,
@@ -24,16 +23,6 @@ from compiler.interchange.onnx.import_attention import (
 )
 from compiler.interchange.onnx.import_batch import shape_of
 from compiler.interchange.onnx.import_einsum import import_einsum, product
-from compiler.interchange.onnx.import_inputs import (
-    Attrs,
-    Shape,
-    axis_of,
-    constant,
-    cut,
-    data,
-    hint_of,
-    repeated,
-)
 from compiler.interchange.onnx.import_maps import ELEMENTWISE, import_elementwise, short
 from compiler.interchange.onnx.import_recurrent import import_recurrent
 from compiler.interchange.onnx.import_reductions import REDUCTIONS, import_reduction, pooled, rms_norm, unit_norm
@@ -49,7 +38,18 @@ from compiler.interchange.onnx.import_shapes import (
     import_tile,
     import_transpose,
 )
-from compiler.interchange.onnx.importer import Array, Computed, Importer, Repeated, Scores, Setting, Sized, refused
+from compiler.interchange.onnx.package import onnx_package
+from compiler.layers.onnx.importer import Array, Computed, Importer, Repeated, Scores, Setting, Sized, refused
+from compiler.layers.onnx.inputs import (
+    Attrs,
+    Shape,
+    axis_of,
+    constant,
+    cut,
+    data,
+    hint_of,
+    repeated,
+)
 
 
 def import_node(m: Importer, node: Any) -> None:

@@ -19,9 +19,9 @@ import numpy as np
 
 from compiler.frontend.build.tensors.layers import broadcast
 from compiler.interchange.onnx.import_attention import biased
-from compiler.interchange.onnx.import_inputs import held, ranked
-from compiler.interchange.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
-from compiler.layers.recurrent import HIDDEN
+from compiler.layers.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
+from compiler.layers.onnx.inputs import held, ranked
+from compiler.layers.shared.context import HIDDEN
 
 _NAMED: Final[Mapping[str, str]] = MappingProxyType(
     {

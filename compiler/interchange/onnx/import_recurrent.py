@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from compiler.interchange.onnx.graph import GATES
-from compiler.interchange.onnx.import_inputs import Attrs, constant, cut, data, hint_of, joined
-from compiler.interchange.onnx.importer import Array, Computed, Importer, Setting, refused
+from compiler.layers.onnx.importer import Array, Computed, Importer, Setting, refused
+from compiler.layers.onnx.inputs import Attrs, constant, cut, data, hint_of, joined
+from compiler.layers.recurrent import ONNX_GATES
 
 _FUNCTIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 
@@ -79,7 +79,7 @@ def _weights(node: Any, ins: list[Any], kind: str, units: int, reverse: bool, ap
     """The weights of the layer by their names. Both biases of a gate are one, but for the candidate of a GRU that
     resets after the product (`apart`)."""
     w, r = constant(node, ins, 1), constant(node, ins, 2)
-    gates = GATES[kind]
+    gates = ONNX_GATES[kind]
     b = constant(node, ins, 3, np.zeros((len(w), 2 * len(gates) * units), w.dtype))
     if reverse:
         w, r, b = (np.concatenate([np.zeros_like(a), a]) for a in (w, r, b))

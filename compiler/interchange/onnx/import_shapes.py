@@ -22,7 +22,18 @@ from compiler.interchange.onnx.import_batch import (
     transposed,
     wanted_extents,
 )
-from compiler.interchange.onnx.import_inputs import (
+from compiler.interchange.onnx.import_maps import ELEMENTWISE
+from compiler.layers.onnx.importer import (
+    MARKS,
+    Array,
+    Batches,
+    Computed,
+    Importer,
+    Repeated,
+    Sized,
+    refused,
+)
+from compiler.layers.onnx.inputs import (
     MOST_PARTS,
     Attrs,
     axis_of,
@@ -33,17 +44,6 @@ from compiler.interchange.onnx.import_inputs import (
     joined,
     repeated,
     taken,
-)
-from compiler.interchange.onnx.import_maps import ELEMENTWISE
-from compiler.interchange.onnx.importer import (
-    MARKS,
-    Array,
-    Batches,
-    Computed,
-    Importer,
-    Repeated,
-    Sized,
-    refused,
 )
 
 _BROADCAST = frozenset(

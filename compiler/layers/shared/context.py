@@ -19,6 +19,8 @@ from compiler.layers.shared.initial_weights import chosen
 
 X0, X1, X2, X3, X4 = (Ref(f"x{i}") for i in range(5))
 PRODUCT = Binary("*", X0, X1)
+HIDDEN = -1.0e30
+"""The score of a step that attention does not see."""
 
 
 @dataclass

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.interchange.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
-from compiler.layers.recurrent import HIDDEN
+from compiler.layers.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
+from compiler.layers.shared.context import HIDDEN
 
 Attrs = Mapping[str, Any]
 Shape = tuple[int, ...]

@@ -1,17 +1,16 @@
-"""An ONNX graph while it is being made: nodes, initializers, expressions as nodes.
+"""An ONNX graph while it is being made: nodes as data, initializers, expressions as nodes.
 
-Assumes: the package `onnx` (extra `onnx`).
+Assumes: nothing; the package `onnx` is not needed.
 Guarantees: names are unique; equal constants are one initializer; what an expression cannot say in ONNX raises
 RunError (E0918) with the function's name.
-Does not: know layers.
+Does not: know kinds of layers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,9 @@ from compiler.core.errors import RunError
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
 from compiler.expr.inline import expand
 from compiler.expr.show import show
+from compiler.ir.level0.model import Layer
+
+Reals = npt.NDArray[np.floating]
 
 OPSET = 21
 IR_VERSION = 10
@@ -35,29 +37,23 @@ _BINARY = {
     ">=": "GreaterOrEqual", "==": "Equal", "and": "And", "or": "Or",
 }  # fmt: skip
 
-
-GATES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "rnn": ("state",),
-        "gru": ("update", "reset", "candidate"),
-        "lstm": ("input", "output", "forget", "cell"),
-    }
-)
-"""The gates of recurrent layers in ONNX's order."""
-
-
-def onnx_package() -> Any:
-    """The package `onnx`. Raises RunError (E0919, exit 3) when it is not installed."""
-    try:
-        import onnx
-    except ImportError:
-        message = "the package `onnx` is not installed"
-        raise RunError("E0919", message, "pip install 'netloom[onnx]'", exit_code=3) from None
-    return onnx
+FLOAT, INT64, BOOL, DOUBLE = 1, 7, 9, 11
+"""Numbers of element types (TensorProto.DataType of onnx.proto)."""
 
 
 def no_operator(what: str) -> RunError:
     return RunError("E0918", f"{what} has no operator in ONNX", exit_code=1)
+
+
+@dataclass(frozen=True)
+class Node:
+    """`ins`, `outs`: names of tensors, "" where there is none."""
+
+    op: str
+    ins: tuple[str, ...]
+    outs: tuple[str, ...]
+    name: str
+    attrs: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass
@@ -65,7 +61,7 @@ class OnnxGraph:
     """`dtype`: of real numbers."""
 
     dtype: npt.DTypeLike
-    nodes: list[Any] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
     initializers: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     _constants: dict[object, str] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
@@ -73,7 +69,7 @@ class OnnxGraph:
     @property
     def real(self) -> int:
         """ONNX's number of the type of real numbers."""
-        return int(onnx_package().helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype)))
+        return DOUBLE if np.dtype(self.dtype) == np.float64 else FLOAT
 
     def reserve(self, names: Sequence[str]) -> None:
         """Names that are given to tensors by the caller."""
@@ -88,12 +84,11 @@ class OnnxGraph:
         return name
 
     def node(self, op: str, ins: Sequence[str], name: str, attrs: Mapping[str, object] | None = None,
-             outputs: int = 1) -> Any:  # fmt: skip
-        """Appends a node; returns the name of its output, or of its outputs when there are several ("": not made)."""
+             outputs: int = 1) -> str:  # fmt: skip
+        """Appends a node; returns the name of its last output, the only one that is made."""
         out = self.unique(name)
-        outs = [out] if outputs == 1 else ["" for _ in range(outputs - 1)] + [out]
-        helper = onnx_package().helper
-        self.nodes.append(helper.make_node(op, list(ins), outs, name=self.unique(f"{name}/{op}"), **(attrs or {})))
+        outs = (*("" for _ in range(outputs - 1)), out)
+        self.nodes.append(Node(op, tuple(ins), outs, self.unique(f"{name}/{op}"), attrs or {}))
         return out
 
     def weight(self, name: str, values: npt.NDArray[Any]) -> str:
@@ -114,7 +109,7 @@ class OnnxGraph:
 
     def reshape(self, x: str, shape: Sequence[int], name: str) -> str:
         """The same elements as (batch, *shape)."""
-        return str(self.node("Reshape", [x, self.constant([-1, *shape], True)], name))
+        return self.node("Reshape", [x, self.constant([-1, *shape], True)], name)
 
     def expression(self, e: Expr, bound: Mapping[str, str], name: str) -> str:
         """The nodes of an expression; `bound`: tensors by name. Raises RunError (E0918)."""
@@ -124,25 +119,25 @@ class OnnxGraph:
                 case Num(value):
                     return self.constant(float(value))
                 case Bool(value):
-                    return str(self.node("Cast", [self.constant(float(value))], name, {"to": 9}))
+                    return self.node("Cast", [self.constant(float(value))], name, {"to": BOOL})
                 case Ref(ref):
                     return bound[ref]
                 case Unary("-", x):
-                    return str(self.node("Neg", [walk(x)], name))
+                    return self.node("Neg", [walk(x)], name)
                 case Unary("not", x):
-                    return str(self.node("Not", [walk(x)], name))
+                    return self.node("Not", [walk(x)], name)
                 case Binary("!=", a, b):
-                    return str(self.node("Not", [str(self.node("Equal", [walk(a), walk(b)], name))], name))
+                    return self.node("Not", [self.node("Equal", [walk(a), walk(b)], name)], name)
                 case Binary("//" | "%" as op, a, b):
                     left, right = walk(a), walk(b)
-                    times = str(self.node("Floor", [str(self.node("Div", [left, right], name))], name))
+                    times = self.node("Floor", [self.node("Div", [left, right], name)], name)
                     if op == "//":
                         return times
-                    return str(self.node("Sub", [left, str(self.node("Mul", [right, times], name))], name))
+                    return self.node("Sub", [left, self.node("Mul", [right, times], name)], name)
                 case Binary(op, a, b) if op in _BINARY:
-                    return str(self.node(_BINARY[op], [walk(a), walk(b)], name))
+                    return self.node(_BINARY[op], [walk(a), walk(b)], name)
                 case Cond(test, a, b):
-                    return str(self.node("Where", [walk(test), walk(a), walk(b)], name))
+                    return self.node("Where", [walk(test), walk(a), walk(b)], name)
                 case Call("heaviside" | "exprel"):
                     return walk(expand(e))
                 case Call(func, args):
@@ -153,26 +148,45 @@ class OnnxGraph:
             one = self.constant(1.0)
             match func:
                 case "max" | "min":
-                    return str(self.node(func.capitalize(), args, name))
+                    return self.node(func.capitalize(), args, name)
                 case "clip":
-                    low = str(self.node("Max", args[:2], name))
-                    return str(self.node("Min", [low, args[2]], name))
+                    low = self.node("Max", args[:2], name)
+                    return self.node("Min", [low, args[2]], name)
                 case "expm1":
-                    return str(self.node("Sub", [str(self.node("Exp", args, name)), one], name))
+                    return self.node("Sub", [self.node("Exp", args, name), one], name)
                 case "log1p":
-                    return str(self.node("Log", [str(self.node("Add", [args[0], one], name))], name))
+                    return self.node("Log", [self.node("Add", [args[0], one], name)], name)
                 case "log2" | "log10":
                     base = self.constant(np.log(2.0 if func == "log2" else 10.0))
-                    return str(self.node("Div", [str(self.node("Log", args, name)), base], name))
+                    return self.node("Div", [self.node("Log", args, name), base], name)
                 case "int":
-                    size = str(self.node("Floor", [str(self.node("Abs", args, name))], name))
-                    return str(self.node("Mul", [str(self.node("Sign", args, name)), size], name))
+                    size = self.node("Floor", [self.node("Abs", args, name)], name)
+                    return self.node("Mul", [self.node("Sign", args, name), size], name)
                 case "float":
-                    return str(self.node("Cast", args, name, {"to": self.real}))
+                    return self.node("Cast", args, name, {"to": self.real})
                 case "select" | "where" if len(args) == 3:
-                    return str(self.node("Where", args, name))
+                    return self.node("Where", args, name)
                 case _ if func in _UNARY and len(args) == 1:
-                    return str(self.node(_UNARY[func], args, name))
+                    return self.node(_UNARY[func], args, name)
             raise no_operator(f"`{show(e)}` of `{name}`")
 
         return walk(e)
+
+
+@dataclass
+class Writer:
+    """`named`: the tensor of each layer and input; `shapes`: of a sample."""
+
+    graph: OnnxGraph
+    weights: Mapping[str, Reals]
+    shapes: Mapping[str, tuple[int, ...]]
+    named: dict[str, str] = field(default_factory=dict)
+
+    def weight(self, layer: Layer, part: str) -> str:
+        return self.graph.weight(f"{layer.name}.{part}", self.weights[f"{layer.name}.{part}"])
+
+    def source(self, layer: Layer, k: int = 0) -> str:
+        return self.named[layer.inputs[k]]
+
+    def shape(self, layer: Layer, k: int = 0) -> tuple[int, ...]:
+        return self.shapes[layer.inputs[k]]

@@ -1,0 +1,17 @@
+"""The package `onnx` (extra `onnx`), imported when it is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compiler.core.errors import RunError
+
+
+def onnx_package() -> Any:
+    """The package `onnx`. Raises RunError (E0919, exit 3) when it is not installed."""
+    try:
+        import onnx
+    except ImportError:
+        message = "the package `onnx` is not installed"
+        raise RunError("E0919", message, "pip install 'netloom[onnx]'", exit_code=3) from None
+    return onnx

@@ -1,0 +1,1 @@
+"""ONNX graphs while they are written and read; the package onnx is not needed for that."""
