@@ -22,7 +22,7 @@ from compiler.interchange.onnx.export_layers import write_layer
 from compiler.interchange.onnx.package import onnx_package
 from compiler.ir.level0.model import Layer, Model
 from compiler.ir.level2.target import Capabilities
-from compiler.layers.onnx.graph import IR_VERSION, OPSET, Node, OnnxGraph, Writer
+from compiler.layers.shared.onnx.graph import IR_VERSION, OPSET, Node, OnnxGraph, Writer
 from compiler.passes.pipeline.predict import lower_predict
 from compiler.runtime.artifacts.safetensors import Reals, learned
 from compiler.runtime.artifacts.trained import open_trained

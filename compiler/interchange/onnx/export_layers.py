@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 
 from compiler.ir.level0.model import BESIDE, Layer
-from compiler.layers.onnx.graph import BOOL, INT64, Reals, Writer, no_operator
+from compiler.layers.shared.onnx.graph import BOOL, INT64, Reals, Writer, no_operator
 from compiler.layers.recurrent import ONNX_GATES
 from compiler.layers.shared.context import HIDDEN
 from compiler.passes.tensors.fold_norms import TRAINING_ONLY

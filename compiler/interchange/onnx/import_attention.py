@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from compiler.interchange.onnx.import_batch import extents, relaid, reshape_target
-from compiler.layers.onnx.importer import (
+from compiler.layers.shared.onnx.importer import (
     Array,
     Attended,
     Computed,
@@ -28,7 +28,7 @@ from compiler.layers.onnx.importer import (
     Setting,
     refused,
 )
-from compiler.layers.onnx.inputs import (
+from compiler.layers.shared.onnx.inputs import (
     Attrs,
     constant,
     data,

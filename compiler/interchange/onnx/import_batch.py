@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.layers.onnx.importer import MARKS, Array, Batches, Computed, Importer, Sized, refused
-from compiler.layers.onnx.inputs import Attrs, constant, hint_of
+from compiler.layers.shared.onnx.importer import MARKS, Array, Batches, Computed, Importer, Sized, refused
+from compiler.layers.shared.onnx.inputs import Attrs, constant, hint_of
 
 Extent = int | Batches
 

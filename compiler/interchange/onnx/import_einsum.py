@@ -13,8 +13,8 @@ from typing import Any
 
 from compiler.interchange.onnx.import_attention import projected, scores_of, with_values
 from compiler.interchange.onnx.import_batch import extents, reshaped, transposed
-from compiler.layers.onnx.importer import Array, Batches, Computed, Importer, Scores, Setting, refused
-from compiler.layers.onnx.inputs import Attrs, constant, data, hint_of
+from compiler.layers.shared.onnx.importer import Array, Batches, Computed, Importer, Scores, Setting, refused
+from compiler.layers.shared.onnx.inputs import Attrs, constant, data, hint_of
 
 
 def product(m: Importer, hint: str, x: Computed, w: Array, bias: Array | None) -> Computed:

@@ -27,8 +27,8 @@ from compiler.files.onnx_files import not_onnx
 from compiler.interchange.onnx.import_attention import probabilities
 from compiler.interchange.onnx.import_layers import import_node
 from compiler.interchange.onnx.package import onnx_package
-from compiler.layers.onnx.importer import Array, Computed, Importer, Repeated, Scores, Setting
-from compiler.layers.onnx.inputs import repeated
+from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repeated, Scores, Setting
+from compiler.layers.shared.onnx.inputs import repeated
 from compiler.runtime.artifacts.checkpoint import write_tensors
 
 _MOST_WAYS = 8

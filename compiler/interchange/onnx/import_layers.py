@@ -39,8 +39,8 @@ from compiler.interchange.onnx.import_shapes import (
     import_transpose,
 )
 from compiler.interchange.onnx.package import onnx_package
-from compiler.layers.onnx.importer import Array, Computed, Importer, Repeated, Scores, Setting, Sized, refused
-from compiler.layers.onnx.inputs import (
+from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repeated, Scores, Setting, Sized, refused
+from compiler.layers.shared.onnx.inputs import (
     Attrs,
     Shape,
     axis_of,

@@ -19,8 +19,8 @@ import numpy as np
 
 from compiler.frontend.build.tensors.layers import broadcast
 from compiler.interchange.onnx.import_attention import biased
-from compiler.layers.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
-from compiler.layers.onnx.inputs import held, ranked
+from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
+from compiler.layers.shared.onnx.inputs import held, ranked
 from compiler.layers.shared.context import HIDDEN
 
 _NAMED: Final[Mapping[str, str]] = MappingProxyType(

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.layers.onnx.importer import Array, Computed, Importer, Setting, refused
-from compiler.layers.onnx.inputs import Attrs, constant, cut, data, hint_of, joined
+from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Setting, refused
+from compiler.layers.shared.onnx.inputs import Attrs, constant, cut, data, hint_of, joined
 from compiler.layers.recurrent import ONNX_GATES
 
 _FUNCTIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from compiler.interchange.onnx.import_maps import scaled, short
-from compiler.layers.onnx.importer import Computed, Importer, refused
-from compiler.layers.onnx.inputs import Attrs, axis_of, constant, data, hint_of
+from compiler.layers.shared.onnx.importer import Computed, Importer, refused
+from compiler.layers.shared.onnx.inputs import Attrs, axis_of, constant, data, hint_of
 
 _BEFORE: Final[Mapping[str, str]] = MappingProxyType(
     {"ReduceL1": "abs({x})", "ReduceL2": "{x} * {x}", "ReduceSumSquare": "{x} * {x}", "ReduceMin": "-{x}"}

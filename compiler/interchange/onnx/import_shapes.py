@@ -23,7 +23,7 @@ from compiler.interchange.onnx.import_batch import (
     wanted_extents,
 )
 from compiler.interchange.onnx.import_maps import ELEMENTWISE
-from compiler.layers.onnx.importer import (
+from compiler.layers.shared.onnx.importer import (
     MARKS,
     Array,
     Batches,
@@ -33,7 +33,7 @@ from compiler.layers.onnx.importer import (
     Sized,
     refused,
 )
-from compiler.layers.onnx.inputs import (
+from compiler.layers.shared.onnx.inputs import (
     MOST_PARTS,
     Attrs,
     axis_of,

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.layers.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
+from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
 from compiler.layers.shared.context import HIDDEN
 
 Attrs = Mapping[str, Any]

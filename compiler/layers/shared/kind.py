@@ -1,0 +1,158 @@
+"""What a kind of layer is: its keys, shape rule, lowering and ONNX operators in one object.
+
+Assumes: nothing of any kind; compiler/layers/__init__.py lists them.
+Guarantees: frontend, passes and interchange derive everything about kinds from these objects.
+Does not: read files (the frontend fills a Place), or order layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from compiler.expr.keys.kinds import Alternative, Block
+from compiler.ir.level0.model import Attr, Layer
+from compiler.ir.level1.graph import Tensor
+from compiler.layers.shared.onnx.graph import Writer
+from compiler.layers.shared.onnx.importer import Importer
+from compiler.layers.shared.onnx.inputs import Attrs
+from compiler.layers.shared.keys import FUNCTION, INPUTS, LAYER_REFERENCE
+
+Shape = tuple[int, ...]
+"""Extents of one sample, without the batch."""
+Setting = int | float | bool | str | tuple[int, ...]
+Result = tuple[Shape, dict[str, Attr]]
+
+
+class Misfit(Exception):
+    """What a layer reads or is set to does not go together: `key` is the setting that is wrong (None: the layer)."""
+
+    def __init__(self, message: str, help: str | None = None, key: str | None = None, code: str = "E0501") -> None:
+        super().__init__(message)
+        self.message, self.help, self.key, self.code = message, help, key, code
+
+
+@dataclass(frozen=True)
+class Place:
+    """One layer, for the shape rule of its kind. `source`: the first layer or input that it reads; `values`: of its
+    keys, as their Fields describe them (integer, real, flag, word, integers of a list; of `init`: the initialiser's
+    name); an absent key has its default or is left out."""
+
+    kind: str
+    source: str
+    values: Mapping[str, Setting]
+
+    def integer(self, key: str, absent: int | None = None) -> int:
+        value = self.values.get(key, absent)
+        assert isinstance(value, int)
+        return value
+
+    def real(self, key: str, absent: float | None = None) -> float:
+        value = self.values.get(key, absent)
+        assert isinstance(value, int | float)
+        return float(value)
+
+    def integers(self, key: str) -> Shape:
+        value = self.values[key]
+        assert isinstance(value, tuple)
+        return value
+
+    def each(self, key: str, rank: int) -> Shape:
+        """`3` or `[3, 5]`: one number for each dimension."""
+        value = self.values[key]
+        values = value if isinstance(value, tuple) else (self.integer(key),) * rank
+        if len(values) != rank:
+            raise Misfit(f"`{key}` has {len(values)} numbers, but there are {rank} dimensions", None, key)
+        return values
+
+    def axis(self, shape: Shape, absent: int | None = None) -> int:
+        """`axis`, which must be one of the shape."""
+        axis = self.integer("axis", absent)
+        if axis >= len(shape):
+            axes = (
+                "no axes" if not shape else f"the axes 0 to {len(shape) - 1}" if len(shape) > 1 else "the axis 0 only"
+            )
+            raise Misfit(f"`{self.source}` has {axes} (shape {shown(shape)}, without the batch)", None, "axis")
+        return axis
+
+    def attrs(self, *keys: str) -> dict[str, Attr]:
+        """Settings that are attributes as they are."""
+        return {key: self.values[key] for key in keys}
+
+
+def shown(shape: Shape) -> str:
+    return "[" + ", ".join(str(n) for n in shape) + "]"
+
+
+def article(word: str) -> str:
+    """The article of a kind's name."""
+    return "an" if word[0] in "aeiou" or word in ("lstm", "rnn") else "a"
+
+
+def same_shape(p: Place, x: Shape) -> Result:
+    """The rule of kinds that keep the shape of what they read and have no attributes."""
+    return x, {}
+
+
+def never(layer: Layer) -> bool:
+    return False
+
+
+def always(layer: Layer) -> bool:
+    return True
+
+
+Reads = Callable[[Importer, Any, list[Any], Attrs], Any]
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """`keys`: the name, what may be set, and the texts of the language.
+    `shape(place, *shapes)`: shape and attributes from the shapes that a layer reads. Raises Misfit.
+    `lower(context, layer, *tensors)`: the nodes of a graph; (batch, ...) in and out; the activation comes after it.
+    `write(writer, layer)`: its nodes in ONNX; `read`: ONNX operators that are layers of the kind, by name.
+    `trained`: whether a layer has trained arrays. `norm`: they are of the class "norms". `matrices`: it has several
+    arrays that `init` means. `channels`: the axis of its weight's output channels, where a batch_norm after it can
+    become part of its weights. `integers`: it reads integers. `training`: it acts in training only. `moves`: what it
+    gives need not stand anywhere by itself."""
+
+    keys: Alternative
+    shape: Callable[..., Result]
+    lower: Callable[..., Tensor]
+    write: Callable[[Writer, Layer], str]
+    read: Mapping[str, Reads] = field(default_factory=dict, hash=False)
+    trained: Callable[[Layer], bool] = never
+    norm: bool = False
+    matrices: bool = False
+    channels: int | None = None
+    integers: bool = False
+    training: bool = False
+    moves: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.keys.name
+
+    @property
+    def block(self) -> Block | None:
+        """Its settings; None for formulas."""
+        return self.keys.kind if isinstance(self.keys.kind, Block) else None
+
+    @property
+    def sources(self) -> int | None:
+        """How many layers it reads: 0 or 1; None for several."""
+        given = None if self.block is None else self.block.by_name.get("inputs")
+        return 0 if given is None else 1 if given == INPUTS else None
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Keys that name a layer which is read besides `inputs`, in their order."""
+        fields = () if self.block is None else self.block.fields
+        return tuple(f.name for f in fields if f.kind == LAYER_REFERENCE)
+
+    @property
+    def activation(self) -> str | None:
+        """The key with the function that is applied to the result."""
+        fields = () if self.block is None else self.block.fields
+        return next((f.name for f in fields if f.kind == FUNCTION), None)
