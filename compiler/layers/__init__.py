@@ -1,1 +1,35 @@
-"""Layers of networks: a file a family."""
+"""The kinds of layers of the language, in the order of its reference: a file a family.
+
+Frontend, passes and interchange derive from these objects what they know of kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from compiler.layers.attention import ATTENTION, DOT_ATTENTION
+from compiler.layers.augment import AUGMENT, DROPOUT, NOISE, RANDOM_CROP, RANDOM_FLIP
+from compiler.layers.conv import CONVS, TRANSPOSED
+from compiler.layers.dense import DENSE
+from compiler.layers.elementwise import ACTIVATION, ADD, MAP, MULTIPLY
+from compiler.layers.norm import BATCH_NORM, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, LOG_SOFTMAX, SOFTMAX
+from compiler.layers.pool import POOLS
+from compiler.layers.recurrent import GRU, LSTM, RNN
+from compiler.layers.sequence import EMBEDDING, LEARNED, ONE_HOT, POSITIONS
+from compiler.layers.shape import CONCAT, FLATTEN, PAD, PERMUTE, RESHAPE, SLICE, SPLIT, UPSAMPLE
+from compiler.layers.shared.kind import LayerKind
+
+__all__ = ["KIND", "KINDS", "MAP", "SLICE", "SPLIT"]
+
+KINDS: Final[tuple[LayerKind, ...]] = (
+    DENSE, *CONVS, *TRANSPOSED, *POOLS, UPSAMPLE, PAD,
+    FLATTEN, RESHAPE, PERMUTE, CONCAT, SPLIT, SLICE, ADD, MULTIPLY, MAP, ACTIVATION, SOFTMAX, LOG_SOFTMAX,
+    DROPOUT, NOISE, AUGMENT, RANDOM_FLIP, RANDOM_CROP,
+    BATCH_NORM, LAYER_NORM, GROUP_NORM, INSTANCE_NORM,
+    EMBEDDING, ONE_HOT, LEARNED, POSITIONS, ATTENTION, DOT_ATTENTION, RNN, GRU, LSTM,
+)  # fmt: skip
+
+KIND: Final[Mapping[str, LayerKind]] = MappingProxyType({k.name: k for k in KINDS})
+"""By name."""

@@ -1,8 +1,9 @@
-"""lower_augment: layers that change samples at random while training: noise, augment, random_flip, random_crop.
+"""Layers that change samples at random while training: dropout, noise, augment, random_flip, random_crop.
 
-Assumes: level-0 layers of these kinds.
+Assumes: inputs of (batch, ...).
 Guarantees: the identity outside training; draws are counter-based, keyed by the layer's name, with one counter per step
-and element (noise) or sample (flips, crops; augment as asked): the same on every target, and where a run is resumed.
+and element (dropout, noise) or sample (flips, crops; augment as asked): the same on every target, and where a run is
+resumed.
 Does not: read data.
 """
 
@@ -11,17 +12,68 @@ from __future__ import annotations
 import math
 
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, children, with_children
+from compiler.expr.keys.kinds import Choice, Expression, Field, Option, Value
+from compiler.expr.keys.values import COUNT, PART, POSITIVE
 from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import axis_dims, identity
 from compiler.ir.level1.graph import Contract, Rand, Tensor
 from compiler.ir.space import Affine, along
-from compiler.layers.shared.context import X0, X1, X2, Context, number, whole
+from compiler.layers.shared.context import X0, X1, X2, Context, mul, number, whole
+from compiler.layers.shared.keys import layer
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, shown
+from compiler.layers.shared.onnx.graph import Writer
 
 
 def _random(c: Context, layer: Layer, part: str, shape: tuple[int, ...]) -> Tensor:
     """Uniform numbers in [0, 1)."""
     name = f"{layer.name}.{part}"
     return c.graph.add(Rand(Tensor(name, shape, "real", True), f"{layer.name}/{part}", layer.span))
+
+
+def _write(w: Writer, layer: Layer) -> str:
+    """Nothing: a network is written for use."""
+    return w.source(layer)
+
+
+def _dropped(p: Place, x: Shape) -> Result:
+    return x, p.attrs("rate")
+
+
+def dropout(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    """Srivastava et al. 2014, inverted: kept elements are divided by the probability of keeping them."""
+    if not c.training:
+        return x
+    u = c.graph.add(Rand(Tensor(f"{layer.name}.random", x.shape, "real", True), f"{layer.name}/dropout", layer.span))
+    keep = Cond(Binary("<", X0, Ref("rate")), Num(0.0), Binary("/", Num(1.0), Binary("-", Num(1.0), Ref("rate"))))
+    scalars = (("rate", number(layer, "rate")),)
+    mask = c.graph.map(f"{layer.name}.mask", keep, (identity(u),), scalars=scalars, span=layer.span)
+    return c.graph.map(f"{layer.name}.y", mul(X0, X1), (identity(x), identity(mask)), span=layer.span)
+
+
+DROPOUT = LayerKind(
+    layer(
+        "dropout",
+        "Sets elements to zero at random while training, and scales the others up.",
+        Field(
+            "rate",
+            PART,
+            "The probability with which an element is dropped.",
+            required=True,
+            example="rate: 0.5",
+        ),
+        elsewhere={"p": "`rate`", "probability": "`rate`"},
+        example="{rate: 0.5}",
+    ),
+    _dropped,
+    dropout,
+    _write,
+    training=True,
+    moves=True,
+)
+
+
+def _noisy(p: Place, x: Shape) -> Result:
+    return x, p.attrs("std")
 
 
 def noise(c: Context, layer: Layer, x: Tensor) -> Tensor:
@@ -43,6 +95,31 @@ def _exponential(u: Expr) -> Expr:
 def _normal(radius: Expr, angle: Expr) -> Expr:
     r = Call("sqrt", (Binary("*", Num(2.0), _exponential(radius)),))
     return Binary("*", r, Call("cos", (Binary("*", Num(2.0 * math.pi), angle),)))
+
+
+NOISE = LayerKind(
+    layer(
+        "noise",
+        "Adds normal noise to every element while training.",
+        Field(
+            "std",
+            Value("a positive number", "0.1", low=0, above=True),
+            "The standard deviation.",
+            required=True,
+            example="std: 0.1",
+        ),
+        elsewhere={"stddev": "`std`", "sigma": "`std`"},
+        example="{std: 0.1}",
+    ),
+    _noisy,
+    noise,
+    _write,
+    training=True,
+)
+
+
+def _augmented(p: Place, x: Shape) -> Result:
+    return x, p.attrs("draws")
 
 
 def augment(c: Context, layer: Layer, x: Tensor) -> Tensor:
@@ -74,6 +151,43 @@ def augment(c: Context, layer: Layer, x: Tensor) -> Tensor:
     return c.graph.map(f"{layer.name}.y", body, operands, like=x, scalars=scalars, span=layer.span)
 
 
+AUGMENT = LayerKind(
+    layer(
+        "augment",
+        "Changes samples while training by a formula that may draw random numbers.",
+        Field(
+            "value",
+            Expression("x * (0.8 + 0.4 * random())"),
+            "What the input `x` becomes, element by element; `random()`, `normal()` and `exponential()` draw numbers.",
+            required=True,
+            example="value: x * (0.8 + 0.4 * random())",
+        ),
+        Field(
+            "draws",
+            Choice(
+                "draws",
+                (
+                    Option("element", "Each element has draws of its own."),
+                    Option("sample", "All elements of a sample have the same draws."),
+                ),
+            ),
+            "How many numbers are drawn.",
+            default="element",
+            example="draws: sample",
+        ),
+        example="{value: x * (0.8 + 0.4 * random()), draws: sample}",
+    ),
+    _augmented,
+    augment,
+    _write,
+    training=True,
+)
+
+
+def _flipped(p: Place, x: Shape) -> Result:
+    return x, {"axis": p.axis(x, len(x) - 1)}
+
+
 def random_flip(c: Context, layer: Layer, x: Tensor) -> Tensor:
     """Half of the samples reversed along an axis."""
     if not c.training:
@@ -87,6 +201,37 @@ def random_flip(c: Context, layer: Layer, x: Tensor) -> Tensor:
     coin = _random(c, layer, "coin", x.shape[:1])
     body = Cond(Binary("<", X2, Num(0.5)), X0, X1)
     return c.graph.map(f"{layer.name}.y", body, (identity(turned), identity(x), (coin, (0,))), span=layer.span)
+
+
+RANDOM_FLIP = LayerKind(
+    layer(
+        "random_flip",
+        "Reverses half of the samples along an axis while training, chosen at random.",
+        Field(
+            "axis",
+            COUNT,
+            "The axis, without the batch, from 0; without it, the last one (left and right of an image).",
+            example="axis: 2",
+        ),
+        elsewhere={"dim": "`axis`", "mode": "`axis`"},
+        example="{axis: 2}",
+    ),
+    _flipped,
+    random_flip,
+    _write,
+    training=True,
+)
+
+
+def _cropped(p: Place, x: Shape) -> Result:
+    padding = p.integer("padding")
+    if len(x) != 3:
+        raise Misfit(f"a random_crop layer reads channels, height and width; `{p.source}` has the shape {shown(x)}")
+    if padding > 16 or padding >= min(x[1:]):
+        most = min(16, min(x[1:]) - 1)
+        message = f"`padding` must be at most {most}: less than height and width, and no more than 16"
+        raise Misfit(message, None, "padding")
+    return x, {"padding": padding}
 
 
 def random_crop(c: Context, layer: Layer, x: Tensor) -> Tensor:
@@ -123,3 +268,17 @@ def random_crop(c: Context, layer: Layer, x: Tensor) -> Tensor:
             span=layer.span,
         )
     )
+
+
+RANDOM_CROP = LayerKind(
+    layer(
+        "random_crop",
+        "Shifts each image by up to `padding` pixels in both directions while training; zeros come in at the edges.",
+        Field("padding", POSITIVE, "The largest shift, at most 16.", required=True, example="padding: 4"),
+        example="{padding: 4}",
+    ),
+    _cropped,
+    random_crop,
+    _write,
+    training=True,
+)

@@ -1,43 +1,95 @@
-"""lower_windows: convolutions, their transposes and pooling, in one, two or three dimensions.
+"""Convolutions and their transposes, in one, two or three dimensions.
 
-Assumes: inputs of (batch, channels, extents...); attributes with one number per dimension, paddings with two.
-Guarantees: one Contract each, over dims n, k, c and per dimension an output and a window dim; layers of one kind are
-of one text whatever their sizes, strides and paddings.
+Assumes: inputs of (batch, channels, extents...).
+Guarantees: paddings are attributes of two numbers per dimension (before, after), every extent is positive; one Contract
+each, over dims n, k, c and per dimension an output and a window dim; layers of one kind are of one text whatever their
+sizes, strides and paddings.
 Does not: choose how they are computed.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import Any
 
-from compiler.expr.ast import Binary, Num, Ref
-from compiler.ir.level0.model import Layer
-from compiler.ir.level1.builder import identity
+from compiler.expr.keys.kinds import Field, Kind, ListOf
+from compiler.expr.keys.values import COUNT, POSITIVE
+from compiler.ir.level0.model import Attr, Layer
 from compiler.ir.level1.graph import Contract, Tensor
-from compiler.ir.space import Affine, along
-from compiler.layers.shared.context import (
-    PRODUCT,
-    X0,
-    X1,
-    Context,
-    biased,
-    flag,
-    glorot,
-    ints,
-    mul,
-    reshape,
-    weight,
-    whole,
+from compiler.ir.space import along
+from compiler.layers.shared.context import PRODUCT, Context, biased, glorot, ints, reshape, weight, whole
+from compiler.layers.shared.initial import INIT
+from compiler.layers.shared.keys import ACTIVATION, BIAS, layer
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always
+from compiler.layers.shared.onnx.graph import Writer
+from compiler.layers.shared.onnx.importer import Computed, Importer, Setting, refused
+from compiler.layers.shared.onnx.inputs import Attrs, constant, data, hint_of
+from compiler.layers.shared.windows import (
+    AXES,
+    DIMENSIONS,
+    SPATIAL,
+    extent,
+    image,
+    index,
+    numbers,
+    one_or,
+    padding,
+    padding_doc,
+    pads_of,
+    sides,
+    windows,
+    written_pads,
 )
 
-SPATIAL = {1: (("ow", "s"),), 2: (("oh", "r"), ("ow", "s")), 3: (("od", "q"), ("oh", "r"), ("ow", "s"))}
-"""Output and window dims by number of dimensions."""
+_FILTERS = Field("filters", POSITIVE, "The number of output channels.", required=True, example="filters: 16")
+_GROUPS = Field(
+    "groups",
+    POSITIVE,
+    "Input and output channels are split into this many groups that do not see each other; as many as there are "
+    "channels: a depthwise convolution.",
+    default=1,
+    example="groups: 2",
+)
 
 
-def _index(layer: Layer, pairs: tuple[tuple[str, str], ...], dilation: tuple[int, ...]) -> tuple[Affine, ...]:
-    """position = output * stride + tap * dilation - padding, per dimension."""
-    stride, padding = ints(layer, "stride"), ints(layer, "padding")
-    return tuple(Affine(((o, stride[a]), (w, dilation[a])), -padding[2 * a]) for a, (o, w) in enumerate(pairs))
+def _conv_fields(rank: int) -> tuple[Field, ...]:
+    one = "The kernel's length." if rank == 1 else f"The kernel's {DIMENSIONS[rank]}, or one number for all."
+    return (
+        _FILTERS,
+        Field("kernel", extent(rank), one, required=True, example="kernel: 3"),
+        Field("stride", extent(rank), "The step of the kernel.", default=1, example="stride: 2"),
+        Field(
+            "padding", padding(rank), padding_doc(rank, "Zeros around the input"), default="valid",
+            example="padding: same",
+        ),
+        Field("dilation", extent(rank), "The distance of the kernel's taps.", default=1, example="dilation: 2"),
+        _GROUPS,
+        ACTIVATION,
+        BIAS,
+        INIT,
+    )  # fmt: skip
+
+
+def _grouped(p: Place, channels: int, filters: int, groups: int) -> None:
+    count = f"{channels} channel{'' if channels == 1 else 's'}"
+    for what, number in ((f"`{p.source}` has {count}, which", channels), (f"{filters} filters", filters)):
+        if number % groups:
+            raise Misfit(f"{what} cannot be split into {groups} groups of one size", None, "groups")
+
+
+def _attrs(p: Place, x: Shape, rank: int) -> dict[str, Attr]:
+    """What convolutions and their transposes share."""
+    kernel, stride, dilation = (p.each(key, rank) for key in ("kernel", "stride", "dilation"))
+    edges = sides(p, image(p, x, rank), kernel, stride, dilation)
+    _grouped(p, x[0], p.integer("filters"), p.integer("groups"))
+    found: dict[str, Attr] = {"kernel": kernel, "stride": stride, "padding": edges, "dilation": dilation}
+    return found | p.attrs("filters", "groups", "bias")
+
+
+def _conv_shape(rank: int, p: Place, x: Shape) -> Result:
+    attrs = _attrs(p, x, rank)
+    return (p.integer("filters"), *windows(p, x, attrs, "kernel")), attrs
 
 
 def conv(c: Context, layer: Layer, x: Tensor) -> Tensor:
@@ -46,7 +98,7 @@ def conv(c: Context, layer: Layer, x: Tensor) -> Tensor:
     filters, out = layer.shape[0], layer.shape[1:]
     groups, taps = whole(layer, "groups"), ints(layer, "kernel")
     pairs = SPATIAL[len(taps)]
-    positions = _index(layer, pairs, ints(layer, "dilation"))
+    positions = index(layer, pairs, ints(layer, "dilation"))
     inner = channels // groups
     area = math.prod(taps)
     fans = glorot(inner * area, filters // groups * area)
@@ -87,6 +139,40 @@ def conv(c: Context, layer: Layer, x: Tensor) -> Tensor:
     return biased(c, layer, y, 1)
 
 
+def _conv_kind(rank: int) -> LayerKind:
+    words = {1: "one", 2: "two", 3: "three"}[rank]
+    keys = layer(
+        f"conv{rank}d",
+        f"A {words}-dimensional convolution (cross-correlation) over channels, {DIMENSIONS[rank]}.",
+        *_conv_fields(rank),
+        elsewhere={"units": "`filters`", "size": "`kernel`"},
+        example="{filters: 16, kernel: 3}",
+    )
+    read = {"Conv": _read} if rank == 1 else {}
+    return LayerKind(keys, partial(_conv_shape, rank), conv, _write, read, trained=always, channels=0)
+
+
+# --------------------------------------------------------------------------------------- transposed
+
+
+def _transposed_shape(rank: int, p: Place, x: Shape) -> Result:
+    attrs = _attrs(p, x, rank)
+    kernel, stride, dilation, added = (p.each(key, rank) for key in ("kernel", "stride", "dilation", "output_padding"))
+    edges = attrs["padding"]
+    assert isinstance(edges, tuple)
+    out: list[int] = []
+    for axis, word in enumerate(AXES[rank]):
+        if added[axis] >= max(stride[axis], dilation[axis]):
+            message = f"`output_padding` must be smaller than `stride` or `dilation` ({stride[axis]}, {dilation[axis]})"
+            raise Misfit(message, None, "output_padding")
+        reach = (x[1 + axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1 + added[axis]
+        left = reach - edges[2 * axis] - edges[2 * axis + 1]
+        if left < 1:
+            raise Misfit(f"the output is {reach} {word}; nothing is left of it without the padding", None, "padding")
+        out.append(left)
+    return (p.integer("filters"), *out), attrs
+
+
 def conv_transpose(c: Context, layer: Layer, x: Tensor) -> Tensor:
     """The transpose of `conv` as a map (Dumoulin & Visin 2016, section 4): every input element adds its multiple of
     the kernel to the output. Weight (channels, filters of a group, taps...), as in PyTorch."""
@@ -94,7 +180,7 @@ def conv_transpose(c: Context, layer: Layer, x: Tensor) -> Tensor:
     filters, out = layer.shape[0], layer.shape[1:]
     groups, taps = whole(layer, "groups"), ints(layer, "kernel")
     pairs = SPATIAL[len(taps)]
-    positions = _index(layer, pairs, ints(layer, "dilation"))
+    positions = index(layer, pairs, ints(layer, "dilation"))
     inner, per = channels // groups, filters // groups
     area = math.prod(taps)
     w = weight(c, f"{layer.name}.weight", (channels, per, *taps), "uniform", glorot(inner * area, per * area), layer)
@@ -120,79 +206,130 @@ def conv_transpose(c: Context, layer: Layer, x: Tensor) -> Tensor:
     return biased(c, layer, y, 1)
 
 
-def pool(c: Context, layer: Layer, x: Tensor) -> Tensor:
-    """The largest value or the mean of each window. A mean counts the padding unless `count_padding` is false, and
-    never what `ceil` added."""
-    taps, padding = ints(layer, "size"), ints(layer, "padding")
-    pairs = SPATIAL[len(taps)]
-    ones = (1,) * len(taps)
-    positions = _index(layer, pairs, ones)
-    largest = layer.kind.startswith("max")
-    ch, out = layer.shape[0], layer.shape[1:]
-    stride = ints(layer, "stride")
-    padded = tuple(e + padding[2 * a] + padding[2 * a + 1] for a, e in enumerate(x.shape[2:]))
-    leaves = any((o - 1) * s + t > e for o, s, t, e in zip(out, stride, taps, padded, strict=True))
-    counted = flag(layer, "count_padding", True)
-    plain = not leaves and (counted or not any(padding))
-    outputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
-    share = mul(X0, Num(1.0 / math.prod(taps))) if plain else X0
-    y = c.graph.add(
-        Contract(
-            Tensor(f"{layer.name}.{'y' if largest or plain else 'total'}", (x.shape[0], ch, *out), "real", True),
-            (
-                ("n", x.shape[0]), ("c", ch),
-                *zip(outputs, out, strict=True), *zip(windows, taps, strict=True),
-            ),
-            (along("n"), along("c"), *(along(d) for d in outputs)),
-            (x.name,),
-            ((along("n"), along("c"), *positions),),
-            X0 if largest else share,
-            "max" if largest else "add",
-            -math.inf if largest else 0.0,
-            span=layer.span,
-        )
-    )  # fmt: skip
-    if largest or plain:
-        return y
-    # How many elements count in each window: the same sum over a tensor of ones.
-    inside = padded if counted else x.shape[2:]
-    origin = positions if not counted else tuple(Affine(p.terms) for p in positions)
-    one = c.graph.map(f"{layer.name}.ones", Num(1.0), (), like=Tensor("", inside), span=layer.span)
-    count = c.graph.add(
-        Contract(
-            Tensor(f"{layer.name}.counts", out),
-            (*zip(outputs, out, strict=True), *zip(windows, taps, strict=True)),
-            tuple(along(d) for d in outputs),
-            (one.name,),
-            (origin,),
-            X0,
-            span=layer.span,
-        )
+def _transposed_kind(rank: int) -> LayerKind:
+    words = {1: "one", 2: "two"}[rank]
+    fields = [f for f in _conv_fields(rank) if f.name != "padding"]
+    added: Kind = COUNT if rank == 1 else ListOf(COUNT, low=rank, high=rank, example="[1, 1]")
+    fields[3:3] = [
+        Field(
+            "padding",
+            padding(rank, words=False),
+            "What is cut off at each side of the output: a number, or "
+            + ("[before, after]." if rank == 1 else "[height, width] or [top, bottom, left, right]."),
+            default=0,
+            example="padding: 1",
+        ),
+        Field(
+            "output_padding",
+            added if rank == 1 else one_or(added),
+            "Rows that are added at the end of each dimension, which a stride leaves open.",
+            default=0,
+            example="output_padding: 1",
+        ),
+    ]
+    keys = layer(
+        f"conv_transpose{rank}d",
+        f"The transpose of a {words}-dimensional convolution: with a stride it enlarges.",
+        *fields,
+        elsewhere={"units": "`filters`", "size": "`kernel`"},
+        example="{filters: 16, kernel: 4, stride: 2, padding: 1}",
     )
-    axes = tuple(range(2, len(y.shape)))
-    return c.graph.map(f"{layer.name}.y", Binary("/", X0, X1), (identity(y), (count, axes)), span=layer.span)
+    read = {"ConvTranspose": _read} if rank == 1 else {}
+    shape = partial(_transposed_shape, rank)
+    return LayerKind(keys, shape, conv_transpose, _write, read, trained=always, channels=1)
 
 
-def global_pool(c: Context, layer: Layer, x: Tensor) -> Tensor:
-    """The largest value or the mean of each channel."""
-    size = math.prod(x.shape[2:])
-    flat = reshape(c, f"{layer.name}.flat", x, (x.shape[0], x.shape[1], size), layer)
-    name = f"{layer.name}.y"
-    if layer.kind == "global_max_pool":
-        return c.graph.reduce(name, X0, (identity(flat),), flat, (0, 1), combine="max", fill=-math.inf, span=layer.span)
-    share = (("share", 1.0 / size),)
-    body = mul(X0, Ref("share"))
-    return c.graph.reduce(name, body, (identity(flat),), flat, (0, 1), scalars=share, span=layer.span)
+# --------------------------------------------------------------------------------------------- ONNX
 
 
-def upsample(c: Context, layer: Layer, x: Tensor) -> Tensor:
-    """Each element repeated along every dimension (nearest neighbour)."""
-    factors = ints(layer, "factor")
-    shape: list[int] = [*x.shape[:2]]
-    axes: list[int] = [0, 1]
-    for extent, factor in zip(x.shape[2:], factors, strict=True):
-        axes.append(len(shape))
-        shape += [extent, factor]
-    spread = Tensor(f"{layer.name}.spread", tuple(shape), "real", True)
-    y = c.graph.map(spread.name, X0, ((x, tuple(axes)),), like=spread, span=layer.span)
-    return reshape(c, f"{layer.name}.y", y, (x.shape[0], *layer.shape), layer)
+def _write(w: Writer, layer: Layer) -> str:
+    attrs: dict[str, object] = {
+        "kernel_shape": list(ints(layer, "kernel")),
+        "strides": list(ints(layer, "stride")),
+        "dilations": list(ints(layer, "dilation")),
+        "pads": written_pads(ints(layer, "padding")),
+        "group": layer.attr("groups"),
+    }
+    op = "Conv"
+    if layer.kind.startswith("conv_transpose"):
+        op = "ConvTranspose"
+        added = []
+        for a, extent in enumerate(w.shape(layer)[1:]):
+            reach = (extent - 1) * ints(layer, "stride")[a] + ints(layer, "dilation")[a] * (
+                ints(layer, "kernel")[a] - 1
+            )
+            padding = ints(layer, "padding")
+            added.append(layer.shape[1 + a] - (reach + 1 - padding[2 * a] - padding[2 * a + 1]))
+        if any(added):
+            attrs["output_padding"] = added
+    ins = [w.source(layer), w.weight(layer, "weight")]
+    ins += [w.weight(layer, "bias")] if layer.attr("bias") else []
+    return w.graph.node(op, ins, f"{layer.name}/sum", attrs)
+
+
+def _read(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    x, w = data(node, ins), constant(node, ins, 1)
+    rank = w.ndim - 2
+    transposed = node.op_type == "ConvTranspose"
+    if rank not in ((1, 2) if transposed else (1, 2, 3)) or len(x.shape) != rank + 1:
+        raise refused(node, f"it has {rank} dimensions")
+    taps = w.shape[2:]
+    stride = tuple(attrs.get("strides", [1] * rank))
+    dilation = tuple(attrs.get("dilations", [1] * rank))
+    groups = int(attrs.get("group", 1))
+    reach = tuple((t - 1) * d + 1 for t, d in zip(taps, dilation, strict=True))
+    filters = w.shape[1] * groups if transposed else w.shape[0]
+    settings: dict[str, Setting] = {"filters": filters, "kernel": numbers(taps, rank)}
+    added = tuple(attrs.get("output_padding", [0] * rank))
+    if transposed:
+        pads = _transposed_pads(node, attrs, x.shape[1:], reach, stride, added)
+        out = tuple(
+            (e - 1) * s + r + o - pads[2 * a] - pads[2 * a + 1]
+            for a, (e, s, r, o) in enumerate(zip(x.shape[1:], stride, reach, added, strict=True))
+        )
+    else:
+        pads = pads_of(node, attrs, x.shape[1:], reach, stride)
+        out = tuple(
+            (e + pads[2 * a] + pads[2 * a + 1] - r) // s + 1
+            for a, (e, s, r) in enumerate(zip(x.shape[1:], stride, reach, strict=True))
+        )
+    if any(s != 1 for s in stride):
+        settings["stride"] = numbers(stride, rank)
+    if any(pads):
+        settings["padding"] = pads
+    if any(d != 1 for d in dilation):
+        settings["dilation"] = numbers(dilation, rank)
+    if transposed and any(added):
+        settings["output_padding"] = numbers(added, rank)
+    if groups != 1:
+        settings["groups"] = groups
+    weights = {"weight": w}
+    if len(ins) > 2 and ins[2] is not None:
+        weights["bias"] = constant(node, ins, 2)
+    else:
+        settings["bias"] = False
+    kind = f"conv_transpose{rank}d" if transposed else f"conv{rank}d"
+    return m.layer(kind, hint_of(node), [x], settings, (filters, *out), weights)
+
+
+def _transposed_pads(node: Any, attrs: Attrs, extents: Shape, reach: Shape, stride: Shape, added: Shape) -> list[int]:
+    """(before, after) for each dimension of a transposed convolution."""
+    rank = len(extents)
+    wanted = attrs.get("output_shape")
+    auto = attrs.get("auto_pad", "NOTSET")
+    if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
+        wanted = [e * s for e, s in zip(extents, stride, strict=True)]
+    if wanted is None:
+        return pads_of(node, attrs, extents, reach, stride)
+    out: list[int] = []
+    for e, r, s, o, w in zip(extents, reach, stride, added, wanted[-rank:], strict=True):
+        total = s * (e - 1) + o + r - w
+        if total < 0:
+            raise refused(node, "its output is larger than what it computes")
+        less, more = total // 2, total - total // 2
+        out += [less, more] if auto == "SAME_UPPER" else [more, less]
+    return out
+
+
+CONVS = tuple(_conv_kind(rank) for rank in (1, 2, 3))
+TRANSPOSED = tuple(_transposed_kind(rank) for rank in (1, 2))

@@ -1,4 +1,4 @@
-"""lower_norms: normalisation over the batch, over a sample, over groups of channels; softmax.
+"""Normalisation over the batch, over a sample, over groups of channels; softmax.
 
 Assumes: inputs of (batch, ...).
 Guarantees: statistics over the rows of the batch that exist; the shift of a softmax, and the mean inside a variance,
@@ -9,8 +9,14 @@ Does not: fold normalisations into weights.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from compiler.expr.ast import Binary, Num, Ref
+from compiler.expr.keys.kinds import Field
+from compiler.expr.keys.values import COUNT, FRACTION, POSITIVE
 from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import identity
 from compiler.ir.level1.graph import Store, Tensor, Variable
@@ -30,6 +36,26 @@ from compiler.layers.shared.context import (
     weight,
     whole,
 )
+from compiler.layers.shared.keys import AFFINE, AXIS, EPSILON, layer
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, shown
+from compiler.layers.shared.onnx.graph import Writer
+from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Setting, refused
+from compiler.layers.shared.onnx.inputs import Attrs, axis_of, constant, data, hint_of, short
+
+
+def _affine(layer: Layer) -> bool:
+    return flag(layer, "affine")
+
+
+# -------------------------------------------------------------------------------------------- batch
+
+
+def _batch_shape(p: Place, x: Shape) -> Result:
+    if not x:
+        raise Misfit(f"batch_norm needs channels; `{p.source}` is a single number")
+    # The file says which part of the running mean is kept, the IR which part is new; exactly.
+    new = float(1 - Fraction(repr(p.real("momentum"))))
+    return x, {"momentum": new, "epsilon": p.real("epsilon")}
 
 
 def batch_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
@@ -94,6 +120,47 @@ def _center(c: Context, name: str, mean: Tensor, layer: Layer) -> Tensor:
     return center
 
 
+def _write_batch(w: Writer, layer: Layer) -> str:
+    parts = [w.weight(layer, p) for p in ("weight", "bias", "running_mean", "running_var")]
+    return w.graph.node(
+        "BatchNormalization", [w.source(layer), *parts], layer.name, {"epsilon": number(layer, "epsilon")}
+    )
+
+
+def _read_batch(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    x = data(node, ins)
+    if attrs.get("training_mode", 0):
+        raise refused(node, "it is in training mode")
+    parts = ("weight", "bias", "running_mean", "running_var")
+    weights = {p: constant(node, ins, 1 + k) for k, p in enumerate(parts)}
+    epsilon = float(np.float32(attrs.get("epsilon", 1e-5)))
+    return m.layer("batch_norm", hint_of(node), [x], {"epsilon": short(epsilon)}, x.shape, weights)
+
+
+BATCH_NORM = LayerKind(
+    layer(
+        "batch_norm",
+        "Normalises each channel over the batch, then scales and shifts it; running means are used outside training.",
+        Field(
+            "momentum",
+            FRACTION,
+            "The part of the running mean that is kept at each step.",
+            default=0.9,
+            example="momentum: 0.9",
+        ),
+        EPSILON,
+    ),
+    _batch_shape,
+    batch_norm,
+    _write_batch,
+    {"BatchNormalization": _read_batch},
+    trained=always,
+    norm=True,
+)
+
+# -------------------------------------------------------------------------------- layers and groups
+
+
 def _standard(c: Context, layer: Layer, x: Tensor) -> Tensor:
     """(x - mean) / sqrt(var + epsilon) over the last of the axes (batch, parts, elements)."""
     g, name, span = c.graph, layer.name, layer.span
@@ -127,6 +194,20 @@ def _scaled(c: Context, layer: Layer, y: Tensor, axis: int, shape: tuple[int, ..
     return c.graph.map(f"{layer.name}.scaled", body, (identity(y), (gamma, (axis,)), (beta, (axis,))), span=layer.span)
 
 
+def _scale_and_shift(w: Writer, layer: Layer, shape: tuple[int, ...]) -> list[str]:
+    """Scale and shift: trained, or 1 and 0."""
+    if layer.attr("affine"):
+        return [w.weight(layer, "weight"), w.weight(layer, "bias")]
+    return [w.graph.constant(np.ones(shape)), w.graph.constant(np.zeros(shape))]
+
+
+def _layer_shape(p: Place, x: Shape) -> Result:
+    axes = p.integer("axes")
+    if axes > len(x):
+        raise Misfit(f"`{p.source}` has {len(x)} axes (shape {shown(x)}), not {axes}", None, "axes")
+    return x, p.attrs("axes", "epsilon", "affine")
+
+
 def layer_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
     """Ba, Kiros & Hinton 2016, over the last `axes` axes of each sample."""
     axes = whole(layer, "axes")
@@ -138,6 +219,61 @@ def layer_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
     return reshape(c, f"{layer.name}.y", y, x.shape, layer)
 
 
+def _write_layer(w: Writer, layer: Layer) -> str:
+    axes = layer.attr("axes")
+    assert isinstance(axes, int)
+    ins = [w.source(layer), *_scale_and_shift(w, layer, layer.shape[len(layer.shape) - axes :])]
+    return w.graph.node("LayerNormalization", ins, layer.name, {"axis": -axes, "epsilon": number(layer, "epsilon")})
+
+
+def _read_layer(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    x = data(node, ins, moved=True)
+    axis = axis_of(node, int(attrs.get("axis", -1)), x)
+    if axis < x.batch + x.after:
+        raise refused(node, "it works along the batch")
+    inner = x.shape[axis:]
+    weights = {"weight": np.broadcast_to(constant(node, ins, 1), inner)}
+    weights["bias"] = np.broadcast_to(constant(node, ins, 2, np.zeros(inner)), inner)
+    settings: dict[str, Setting] = {"axes": len(inner), "epsilon": short(attrs.get("epsilon", 1e-5))}
+    return m.layer("layer_norm", hint_of(node), [x], settings, x.shape, weights).at(x)
+
+
+LAYER_NORM = LayerKind(
+    layer(
+        "layer_norm",
+        "Normalises the last axes of each sample, then scales and shifts every element of them.",
+        Field(
+            "axes",
+            POSITIVE,
+            "How many of the last axes are normalised together.",
+            default=1,
+            example="axes: 1",
+        ),
+        EPSILON,
+        AFFINE,
+        elsewhere={"normalized_shape": "`axes`", "elementwise_affine": "`affine`"},
+    ),
+    _layer_shape,
+    layer_norm,
+    _write_layer,
+    {"LayerNormalization": _read_layer},
+    trained=_affine,
+    norm=True,
+)
+
+
+def _group_shape(p: Place, x: Shape) -> Result:
+    groups = p.integer("groups", 1)
+    least = 2 if p.kind == "instance_norm" else 1
+    if len(x) < least:
+        what = "channels and positions" if least == 2 else "channels"
+        raise Misfit(f"a {p.kind} layer reads {what}; `{p.source}` has the shape {shown(x)}")
+    if x[0] % groups:
+        message = f"`{p.source}` has {x[0]} channels, which cannot be split into {groups} groups of one size"
+        raise Misfit(message, None, "groups")
+    return x, {"groups": groups, **p.attrs("epsilon", "affine")}
+
+
 def group_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
     """Wu & He 2018; with one channel per group instance normalisation (Ulyanov et al. 2016)."""
     channels = x.shape[1]
@@ -147,6 +283,77 @@ def group_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
     y = reshape(c, f"{layer.name}.channels", _standard(c, layer, flat), (x.shape[0], channels, area), layer)
     y = _scaled(c, layer, y, 1, (channels,))
     return reshape(c, f"{layer.name}.y", y, x.shape, layer)
+
+
+def _write_group(w: Writer, layer: Layer) -> str:
+    ins = [w.source(layer), *_scale_and_shift(w, layer, (layer.shape[0],))]
+    attrs: dict[str, object] = {"epsilon": number(layer, "epsilon")}
+    if layer.kind == "instance_norm":
+        return w.graph.node("InstanceNormalization", ins, layer.name, attrs)
+    attrs["num_groups"] = layer.attr("groups")
+    if len(layer.shape) > 1:
+        return w.graph.node("GroupNormalization", ins, layer.name, attrs)
+    ins[0] = w.graph.reshape(ins[0], (*layer.shape, 1), f"{layer.name}/channels")
+    return w.graph.reshape(w.graph.node("GroupNormalization", ins, layer.name, attrs), layer.shape, layer.name)
+
+
+def _vector(node: Any, ins: list[Any], k: int, size: int, default: float | None = None) -> Array:
+    missing = None if default is None else np.full(size, default)
+    return np.broadcast_to(constant(node, ins, k, missing).reshape(-1), (size,))
+
+
+def _read_group(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    x = data(node, ins)
+    channels = x.shape[0]
+    if node.op_type == "GroupNormalization" and m.opset < 21:
+        raise refused(node, "before opset 21 its scale is one of each group")
+    weights = {"weight": _vector(node, ins, 1, channels), "bias": _vector(node, ins, 2, channels)}
+    settings: dict[str, Setting] = {"epsilon": short(attrs.get("epsilon", 1e-5))}
+    if node.op_type == "InstanceNormalization":
+        return m.layer("instance_norm", hint_of(node), [x], settings, x.shape, weights)
+    settings["groups"] = int(attrs["num_groups"])
+    return m.layer("group_norm", hint_of(node), [x], settings, x.shape, weights)
+
+
+GROUP_NORM = LayerKind(
+    layer(
+        "group_norm",
+        "Normalises groups of channels of each sample, then scales and shifts each channel.",
+        Field("groups", POSITIVE, "The number of groups.", required=True, example="groups: 4"),
+        EPSILON,
+        AFFINE,
+        elsewhere={"num_groups": "`groups`"},
+        example="{groups: 4}",
+    ),
+    _group_shape,
+    group_norm,
+    _write_group,
+    {"GroupNormalization": _read_group},
+    trained=_affine,
+    norm=True,
+)
+INSTANCE_NORM = LayerKind(
+    layer(
+        "instance_norm",
+        "Normalises each channel of each sample, then scales and shifts it.",
+        EPSILON,
+        AFFINE,
+    ),
+    _group_shape,
+    group_norm,
+    _write_group,
+    {"InstanceNormalization": _read_group},
+    trained=_affine,
+    norm=True,
+)
+
+# ------------------------------------------------------------------------------------------ softmax
+
+
+def _softmax_shape(p: Place, x: Shape) -> Result:
+    if not x:
+        raise Misfit(f"a {p.kind} layer needs an axis; `{p.source}` is a single number")
+    return x, {"axis": p.axis(x, len(x) - 1)}
 
 
 def softmax(c: Context, layer: Layer, x: Tensor, name: str = "") -> Tensor:
@@ -165,3 +372,44 @@ def softmax(c: Context, layer: Layer, x: Tensor, name: str = "") -> Tensor:
     power = g.map(f"{name}.power", call("exp", off), (identity(x), (largest, keep)), span=span)
     total = g.reduce(f"{name}.total", X0, (identity(power),), power, keep, span=span)
     return g.map(f"{name}.y", Binary("/", X0, X1), (identity(power), (total, keep)), span=span)
+
+
+def _write_softmax(w: Writer, layer: Layer) -> str:
+    op = "Softmax" if layer.kind == "softmax" else "LogSoftmax"
+    return w.graph.node(op, [w.source(layer)], layer.name, {"axis": 1 + whole(layer, "axis", len(layer.shape) - 1)})
+
+
+def _read_softmax(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    x = data(node, ins, moved=True)
+    default = -1 if m.opset >= 13 else 1
+    axis = axis_of(node, int(attrs.get("axis", default)), x)
+    if m.opset < 13 and axis != len(x.shape) - 1:
+        raise refused(node, "before opset 13 it joins all axes from its own on")
+    kind = "softmax" if node.op_type == "Softmax" else "log_softmax"
+    return m.layer(kind, hint_of(node), [x], {"axis": axis}, x.shape).at(x)
+
+
+SOFTMAX = LayerKind(
+    layer(
+        "softmax",
+        "Positive numbers whose sum along an axis is 1: exp(x) / sum(exp(x)).",
+        Field("axis", COUNT, AXIS + " Without it, the last.", example="axis: 0"),
+        elsewhere={"dim": "`axis`"},
+    ),
+    _softmax_shape,
+    softmax,
+    _write_softmax,
+    {"Softmax": _read_softmax},
+)
+LOG_SOFTMAX = LayerKind(
+    layer(
+        "log_softmax",
+        "The logarithm of a softmax, computed without rounding to 0.",
+        Field("axis", COUNT, AXIS + " Without it, the last.", example="axis: 0"),
+        elsewhere={"dim": "`axis`"},
+    ),
+    _softmax_shape,
+    softmax,
+    _write_softmax,
+    {"LogSoftmax": _read_softmax},
+)

@@ -1,27 +1,30 @@
-"""lower_sequences: attention and recurrent layers over inputs of (batch, steps, features).
+"""Recurrent layers over inputs of (batch, steps, features).
 
 Assumes: steps are the first axis of a sample.
-Guarantees: recurrent layers are unrolled into rows of a few kernels: the text is that of one step, whatever their
-number; a sequence is taken apart and put together by halves, so that its gradient costs a logarithm of passes.
-Does not: skip steps.
+Guarantees: unrolled into rows of a few kernels: the text is that of one step, whatever their number; a sequence is
+taken apart and put together by halves, so that its gradient costs a logarithm of passes.
+Of ONNX: states that begin at zero, all steps of every sample, the functions of the layers; anything else is refused
+(E0918). The reverse direction is the second half of a bidirectional layer, whose first half has weights of zero.
+Does not: skip steps, or give the last memory of an LSTM.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
-from compiler.ir.level0.model import BESIDE, Layer
+import numpy as np
+
+from compiler.expr.ast import Binary, Num
+from compiler.expr.keys.kinds import Alternative, Choice, Field, Flag, Option
+from compiler.expr.keys.values import POSITIVE
+from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import identity
 from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import along
-from compiler.layers.norm import softmax
-from compiler.layers.shape import joined, sliced
 from compiler.layers.shared.context import (
-    HIDDEN,
     PRODUCT,
     X0,
     X1,
@@ -32,109 +35,58 @@ from compiler.layers.shared.context import (
     call,
     flag,
     glorot,
+    joined,
     linear,
     mul,
-    number,
     reshape,
+    sliced,
     weight,
     whole,
 )
+from compiler.layers.shared.initial import INIT
+from compiler.layers.shared.keys import BIAS, layer
+from compiler.layers.shared.kind import LayerKind, Place, Result, Shape, always, steps_and_features
+from compiler.layers.shared.onnx.graph import Reals, Writer
+from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Setting, refused
+from compiler.layers.shared.onnx.inputs import Attrs, constant, cut, data, hint_of
+from compiler.layers.shared.onnx.inputs import joined as joined_parts
+
+_UNITS = Field("units", POSITIVE, "The number of elements of the state.", required=True, example="units: 64")
+_SEQUENCE = (
+    Field(
+        "sequence",
+        Flag(),
+        "Whether the output has the state of every step; without it, of the last one only.",
+        default=False,
+        example="sequence: true",
+    ),
+    Field(
+        "bidirectional",
+        Flag(),
+        "Whether a second one runs from the end to the beginning; both outputs are joined.",
+        default=False,
+        example="bidirectional: true",
+    ),
+    BIAS,
+    INIT,
+)
+_CELL_WORDS = {
+    "hidden_size": "`units`",
+    "return_sequences": "`sequence`",
+    "size": "`units`",
+    "num_layers": "`repeat: {times: ..., layers: [...]}`",
+}
 
 
-def attention(c: Context, layer: Layer, ins: list[Tensor]) -> Tensor:
-    """Multi-head attention (Vaswani et al. 2017, section 3.2): of one input to itself, or query, key and value."""
-    parts, beside = _attended(layer, ins)
-    size = whole(layer, "size")
-    projected = [linear(c, layer, x, size, part) for part, x in zip(("query", "key", "value"), parts, strict=True)]
-    scale = 1.0 / math.sqrt(size // whole(layer, "heads"))
-    return linear(c, layer, _dot_attention(c, layer, projected, beside, scale), layer.shape[-1], "out")
+def _shape(p: Place, x: Shape) -> Result:
+    steps_and_features(p, x)
+    own = [key for key in ("function", "reset") if key in p.values]
+    features = p.integer("units") * (2 if p.values["bidirectional"] else 1)
+    shape = (x[0], features) if p.values["sequence"] else (features,)
+    return shape, p.attrs("units", "sequence", "bidirectional", "bias", *own)
 
 
-def dot_attention(c: Context, layer: Layer, ins: list[Tensor]) -> Tensor:
-    """The same without projections: each head has a part of the features."""
-    parts, beside = _attended(layer, ins)
-    return _dot_attention(c, layer, parts, beside, number(layer, "scale"))
-
-
-def _attended(layer: Layer, ins: list[Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
-    """Query, key and value, and what there is besides."""
-    names = [name for name in BESIDE if flag(layer, name)]
-    count = len(ins) - len(names)
-    parts = ins[:count]
-    return parts if count == 3 else parts * 3, dict(zip(names, ins[count:], strict=True))
-
-
-def _dot_attention(c: Context, layer: Layer, parts: list[Tensor], beside: dict[str, Tensor], scale: float) -> Tensor:
-    """softmax(q k^T * scale + offset) v over tensors of (batch, steps, heads * d)."""
-    name, span, heads = layer.name, layer.span, whole(layer, "heads")
-    q, k, v = (
-        reshape(c, f"{name}.{part}.heads", x, (*x.shape[:2], heads, x.shape[2] // heads), layer)
-        for part, x in zip(("query", "key", "value"), parts, strict=True)
-    )
-    batch, steps, _, d = q.shape
-    others = k.shape[1]
-    n, h, t, s, e = (along(x) for x in ("n", "h", "t", "s", "e"))
-    extents = (("n", batch), ("h", heads), ("t", steps), ("s", others))
-    scores = c.graph.add(
-        Contract(
-            Tensor(f"{name}.scores", (batch, heads, steps, others), "real", True),
-            (*extents, ("e", d)),
-            (n, h, t, s),
-            (q.name, k.name),
-            ((n, t, h, e), (n, s, h, e)),
-            PRODUCT,
-            span=span,
-        )
-    )
-    scores = _scaled(c, layer, scores, beside, scale)
-    p = softmax(c, layer, scores, f"{name}.softmax")
-    if "mask" in beside:  # a step that sees nothing
-        none = Cond(Binary("<=", X1, Num(HIDDEN / 2)), Num(0.0), X0)
-        p = c.graph.map(f"{name}.seen", none, (identity(p), identity(scores)), span=span)
-    features = v.shape[3]
-    y = c.graph.add(
-        Contract(
-            Tensor(f"{name}.context", (batch, steps, heads, features), "real", True),
-            (("n", batch), ("t", steps), ("h", heads), ("e", features), ("s", others)),
-            (n, t, h, e),
-            (p.name, v.name),
-            ((n, h, t, s), (n, s, h, e)),
-            PRODUCT,
-            span=span,
-        )
-    )
-    return reshape(c, f"{name}.joined", y, (batch, steps, heads * features), layer)
-
-
-def _scaled(c: Context, layer: Layer, scores: Tensor, beside: dict[str, Tensor], scale: float) -> Tensor:
-    """Scores of (batch, heads, steps, keys), scaled and moved; what is not seen is hidden last."""
-    body: Expr = mul(X0, Ref("scale"))
-    operands = [identity(scores)]
-    for key in (key for key in ("offset", "mask") if key in beside):
-        own = Ref(f"x{len(operands)}")
-        body = add(body, own) if key == "offset" else Cond(Binary("!=", own, Num(0.0)), body, Num(HIDDEN))
-        operands.append((beside[key], (0, *range(5 - len(beside[key].shape), 4))))
-    name, scalars = f"{layer.name}.scaled", (("scale", scale),)
-    if not flag(layer, "causal"):
-        return c.graph.map(name, body, operands, scalars=scalars, span=layer.span)
-    dims = tuple(zip(("n", "h", "t", "s"), scores.shape, strict=True))
-    axes = tuple(along(d) for d, _ in dims)
-    body = Cond(Binary("<=", Ref("s"), Ref("t")), body, Num(HIDDEN))
-    return c.graph.add(
-        Contract(
-            Tensor(name, scores.shape, "real", True),
-            dims,
-            axes,
-            tuple(x.name for x, _ in operands),
-            tuple(tuple(axes[a] for a in read if a is not None) for _, read in operands),
-            body,
-            scalars=scalars,
-            span=layer.span,
-        )
-    )
-
-
-# ----------------------------------------------------------------------------------------- recurrent
+# ------------------------------------------------------------------------------------------ lowering
 
 
 def recurrent(c: Context, layer: Layer, x: Tensor) -> Tensor:
@@ -147,16 +99,6 @@ def recurrent(c: Context, layer: Layer, x: Tensor) -> Tensor:
 
 
 GATES = {"rnn": ("state",), "gru": ("reset", "update", "candidate"), "lstm": ("input", "forget", "cell", "output")}
-
-
-ONNX_GATES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "rnn": ("state",),
-        "gru": ("update", "reset", "candidate"),
-        "lstm": ("input", "output", "forget", "cell"),
-    }
-)
-"""The gates of recurrent layers in ONNX's order."""
 
 
 def _one_way(c: Context, layer: Layer, x: Tensor, way: str, backward: bool) -> Tensor:
@@ -271,3 +213,193 @@ def _after_product(c: Context, layer: Layer, name: str, way: str, parts: tuple[T
         inner = c.graph.map(f"{name}.biased", add(X0, X1), (identity(inner), (bias, (1,))), span=layer.span)
     body = call("tanh", add(X0, mul(X1, X2)))
     return c.graph.map(name, body, (identity(given), identity(reset), identity(inner)), span=layer.span)
+
+
+# ---------------------------------------------------------------------------------------------- ONNX
+
+ONNX_GATES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "rnn": ("state",),
+        "gru": ("update", "reset", "candidate"),
+        "lstm": ("input", "output", "forget", "cell"),
+    }
+)
+"""The gates of recurrent layers in ONNX's order."""
+_FUNCTIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+
+
+def _write(w: Writer, layer: Layer) -> str:
+    g, units = w.graph, layer.attr("units")
+    assert isinstance(units, int)
+    gates, op = ONNX_GATES[layer.kind], layer.kind.upper()
+    ways = ("", "backward.") if layer.attr("bidirectional") else ("",)
+
+    def stacked(part: str, missing: float | None = None) -> Reals:
+        return np.stack([
+            np.concatenate([w.weights[f"{layer.name}.{way}{gate}.{part}"] for gate in gates]) for way in ways
+        ])  # fmt: skip
+
+    x = g.node("Transpose", [w.source(layer)], f"{layer.name}/steps", {"perm": [1, 0, 2]})
+    ins = [
+        x,
+        g.weight(f"{layer.name}.weight", stacked("weight")),
+        g.weight(f"{layer.name}.recurrent", stacked("recurrent")),
+    ]
+    after = layer.kind == "gru" and layer.attr("reset") == "after"
+    if layer.attr("bias"):
+        second = np.zeros((len(ways), len(gates) * units))
+        if after:
+            for k, way in enumerate(ways):
+                second[k, 2 * units :] = w.weights[f"{layer.name}.{way}candidate.recurrent_bias"]
+        ins.append(g.weight(f"{layer.name}.bias", np.concatenate([stacked("bias"), second], 1)))
+    attrs: dict[str, object] = {
+        "hidden_size": units, "direction": "bidirectional" if len(ways) == 2 else "forward",
+    }  # fmt: skip
+    if after:
+        attrs["linear_before_reset"] = 1
+    if layer.kind == "rnn":
+        attrs["activations"] = [str(layer.attr("function")).capitalize()] * len(ways)
+    if layer.attr("sequence"):
+        y = g.node(op, ins, f"{layer.name}/all", attrs)
+        y = g.node("Transpose", [y], f"{layer.name}/batch", {"perm": [2, 0, 1, 3]})
+    else:
+        y = g.node(op, ins, f"{layer.name}/last", attrs, outputs=2)
+        y = g.node("Transpose", [y], f"{layer.name}/batch", {"perm": [1, 0, 2]})
+    return g.reshape(y, layer.shape, layer.name)
+
+
+def _read(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> list[Computed]:
+    """All states, (steps, directions, units) of a sample, and the last ones. Raises RunError (E0918)."""
+    kind, first = node.op_type.lower(), int(attrs.get("layout", 0))
+    x = data(node, ins, moved=True)
+    if len(x.shape) != 2 or x.own or x.batch == first:
+        raise refused(node, "its input is not (steps, batch, features), or with the layout 1 (batch, steps, features)")
+    functions, direction = _checked(m, node, ins, attrs, x.shape[0])
+    units, steps = int(attrs["hidden_size"]), x.shape[0]
+    reverse, both = direction == "reverse", direction != "forward"
+    after = bool(attrs.get("linear_before_reset", 0))
+    parts = _weights(node, ins, kind, units, reverse, kind == "gru" and after)
+    sequence = m.uses.get(node.output[0], 0) > 0
+    settings: dict[str, Setting] = {"units": units, "bias": _bias(ins) is not None}
+    settings |= {"function": functions[0].lower()} if kind == "rnn" else {}
+    settings |= {"reset": "before"} if kind == "gru" and not after else {}
+    settings |= {n: True for n, v in (("sequence", sequence), ("bidirectional", both)) if v}
+    size = 2 * units if both else units
+    hint = hint_of(node) or str(node.output[1])
+    made = m.layer(kind, hint, [x], settings, (steps, size) if sequence else (size,), parts)
+    if reverse:
+        made = cut(m, f"{hint}_reverse", made, len(made.shape) - 1, units, size)
+    ways = 2 if direction == "bidirectional" else 1
+    states, last = made, made
+    if sequence:
+        states = replace(m.reshape(hint, made, (steps, ways, units)), batch=0 if first else 2)
+        ends = [(steps - 1, 0), (0, units)] if ways == 2 else [(0 if reverse else steps - 1, 0)]
+        steps_ = [cut(m, f"{hint}_step", made, 0, at, at + 1) for at, _ in ends]
+        halves = [cut(m, f"{hint}_way", s, 1, u, u + units) for s, (_, u) in zip(steps_, ends, strict=True)]
+        last = joined_parts(m, f"{hint}_last", halves, 1)
+    return [states, replace(m.reshape(f"{hint}_last", last, (ways, units)), batch=0 if first else 1)]
+
+
+def _bias(ins: list[Any]) -> Any:
+    return ins[3] if len(ins) > 3 else None
+
+
+def _checked(m: Importer, node: Any, ins: list[Any], attrs: Attrs, steps: int) -> tuple[list[str], str]:
+    """Functions and direction of an operator that a layer can be. Raises RunError (E0918)."""
+    direction = attrs.get("direction", "forward")
+    ways = 2 if direction == "bidirectional" else 1
+    given = attrs.get("activations", _FUNCTIONS[node.op_type] * ways)
+    functions = [f.decode() if isinstance(f, bytes) else str(f) for f in given]
+    known = [_FUNCTIONS[node.op_type] * ways] + ([["Relu"] * ways] if node.op_type == "RNN" else [])
+    if functions not in known:
+        raise refused(node, f"its functions are {', '.join(functions)}")
+    if "clip" in attrs or attrs.get("input_forget", 0):
+        raise refused(node, "it clips, or its forget gate is the input gate")
+    if len(ins) > 4 and ins[4] is not None and np.any(constant(node, ins, 4) != steps):
+        raise refused(node, "its samples have different numbers of steps")
+    for k, what in ((5, "state does not begin at zero"), (6, "memory does not begin at zero"), (7, "gates see memory")):
+        if len(ins) > k and ins[k] is not None and np.any(constant(node, ins, k)):
+            raise refused(node, f"its {what}")
+    return functions, direction
+
+
+def _weights(node: Any, ins: list[Any], kind: str, units: int, reverse: bool, apart: bool) -> dict[str, Array]:
+    """The weights of the layer by their names. Both biases of a gate are one, but for the candidate of a GRU that
+    resets after the product (`apart`)."""
+    w, r = constant(node, ins, 1), constant(node, ins, 2)
+    gates = ONNX_GATES[kind]
+    b = constant(node, ins, 3, np.zeros((len(w), 2 * len(gates) * units), w.dtype))
+    if reverse:
+        w, r, b = (np.concatenate([np.zeros_like(a), a]) for a in (w, r, b))
+    out: dict[str, Array] = {}
+    for way, lead in enumerate(("", "backward.")[: len(w)]):
+        for k, gate in enumerate(gates):
+            rows = slice(k * units, (k + 1) * units)
+            out[f"{lead}{gate}.weight"], out[f"{lead}{gate}.recurrent"] = w[way, rows], r[way, rows]
+            if _bias(ins) is None:
+                continue
+            of_input, of_state = b[way, rows], b[way, len(gates) * units :][rows]
+            kept = apart and gate == "candidate"
+            if kept:
+                out[f"{lead}candidate.recurrent_bias"] = of_state
+            out[f"{lead}{gate}.bias"] = of_input if kept else of_input + of_state
+    return out
+
+
+def _kind(keys: Alternative) -> LayerKind:
+    read = {keys.name.upper(): _read}
+    return LayerKind(keys, _shape, recurrent, _write, read, trained=always, matrices=True)
+
+
+RNN = _kind(
+    layer(
+        "rnn",
+        "A recurrent layer over the steps of a sequence: h = f(W x + U h + b).",
+        _UNITS,
+        Field(
+            "function",
+            Choice("function", (Option("tanh", "Between -1 and 1."), Option("relu", "max(x, 0)."))),
+            "The function f, applied to every element of the state.",
+            default="tanh",
+            example="function: relu",
+        ),
+        *_SEQUENCE,
+        elsewhere=_CELL_WORDS | {"activation": "`function`"},
+        example="{units: 64}",
+    )
+)
+GRU = _kind(
+    layer(
+        "gru",
+        "Gated recurrent units over the steps of a sequence (Cho et al. 2014).",
+        _UNITS,
+        Field(
+            "reset",
+            Choice(
+                "place of the reset",
+                (
+                    Option("after", "tanh(W x + b + r (U h + c)), as in cuDNN, PyTorch and Keras."),
+                    Option(
+                        "before", "tanh(W x + U (r h) + b), as published (Cho et al. 2014, eq. 8) and ONNX's default."
+                    ),
+                ),
+            ),
+            "Whether the reset gate r scales the state h after its product with U in the candidate, or before it.",
+            default="after",
+            example="reset: before",
+        ),
+        *_SEQUENCE,
+        elsewhere=_CELL_WORDS | {"reset_after": "`reset`", "linear_before_reset": "`reset`"},
+        example="{units: 64}",
+    )
+)
+LSTM = _kind(
+    layer(
+        "lstm",
+        "Long short-term memory over the steps of a sequence (Hochreiter & Schmidhuber 1997; with forget gates).",
+        _UNITS,
+        *_SEQUENCE,
+        elsewhere=_CELL_WORDS,
+        example="{units: 64}",
+    )
+)

@@ -1,5 +1,4 @@
-"""lower_shapes: layers that move elements (concat, slice, pad, permute, reshape), combine them (add, multiply, map)
-or look them up (embedding).
+"""Layers that move elements: flatten, reshape, permute, concat, split, slice, pad, upsample.
 
 Assumes: inputs of (batch, ...).
 Guarantees: offsets and extents are data; only the number of inputs is text.
@@ -8,66 +7,75 @@ Does not: copy where a view is enough (reshape).
 
 from __future__ import annotations
 
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, substitute
+import math
+from typing import Any
+
+import numpy as np
+
+from compiler.expr.keys.kinds import Field, ListOf, Name, Value
+from compiler.expr.keys.values import COUNT, POSITIVE
 from compiler.ir.level0.model import Layer
-from compiler.ir.level1.builder import Operand, identity
-from compiler.ir.level1.graph import Contract, Rand, Tensor
-from compiler.ir.space import along
-from compiler.layers.shared.context import (
-    X0,
-    X1,
-    Context,
-    add,
-    flag,
-    ints,
-    moved,
-    mul,
-    number,
-    reshape,
-    weight,
-    whole,
+from compiler.ir.level1.graph import Tensor
+from compiler.layers.shared.context import X0, Context, ints, joined, moved, number, reshape, sliced, whole
+from compiler.layers.shared.keys import AXIS, SHAPE, layer, several
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, shown
+from compiler.layers.shared.onnx.graph import Writer
+from compiler.layers.shared.onnx.importer import Computed, Importer, refused
+from compiler.layers.shared.onnx.inputs import Attrs, constant, data, hint_of
+from compiler.layers.shared.windows import one_or
+
+# ---------------------------------------------------------------------------------------- one order
+
+
+def _flat(p: Place, x: Shape) -> Result:
+    return (math.prod(x),), {}
+
+
+def _reshaped(p: Place, x: Shape) -> Result:
+    wanted = p.integers("shape")
+    if math.prod(wanted) != math.prod(x):
+        message = (
+            f"`{p.source}` has {math.prod(x):,} elements (shape {shown(x)}), but {shown(wanted)} {math.prod(wanted):,}"
+        )
+        raise Misfit(message, None, "shape")
+    return wanted, {}
+
+
+def _reshape(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    return reshape(c, f"{layer.name}.y", x, (x.shape[0], *layer.shape), layer)
+
+
+def _write_reshape(w: Writer, layer: Layer) -> str:
+    return w.graph.reshape(w.source(layer), layer.shape, layer.name)
+
+
+FLATTEN = LayerKind(
+    layer("flatten", "All axes but the batch as one.", example="{}"), _flat, _reshape, _write_reshape, moves=True
+)
+RESHAPE = LayerKind(
+    layer(
+        "reshape",
+        "The same elements, in order, with other axes.",
+        Field("shape", SHAPE, "The new shape, without the batch.", required=True, example="shape: [16, 25]"),
+        elsewhere={"target_shape": "`shape`"},
+        example="{shape: [16, 25]}",
+    ),
+    _reshaped,
+    _reshape,
+    _write_reshape,
+    moves=True,
 )
 
-
-def concat(c: Context, layer: Layer, ins: list[Tensor]) -> Tensor:
-    """Inputs one after the other along an axis."""
-    return joined(c, f"{layer.name}.y", ins, 1 + whole(layer, "axis"), layer)
+# -------------------------------------------------------------------------------------- permutation
 
 
-def joined(c: Context, name: str, ins: list[Tensor], axis: int, layer: Layer) -> Tensor:
-    """Tensors that differ along one axis only, one after the other."""
-    if len(ins) == 1:
-        return ins[0]
-    rank = len(ins[0].shape)
-    parts: list[tuple[Tensor, tuple[int, ...]]] = []
-    at = 0
-    for t in ins:
-        parts.append((t, tuple(at if a == axis else 0 for a in range(rank))))
-        at += t.shape[axis]
-    shape = tuple(at if a == axis else e for a, e in enumerate(ins[0].shape))
-    return moved(c, name, parts, shape, 0.0, layer)
-
-
-def sliced(c: Context, name: str, x: Tensor, axis: int, start: int, stop: int, layer: Layer) -> Tensor:
-    """Elements [start, stop) of an axis."""
-    if (start, stop) == (0, x.shape[axis]):
-        return x
-    offset = tuple(-start if a == axis else 0 for a in range(len(x.shape)))
-    shape = tuple(stop - start if a == axis else e for a, e in enumerate(x.shape))
-    return moved(c, name, [(x, offset)], shape, 0.0, layer)
-
-
-def slice_of(c: Context, layer: Layer, x: Tensor) -> Tensor:
-    start, stop = ints(layer, "range")
-    return sliced(c, f"{layer.name}.y", x, 1 + whole(layer, "axis"), start, stop, layer)
-
-
-def pad(c: Context, layer: Layer, x: Tensor) -> Tensor:
-    """Elements of one value around the input."""
-    return moved(
-        c, f"{layer.name}.y", [(x, (0, *ints(layer, "before")))], (x.shape[0], *layer.shape), number(layer, "value"),
-        layer,
-    )  # fmt: skip
+def _permuted(p: Place, x: Shape) -> Result:
+    axes = p.integers("axes")
+    if sorted(axes) != list(range(len(x))):
+        known = ", ".join(str(a) for a in range(len(x)))
+        message = f"`axes` must name each axis of `{p.source}` once ({known}; its shape is {shown(x)})"
+        raise Misfit(message, None, "axes")
+    return tuple(x[a] for a in axes), {"axes": axes}
 
 
 def permute(c: Context, layer: Layer, x: Tensor) -> Tensor:
@@ -78,109 +86,301 @@ def permute(c: Context, layer: Layer, x: Tensor) -> Tensor:
     return c.graph.map(f"{layer.name}.y", X0, ((x, target),), like=out, span=layer.span)
 
 
-def combined(c: Context, layer: Layer, ins: list[Tensor], op: str) -> Tensor:
-    """The sum or the product of several inputs."""
-    body: Expr = X0
-    for i in range(1, len(ins)):
-        body = Binary(op, body, Ref(f"x{i}"))
-    return c.graph.map(f"{layer.name}.y", body, [identity(t) for t in ins], span=layer.span)
+def _write_permute(w: Writer, layer: Layer) -> str:
+    axes = [0, *(1 + a for a in ints(layer, "axes"))]
+    return w.graph.node("Transpose", [w.source(layer)], layer.name, {"perm": axes})
 
 
-def map_of(c: Context, layer: Layer, ins: list[Tensor]) -> Tensor:
-    """An expression over inputs, whose shapes are broadcast as in NumPy (the batch apart)."""
-    function = layer.function
-    assert function is not None
-    rank = len(layer.shape)
-    operands: list[Operand] = []
-    for t in ins:
-        first = 1 + rank - (len(t.shape) - 1)
-        kept = [(a, e) for a, e in enumerate(t.shape[1:]) if e == layer.shape[first - 1 + a]]
-        source = t
-        if len(kept) != len(t.shape) - 1:  # axes of extent 1 that are repeated
-            shape = (t.shape[0], *(e for _, e in kept))
-            source = reshape(c, f"{layer.name}.of.{t.name}", t, shape, layer)
-        operands.append((source, (0, *(first + a for a, _ in kept))))
-    args = function.args[: len(ins)]
-    scalars = tuple((n, float(v)) for n, v in layer.attrs if isinstance(v, (int, float)))
-    body = substitute(function.body, {a: Ref(f"x{i}") for i, a in enumerate(args)})
-    out = Tensor("", (ins[0].shape[0], *layer.shape), "real", True)
-    return c.graph.map(f"{layer.name}.y", body, operands, like=out, scalars=scalars, span=layer.span)
+PERMUTE = LayerKind(
+    layer(
+        "permute",
+        "The axes in another order.",
+        Field(
+            "axes",
+            ListOf(COUNT, low=1, example="[1, 0]"),
+            "For each axis of the output, that of the input it is, from 0, without the batch.",
+            required=True,
+            example="axes: [1, 0]",
+        ),
+        elsewhere={"dims": "`axes`", "perm": "`axes`"},
+        example="{axes: [1, 0]}",
+    ),
+    _permuted,
+    permute,
+    _write_permute,
+    moves=True,
+)
+
+# ------------------------------------------------------------------------------- joining and cutting
 
 
-def embedding(c: Context, layer: Layer, x: Tensor) -> Tensor:
-    """Row x of a trained table (count, size), drawn standard normal as in PyTorch. Written as a contraction with the
-    one-hot vector of x, so that its gradient is one, too; lookups.py finds both, and neither makes that vector."""
-    count, size = whole(layer, "count"), whole(layer, "size")
-    table = weight(c, f"{layer.name}.weight", (count, size), "normal", (1.0,), layer)
-    axes = tuple((f"d{a}", e) for a, e in enumerate(x.shape))
-    outer = tuple(along(d) for d, _ in axes)
-    chosen = Cond(Binary("==", X0, Ref("v")), X1, Num(0.0))
-    return c.graph.add(
-        Contract(
-            Tensor(f"{layer.name}.y", (*x.shape, size), "real", True),
-            (*axes, ("e", size), ("v", count)),
-            (*outer, along("e")),
-            (x.name, table.name),
-            (outer, (along("v"), along("e"))),
-            chosen,
-            span=layer.span,
+def _concatenated(p: Place, *shapes: Shape) -> Result:
+    axis = p.axis(shapes[0])
+    rest = [(*s[:axis], *s[axis + 1 :]) for s in shapes]
+    if any(len(s) != len(shapes[0]) for s in shapes) or any(r != rest[0] for r in rest):
+        listed = ", ".join(shown(s) for s in shapes)
+        message = f"inputs of a concat layer differ along its axis {axis} only; these have {listed}"
+        raise Misfit(message, None, "inputs")
+    total = sum(s[axis] for s in shapes)
+    return (*shapes[0][:axis], total, *shapes[0][axis + 1 :]), {"axis": axis}
+
+
+def concat(c: Context, layer: Layer, *ins: Tensor) -> Tensor:
+    """Inputs one after the other along an axis."""
+    return joined(c, f"{layer.name}.y", list(ins), 1 + whole(layer, "axis"), layer)
+
+
+def _write_concat(w: Writer, layer: Layer) -> str:
+    ins = [w.named[n] for n in layer.inputs]
+    return w.graph.node("Concat", ins, layer.name, {"axis": 1 + whole(layer, "axis")})
+
+
+CONCAT = LayerKind(
+    layer(
+        "concat",
+        "Several layers one after the other along an axis.",
+        Field("axis", COUNT, AXIS, default=0, example="axis: 0"),
+        elsewhere={"dim": "`axis`"},
+        inputs=several("The layers that are joined; they differ in the extent of the axis only."),
+        example="{inputs: [a, b]}",
+    ),
+    _concatenated,
+    concat,
+    _write_concat,
+)
+
+
+def _sliced(p: Place, x: Shape) -> Result:
+    axis = p.axis(x)
+    extent = x[axis]
+    start, stop = p.integer("from"), p.integer("to", extent)
+    if stop > extent or start >= stop:
+        raise Misfit(
+            f"elements {start} to {stop - 1} are not in axis {axis} of `{p.source}`, which has {extent}",
+            None,
+            "to" if stop > extent else "from",
         )
-    )
+    return (*x[:axis], stop - start, *x[axis + 1 :]), {"axis": axis, "range": (start, stop)}
 
 
-def one_hot(c: Context, layer: Layer, x: Tensor) -> Tensor:
-    """1 at the place that x says, 0 elsewhere. A `lenient` layer counts negative numbers from the end."""
-    dims = (*((f"d{a}", e) for a, e in enumerate(x.shape)), ("v", whole(layer, "count")))
-    axes = tuple(along(d) for d, _ in dims)
-    out = Tensor(f"{layer.name}.y", tuple(e for _, e in dims), "real", True)
-    at: Expr = X0
-    scalars: tuple[tuple[str, float], ...] = ()
-    if flag(layer, "lenient"):
-        at = Cond(Binary(">=", X0, Num(0)), X0, Binary("+", X0, Ref("count")))
-        scalars = (("count", float(whole(layer, "count"))),)
-    body = Cond(Binary("==", Ref("v"), at), Num(1.0), Num(0.0))
-    return c.graph.add(Contract(out, dims, axes, (x.name,), (axes[:-1],), body, scalars=scalars, span=layer.span))
+def slice_of(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    start, stop = ints(layer, "range")
+    return sliced(c, f"{layer.name}.y", x, 1 + whole(layer, "axis"), start, stop, layer)
 
 
-def learned(c: Context, layer: Layer) -> Tensor:
-    """A trained array for every sample, drawn normal with a standard deviation of 0.02."""
-    w = weight(c, f"{layer.name}.weight", layer.shape, "normal", (0.02,), layer)
-    out = Tensor("", (c.mask.shape[0], *layer.shape), "real", True)
-    return c.graph.map(f"{layer.name}.y", X0, ((w, tuple(range(1, len(out.shape)))),), like=out, span=layer.span)
+def _write_slice(w: Writer, layer: Layer) -> str:
+    start, stop = ints(layer, "range")
+    parts = [w.graph.constant([v], True) for v in (start, stop, 1 + whole(layer, "axis"))]
+    return w.graph.node("Slice", [w.source(layer), *parts], layer.name)
 
 
-def positions(c: Context, layer: Layer, x: Tensor) -> Tensor:
-    """x plus an encoding of its first axis: trained, or sines and cosines (Vaswani et al. 2017, section 3.5)."""
-    steps, size = x.shape[1:]
-    if layer.attr("encoding") == "trained":
-        table = weight(c, f"{layer.name}.weight", (steps, size), "normal", (0.02,), layer)
-    else:
-        e = Ref("e")
-        pair = Binary("-", e, Binary("%", e, Num(2)))
-        slow = Call("exp", (Binary("*", Call("float", (pair,)), Ref("fall")),))
-        angle = Binary("*", Call("float", (Ref("t"),)), slow)
-        wave = Cond(Binary("==", Binary("%", e, Num(2)), Num(0)), Call("sin", (angle,)), Call("cos", (angle,)))
-        table = c.graph.add(
-            Contract(
-                Tensor(f"{layer.name}.table", (steps, size)),
-                (("t", steps), ("e", size)),
-                (along("t"), along("e")),
-                (),
-                (),
-                wave,
-                scalars=(("fall", -9.210340371976184 / size),),  # -log(10000)
-                span=layer.span,
-            )
+SLICE = LayerKind(
+    layer(
+        "slice",
+        "Neighbouring elements of an axis.",
+        Field("axis", COUNT, AXIS, default=0, example="axis: 0"),
+        Field("from", COUNT, "The first element, from 0.", default=0, example="from: 0"),
+        Field("to", POSITIVE, "The first element that is left out; without it, all up to the end.", example="to: 5"),
+        elsewhere={"start": "`from`", "stop": "`to`", "end": "`to`", "dim": "`axis`"},
+        example="{from: 0, to: 5}",
+    ),
+    _sliced,
+    slice_of,
+    _write_slice,
+    moves=True,
+)
+
+
+def _split(p: Place, x: Shape) -> Result:
+    """The shape of what is split; `sizes` of the parts."""
+    axis, count = p.axis(x), p.integer("into")
+    extent = x[axis]
+    if "sizes" not in p.values:
+        if extent % count:
+            message = f"axis {axis} of `{p.source}` has {extent} elements, which {count} parts cannot share"
+            raise Misfit(message, "give `sizes`", "into")
+        return x, {"axis": axis, "sizes": (extent // count,) * count}
+    sizes = p.integers("sizes")
+    if len(sizes) != count or sum(sizes) != extent:
+        message = f"`sizes` must be {count} numbers that add up to {extent}, the extent of axis {axis}"
+        raise Misfit(message, None, "sizes")
+    return x, {"axis": axis, "sizes": sizes}
+
+
+SPLIT = LayerKind(
+    layer(
+        "split",
+        "The parts of an axis, as several layers.",
+        Field("axis", COUNT, AXIS, default=0, example="axis: 0"),
+        Field(
+            "into",
+            ListOf(Name("first"), low=2, example="[first, second]"),
+            "The names of the parts, by which other layers read them.",
+            required=True,
+            example="into: [first, second]",
+        ),
+        Field(
+            "sizes",
+            ListOf(POSITIVE, low=2, example="[3, 5]"),
+            "The extent of each part; without it, parts of one size.",
+            example="sizes: [3, 5]",
+        ),
+        elsewhere={"dim": "`axis`", "outputs": "`into`", "split_size": "`sizes`"},
+        example="{into: [first, second]}",
+    ),
+    _split,
+    slice_of,
+    _write_slice,
+)
+"""In a file only: in the model, each part is a `slice`."""
+
+# ------------------------------------------------------------------------------------------ padding
+
+
+def _padded(p: Place, x: Shape) -> Result:
+    before = p.integers("before")
+    after = p.integers("after") if "after" in p.values else before
+    for key, amounts in (("before", before), ("after", after)):
+        if len(amounts) != len(x):
+            raise Misfit(f"`{key}` has {len(amounts)} numbers, but `{p.source}` has the shape {shown(x)}", None, key)
+    shape = tuple(e + b + a for e, b, a in zip(x, before, after, strict=True))
+    return shape, {"before": before, "value": p.real("value")}
+
+
+def pad(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    """Elements of one value around the input."""
+    return moved(
+        c, f"{layer.name}.y", [(x, (0, *ints(layer, "before")))], (x.shape[0], *layer.shape), number(layer, "value"),
+        layer,
+    )  # fmt: skip
+
+
+def _write_pad(w: Writer, layer: Layer) -> str:
+    before, value = ints(layer, "before"), layer.attr("value")
+    assert isinstance(value, int | float)
+    after = [o - e - b for o, e, b in zip(layer.shape, w.shape(layer), before, strict=True)]
+    pads = w.graph.constant([0, *before, 0, *after], True)
+    return w.graph.node("Pad", [w.source(layer), pads, w.graph.constant(float(value))], layer.name)
+
+
+def _read_pad(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    x = data(node, ins)
+    rank = len(x.shape) + 1
+    if attrs.get("mode", "constant") != "constant":
+        raise refused(node, f"its mode is {attrs['mode']}")
+    pads = [int(v) for v in (constant(node, ins, 1) if m.opset >= 11 else attrs["pads"])]
+    value = float(constant(node, ins, 2, np.zeros(())).reshape(-1)[0]) if m.opset >= 11 else attrs.get("value", 0.0)
+    axes = [int(a) % rank for a in constant(node, ins, 3, np.arange(rank)).reshape(-1)]
+    both = {a: (pads[k], pads[len(axes) + k]) for k, a in enumerate(axes)}
+    if any(both.get(0, (0, 0))) or min(pads, default=0) < 0 or not math.isfinite(value):
+        raise refused(node, "it pads the batch, cuts, or pads with no number")
+    before = [both.get(a, (0, 0))[0] for a in range(1, rank)]
+    after = [both.get(a, (0, 0))[1] for a in range(1, rank)]
+    shape = tuple(e + b + a for e, b, a in zip(x.shape, before, after, strict=True))
+    return m.layer("pad", hint_of(node), [x], {"before": before, "after": after, "value": value}, shape)
+
+
+PAD = LayerKind(
+    layer(
+        "pad",
+        "Elements of one value around the input.",
+        Field(
+            "before",
+            ListOf(COUNT, low=1, example="[0, 1, 1]"),
+            "How many before each axis.",
+            required=True,
+            example="before: [0, 1, 1]",
+        ),
+        Field(
+            "after",
+            ListOf(COUNT, low=1, example="[0, 1, 1]"),
+            "How many after each axis; without it, `before`.",
+            example="after: [0, 2, 2]",
+        ),
+        Field("value", Value(), "Their value.", default=0, example="value: 0"),
+        elsewhere={"padding": "`before` and `after`"},
+        example="{before: [0, 1, 1]}",
+    ),
+    _padded,
+    pad,
+    _write_pad,
+    {"Pad": _read_pad},
+)
+
+# --------------------------------------------------------------------------------------- repetition
+
+
+def _upsampled(p: Place, x: Shape) -> Result:
+    if len(x) < 2:
+        raise Misfit(f"an upsample layer reads channels and positions; `{p.source}` has the shape {shown(x)}")
+    factor = p.each("factor", len(x) - 1)
+    return (x[0], *(e * f for e, f in zip(x[1:], factor, strict=True))), {"factor": factor}
+
+
+def upsample(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    """Each element repeated along every dimension (nearest neighbour)."""
+    factors = ints(layer, "factor")
+    shape: list[int] = [*x.shape[:2]]
+    axes: list[int] = [0, 1]
+    for extent, factor in zip(x.shape[2:], factors, strict=True):
+        axes.append(len(shape))
+        shape += [extent, factor]
+    spread = Tensor(f"{layer.name}.spread", tuple(shape), "real", True)
+    y = c.graph.map(spread.name, X0, ((x, tuple(axes)),), like=spread, span=layer.span)
+    return reshape(c, f"{layer.name}.y", y, (x.shape[0], *layer.shape), layer)
+
+
+def _write_upsample(w: Writer, layer: Layer) -> str:
+    scales = w.graph.unique("scales")
+    w.graph.initializers[scales] = np.array([1, 1, *ints(layer, "factor")], np.float32)
+    attrs = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return w.graph.node("Resize", [w.source(layer), "", scales], layer.name, attrs)
+
+
+def _read_resize(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    x = data(node, ins)
+    old = node.op_type == "Upsample"
+    mode, place = attrs.get("mode", "nearest"), attrs.get("coordinate_transformation_mode", "half_pixel")
+    nearest = attrs.get("nearest_mode", "round_prefer_floor")
+    fits = old or m.opset < 11 or (place, nearest) == ("asymmetric", "floor") or (
+        place in ("half_pixel", "half_pixel_symmetric") and nearest.startswith("round")
+    )  # fmt: skip
+    if mode != "nearest" or not fits or len(x.shape) < 2:
+        raise refused(node, "it is no repetition of elements (nearest neighbour)")
+    k = 1 if old or m.opset < 11 else 2
+    scales = constant(node, ins, k, np.zeros(0)) if not (old and m.opset < 9) else np.array(attrs["scales"])
+    if scales.size == 0:
+        whole = (1, *x.shape)
+        of = attrs.get("axes", range(len(whole)))
+        scales = np.array(
+            [s / whole[a] if a else 1.0 for s, a in zip(constant(node, ins, 3).tolist(), of, strict=True)]
         )
-    return c.graph.map(f"{layer.name}.y", add(X0, X1), (identity(x), (table, (1, 2))), span=layer.span)
+    if "axes" in attrs:
+        given, scales = scales, np.ones(len(x.shape) + 1)
+        scales[list(attrs["axes"])] = given
+    factors = [round(float(s)) for s in scales.reshape(-1)]
+    if factors[:2] != [1, 1] or np.any(np.abs(scales - factors) > 1e-6) or len(factors) != len(x.shape) + 1:
+        raise refused(node, "its scales are not whole numbers")
+    shape = tuple(e * f for e, f in zip(x.shape, factors[1:], strict=True))
+    return m.layer("upsample", hint_of(node), [x], {"factor": factors[2:]}, shape)
 
 
-def dropout(c: Context, layer: Layer, x: Tensor) -> Tensor:
-    """Srivastava et al. 2014, inverted: kept elements are divided by the probability of keeping them."""
-    if not c.training:
-        return x
-    u = c.graph.add(Rand(Tensor(f"{layer.name}.random", x.shape, "real", True), f"{layer.name}/dropout", layer.span))
-    keep = Cond(Binary("<", X0, Ref("rate")), Num(0.0), Binary("/", Num(1.0), Binary("-", Num(1.0), Ref("rate"))))
-    scalars = (("rate", number(layer, "rate")),)
-    mask = c.graph.map(f"{layer.name}.mask", keep, (identity(u),), scalars=scalars, span=layer.span)
-    return c.graph.map(f"{layer.name}.y", mul(X0, X1), (identity(x), identity(mask)), span=layer.span)
+UPSAMPLE = LayerKind(
+    layer(
+        "upsample",
+        "Every element, repeated along each dimension after the channels (nearest neighbour).",
+        Field(
+            "factor",
+            one_or(ListOf(POSITIVE, low=1, example="[2, 2]")),
+            "How often; one number for all dimensions, or one for each.",
+            required=True,
+            example="factor: 2",
+        ),
+        elsewhere={"scale_factor": "`factor`", "size": "`factor`"},
+        example="{factor: 2}",
+    ),
+    _upsampled,
+    upsample,
+    _write_upsample,
+    {"Resize": _read_resize, "Upsample": _read_resize},
+)

@@ -44,6 +44,7 @@ POSITIVE_TIME = Value("a time", "0.1 ms", low=0, above=True, dimension=units.TIM
 DURATION = Value("a time", "1 s", low=0, dimension=units.TIME)
 RATE = Value("a rate", "8 Hz", low=0, dimension=units.FREQUENCY)
 FRACTION = Value("a number from 0 to 1", "0.2", low=0, high=1)
+PART = Value("a number from 0 to 1", "0.2", low=0, high=1, below=True)
 QUANTITY = Value("a number or a quantity", "1.62 mV", dimension=None)
 
 DESCRIPTION = Field(

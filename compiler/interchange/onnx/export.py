@@ -18,10 +18,10 @@ import numpy as np
 from compiler.core.disk import write_bytes
 from compiler.expr.activations import ACTIVATIONS, activation
 from compiler.expr.ast import Ref, substitute
-from compiler.interchange.onnx.export_layers import write_layer
 from compiler.interchange.onnx.package import onnx_package
 from compiler.ir.level0.model import Layer, Model
 from compiler.ir.level2.target import Capabilities
+from compiler.layers import KIND
 from compiler.layers.shared.onnx.graph import IR_VERSION, OPSET, Node, OnnxGraph, Writer
 from compiler.passes.pipeline.predict import lower_predict
 from compiler.runtime.artifacts.safetensors import Reals, learned
@@ -94,7 +94,7 @@ def to_onnx(model: Model, weights: dict[str, Reals], outputs: tuple[str, ...]) -
             w.named[item.name] = g.node("Mul", [item.name, g.constant(scale)], f"{item.name}/scaled")
     for layer in model.network.layers:
         if layer.name in needed:
-            w.named[layer.name] = _activated(w, layer, write_layer(w, layer))
+            w.named[layer.name] = _activated(w, layer, KIND[layer.kind].write(w, layer))
     for name in outputs:
         g.nodes.append(Node("Identity", (w.named[name],), (name,), g.unique(f"{name}/output")))
     graph = helper.make_graph(
@@ -123,7 +123,7 @@ def to_onnx(model: Model, weights: dict[str, Reals], outputs: tuple[str, ...]) -
 
 def _activated(w: Writer, layer: Layer, y: str) -> str:
     name = layer.activation
-    if layer.kind == "map" or name in (None, "linear", "identity"):
+    if name in (None, "linear", "identity"):
         return y
     assert name is not None
     label = f"{layer.name}/{name}"

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from compiler.interchange.onnx.import_batch import extents, relaid, reshape_target
+from compiler.layers.shared.context import HIDDEN
 from compiler.layers.shared.onnx.importer import (
     Array,
     Attended,
@@ -39,7 +40,6 @@ from compiler.layers.shared.onnx.inputs import (
     repeated,
     taken,
 )
-from compiler.layers.shared.context import HIDDEN
 
 _REALS = (1, 10, 11, 16)  # onnx.TensorProto: FLOAT, FLOAT16, DOUBLE, BFLOAT16
 _HIDES = -1e4

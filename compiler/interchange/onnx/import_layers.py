@@ -1,4 +1,4 @@
-"""ONNX operators as layers: those that have weights, windows, or move elements.
+"""ONNX operators as layers: those of a kind of layer (compiler/layers), and those that are no kind's own.
 
 Assumes: nodes in topological order (onnx.checker sees to that).
 Guarantees: an operator gives a layer of the same meaning or raises RunError (E0918) with the reason.
@@ -7,7 +7,6 @@ Does not: optimize: a layer per operator, except that a bias is taken into the l
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -23,9 +22,8 @@ from compiler.interchange.onnx.import_attention import (
 )
 from compiler.interchange.onnx.import_batch import shape_of
 from compiler.interchange.onnx.import_einsum import import_einsum, product
-from compiler.interchange.onnx.import_maps import ELEMENTWISE, import_elementwise, short
-from compiler.interchange.onnx.import_recurrent import import_recurrent
-from compiler.interchange.onnx.import_reductions import REDUCTIONS, import_reduction, pooled, rms_norm, unit_norm
+from compiler.interchange.onnx.import_maps import ELEMENTWISE, import_elementwise
+from compiler.interchange.onnx.import_reductions import REDUCTIONS, import_reduction, rms_norm, unit_norm
 from compiler.interchange.onnx.import_shapes import (
     fold,
     import_concat,
@@ -39,10 +37,10 @@ from compiler.interchange.onnx.import_shapes import (
     import_transpose,
 )
 from compiler.interchange.onnx.package import onnx_package
-from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repeated, Scores, Setting, Sized, refused
+from compiler.layers import KINDS
+from compiler.layers.shared.onnx.importer import Computed, Importer, Repeated, Scores, Sized, refused
 from compiler.layers.shared.onnx.inputs import (
     Attrs,
-    Shape,
     axis_of,
     constant,
     cut,
@@ -119,178 +117,6 @@ def _matmul(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed | 
     return product(m, hint_of(node), x, w.T, None)
 
 
-def _pads(node: Any, attrs: Attrs, extents: Shape, reach: Shape, stride: Shape) -> list[int]:
-    """(before, after) for each dimension."""
-    auto, rank = attrs.get("auto_pad", "NOTSET"), len(extents)
-    if auto in ("SAME_UPPER", "SAME_LOWER"):
-        out: list[int] = []
-        for e, r, s in zip(extents, reach, stride, strict=True):
-            total = max((-(-e // s) - 1) * s + r - e, 0)
-            less = total // 2
-            out += [less, total - less] if auto == "SAME_UPPER" else [total - less, less]
-        return out
-    given = [0] * (2 * rank) if auto == "VALID" else list(attrs.get("pads", [0] * (2 * rank)))
-    if min(given, default=0) < 0:
-        raise refused(node, "a padding is negative")
-    return [p for a in range(rank) for p in (given[a], given[rank + a])]
-
-
-def _numbers(values: Any, rank: int) -> Setting:
-    """One number for one dimension, a list for several."""
-    listed = [int(v) for v in values]
-    return listed[0] if rank == 1 else listed
-
-
-def _conv(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x, w = data(node, ins), constant(node, ins, 1)
-    rank = w.ndim - 2
-    transposed = node.op_type == "ConvTranspose"
-    if rank not in ((1, 2) if transposed else (1, 2, 3)) or len(x.shape) != rank + 1:
-        raise refused(node, f"it has {rank} dimensions")
-    taps = w.shape[2:]
-    stride = tuple(attrs.get("strides", [1] * rank))
-    dilation = tuple(attrs.get("dilations", [1] * rank))
-    groups = int(attrs.get("group", 1))
-    reach = tuple((t - 1) * d + 1 for t, d in zip(taps, dilation, strict=True))
-    filters = w.shape[1] * groups if transposed else w.shape[0]
-    settings: dict[str, Setting] = {"filters": filters, "kernel": _numbers(taps, rank)}
-    added = tuple(attrs.get("output_padding", [0] * rank))
-    if transposed:
-        pads = _transposed_pads(node, attrs, x.shape[1:], reach, stride, added)
-        out = tuple(
-            (e - 1) * s + r + o - pads[2 * a] - pads[2 * a + 1]
-            for a, (e, s, r, o) in enumerate(zip(x.shape[1:], stride, reach, added, strict=True))
-        )
-    else:
-        pads = _pads(node, attrs, x.shape[1:], reach, stride)
-        out = tuple(
-            (e + pads[2 * a] + pads[2 * a + 1] - r) // s + 1
-            for a, (e, s, r) in enumerate(zip(x.shape[1:], stride, reach, strict=True))
-        )
-    if any(s != 1 for s in stride):
-        settings["stride"] = _numbers(stride, rank)
-    if any(pads):
-        settings["padding"] = pads
-    if any(d != 1 for d in dilation):
-        settings["dilation"] = _numbers(dilation, rank)
-    if transposed and any(added):
-        settings["output_padding"] = _numbers(added, rank)
-    if groups != 1:
-        settings["groups"] = groups
-    weights = {"weight": w}
-    if len(ins) > 2 and ins[2] is not None:
-        weights["bias"] = constant(node, ins, 2)
-    else:
-        settings["bias"] = False
-    kind = f"conv_transpose{rank}d" if transposed else f"conv{rank}d"
-    return m.layer(kind, hint_of(node), [x], settings, (filters, *out), weights)
-
-
-def _transposed_pads(node: Any, attrs: Attrs, extents: Shape, reach: Shape, stride: Shape, added: Shape) -> list[int]:
-    """(before, after) for each dimension of a transposed convolution."""
-    rank = len(extents)
-    wanted = attrs.get("output_shape")
-    auto = attrs.get("auto_pad", "NOTSET")
-    if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = [e * s for e, s in zip(extents, stride, strict=True)]
-    if wanted is None:
-        return _pads(node, attrs, extents, reach, stride)
-    out: list[int] = []
-    for e, r, s, o, w in zip(extents, reach, stride, added, wanted[-rank:], strict=True):
-        total = s * (e - 1) + o + r - w
-        if total < 0:
-            raise refused(node, "its output is larger than what it computes")
-        less, more = total // 2, total - total // 2
-        out += [less, more] if auto == "SAME_UPPER" else [more, less]
-    return out
-
-
-# ------------------------------------------------------------------------------------------- pooling
-
-
-def _pool(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins)
-    size = tuple(attrs["kernel_shape"])
-    rank = len(size)
-    if rank not in (1, 2) or len(x.shape) != rank + 1:
-        raise refused(node, f"it has {rank} dimensions")
-    if any(d != 1 for d in attrs.get("dilations", [])) or attrs.get("storage_order", 0):
-        raise refused(node, "its window is dilated or stored by columns")
-    stride = tuple(attrs.get("strides", [1] * rank))
-    pads = _pads(node, attrs, x.shape[1:], size, stride)
-    ceil = bool(attrs.get("ceil_mode", 0))
-    out = []
-    for a, e in enumerate(x.shape[1:]):
-        room = e + pads[2 * a] + pads[2 * a + 1] - size[a]
-        count = room // stride[a] + 1
-        if ceil and room % stride[a] and count * stride[a] < e + pads[2 * a]:
-            count += 1
-        out.append(count)
-    settings: dict[str, Setting] = {"size": _numbers(size, rank), "stride": _numbers(stride, rank)}
-    if any(pads):
-        settings["padding"] = pads
-    if ceil:
-        settings["ceil"] = True
-    largest = node.op_type == "MaxPool"
-    if not largest and not attrs.get("count_include_pad", 0):
-        settings["count_padding"] = False
-    kind = f"{'max' if largest else 'avg'}_pool{rank}d"
-    return m.layer(kind, hint_of(node), [x], settings, (x.shape[0], *out))
-
-
-# ------------------------------------------------------------------------------------------- norms
-
-
-def _vector(node: Any, ins: list[Any], k: int, size: int, default: float | None = None) -> Array:
-    missing = None if default is None else np.full(size, default)
-    return np.broadcast_to(constant(node, ins, k, missing).reshape(-1), (size,))
-
-
-def _batch_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins)
-    if attrs.get("training_mode", 0):
-        raise refused(node, "it is in training mode")
-    parts = ("weight", "bias", "running_mean", "running_var")
-    weights = {p: constant(node, ins, 1 + k) for k, p in enumerate(parts)}
-    epsilon = float(np.float32(attrs.get("epsilon", 1e-5)))
-    return m.layer("batch_norm", hint_of(node), [x], {"epsilon": short(epsilon)}, x.shape, weights)
-
-
-def _layer_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True)
-    axis = axis_of(node, int(attrs.get("axis", -1)), x)
-    if axis < x.batch + x.after:
-        raise refused(node, "it works along the batch")
-    inner = x.shape[axis:]
-    weights = {"weight": np.broadcast_to(constant(node, ins, 1), inner)}
-    weights["bias"] = np.broadcast_to(constant(node, ins, 2, np.zeros(inner)), inner)
-    settings: dict[str, Setting] = {"axes": len(inner), "epsilon": short(attrs.get("epsilon", 1e-5))}
-    return m.layer("layer_norm", hint_of(node), [x], settings, x.shape, weights).at(x)
-
-
-def _group_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins)
-    channels = x.shape[0]
-    if node.op_type == "GroupNormalization" and m.opset < 21:
-        raise refused(node, "before opset 21 its scale is one of each group")
-    weights = {"weight": _vector(node, ins, 1, channels), "bias": _vector(node, ins, 2, channels)}
-    settings: dict[str, Setting] = {"epsilon": short(attrs.get("epsilon", 1e-5))}
-    if node.op_type == "InstanceNormalization":
-        return m.layer("instance_norm", hint_of(node), [x], settings, x.shape, weights)
-    settings["groups"] = int(attrs["num_groups"])
-    return m.layer("group_norm", hint_of(node), [x], settings, x.shape, weights)
-
-
-def _softmax(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins, moved=True)
-    default = -1 if m.opset >= 13 else 1
-    axis = axis_of(node, int(attrs.get("axis", default)), x)
-    if m.opset < 13 and axis != len(x.shape) - 1:
-        raise refused(node, "before opset 13 it joins all axes from its own on")
-    kind = "softmax" if node.op_type == "Softmax" else "log_softmax"
-    return m.layer(kind, hint_of(node), [x], {"axis": axis}, x.shape).at(x)
-
-
 # ------------------------------------------------------------------------------------------- movement
 
 
@@ -336,19 +162,6 @@ def _split(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> list[Compute
     return parts
 
 
-def _one_hot(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x, count = ins[0], int(constant(node, ins, 1).reshape(-1)[0])
-    off, on = (float(v) for v in constant(node, ins, 2))
-    if not isinstance(x, Computed) or not x.whole:
-        raise refused(node, "its input holds no whole numbers")
-    if x.lead:
-        raise refused(node, "its input has the batch as another axis than the first")
-    y = m.layer("one_hot", f"{hint_of(node)}_places", [x], {"count": count, "lenient": True}, (*x.shape, count))
-    at = axis_of(node, int(attrs.get("axis", -1)), y)
-    y = m.permute(f"{hint_of(node)}_turned", y, [*range(at), len(x.shape), *range(at, len(x.shape))])
-    return y if (off, on) == (0.0, 1.0) else m.formula(hint_of(node), f"{off!r} + {on - off!r} * {y.name}", y.shape)
-
-
 def _blocks(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     """DepthToSpace and SpaceToDepth: blocks of channels as blocks of positions, and back."""
     x, b = data(node, ins), int(attrs["blocksize"])
@@ -368,72 +181,15 @@ def _blocks(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     return m.reshape(hint_of(node), y, (c // (b * b), h * b, w * b))
 
 
-def _pad(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins)
-    rank = len(x.shape) + 1
-    if attrs.get("mode", "constant") != "constant":
-        raise refused(node, f"its mode is {attrs['mode']}")
-    pads = [int(v) for v in (constant(node, ins, 1) if m.opset >= 11 else attrs["pads"])]
-    value = float(constant(node, ins, 2, np.zeros(())).reshape(-1)[0]) if m.opset >= 11 else attrs.get("value", 0.0)
-    axes = [int(a) % rank for a in constant(node, ins, 3, np.arange(rank)).reshape(-1)]
-    both = {a: (pads[k], pads[len(axes) + k]) for k, a in enumerate(axes)}
-    if any(both.get(0, (0, 0))) or min(pads, default=0) < 0 or not math.isfinite(value):
-        raise refused(node, "it pads the batch, cuts, or pads with no number")
-    before = [both.get(a, (0, 0))[0] for a in range(1, rank)]
-    after = [both.get(a, (0, 0))[1] for a in range(1, rank)]
-    shape = tuple(e + b + a for e, b, a in zip(x.shape, before, after, strict=True))
-    return m.layer("pad", hint_of(node), [x], {"before": before, "after": after, "value": value}, shape)
-
-
-def _resize(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    x = data(node, ins)
-    old = node.op_type == "Upsample"
-    mode, place = attrs.get("mode", "nearest"), attrs.get("coordinate_transformation_mode", "half_pixel")
-    nearest = attrs.get("nearest_mode", "round_prefer_floor")
-    fits = old or m.opset < 11 or (place, nearest) == ("asymmetric", "floor") or (
-        place in ("half_pixel", "half_pixel_symmetric") and nearest.startswith("round")
-    )  # fmt: skip
-    if mode != "nearest" or not fits or len(x.shape) < 2:
-        raise refused(node, "it is no repetition of elements (nearest neighbour)")
-    k = 1 if old or m.opset < 11 else 2
-    scales = constant(node, ins, k, np.zeros(0)) if not (old and m.opset < 9) else np.array(attrs["scales"])
-    if scales.size == 0:
-        whole = (1, *x.shape)
-        of = attrs.get("axes", range(len(whole)))
-        scales = np.array(
-            [s / whole[a] if a else 1.0 for s, a in zip(constant(node, ins, 3).tolist(), of, strict=True)]
-        )
-    if "axes" in attrs:
-        given, scales = scales, np.ones(len(x.shape) + 1)
-        scales[list(attrs["axes"])] = given
-    factors = [round(float(s)) for s in scales.reshape(-1)]
-    if factors[:2] != [1, 1] or np.any(np.abs(scales - factors) > 1e-6) or len(factors) != len(x.shape) + 1:
-        raise refused(node, "its scales are not whole numbers")
-    shape = tuple(e * f for e, f in zip(x.shape, factors[1:], strict=True))
-    return m.layer("upsample", hint_of(node), [x], {"factor": factors[2:]}, shape)
-
-
 _OPERATORS: Mapping[str, Callable[[Importer, Any, list[Any], Attrs], Any]] = MappingProxyType(
     {
+        **{operator: read for kind in KINDS for operator, read in kind.read.items()},
         "Gemm": _gemm,
         "MatMul": _matmul,
-        "Conv": _conv,
-        "ConvTranspose": _conv,
-        "MaxPool": _pool,
-        "AveragePool": _pool,
-        "GlobalAveragePool": pooled,
-        "GlobalMaxPool": pooled,
         **dict.fromkeys(REDUCTIONS, import_reduction),
         "RMSNormalization": rms_norm,
         "LpNormalization": unit_norm,
-        **dict.fromkeys(("RNN", "GRU", "LSTM"), import_recurrent),
         "Attention": import_attention,
-        "BatchNormalization": _batch_norm,
-        "LayerNormalization": _layer_norm,
-        "GroupNormalization": _group_norm,
-        "InstanceNormalization": _group_norm,
-        "Softmax": _softmax,
-        "LogSoftmax": _softmax,
         **dict.fromkeys(("Identity", "Dropout"), _same),
         "Cast": _cast,
         "Reshape": import_reshape,
@@ -447,10 +203,7 @@ _OPERATORS: Mapping[str, Callable[[Importer, Any, list[Any], Attrs], Any]] = Map
         "Split": _split,
         "Slice": import_slice,
         "Gather": import_gather,
-        "OneHot": _one_hot,
         **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _blocks),
-        "Pad": _pad,
-        **dict.fromkeys(("Resize", "Upsample"), _resize),
     }
 )
 _AS_REPEATED = frozenset(("Attention", "Cast", "Dropout", "Expand", "Identity", "Reshape"))

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from compiler.frontend.build.tensors.layers import broadcast
 from compiler.interchange.onnx.import_attention import biased
+from compiler.layers.elementwise import broadcast
+from compiler.layers.shared.context import HIDDEN
 from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
 from compiler.layers.shared.onnx.inputs import held, ranked
-from compiler.layers.shared.context import HIDDEN
 
 _NAMED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -274,11 +274,6 @@ def scaled(m: Importer, node: Any, x: Computed, scale: Array, shift: Array | Non
     # So small an epsilon that 1 + epsilon is 1.
     y = m.layer("batch_norm", hint, [y], {"epsilon": 1e-30}, y.shape, weights)
     return m.reshape(f"{hint}_shaped", y, x.shape)
-
-
-def short(value: float) -> float:
-    """A 32-bit number with the digits that it was meant to have."""
-    return float(str(np.float32(value)))
 
 
 _AFFINE: Final[Mapping[str, Callable[[Array, Array], tuple[Array, Array]]]] = MappingProxyType(

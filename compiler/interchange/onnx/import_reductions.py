@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from compiler.interchange.onnx.import_maps import scaled, short
+from compiler.interchange.onnx.import_maps import scaled
+from compiler.layers.pool import kept_axes, reduced
 from compiler.layers.shared.onnx.importer import Computed, Importer, refused
-from compiler.layers.shared.onnx.inputs import Attrs, axis_of, constant, data, hint_of
+from compiler.layers.shared.onnx.inputs import Attrs, axis_of, constant, data, hint_of, short
 
 _BEFORE: Final[Mapping[str, str]] = MappingProxyType(
     {"ReduceL1": "abs({x})", "ReduceL2": "{x} * {x}", "ReduceSumSquare": "{x} * {x}", "ReduceMin": "-{x}"}
@@ -43,15 +44,15 @@ def import_reduction(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Co
     if not keep and len(axes) == len(x.shape):
         raise refused(node, "it leaves no axis besides the batch")
     if op == "ReduceLogSumExp":  # less the largest, so that nothing overflows
-        top = _reduced(m, f"{hint}_largest", x, axes, True, True)
+        top = reduced(m, f"{hint}_largest", x, axes, True, True)
         less = m.formula(f"{hint}_less", f"exp({x.name} - {top.name})", x.shape)
-        mean = _reduced(m, f"{hint}_mean", less, axes, False, True)
+        mean = reduced(m, f"{hint}_mean", less, axes, False, True)
         made = m.formula(hint, f"log({mean.name} * {_count(x, axes)}) + {top.name}", mean.shape)
-        made = made if keep else m.reshape(f"{hint}_kept", made, _kept(x, axes, False))
+        made = made if keep else m.reshape(f"{hint}_kept", made, kept_axes(x, axes, False))
     else:
         if op in _BEFORE:
             x = m.formula(f"{hint}_each", _BEFORE[op].format(x=x.name), x.shape).at(x)
-        made = _reduced(m, hint, x, axes, op in ("ReduceMax", "ReduceMin"), keep)
+        made = reduced(m, hint, x, axes, op in ("ReduceMax", "ReduceMin"), keep)
         if op in _AFTER:
             made = m.formula(hint, _AFTER[op].format(x=made.name, n=_count(x, axes)), made.shape)
     return made.among(x, x.lead if keep else x.lead - sum(a < x.lead for a in axes))
@@ -61,36 +62,12 @@ def _count(x: Computed, axes: list[int]) -> str:
     return f"{float(math.prod(x.shape[a] for a in axes))}"
 
 
-def _kept(x: Computed, axes: list[int], keep: bool) -> tuple[int, ...]:
-    return tuple(1 if a in axes else e for a, e in enumerate(x.shape) if keep or a not in axes)
-
-
-def _reduced(m: Importer, hint: str, x: Computed, axes: list[int], largest: bool, keep: bool) -> Computed:
-    """The mean or the largest over axes: they come last, what stays is the channels."""
-    kind = "global_max_pool" if largest else "global_avg_pool"
-    stay = [a for a in range(len(x.shape)) if a not in axes]
-    rows = math.prod(x.shape[a] for a in stay)
-    y = m.permute(f"{hint}_turned", x, [*stay, *axes])
-    if len(stay) != 1:
-        y = m.reshape(f"{hint}_rows", y, (rows, math.prod(x.shape[a] for a in axes)))
-    y = m.layer(kind, hint, [y], {}, (rows,))
-    return m.reshape(f"{hint}_kept", y, _kept(x, axes, keep))
-
-
-def pooled(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
-    """GlobalAveragePool and GlobalMaxPool."""
-    x = data(node, ins)
-    if len(x.shape) < 2:
-        raise refused(node, "its input has no positions")
-    return _reduced(m, hint_of(node), x, list(range(1, len(x.shape))), node.op_type == "GlobalMaxPool", True)
-
-
 def rms_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     """x / sqrt(mean of x ** 2 over the last axes + epsilon), scaled (Zhang & Sennrich 2019)."""
     x, hint = data(node, ins), hint_of(node)
     first = axis_of(node, int(attrs.get("axis", -1)), x)
     square = m.formula(f"{hint}_square", f"{x.name} * {x.name}", x.shape)
-    mean = _reduced(m, f"{hint}_mean", square, list(range(first, len(x.shape))), False, True)
+    mean = reduced(m, f"{hint}_mean", square, list(range(first, len(x.shape))), False, True)
     epsilon = short(attrs.get("epsilon", 1e-5))
     y = m.formula(f"{hint}_norm", f"{x.name} / sqrt({mean.name} + {epsilon})", x.shape)
     return scaled(m, node, y, constant(node, ins, 1))
@@ -101,7 +78,7 @@ def unit_norm(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     x, hint, p = data(node, ins), hint_of(node), int(attrs.get("p", 2))
     axis = axis_of(node, int(attrs.get("axis", -1)), x)
     each = m.formula(f"{hint}_each", f"{x.name} * {x.name}" if p == 2 else f"abs({x.name})", x.shape)
-    mean = _reduced(m, f"{hint}_mean", each, [axis], False, True)
+    mean = reduced(m, f"{hint}_mean", each, [axis], False, True)
     total = f"{mean.name} * {_count(x, [axis])}"
     norm = m.formula(f"{hint}_length", f"sqrt({total})" if p == 2 else total, mean.shape)
     return m.formula(hint, f"{x.name} / {norm.name} if {norm.name} > 0.0 else 0.0", x.shape)

@@ -167,3 +167,26 @@ def moved(
             span=layer.span,
         )
     )
+
+
+def joined(c: Context, name: str, ins: list[Tensor], axis: int, layer: Layer) -> Tensor:
+    """Tensors that differ along one axis only, one after the other."""
+    if len(ins) == 1:
+        return ins[0]
+    rank = len(ins[0].shape)
+    parts: list[tuple[Tensor, tuple[int, ...]]] = []
+    at = 0
+    for t in ins:
+        parts.append((t, tuple(at if a == axis else 0 for a in range(rank))))
+        at += t.shape[axis]
+    shape = tuple(at if a == axis else e for a, e in enumerate(ins[0].shape))
+    return moved(c, name, parts, shape, 0.0, layer)
+
+
+def sliced(c: Context, name: str, x: Tensor, axis: int, start: int, stop: int, layer: Layer) -> Tensor:
+    """Elements [start, stop) of an axis."""
+    if (start, stop) == (0, x.shape[axis]):
+        return x
+    offset = tuple(-start if a == axis else 0 for a in range(len(x.shape)))
+    shape = tuple(stop - start if a == axis else e for a, e in enumerate(x.shape))
+    return moved(c, name, [(x, offset)], shape, 0.0, layer)

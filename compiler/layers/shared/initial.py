@@ -7,8 +7,15 @@ Does not: compute (compiler/layers/shared/initial_weights.py does).
 
 from __future__ import annotations
 
+from typing import Final
+
 from compiler.expr.keys.kinds import Alternative, Block, Field, OneKey, Value
 from compiler.expr.keys.values import FILE_ARRAY, NUMBER
+
+WITH_FANS: Final = frozenset(
+    {"orthogonal", *(f"{family}_{kind}" for family in ("glorot", "he", "lecun") for kind in ("uniform", "normal"))}
+)
+"""Initialisers of matrices, or of arrays of more axes."""
 
 _SPREAD = Value("a positive number", "0.02", low=0, above=True)
 

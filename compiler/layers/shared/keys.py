@@ -1,4 +1,4 @@
-"""What layers of every family share: names, inputs, activations, windows, and how a kind of layer is described.
+"""What layers of every family share: names, inputs, activations, and how a kind of layer is described.
 
 Assumes: kinds.py, values.py.
 Guarantees: one definition per key that several layers have.
@@ -11,19 +11,17 @@ from compiler.expr.activations import ACTIVATIONS as ACTIVATION_TEXTS
 from compiler.expr.keys.kinds import (
     Alternative,
     Block,
-    Choice,
     Field,
     Flag,
-    Kind,
     ListOf,
     Name,
     OneOf,
-    Option,
     Reference,
     Value,
 )
-from compiler.expr.keys.values import COUNT, POSITIVE, TEMPLATE_KEY
+from compiler.expr.keys.values import POSITIVE, TEMPLATE_KEY
 
+AXIS = "The axis, from 0, without the batch."
 SHAPE = ListOf(POSITIVE, example="[16, 5, 5]")
 
 LAYER_REFERENCE = Reference("layer or network input", "conv1", TEMPLATE_KEY)
@@ -136,41 +134,3 @@ def several(doc: str, low: int = 2, high: int | None = None) -> Field:
         required=True,
         example="inputs: [conv1, conv2]",
     )
-
-
-# ------------------------------------------------------------------------------------------ windows
-
-DIMENSIONS = {1: "length", 2: "height, width", 3: "depth, height, width"}
-
-
-def extent(rank: int) -> Kind:
-    """One number for all dimensions, or one for each."""
-    if rank == 1:
-        return POSITIVE
-    return OneOf((POSITIVE, ListOf(POSITIVE, low=rank, high=rank, example=f"[{', '.join(['3'] * rank)}]")))
-
-
-_SAME_OR_VALID = Choice(
-    "padding",
-    (
-        Option("same", "As much as keeps the extents (divided by the stride, rounded up)."),
-        Option("valid", "None."),
-    ),
-)
-
-
-def padding(rank: int, words: bool = True) -> Kind:
-    """`same`, `valid`, a number, one per dimension, or two (before and after) per dimension."""
-    numbers = ListOf(COUNT, low=rank if rank > 1 else 2, high=2 * rank, example=f"[{', '.join(['1'] * max(rank, 2))}]")
-    one = Value("a whole number", "1", integer=True, low=0)
-    return OneOf((_SAME_OR_VALID, one, numbers)) if words else OneOf((one, numbers))
-
-
-def padding_doc(rank: int, what: str) -> str:
-    """What the forms of a padding mean."""
-    forms = {
-        1: "[before, after]",
-        2: "[height, width] or [top, bottom, left, right]",
-        3: "[depth, height, width] or two numbers for each of them",
-    }
-    return f"{what}: `same`, `valid` (none), a number, or {forms[rank]}."

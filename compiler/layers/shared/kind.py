@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compiler.expr.keys.kinds import Alternative, Block
+from compiler.expr.keys.kinds import Alternative, Block, Expression
 from compiler.ir.level0.model import Attr, Layer
 from compiler.ir.level1.graph import Tensor
+from compiler.layers.shared.keys import FUNCTION, INPUTS, LAYER_REFERENCE
 from compiler.layers.shared.onnx.graph import Writer
 from compiler.layers.shared.onnx.importer import Importer
 from compiler.layers.shared.onnx.inputs import Attrs
-from compiler.layers.shared.keys import FUNCTION, INPUTS, LAYER_REFERENCE
 
 Shape = tuple[int, ...]
 """Extents of one sample, without the batch."""
@@ -87,12 +87,20 @@ def shown(shape: Shape) -> str:
 
 def article(word: str) -> str:
     """The article of a kind's name."""
-    return "an" if word[0] in "aeiou" or word in ("lstm", "rnn") else "a"
+    return "an" if word[0] in "aei" or word in ("lstm", "rnn") else "a"
 
 
 def same_shape(p: Place, x: Shape) -> Result:
     """The rule of kinds that keep the shape of what they read and have no attributes."""
     return x, {}
+
+
+def steps_and_features(p: Place, x: Shape) -> Shape:
+    """`x`, which must have these two axes. Raises Misfit."""
+    if len(x) != 2:
+        message = f"{article(p.kind)} {p.kind} layer reads steps and features; `{p.source}` has the shape {shown(x)}"
+        raise Misfit(message, "for example [20, 64]: 20 steps of 64 numbers")
+    return x
 
 
 def never(layer: Layer) -> bool:
@@ -135,24 +143,27 @@ class LayerKind:
         return self.keys.name
 
     @property
-    def block(self) -> Block | None:
-        """Its settings; None for formulas."""
-        return self.keys.kind if isinstance(self.keys.kind, Block) else None
+    def settings(self) -> Block:
+        """Its keys; none where it is written as formulas."""
+        return self.keys.kind if isinstance(self.keys.kind, Block) else Block(self.name, ())
 
     @property
     def sources(self) -> int | None:
         """How many layers it reads: 0 or 1; None for several."""
-        given = None if self.block is None else self.block.by_name.get("inputs")
+        given = self.settings.by_name.get("inputs")
         return 0 if given is None else 1 if given == INPUTS else None
 
     @property
     def beside(self) -> tuple[str, ...]:
         """Keys that name a layer which is read besides `inputs`, in their order."""
-        fields = () if self.block is None else self.block.fields
-        return tuple(f.name for f in fields if f.kind == LAYER_REFERENCE)
+        return tuple(f.name for f in self.settings.fields if f.kind == LAYER_REFERENCE)
 
     @property
     def activation(self) -> str | None:
         """The key with the function that is applied to the result."""
-        fields = () if self.block is None else self.block.fields
-        return next((f.name for f in fields if f.kind == FUNCTION), None)
+        return next((f.name for f in self.settings.fields if f.kind == FUNCTION), None)
+
+    @property
+    def formula(self) -> str | None:
+        """The key with an expression over the input, `x`, which may draw random numbers."""
+        return next((f.name for f in self.settings.fields if isinstance(f.kind, Expression)), None)

@@ -19,10 +19,8 @@ from compiler.ir.level0.model import Network, OptimizerDef, Set, Train, WeightGr
 from compiler.ir.level1.builder import GraphBuilder, Operand, identity
 from compiler.ir.level1.graph import Contract, Reindex, Tensor, Update, Variable
 from compiler.ir.space import along
+from compiler.layers import KIND
 from compiler.passes.tensors.accumulate import Mean, accumulated, with_average
-
-NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm"})
-"""Layers whose scale and shift are of the class "norms"."""
 
 PLATEAU = "plateau.factor"
 """The array that `train: {plateau: ...}` lowers the learning rate by."""
@@ -31,8 +29,8 @@ PLATEAU = "plateau.factor"
 def classes_of(weight: str, network: Network) -> frozenset[str]:
     """What a group may call a trained array by: its layer, "all", and "weights", "biases" or "norms"."""
     layer, _, part = weight.partition(".")
-    kind = next((x.kind for x in network.layers if x.name == layer), "")
-    what = "norms" if kind in NORMS else "biases" if part.endswith("bias") else "weights"
+    norm = any(x.name == layer and KIND[x.kind].norm for x in network.layers)
+    what = "norms" if norm else "biases" if part.endswith("bias") else "weights"
     return frozenset({layer, what, "all"})
 
 

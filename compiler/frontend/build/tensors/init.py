@@ -15,16 +15,9 @@ from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.shared.initial_values import from_file
 from compiler.frontend.build.shared.readers import chosen
+from compiler.layers import KIND
 from compiler.layers.shared.initial import INITIALISER
 from compiler.ir.level0.model import Attr
-
-WITH_FANS: Final = frozenset(
-    {"orthogonal", *(f"{family}_{kind}" for family in ("glorot", "he", "lecun") for kind in ("uniform", "normal"))}
-)
-"""Initialisers of matrices, or of arrays of more axes."""
-
-_SEVERAL: Final = frozenset({"attention", "rnn", "gru", "lstm"})
-
 
 def init_name(node: Node | None) -> str:
     """The initialiser that is asked for; "" without."""
@@ -42,7 +35,7 @@ def init_of(node: Node | None, kind: str, c: Context) -> dict[str, Attr]:
         return {}
     name, settings, _ = found
     if name == "values":
-        if kind in _SEVERAL:
+        if KIND[kind].matrices:
             message = f"`{kind}` has several weights, which one array cannot give"
             c.sink.error("E0802", message, node.span, "give all weights of the network: `network: {weights: ...}`")
             return {}

@@ -16,7 +16,7 @@ from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.files.data_source import sample_parts
 from compiler.frontend.yaml import tree
-from compiler.frontend.build.tensors.layers import MOST, broadcast
+from compiler.layers.elementwise import broadcast
 from compiler.frontend.build.tensors.network import Built, shown
 from compiler.frontend.build.shared.data_files import Header
 from compiler.frontend.build.shared.scope import Wanted, check_expression
@@ -29,6 +29,7 @@ from compiler.core.source import Span
 CLASSIFYING = "softmax_cross_entropy"
 BINARY = "binary_cross_entropy"
 
+_MOST = (1 << 31) - 1
 CONFUSION = "confusion"
 """The metric that is a matrix: nothing can be watched or expected of it."""
 
@@ -68,7 +69,7 @@ def build_loss(block: tree.Mapping | None, built: Built, c: Context) -> Loss | N
 def _with_mask(loss: Loss, block: tree.Mapping, each: tuple[int, ...], built: Built, c: Context) -> Loss | None:
     """The loss with what does not count. `each`: the shape of the losses of a sample."""
     node, ignored = block.get("mask"), block.get("ignore")
-    number = None if ignored is None else whole(ignored, c, "`ignore`", -MOST, MOST)
+    number = None if ignored is None else whole(ignored, c, "`ignore`", -_MOST, _MOST)
     if ignored is not None and number is None:
         return None
     if node is None:
@@ -303,7 +304,7 @@ def _metric(item: Node, loss: Loss | None, built: Built, c: Context) -> str | No
         shape = built.shapes.get(first.prediction)
         classes = shape[-1] if shape else None
     if isinstance(item, tree.Mapping) and item.entries:
-        k = whole(item.entries[0].value, c, "`top`", 1, MOST)
+        k = whole(item.entries[0].value, c, "`top`", 1, _MOST)
         if k is None:
             return None
         name = f"top_{k}"

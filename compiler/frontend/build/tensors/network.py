@@ -17,20 +17,22 @@ from compiler.core.diagnostics import Related, did_you_mean
 from compiler.expr.ast import Binary, Expr, Num, Ref, calls, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
-from compiler.frontend.build.tensors import layers as rules
-from compiler.frontend.build.tensors import windows
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.functions import Functions
 from compiler.frontend.build.tensors.init import init_of
-from compiler.frontend.build.tensors.layers import MOST, Place, Result, Shape, broadcast, shown
+from compiler.frontend.build.tensors.layers import settings_of, shaped
 from compiler.frontend.build.tensors.weights import read_weights
-from compiler.frontend.language.layers.layers import ACTIVATIONS
+from compiler.layers.shared.keys import ACTIVATIONS, SHAPE
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.frontend.build.shared.values import Context, items_of, mapping, text_of, whole
+from compiler.frontend.build.shared.values import Context, items_of, mapping, text_of
 from compiler.frontend.schema.wording import allowed
-from compiler.ir.level0.model import BESIDE, Attr, FunctionDef, Layer, Network, TensorInput
+from compiler.ir.level0.model import Attr, FunctionDef, Layer, Network, TensorInput
 from compiler.core.source import NOWHERE, Span
+from compiler.layers import KIND, MAP, SLICE, SPLIT
+from compiler.layers.elementwise import broadcast
+from compiler.layers.shared.kind import LayerKind, Shape, article, shown
+from compiler.frontend.build.shared.readers import Reader, integer
 
 __all__ = ["Built", "build_network", "check_use", "has_weights", "shown"]
 
@@ -128,10 +130,10 @@ def _names(item: Node) -> list[Scalar]:
     settings = _settings(item)
     if settings is None or not isinstance(item, tree.Mapping):
         return []
-    if item.entries[0].name == "map":
+    if item.entries[0].name == MAP.name:
         return [e.key for e in settings.entries]
     found = settings.get("name")
-    parts = items_of(settings.get("into")) if item.entries[0].name == "split" else ()
+    parts = items_of(settings.get("into")) if item.entries[0].name == SPLIT.name else ()
     return [n for n in (found, *parts) if isinstance(n, Scalar)]
 
 
@@ -160,7 +162,7 @@ def _input(r: _Reader, name: str, block: tree.Mapping | None, at: Span) -> None:
 def _shape(node: Node | None, c: Context, what: str) -> Shape | None:
     if not isinstance(node, Sequence):
         return None
-    extents = [whole(i, c, f"each number of {what}", 1, MOST) for i in node.items]
+    extents = [integer(SHAPE, i, c, f"each number of {what}") for i in node.items]
     return None if None in extents else tuple(e for e in extents if e is not None)
 
 
@@ -171,19 +173,20 @@ def _layer(r: _Reader, item: Node) -> None:
     settings = _settings(item)
     if settings is None or not isinstance(item, tree.Mapping):
         return
-    kind, at = item.entries[0].name, item.entries[0].key.span
-    if kind == "block":
+    word, at = item.entries[0].name, item.entries[0].key.span
+    if word == "block":
         _block(r, settings)
         return
-    if kind == "map":
+    kind = KIND[word]
+    if kind is MAP:
         for entry in settings.entries:
             _formula(r, entry)
         return
-    if kind == "split":
+    if kind is SPLIT:
         _split(r, settings, at)
         return
     name_node = settings.get("name")
-    name = text_of(name_node) or _automatic(r, kind)
+    name = text_of(name_node) or _automatic(r, kind.name)
     place = name_node.span if name_node is not None else at
     if not _declare(r, name, place):
         return
@@ -192,21 +195,22 @@ def _layer(r: _Reader, item: Node) -> None:
     attrs: dict[str, Attr] = {}
     known = [None if s is None else r.out.shapes[s] for s in sources]
     before = len(r.c.sink.items)
+    reader = Reader(kind.settings, settings, r.c)
     if None not in known:
         shapes = [s for s in known if s is not None]
-        source = sources[0] if sources else None
-        found = _RULES[kind](Place(r.c, name, kind, at, settings, source or ""), shapes)
+        found = shaped(kind, reader, (sources[0] if sources else None) or "", shapes, at)
         if found is not None:
-            shape, attrs = found[0], found[1] | init_of(settings.get("init"), kind, r.c)
+            shape, attrs = found[0], found[1] | init_of(settings.get("init"), kind.name, r.c)
     else:
-        _RULES[kind](Place(r.c, name, kind, at, settings, ""), [])
-    activation, function = (None, None) if kind == "rnn" else _activation(r, settings, kind)
-    if kind == "augment":
-        numbers, function = _augment(r, name, settings)
+        settings_of(reader)
+    activation, function = _activation(r, settings, kind)
+    if kind.formula is not None:
+        numbers, function = _augment(r, name, settings.get(kind.formula))
         attrs |= numbers
     if shape is not None:
         shape = _expected(r, settings, name, shape)
-    _append(r, kind, name, sources, attrs, activation, function, shape, at, len(r.c.sink.items) == before)
+    right = len(r.c.sink.items) == before
+    _append(r, kind.name, name, sources, attrs, activation, function, shape, at, right)
 
 
 _RESERVED = re.compile(
@@ -256,37 +260,29 @@ def _append(
 
 def _split(r: _Reader, settings: tree.Mapping, at: Span) -> None:
     """A layer of kind `slice` for each part."""
-    sources = _sources(r, "split", settings, at)
+    sources = _sources(r, SPLIT, settings, at)
     source = sources[0] if sources else None
     shape = r.out.shapes[source] if source is not None else None
-    p = Place(r.c, "", "split", at, settings, source or "")
-    names = [n for n in items_of(settings.get("into")) if isinstance(n, Scalar)]
-    before = len(r.c.sink.items)
-    axis = p.axis(shape, 0) if shape is not None else None
-    sizes = p.list("sizes", 1)
-    if shape is not None and axis is not None:
-        extent = shape[axis]
-        if settings.get("sizes") is None:
-            sizes = (extent // len(names),) * len(names)
-            if extent % len(names):
-                p.fail(f"axis {axis} of `{source}` has {extent} elements, which {len(names)} parts cannot share",
-                       "give `sizes`", "into")  # fmt: skip
-        elif sizes is not None and (len(sizes) != len(names) or sum(sizes) != extent):
-            message = f"`sizes` must be {len(names)} numbers that add up to {extent}, the extent of axis {axis}"
-            p.fail(message, None, "sizes")
-    right = len(r.c.sink.items) == before and shape is not None and axis is not None and sizes is not None
+    reader = Reader(SPLIT.settings, settings, r.c)
+    found = None
+    if shape is None:
+        settings_of(reader)
+    else:
+        found = shaped(SPLIT, reader, source or "", [shape], at)
     start = 0
-    for k, name in enumerate(names):
+    for k, name in enumerate(n for n in items_of(settings.get("into")) if isinstance(n, Scalar)):
         if not _declare(r, name.text, name.span):
             continue
-        if not right or shape is None or axis is None or sizes is None:
+        if found is None or shape is None:
             r.out.shapes[name.text] = None
             r.previous = name.text
             continue
+        axis, sizes = found[1]["axis"], found[1]["sizes"]
+        assert isinstance(axis, int) and isinstance(sizes, tuple)
         attrs: dict[str, Attr] = {"axis": axis, "range": (start, start + sizes[k])}
         start += sizes[k]
         part = (*shape[:axis], sizes[k], *shape[axis + 1 :])
-        _append(r, "slice", name.text, [source], attrs, None, None, part, name.span, True)
+        _append(r, SLICE.name, name.text, [source], attrs, None, None, part, name.span, True)
 
 
 def _formula(r: _Reader, entry: tree.Entry) -> None:
@@ -319,7 +315,7 @@ def _formula(r: _Reader, entry: tree.Entry) -> None:
     if checked is not None:
         attrs, function = _with_numbers(name, checked.expr, sources, entry.value.span, c)
     right = len(c.sink.items) == before
-    _append(r, "map", name, [*sources], attrs, None, function, shape, entry.key.span, right)
+    _append(r, MAP.name, name, [*sources], attrs, None, function, shape, entry.key.span, right)
 
 
 def _with_numbers(
@@ -337,9 +333,9 @@ def _with_numbers(
     return attrs, FunctionDef(name, (*args.values(), *attrs), substitute(body, bindings), at)
 
 
-def _augment(r: _Reader, name: str, settings: tree.Mapping) -> tuple[dict[str, Attr], FunctionDef | None]:
+def _augment(r: _Reader, name: str, node: Node | None) -> tuple[dict[str, Attr], FunctionDef | None]:
     """The formula of an `augment` over its input."""
-    node, c = settings.get("value"), r.c
+    c = r.c
     if node is None:
         return {}, None
     scope = c.names.scope.extended({"x": Kind.REAL}, {"x": DIMENSIONLESS}, {})
@@ -364,24 +360,22 @@ def _automatic(r: _Reader, kind: str) -> str:
             return name
 
 
-def _sources(r: _Reader, kind: str, settings: tree.Mapping, at: Span) -> list[str | None]:
+def _sources(r: _Reader, kind: LayerKind, settings: tree.Mapping, at: Span) -> list[str | None]:
     """What the layer reads; None for a reference with a mistake."""
     found = _inputs(r, kind, settings, at)
-    if kind in ("attention", "dot_attention"):
-        beside = (settings.get(key) for key in BESIDE)
-        found += [_reference(r, item, "mask") for item in beside if isinstance(item, Scalar)]
-    return found
+    beside = (settings.get(key) for key in kind.beside)
+    return found + [_reference(r, item, kind, beside=True) for item in beside if isinstance(item, Scalar)]
 
 
-def _inputs(r: _Reader, kind: str, settings: tree.Mapping, at: Span) -> list[str | None]:
+def _inputs(r: _Reader, kind: LayerKind, settings: tree.Mapping, at: Span) -> list[str | None]:
     """What stands in `inputs`, or is read without it."""
     c, node = r.c, settings.get("inputs")
-    if kind == "learned":
+    if kind.sources == 0:
         return []
     if node is None:
         if r.previous is not None:
             return [r.previous]
-        wanted = "int32" if kind in _OF_WHOLE else "real"
+        wanted = "int32" if kind.integers else "real"
         real = [n for n, i in r.out.inputs.items() if i.dtype == wanted]
         if len(real) == 1:
             return [real[0]]
@@ -391,36 +385,25 @@ def _inputs(r: _Reader, kind: str, settings: tree.Mapping, at: Span) -> list[str
             help = f"write `inputs: {real[0]}`" if real else None
             c.sink.error("E0103", message, at, help)
         return [None]
-    out: list[str | None] = []
-    for item in items_of(node):
-        out.append(_reference(r, item, kind) if isinstance(item, Scalar) else None)
-    if kind in ("attention", "dot_attention"):
-        return out
-    if kind not in ("add", "multiply", "concat") and len(out) != 1:
+    out = [_reference(r, item, kind) if isinstance(item, Scalar) else None for item in items_of(node)]
+    if kind.sources == 1 and len(out) != 1:
         help = "add layers with `- add: {inputs: [a, b]}`"
-        article = "an" if kind[0] in "aeiou" else "a"
-        c.sink.error("E0106", f"{article} {kind} layer reads one input; here are {len(out)}", node.span, help)
+        article = "an" if kind.name[0] in "aeiou" else "a"
+        c.sink.error("E0106", f"{article} {kind.name} layer reads one input; here are {len(out)}", node.span, help)
         return [None]
     return out
 
 
-_OF_WHOLE = ("embedding", "one_hot")
-"""Layers that read whole numbers."""
-
-
-def _reference(r: _Reader, item: Scalar, kind: str) -> str | None:
+def _reference(r: _Reader, item: Scalar, kind: LayerKind, beside: bool = False) -> str | None:
+    """A layer or input that is read, `beside` the inputs: such may hold integers."""
     name, c = item.text, r.c
     if name in r.out.shapes:
         declared = r.out.inputs.get(name)
-        if kind in _OF_WHOLE:
-            if declared is None or declared.dtype == "real":
-                article = "an" if kind == "embedding" else "a"
-                message = f"{article} {kind} layer reads whole numbers; `{name}` holds real ones"
-                help = "declare an input with `dtype: int32`"
-                c.sink.error("E0501", message, item.span, help)
-                return None
-            return name
-        if declared is not None and declared.dtype != "real" and kind != "mask":
+        if kind.integers and (declared is None or declared.dtype == "real"):
+            message = f"{article(kind.name)} {kind.name} layer reads whole numbers; `{name}` holds real ones"
+            c.sink.error("E0501", message, item.span, "declare an input with `dtype: int32`")
+            return None
+        if not kind.integers and not beside and declared is not None and declared.dtype != "real":
             message = f"`{name}` holds whole numbers; layers read real ones"
             related = (Related("declared here", declared.span),)
             c.sink.error("E0501", message, item.span, None, related)
@@ -448,8 +431,8 @@ def _expected(r: _Reader, settings: tree.Mapping, name: str, shape: Shape) -> Sh
     return wanted
 
 
-def _activation(r: _Reader, settings: tree.Mapping, kind: str) -> tuple[str | None, FunctionDef | None]:
-    node = settings.get("function" if kind == "activation" else "activation")
+def _activation(r: _Reader, settings: tree.Mapping, kind: LayerKind) -> tuple[str | None, FunctionDef | None]:
+    node = None if kind.activation is None else settings.get(kind.activation)
     if not isinstance(node, Scalar):
         return None, None
     name = node.text
@@ -485,14 +468,7 @@ _OTHER_NAMES = {"swish": "silu", "hardswish": "hard_swish", "hardtanh": "hard_ta
 
 def has_weights(layer: Layer) -> bool:
     """Whether there is something to train in a layer."""
-    if layer.kind in ("layer_norm", "group_norm", "instance_norm"):
-        return bool(layer.attr("affine"))
-    if layer.kind == "positions":
-        return layer.attr("encoding") == "trained"
-    return layer.kind.startswith("conv") or layer.kind in _WITH_WEIGHTS
-
-
-_WITH_WEIGHTS = frozenset({"dense", "batch_norm", "embedding", "learned", "attention", "rnn", "gru", "lstm"})
+    return KIND[layer.kind].trained(layer)
 
 
 def check_use(network: Network, outputs: tuple[str, ...], read: tuple[str, ...], c: Context) -> None:
@@ -509,42 +485,3 @@ def check_use(network: Network, outputs: tuple[str, ...], read: tuple[str, ...],
     if outputs and not any(has_weights(layers[n]) for n in seen if n in layers):
         message = f"there is nothing to train: `{outputs[0]}` depends on no layer that has weights"
         c.sink.error("E0103", message, layers[outputs[0]].span, "for example `- dense: {units: 10}`")
-
-
-_RULES: Mapping[str, Callable[[Place, list[Shape]], Result]] = MappingProxyType(
-    {
-        "dense": rules.dense,
-        **dict.fromkeys(("conv1d", "conv2d", "conv3d"), windows.conv),
-        **dict.fromkeys(("conv_transpose1d", "conv_transpose2d"), windows.conv_transpose),
-        **dict.fromkeys(("max_pool1d", "avg_pool1d", "max_pool2d", "avg_pool2d"), windows.pool),
-        **dict.fromkeys(("global_max_pool", "global_avg_pool"), windows.global_pool),
-        "upsample": windows.upsample,
-        "pad": rules.pad,
-        "flatten": rules.flatten,
-        "reshape": rules.reshape,
-        "permute": rules.permute,
-        "concat": rules.concat,
-        "slice": rules.slice_of,
-        "add": rules.same_shape,
-        "multiply": rules.same_shape,
-        "activation": rules.elementwise,
-        "softmax": rules.softmax,
-        "log_softmax": rules.softmax,
-        "dropout": rules.dropout,
-        "noise": rules.noise,
-        "augment": rules.augment,
-        "random_flip": rules.random_flip,
-        "random_crop": rules.random_crop,
-        "batch_norm": rules.batch_norm,
-        "layer_norm": rules.layer_norm,
-        "group_norm": rules.group_norm,
-        "instance_norm": rules.group_norm,
-        "embedding": rules.embedding,
-        "one_hot": rules.one_hot,
-        "learned": rules.learned,
-        "positions": rules.positions,
-        **dict.fromkeys(("attention", "dot_attention"), rules.attention),
-        **dict.fromkeys(("rnn", "gru", "lstm"), rules.recurrent),
-    }
-)
-"""Shape and attributes of each kind of layer; `map` and `split` make several layers and are read here."""

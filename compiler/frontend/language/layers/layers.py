@@ -1,4 +1,4 @@
-"""Networks of layers. A new layer is one Alternative in LAYER; validator, schema and reference follow.
+"""Networks of layers. A new layer is one of KINDS (compiler/layers); validator, schema and reference follow.
 
 Assumes: kinds.py, values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
@@ -24,8 +24,7 @@ from compiler.expr.keys.kinds import (
     Reference,
 )
 from compiler.expr.keys.values import DESCRIPTION, NUMBER, POSITIVE
-from compiler.frontend.language.layers.shape import DENSE, NORM_LAYERS, SEQUENCE_LAYERS, SHAPE_LAYERS
-from compiler.frontend.language.layers.window import WINDOW_LAYERS
+from compiler.layers import KINDS
 from compiler.layers.shared.keys import ACTIVATIONS, LAYER_REFERENCE, SHAPE
 
 __all__ = ["ACTIVATIONS", "LAYER", "LAYERS", "LAYER_REFERENCE", "NETWORK"]
@@ -65,11 +64,7 @@ BLOCK_SETTINGS = (
 LAYER = OneKey(
     "layer",
     (
-        DENSE,
-        *WINDOW_LAYERS,
-        *SHAPE_LAYERS,
-        *NORM_LAYERS,
-        *SEQUENCE_LAYERS,
+        *(kind.keys for kind in KINDS),
         Alternative(
             "repeat",
             Block(

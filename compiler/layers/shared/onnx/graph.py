@@ -190,3 +190,15 @@ class Writer:
 
     def shape(self, layer: Layer, k: int = 0) -> tuple[int, ...]:
         return self.shapes[layer.inputs[k]]
+
+    def linear(self, layer: Layer, x: str, rank: int, part: str = "") -> str:
+        """x W + b over the last axis of a tensor with `rank` axes besides the batch."""
+        g, lead = self.graph, f"{part}." if part else ""
+        has_bias = bool(layer.attr("bias"))
+        name = f"{layer.name}/{part or 'sum'}"
+        if rank == 1:
+            ins = [x, self.weight(layer, f"{lead}weight")] + ([self.weight(layer, f"{lead}bias")] if has_bias else [])
+            return g.node("Gemm", ins, name, {"transB": 1})
+        matrix = g.weight(f"{layer.name}.{lead}weight", self.weights[f"{layer.name}.{lead}weight"].T)
+        y = g.node("MatMul", [x, matrix], name)
+        return g.node("Add", [y, self.weight(layer, f"{lead}bias")], f"{name}/biased") if has_bias else y

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
 from compiler.layers.shared.context import HIDDEN
+from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Repeated, Sized, refused
 
 Attrs = Mapping[str, Any]
 Shape = tuple[int, ...]
@@ -142,3 +142,8 @@ def ranked(m: Importer, x: Computed, rank: int) -> Computed:
     """`x` with axes of extent 1 put in front of the graph's tensor, as broadcasting does."""
     more = rank - x.rank
     return m.reshape(f"{x.name}_ranked", x, (1,) * more + x.shape).among(x, more + x.lead) if more > 0 else x
+
+
+def short(value: float) -> float:
+    """A 32-bit number with the digits that it was meant to have."""
+    return float(str(np.float32(value)))

@@ -1,0 +1,340 @@
+"""Attention over the steps of a sequence.
+
+Assumes: inputs of (batch, steps, features).
+Guarantees: what is not seen has a score of HIDDEN; a step that sees nothing gives zeros.
+Does not: keep keys and values between calls.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
+from compiler.expr.keys.kinds import Field, Flag, ListOf, OneOf, Value
+from compiler.expr.keys.values import POSITIVE
+from compiler.ir.level0.model import BESIDE, Attr, Layer
+from compiler.ir.level1.builder import identity
+from compiler.ir.level1.graph import Contract, Tensor
+from compiler.ir.space import along
+from compiler.layers.norm import softmax
+from compiler.layers.shared.context import (
+    HIDDEN,
+    PRODUCT,
+    X0,
+    X1,
+    Context,
+    add,
+    flag,
+    linear,
+    mul,
+    number,
+    reshape,
+    whole,
+)
+from compiler.layers.shared.initial import INIT
+from compiler.layers.shared.keys import BIAS, LAYER_REFERENCE, layer
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, article, shown
+from compiler.layers.shared.onnx.graph import BOOL, Writer
+
+_HEADS_SHARE = "Its shape is [keys], [steps, keys], or [heads, steps, keys]."
+_SEEN = (
+    Field("causal", Flag(), "Whether a step sees none after it.", default=False, example="causal: true"),
+    Field(
+        "mask",
+        LAYER_REFERENCE,
+        f"A layer or network input that says which keys are seen: those where it is 0 are not. {_HEADS_SHARE} A step "
+        "that sees none gives zeros.",
+        example="mask: valid",
+    ),
+    Field(
+        "offset",
+        LAYER_REFERENCE,
+        "A layer or network input that is added to the scaled products before the softmax, such as one for each "
+        f"distance of steps. {_HEADS_SHARE}",
+        example="offset: distances",
+    ),
+)
+_ATTENDED = OneOf((LAYER_REFERENCE, ListOf(LAYER_REFERENCE, low=1, high=3, example="[query, key, value]")))
+_ATTENTION_WORDS = {
+    "num_heads": "`heads`",
+    "attention_mask": "`mask`",
+    "key_padding_mask": "`mask`",
+    "attn_mask": "`mask`, or `offset` for numbers that are added",
+    "is_causal": "`causal`",
+}
+
+# -------------------------------------------------------------------------------------------- shapes
+
+
+def _parts(p: Place, shapes: tuple[Shape, ...]) -> tuple[tuple[Shape, Shape, Shape], dict[str, Attr]]:
+    """Query, key and value, and the attributes that both kinds have. Raises Misfit."""
+    heads = p.integer("heads")
+    beside = [key for key in BESIDE if key in p.values]
+    ins = shapes[: len(shapes) - len(beside)]
+    for s in ins:
+        if len(s) != 2:
+            message = f"layer reads steps and features; one of its inputs has the shape {shown(s)}"
+            raise Misfit(f"{article(p.kind)} {p.kind} {message}")
+    if len(ins) == 2:
+        message = "layer reads one input, or three: query, key and value"
+        raise Misfit(f"{article(p.kind)} {p.kind} {message}", None, "inputs")
+    query, key, value = ins if len(ins) == 3 else ins * 3
+    if key[0] != value[0]:
+        raise Misfit(f"key and value have different steps: {shown(key)} and {shown(value)}", None, "inputs")
+    for name, given in zip(beside, shapes[len(ins) :], strict=True):
+        fits = (heads, query[0], key[0])
+        if not given or given != fits[3 - len(given) :]:
+            wanted = " or ".join(shown(fits[k:]) for k in (2, 1, 0))
+            raise Misfit(f"the shape of a {name} is {wanted} here, not {shown(given)}", None, name)
+    return (query, key, value), p.attrs("heads", "causal") | {name: True for name in beside}
+
+
+def _split(size: int, heads: int, key: str) -> None:
+    if size % heads:
+        raise Misfit(f"{size} features cannot be split among {heads} heads", None, key)
+
+
+def _projected(p: Place, *shapes: Shape) -> Result:
+    (query, _, _), attrs = _parts(p, shapes)
+    size = p.integer("size", query[1])
+    _split(size, p.integer("heads"), "size" if "size" in p.values else "heads")
+    return query, {**attrs, "size": size, **p.attrs("bias")}
+
+
+def _plain(p: Place, *shapes: Shape) -> Result:
+    (query, key, value), attrs = _parts(p, shapes)
+    heads = p.integer("heads")
+    if query[1] != key[1]:
+        raise Misfit(f"query and key have different features: {shown(query)} and {shown(key)}", None, "inputs")
+    for features in (key[1], value[1]):
+        _split(features, heads, "heads")
+    return (query[0], value[1]), {**attrs, "scale": p.real("scale", 1 / math.sqrt(key[1] // heads))}
+
+
+# ------------------------------------------------------------------------------------------ lowering
+
+
+def attention(c: Context, layer: Layer, *ins: Tensor) -> Tensor:
+    """Multi-head attention (Vaswani et al. 2017, section 3.2): of one input to itself, or query, key and value."""
+    parts, beside = _attended(layer, list(ins))
+    size = whole(layer, "size")
+    projected = [linear(c, layer, x, size, part) for part, x in zip(_PARTS, parts, strict=True)]
+    scale = 1.0 / math.sqrt(size // whole(layer, "heads"))
+    return linear(c, layer, _dot_attention(c, layer, projected, beside, scale), layer.shape[-1], "out")
+
+
+def dot_attention(c: Context, layer: Layer, *ins: Tensor) -> Tensor:
+    """The same without projections: each head has a part of the features."""
+    parts, beside = _attended(layer, list(ins))
+    return _dot_attention(c, layer, parts, beside, number(layer, "scale"))
+
+
+_PARTS = ("query", "key", "value")
+
+
+def _attended(layer: Layer, ins: list[Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """Query, key and value, and what there is besides."""
+    names = [name for name in BESIDE if flag(layer, name)]
+    count = len(ins) - len(names)
+    parts = ins[:count]
+    return parts if count == 3 else parts * 3, dict(zip(names, ins[count:], strict=True))
+
+
+def _dot_attention(c: Context, layer: Layer, parts: list[Tensor], beside: dict[str, Tensor], scale: float) -> Tensor:
+    """softmax(q k^T * scale + offset) v over tensors of (batch, steps, heads * d)."""
+    name, span, heads = layer.name, layer.span, whole(layer, "heads")
+    q, k, v = (
+        reshape(c, f"{name}.{part}.heads", x, (*x.shape[:2], heads, x.shape[2] // heads), layer)
+        for part, x in zip(("query", "key", "value"), parts, strict=True)
+    )
+    batch, steps, _, d = q.shape
+    others = k.shape[1]
+    n, h, t, s, e = (along(x) for x in ("n", "h", "t", "s", "e"))
+    extents = (("n", batch), ("h", heads), ("t", steps), ("s", others))
+    scores = c.graph.add(
+        Contract(
+            Tensor(f"{name}.scores", (batch, heads, steps, others), "real", True),
+            (*extents, ("e", d)),
+            (n, h, t, s),
+            (q.name, k.name),
+            ((n, t, h, e), (n, s, h, e)),
+            PRODUCT,
+            span=span,
+        )
+    )
+    scores = _scaled(c, layer, scores, beside, scale)
+    p = softmax(c, layer, scores, f"{name}.softmax")
+    if "mask" in beside:  # a step that sees nothing
+        none = Cond(Binary("<=", X1, Num(HIDDEN / 2)), Num(0.0), X0)
+        p = c.graph.map(f"{name}.seen", none, (identity(p), identity(scores)), span=span)
+    features = v.shape[3]
+    y = c.graph.add(
+        Contract(
+            Tensor(f"{name}.context", (batch, steps, heads, features), "real", True),
+            (("n", batch), ("t", steps), ("h", heads), ("e", features), ("s", others)),
+            (n, t, h, e),
+            (p.name, v.name),
+            ((n, h, t, s), (n, s, h, e)),
+            PRODUCT,
+            span=span,
+        )
+    )
+    return reshape(c, f"{name}.joined", y, (batch, steps, heads * features), layer)
+
+
+def _scaled(c: Context, layer: Layer, scores: Tensor, beside: dict[str, Tensor], scale: float) -> Tensor:
+    """Scores of (batch, heads, steps, keys), scaled and moved; what is not seen is hidden last."""
+    body: Expr = mul(X0, Ref("scale"))
+    operands = [identity(scores)]
+    for key in (key for key in ("offset", "mask") if key in beside):
+        own = Ref(f"x{len(operands)}")
+        body = add(body, own) if key == "offset" else Cond(Binary("!=", own, Num(0.0)), body, Num(HIDDEN))
+        operands.append((beside[key], (0, *range(5 - len(beside[key].shape), 4))))
+    name, scalars = f"{layer.name}.scaled", (("scale", scale),)
+    if not flag(layer, "causal"):
+        return c.graph.map(name, body, operands, scalars=scalars, span=layer.span)
+    dims = tuple(zip(("n", "h", "t", "s"), scores.shape, strict=True))
+    axes = tuple(along(d) for d, _ in dims)
+    body = Cond(Binary("<=", Ref("s"), Ref("t")), body, Num(HIDDEN))
+    return c.graph.add(
+        Contract(
+            Tensor(name, scores.shape, "real", True),
+            dims,
+            axes,
+            tuple(x.name for x, _ in operands),
+            tuple(tuple(axes[a] for a in read if a is not None) for _, read in operands),
+            body,
+            scalars=scalars,
+            span=layer.span,
+        )
+    )
+
+
+# ---------------------------------------------------------------------------------------------- ONNX
+
+
+def _write_attention(w: Writer, layer: Layer) -> str:
+    ways = _which(layer)
+    parts = [w.linear(layer, w.source(layer, k), 2, part) for k, part in zip(ways, _PARTS, strict=True)]
+    size = layer.attr("size")
+    assert isinstance(size, int)
+    return w.linear(layer, _dot_product(w, layer, parts, [size] * 3), 2, "out")
+
+
+def _write_dot(w: Writer, layer: Layer) -> str:
+    ways = _which(layer)
+    return _dot_product(w, layer, [w.source(layer, k) for k in ways], [w.shape(layer, k)[1] for k in ways])
+
+
+def _which(layer: Layer) -> list[int]:
+    """Which inputs are query, key and value."""
+    return [0, 1, 2] if len(layer.inputs) > 2 + len(_beside(layer)) else [0] * 3
+
+
+def _beside(layer: Layer) -> list[str]:
+    return [key for key in BESIDE if dict(layer.attrs).get(key)]
+
+
+def _dot_product(w: Writer, layer: Layer, parts: list[str], sizes: list[int]) -> str:
+    """softmax(q k * scale + offset) v. `sizes`: features of the parts."""
+    g, heads, ways = w.graph, layer.attr("heads"), _which(layer)
+    assert isinstance(heads, int)
+    steps, others = (w.shape(layer, k)[0] for k in ways[:2])
+    turned = []
+    for part, x, k, size in zip(_PARTS, parts, ways, sizes, strict=True):
+        y = g.reshape(x, (w.shape(layer, k)[0], heads, size // heads), f"{layer.name}/{part}/heads")
+        axes = [0, 2, 3, 1] if part == "key" else [0, 2, 1, 3]
+        turned.append(g.node("Transpose", [y], f"{layer.name}/{part}/turned", {"perm": axes}))
+    scores = g.node("MatMul", turned[:2], f"{layer.name}/scores")
+    scale = dict(layer.attrs).get("scale", 1.0 / math.sqrt(sizes[0] // heads))
+    assert isinstance(scale, int | float)
+    scores = g.node("Mul", [scores, g.constant(float(scale))], f"{layer.name}/scaled")
+    beside = _beside(layer)
+    read: dict[str, str] = {}
+    for k, key in enumerate(beside, len(layer.inputs) - len(beside)):
+        shape, x = w.shape(layer, k), w.source(layer, k)
+        if key == "mask":
+            x = g.node("Cast", [x], f"{layer.name}/seen", {"to": BOOL})
+        read[key] = g.reshape(x, (*(1 for _ in range(3 - len(shape))), *shape), f"{layer.name}/{key}")
+    if "offset" in read:
+        scores = g.node("Add", [scores, read["offset"]], f"{layer.name}/moved")
+    late = np.arange(others)[None, :] > np.arange(steps)[:, None]
+    if layer.attr("causal"):
+        scores = g.node("Add", [scores, g.constant(np.where(late, HIDDEN, 0.0))], f"{layer.name}/masked")
+    if "mask" in read:
+        scores = g.node("Where", [read["mask"], scores, g.constant(HIDDEN)], f"{layer.name}/hidden")
+    p = g.node("Softmax", [scores], f"{layer.name}/softmax", {"axis": -1})
+    if "mask" in read:  # zeros where nothing is seen
+        seen = g.node("Cast", [read["mask"]], f"{layer.name}/ones", {"to": g.real})
+        p = g.node("Mul", [p, seen], f"{layer.name}/kept")
+        if layer.attr("causal"):
+            p = g.node("Mul", [p, g.constant(np.where(late, 0.0, 1.0))], f"{layer.name}/early")
+    y = g.node("MatMul", [p, turned[2]], f"{layer.name}/context")
+    y = g.node("Transpose", [y], f"{layer.name}/joined", {"perm": [0, 2, 1, 3]})
+    return g.reshape(y, (steps, sizes[2]), f"{layer.name}/flat")
+
+
+ATTENTION = LayerKind(
+    layer(
+        "attention",
+        "Multi-head attention over the steps of a sequence, with trained projections.",
+        Field("heads", POSITIVE, "The number of heads.", required=True, example="heads: 4"),
+        Field(
+            "size",
+            POSITIVE,
+            "The length of queries, keys and values, all heads together; without it, that of the input.",
+            example="size: 64",
+        ),
+        *_SEEN,
+        BIAS,
+        INIT,
+        inputs=Field(
+            "inputs",
+            _ATTENDED,
+            "One sequence that attends to itself, or query, key and value. Without it, the layer before.",
+            example="inputs: [decoded, encoded, encoded]",
+        ),
+        elsewhere=_ATTENTION_WORDS | {"embed_dim": "`size`", "key_dim": "`size`"},
+        example="{heads: 4}",
+    ),
+    _projected,
+    attention,
+    _write_attention,
+    trained=always,
+    matrices=True,
+)
+DOT_ATTENTION = LayerKind(
+    layer(
+        "dot_attention",
+        "Scaled dot-product attention over the steps of a sequence, softmax(q k * scale) v (Vaswani et al. 2017, eq. "
+        "1), with no weights of its own. With `heads`, parts of the features attend each for itself.",
+        Field(
+            "heads",
+            POSITIVE,
+            "The number of parts, of one size, that queries, keys and values have.",
+            default=1,
+            example="heads: 4",
+        ),
+        Field(
+            "scale",
+            Value("a number", "0.125"),
+            "The factor of the products; without it, 1 / sqrt(features of a query in a head).",
+            example="scale: 0.125",
+        ),
+        *_SEEN,
+        inputs=Field(
+            "inputs",
+            _ATTENDED,
+            "Query, key and value, or one sequence that is all three. Without it, the layer before. Values may have "
+            "other features than keys.",
+            example="inputs: [q, k, v]",
+        ),
+        elsewhere=_ATTENTION_WORDS,
+        example="{inputs: [q, k, v]}",
+    ),
+    _plain,
+    dot_attention,
+    _write_dot,
+)

@@ -1,0 +1,46 @@
+"""The fully connected layer."""
+
+from __future__ import annotations
+
+from compiler.expr.keys.kinds import Field
+from compiler.expr.keys.values import POSITIVE
+from compiler.ir.level0.model import Layer
+from compiler.ir.level1.graph import Tensor
+from compiler.layers.shared.context import Context, linear
+from compiler.layers.shared.initial import INIT
+from compiler.layers.shared.keys import ACTIVATION, BIAS, layer
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, shown
+from compiler.layers.shared.onnx.graph import Writer
+
+
+def _shape(p: Place, x: Shape) -> Result:
+    if len(x) not in (1, 2):
+        message = f"a dense layer reads a list of numbers; `{p.source}` has the shape {shown(x)}"
+        raise Misfit(message, "put `- flatten: {}` before it" if len(x) > 1 else None)
+    return (*x[:-1], p.integer("units")), p.attrs("units", "bias")
+
+
+def _lower(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    return linear(c, layer, x, layer.shape[-1])
+
+
+def _write(w: Writer, layer: Layer) -> str:
+    return w.linear(layer, w.source(layer), len(w.shape(layer)))
+
+
+DENSE = LayerKind(
+    layer(
+        "dense",
+        "A fully connected layer: y = x W + b. A sequence is a list of steps that all have the same weights.",
+        Field("units", POSITIVE, "The number of outputs.", required=True, example="units: 10"),
+        ACTIVATION,
+        BIAS,
+        INIT,
+        example="{units: 10}",
+    ),
+    _shape,
+    _lower,
+    _write,
+    trained=always,
+    channels=0,
+)

@@ -1,0 +1,171 @@
+"""Layers that compute element by element: add, multiply, formulas, activations.
+
+Assumes: inputs of (batch, ...).
+Guarantees: only the number of inputs and a formula are text.
+Does not: apply activations (lower_network.py does, to every layer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from compiler.expr.ast import Binary, Expr, Ref, substitute
+from compiler.expr.keys.kinds import Alternative, Expression, Field, MapOf
+from compiler.ir.level0.model import Layer
+from compiler.ir.level1.builder import Operand, identity
+from compiler.ir.level1.graph import Tensor
+from compiler.layers.shared.context import X0, Context, reshape
+from compiler.layers.shared.keys import FUNCTION, layer, several
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, article, same_shape, shown
+from compiler.layers.shared.onnx.graph import Writer
+
+
+def _one_shape(p: Place, *shapes: Shape) -> Result:
+    if any(s != shapes[0] for s in shapes):
+        listed = ", ".join(shown(s) for s in shapes)
+        raise Misfit(f"{article(p.kind)} {p.kind} layer reads inputs of one shape; these have {listed}", None, "inputs")
+    return shapes[0], {}
+
+
+def _combined(op: str, c: Context, layer: Layer, *ins: Tensor) -> Tensor:
+    """The sum or the product of several inputs."""
+    body: Expr = X0
+    for i in range(1, len(ins)):
+        body = Binary(op, body, Ref(f"x{i}"))
+    return c.graph.map(f"{layer.name}.y", body, [identity(t) for t in ins], span=layer.span)
+
+
+def _write_combined(op: str, w: Writer, layer: Layer) -> str:
+    y = w.source(layer)
+    for k in range(1, len(layer.inputs)):
+        y = w.graph.node(op, [y, w.source(layer, k)], layer.name)
+    return y
+
+
+ADD = LayerKind(
+    layer(
+        "add",
+        "The sum of several layers of one shape, elementwise: a residual connection.",
+        inputs=several("The layers that are added."),
+        example="{inputs: [a, b]}",
+    ),
+    _one_shape,
+    partial(_combined, "+"),
+    partial(_write_combined, "Add"),
+    moves=True,
+)
+MULTIPLY = LayerKind(
+    layer(
+        "multiply",
+        "The product of several layers of one shape, elementwise: a gate.",
+        inputs=several("The layers that are multiplied."),
+        example="{inputs: [a, b]}",
+    ),
+    _one_shape,
+    partial(_combined, "*"),
+    partial(_write_combined, "Mul"),
+    moves=True,
+)
+
+# ----------------------------------------------------------------------------------------- formulas
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape | None:
+    """The shape of an elementwise expression as in NumPy; None where shapes do not go together."""
+    rank = max(len(s) for s in shapes)
+    out: list[int] = []
+    for a in range(rank):
+        extents = {s[a - rank + len(s)] for s in shapes if a - rank + len(s) >= 0} - {1}
+        if len(extents) > 1:
+            return None
+        out.append(extents.pop() if extents else 1)
+    return tuple(out)
+
+
+def _broadcast(p: Place, *shapes: Shape) -> Result:
+    shape = broadcast(shapes)
+    if shape is None:
+        listed = ", ".join(shown(s) for s in shapes)
+        raise Misfit(f"the shapes in `{p.kind}` do not go together: {listed}")
+    return shape, {}
+
+
+def map_of(c: Context, layer: Layer, *ins: Tensor) -> Tensor:
+    """An expression over inputs, whose shapes are broadcast as in NumPy (the batch apart)."""
+    function = layer.function
+    assert function is not None
+    rank = len(layer.shape)
+    operands: list[Operand] = []
+    for t in ins:
+        first = 1 + rank - (len(t.shape) - 1)
+        kept = [(a, e) for a, e in enumerate(t.shape[1:]) if e == layer.shape[first - 1 + a]]
+        source = t
+        if len(kept) != len(t.shape) - 1:  # axes of extent 1 that are repeated
+            shape = (t.shape[0], *(e for _, e in kept))
+            source = reshape(c, f"{layer.name}.of.{t.name}", t, shape, layer)
+        operands.append((source, (0, *(first + a for a, _ in kept))))
+    args = function.args[: len(ins)]
+    scalars = tuple((n, float(v)) for n, v in layer.attrs if isinstance(v, (int, float)))
+    body = substitute(function.body, {a: Ref(f"x{i}") for i, a in enumerate(args)})
+    out = Tensor("", (ins[0].shape[0], *layer.shape), "real", True)
+    return c.graph.map(f"{layer.name}.y", body, operands, like=out, scalars=scalars, span=layer.span)
+
+
+def _write_map(w: Writer, layer: Layer) -> str:
+    assert layer.function is not None
+    bound: dict[str, str] = {}
+    for k, name in enumerate(layer.inputs):
+        shape, x = w.shapes[name], w.named[name]
+        if len(shape) != len(layer.shape):  # the batch is in front whatever the rank
+            shape = (*(1 for _ in range(len(layer.shape) - len(shape))), *shape)
+            x = w.graph.reshape(x, shape, f"{layer.name}/{name}")
+        bound[layer.function.args[k]] = x
+    bound |= {n: w.graph.constant(float(v)) for n, v in layer.attrs if isinstance(v, int | float)}
+    return w.graph.expression(layer.function.body, bound, layer.name)
+
+
+MAP = LayerKind(
+    Alternative(
+        "map",
+        MapOf(
+            "formula",
+            Expression("a * sigmoid(b)"),
+            key_example="y",
+            low=1,
+            example="{y: a * sigmoid(b)}",
+        ),
+        "Layers written as formulas: a name, and an expression over layers, inputs and `params`, element by element. "
+        "Shapes are broadcast as in NumPy; the derivative is derived.",
+        example="{map: {y: a * sigmoid(b)}}",
+    ),
+    _broadcast,
+    map_of,
+    _write_map,
+    moves=True,
+)
+
+# -------------------------------------------------------------------------------------- activations
+
+
+def _same(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    return x
+
+
+def _write_same(w: Writer, layer: Layer) -> str:
+    return w.source(layer)
+
+
+ACTIVATION = LayerKind(
+    layer(
+        "activation",
+        "Applies a function to every element.",
+        Field("function", FUNCTION, "The function.", required=True, example="function: relu"),
+        elsewhere={"activation": "`function`"},
+        example="{function: relu}",
+    ),
+    same_shape,
+    _same,
+    _write_same,
+    moves=True,
+)

@@ -1,0 +1,257 @@
+"""Pooling: of windows, of whole channels.
+
+Assumes: inputs of (batch, channels, extents...).
+Guarantees: one Contract each; a mean counts no element that `ceil` added.
+Does not: choose how it is computed.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+from compiler.expr.ast import Binary, Num, Ref
+from compiler.expr.keys.kinds import Field, Flag
+from compiler.ir.level0.model import Attr, Layer
+from compiler.ir.level1.builder import identity
+from compiler.ir.level1.graph import Contract, Tensor
+from compiler.ir.space import Affine, along
+from compiler.layers.shared.context import X0, X1, Context, flag, ints, mul, reshape
+from compiler.layers.shared.keys import layer
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, shown
+from compiler.layers.shared.onnx.graph import Writer
+from compiler.layers.shared.onnx.importer import Computed, Importer, Setting, refused
+from compiler.layers.shared.onnx.inputs import Attrs, data, hint_of
+from compiler.layers.shared.windows import (
+    DIMENSIONS,
+    SPATIAL,
+    extent,
+    image,
+    index,
+    numbers,
+    padding,
+    padding_doc,
+    pads_of,
+    sides,
+    windows,
+    written_pads,
+)
+
+
+def _shape(rank: int, p: Place, x: Shape) -> Result:
+    size = p.each("size", rank)
+    stride = p.each("stride", rank) if "stride" in p.values else size
+    edges = sides(p, image(p, x, rank), size, stride, (1,) * rank)
+    if any(max(edges[2 * a : 2 * a + 2]) >= size[a] for a in range(rank)):
+        raise Misfit("a window could lie in the padding as a whole", "a padding is smaller than `size`", "padding")
+    attrs: dict[str, Attr] = {"size": size, "stride": stride, "padding": edges}
+    extents = windows(p, x, attrs, "size", p.values["ceil"] is True)
+    if p.values.get("count_padding") is False:
+        attrs["count_padding"] = False
+    return (x[0], *extents), attrs
+
+
+def pool(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    """The largest value or the mean of each window. A mean counts the padding unless `count_padding` is false, and
+    never what `ceil` added."""
+    taps, padding = ints(layer, "size"), ints(layer, "padding")
+    pairs = SPATIAL[len(taps)]
+    ones = (1,) * len(taps)
+    positions = index(layer, pairs, ones)
+    largest = layer.kind.startswith("max")
+    ch, out = layer.shape[0], layer.shape[1:]
+    stride = ints(layer, "stride")
+    padded = tuple(e + padding[2 * a] + padding[2 * a + 1] for a, e in enumerate(x.shape[2:]))
+    leaves = any((o - 1) * s + t > e for o, s, t, e in zip(out, stride, taps, padded, strict=True))
+    counted = flag(layer, "count_padding", True)
+    plain = not leaves and (counted or not any(padding))
+    outputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
+    share = mul(X0, Num(1.0 / math.prod(taps))) if plain else X0
+    y = c.graph.add(
+        Contract(
+            Tensor(f"{layer.name}.{'y' if largest or plain else 'total'}", (x.shape[0], ch, *out), "real", True),
+            (
+                ("n", x.shape[0]), ("c", ch),
+                *zip(outputs, out, strict=True), *zip(windows, taps, strict=True),
+            ),
+            (along("n"), along("c"), *(along(d) for d in outputs)),
+            (x.name,),
+            ((along("n"), along("c"), *positions),),
+            X0 if largest else share,
+            "max" if largest else "add",
+            -math.inf if largest else 0.0,
+            span=layer.span,
+        )
+    )  # fmt: skip
+    if largest or plain:
+        return y
+    # How many elements count in each window: the same sum over a tensor of ones.
+    inside = padded if counted else x.shape[2:]
+    origin = positions if not counted else tuple(Affine(p.terms) for p in positions)
+    one = c.graph.map(f"{layer.name}.ones", Num(1.0), (), like=Tensor("", inside), span=layer.span)
+    count = c.graph.add(
+        Contract(
+            Tensor(f"{layer.name}.counts", out),
+            (*zip(outputs, out, strict=True), *zip(windows, taps, strict=True)),
+            tuple(along(d) for d in outputs),
+            (one.name,),
+            (origin,),
+            X0,
+            span=layer.span,
+        )
+    )
+    axes = tuple(range(2, len(y.shape)))
+    return c.graph.map(f"{layer.name}.y", Binary("/", X0, X1), (identity(y), (count, axes)), span=layer.span)
+
+
+def _write(w: Writer, layer: Layer) -> str:
+    size, stride, padding = ints(layer, "size"), ints(layer, "stride"), ints(layer, "padding")
+    leaves = any(
+        (o - 1) * stride[a] + size[a] > e + padding[2 * a] + padding[2 * a + 1]
+        for a, (o, e) in enumerate(zip(layer.shape[1:], w.shape(layer)[1:], strict=True))
+    )
+    attrs: dict[str, object] = {"kernel_shape": list(size), "strides": list(stride), "pads": written_pads(padding)}
+    if leaves:
+        attrs["ceil_mode"] = 1
+    if layer.kind.startswith("max"):
+        return w.graph.node("MaxPool", [w.source(layer)], layer.name, attrs)
+    attrs["count_include_pad"] = int(bool(dict(layer.attrs).get("count_padding", True)))
+    return w.graph.node("AveragePool", [w.source(layer)], layer.name, attrs)
+
+
+def _read(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    x = data(node, ins)
+    size = tuple(attrs["kernel_shape"])
+    rank = len(size)
+    if rank not in (1, 2) or len(x.shape) != rank + 1:
+        raise refused(node, f"it has {rank} dimensions")
+    if any(d != 1 for d in attrs.get("dilations", [])) or attrs.get("storage_order", 0):
+        raise refused(node, "its window is dilated or stored by columns")
+    stride = tuple(attrs.get("strides", [1] * rank))
+    pads = pads_of(node, attrs, x.shape[1:], size, stride)
+    ceil = bool(attrs.get("ceil_mode", 0))
+    out = []
+    for a, e in enumerate(x.shape[1:]):
+        room = e + pads[2 * a] + pads[2 * a + 1] - size[a]
+        count = room // stride[a] + 1
+        if ceil and room % stride[a] and count * stride[a] < e + pads[2 * a]:
+            count += 1
+        out.append(count)
+    settings: dict[str, Setting] = {"size": numbers(size, rank), "stride": numbers(stride, rank)}
+    if any(pads):
+        settings["padding"] = pads
+    if ceil:
+        settings["ceil"] = True
+    largest = node.op_type == "MaxPool"
+    if not largest and not attrs.get("count_include_pad", 0):
+        settings["count_padding"] = False
+    kind = f"{'max' if largest else 'avg'}_pool{rank}d"
+    return m.layer(kind, hint_of(node), [x], settings, (x.shape[0], *out))
+
+
+def _kind(name: str, rank: int, doc: str) -> LayerKind:
+    mean = name.startswith("avg")
+    counted = (
+        Field(
+            "count_padding",
+            Flag(),
+            "Whether the mean counts the padding as zeros.",
+            default=True,
+            example="count_padding: false",
+        ),
+    )
+    what = "Elements around the input" if rank == 1 else "Rows and columns around the input"
+    keys = layer(
+        name,
+        doc,
+        Field("size", extent(rank), f"The window's {DIMENSIONS[rank]}.", required=True, example="size: 2"),
+        Field("stride", extent(rank), "The step of the window; without it, `size`.", example="stride: 2"),
+        Field("padding", padding(rank), padding_doc(rank, what), default=0, example="padding: 1"),
+        Field(
+            "ceil",
+            Flag(),
+            "Whether a last window that reaches over the end counts: extents are rounded up.",
+            default=False,
+            example="ceil: true",
+        ),
+        *(counted if mean else ()),
+        elsewhere={"kernel": "`size`", "kernel_size": "`size`", "ceil_mode": "`ceil`"}
+        | ({"count_include_pad": "`count_padding`"} if mean else {}),
+        example="{size: 2}",
+    )
+    read = {("AveragePool" if mean else "MaxPool"): _read} if rank == 1 else {}
+    return LayerKind(keys, partial(_shape, rank), pool, _write, read)
+
+
+# --------------------------------------------------------------------------------- of whole channels
+
+
+def _global_shape(p: Place, x: Shape) -> Result:
+    if len(x) < 2:
+        raise Misfit(f"a {p.kind} layer reads channels and positions; `{p.source}` has the shape {shown(x)}")
+    return (x[0],), {}
+
+
+def global_pool(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    """The largest value or the mean of each channel."""
+    size = math.prod(x.shape[2:])
+    flat = reshape(c, f"{layer.name}.flat", x, (x.shape[0], x.shape[1], size), layer)
+    name = f"{layer.name}.y"
+    if layer.kind == "global_max_pool":
+        return c.graph.reduce(name, X0, (identity(flat),), flat, (0, 1), combine="max", fill=-math.inf, span=layer.span)
+    share = (("share", 1.0 / size),)
+    body = mul(X0, Ref("share"))
+    return c.graph.reduce(name, body, (identity(flat),), flat, (0, 1), scalars=share, span=layer.span)
+
+
+def _write_global(w: Writer, layer: Layer) -> str:
+    op = "GlobalMaxPool" if layer.kind == "global_max_pool" else "GlobalAveragePool"
+    y = w.graph.node(op, [w.source(layer)], f"{layer.name}/pooled")
+    return w.graph.reshape(y, layer.shape, layer.name)
+
+
+def kept_axes(x: Computed, axes: list[int], keep: bool) -> tuple[int, ...]:
+    return tuple(1 if a in axes else e for a, e in enumerate(x.shape) if keep or a not in axes)
+
+
+def reduced(m: Importer, hint: str, x: Computed, axes: list[int], largest: bool, keep: bool) -> Computed:
+    """The mean or the largest over axes: they come last, what stays is the channels."""
+    kind = "global_max_pool" if largest else "global_avg_pool"
+    stay = [a for a in range(len(x.shape)) if a not in axes]
+    rows = math.prod(x.shape[a] for a in stay)
+    y = m.permute(f"{hint}_turned", x, [*stay, *axes])
+    if len(stay) != 1:
+        y = m.reshape(f"{hint}_rows", y, (rows, math.prod(x.shape[a] for a in axes)))
+    y = m.layer(kind, hint, [y], {}, (rows,))
+    return m.reshape(f"{hint}kept_axes", y, kept_axes(x, axes, keep))
+
+
+def _read_global(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    """GlobalAveragePool and GlobalMaxPool."""
+    x = data(node, ins)
+    if len(x.shape) < 2:
+        raise refused(node, "its input has no positions")
+    return reduced(m, hint_of(node), x, list(range(1, len(x.shape))), node.op_type == "GlobalMaxPool", True)
+
+
+POOLS = (
+    _kind("max_pool1d", 1, "The largest value of each window along the length."),
+    _kind("avg_pool1d", 1, "The mean of each window along the length."),
+    _kind("max_pool2d", 2, "The largest value of each window."),
+    _kind("avg_pool2d", 2, "The mean of each window."),
+    LayerKind(
+        layer("global_max_pool", "The largest value of each channel."),
+        _global_shape,
+        global_pool,
+        _write_global,
+        {"GlobalMaxPool": _read_global},
+    ),
+    LayerKind(
+        layer("global_avg_pool", "The mean of each channel."),
+        _global_shape,
+        global_pool,
+        _write_global,
+        {"GlobalAveragePool": _read_global},
+    ),
+)

@@ -1,0 +1,248 @@
+"""Embeddings, one-hot vectors, learned arrays and positions of steps.
+
+Assumes: inputs of (batch, ...).
+Guarantees: a look-up is a contraction, so that its gradient is one, too.
+Does not: skip steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref
+from compiler.expr.keys.kinds import Choice, Field, Flag, Option
+from compiler.expr.keys.values import POSITIVE
+from compiler.ir.level0.model import Layer
+from compiler.ir.level1.builder import identity
+from compiler.ir.level1.graph import Contract, Tensor
+from compiler.ir.space import along
+from compiler.layers.shared.context import X0, X1, Context, add, flag, weight, whole
+from compiler.layers.shared.initial import INIT, WITH_FANS
+from compiler.layers.shared.keys import SHAPE, layer
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, steps_and_features
+from compiler.layers.shared.onnx.graph import INT64, Writer
+from compiler.layers.shared.onnx.importer import Computed, Importer, refused
+from compiler.layers.shared.onnx.inputs import Attrs, axis_of, constant, hint_of
+
+
+def _embedded(p: Place, x: Shape) -> Result:
+    return (*x, p.integer("size")), p.attrs("count", "size")
+
+
+def embedding(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    """Row x of a trained table (count, size), drawn standard normal as in PyTorch. Written as a contraction with the
+    one-hot vector of x, so that its gradient is one, too; lookups.py finds both, and neither makes that vector."""
+    count, size = whole(layer, "count"), whole(layer, "size")
+    table = weight(c, f"{layer.name}.weight", (count, size), "normal", (1.0,), layer)
+    axes = tuple((f"d{a}", e) for a, e in enumerate(x.shape))
+    outer = tuple(along(d) for d, _ in axes)
+    chosen = Cond(Binary("==", X0, Ref("v")), X1, Num(0.0))
+    return c.graph.add(
+        Contract(
+            Tensor(f"{layer.name}.y", (*x.shape, size), "real", True),
+            (*axes, ("e", size), ("v", count)),
+            (*outer, along("e")),
+            (x.name, table.name),
+            (outer, (along("v"), along("e"))),
+            chosen,
+            span=layer.span,
+        )
+    )
+
+
+def _write_embedding(w: Writer, layer: Layer) -> str:
+    return w.graph.node("Gather", [w.weight(layer, "weight"), w.source(layer)], layer.name)
+
+
+EMBEDDING = LayerKind(
+    layer(
+        "embedding",
+        "A trained row of numbers for each whole number, as of words.",
+        Field("count", POSITIVE, "How many numbers there are: 0 to count - 1.", required=True, example="count: 1000"),
+        Field("size", POSITIVE, "The length of a row.", required=True, example="size: 64"),
+        elsewhere={"num_embeddings": "`count`", "embedding_dim": "`size`", "units": "`size`"},
+        example="{inputs: words, count: 1000, size: 64}",
+    ),
+    _embedded,
+    embedding,
+    _write_embedding,
+    trained=always,
+    integers=True,
+)
+
+
+def _placed(p: Place, x: Shape) -> Result:
+    return (*x, p.integer("count")), p.attrs("count", "lenient")
+
+
+def one_hot(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    """1 at the place that x says, 0 elsewhere. A `lenient` layer counts negative numbers from the end."""
+    dims = (*((f"d{a}", e) for a, e in enumerate(x.shape)), ("v", whole(layer, "count")))
+    axes = tuple(along(d) for d, _ in dims)
+    out = Tensor(f"{layer.name}.y", tuple(e for _, e in dims), "real", True)
+    at: Expr = X0
+    scalars: tuple[tuple[str, float], ...] = ()
+    if flag(layer, "lenient"):
+        at = Cond(Binary(">=", X0, Num(0)), X0, Binary("+", X0, Ref("count")))
+        scalars = (("count", float(whole(layer, "count"))),)
+    body = Cond(Binary("==", Ref("v"), at), Num(1.0), Num(0.0))
+    return c.graph.add(Contract(out, dims, axes, (x.name,), (axes[:-1],), body, scalars=scalars, span=layer.span))
+
+
+def _write_one_hot(w: Writer, layer: Layer) -> str:
+    g = w.graph
+    # onnxruntime knows the operator of 64-bit integers
+    x = g.node("Cast", [w.source(layer)], f"{layer.name}/places", {"to": INT64})
+    ins = [x, g.constant(layer.shape[-1], True), g.constant([0.0, 1.0])]
+    return g.node("OneHot", ins, layer.name)
+
+
+def _read_one_hot(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
+    x, count = ins[0], int(constant(node, ins, 1).reshape(-1)[0])
+    off, on = (float(v) for v in constant(node, ins, 2))
+    if not isinstance(x, Computed) or not x.whole:
+        raise refused(node, "its input holds no whole numbers")
+    if x.lead:
+        raise refused(node, "its input has the batch as another axis than the first")
+    y = m.layer("one_hot", f"{hint_of(node)}_places", [x], {"count": count, "lenient": True}, (*x.shape, count))
+    at = axis_of(node, int(attrs.get("axis", -1)), y)
+    y = m.permute(f"{hint_of(node)}_turned", y, [*range(at), len(x.shape), *range(at, len(x.shape))])
+    return y if (off, on) == (0.0, 1.0) else m.formula(hint_of(node), f"{off!r} + {on - off!r} * {y.name}", y.shape)
+
+
+ONE_HOT = LayerKind(
+    layer(
+        "one_hot",
+        "For each whole number, as many numbers as there are classes: 1 at its own place, 0 elsewhere.",
+        Field("count", POSITIVE, "How many classes there are: 0 to count - 1.", required=True, example="count: 10"),
+        Field(
+            "lenient",
+            Flag(),
+            "Whether all whole numbers are taken, as in ONNX: negative ones count from the end (-1 is the last class), "
+            "those that are still outside have zeros only.",
+            default=False,
+            example="lenient: true",
+        ),
+        elsewhere={"num_classes": "`count`", "depth": "`count`", "num_tokens": "`count`"},
+        example="{inputs: kind, count: 10}",
+    ),
+    _placed,
+    one_hot,
+    _write_one_hot,
+    {"OneHot": _read_one_hot},
+    integers=True,
+)
+
+
+def _learned_shape(p: Place) -> Result:
+    shape = p.integers("shape")
+    if len(shape) < 2 and p.values.get("init") in WITH_FANS:
+        raise Misfit("this initialiser needs two axes or more; `normal` and others do not", None, "init")
+    return shape, {}
+
+
+def learned(c: Context, layer: Layer) -> Tensor:
+    """A trained array for every sample, drawn normal with a standard deviation of 0.02."""
+    w = weight(c, f"{layer.name}.weight", layer.shape, "normal", (0.02,), layer)
+    out = Tensor("", (c.mask.shape[0], *layer.shape), "real", True)
+    return c.graph.map(f"{layer.name}.y", X0, ((w, tuple(range(1, len(out.shape)))),), like=out, span=layer.span)
+
+
+def _write_learned(w: Writer, layer: Layer) -> str:
+    """The array, once for each sample of the batch of some input."""
+    g = w.graph
+    sizes = g.node("Shape", [next(iter(w.named.values()))], f"{layer.name}/batch", {"end": 1})
+    shape = g.node("Concat", [sizes, g.constant(list(layer.shape), True)], f"{layer.name}/shape", {"axis": 0})
+    one = g.weight(f"{layer.name}.weight", w.weights[f"{layer.name}.weight"][None])
+    return g.node("Expand", [one, shape], layer.name)
+
+
+LEARNED = LayerKind(
+    layer(
+        "learned",
+        "Trained numbers that depend on no input, the same for every sample: queries, a token in front of a sequence, "
+        "an `offset` of attention.",
+        Field("shape", SHAPE, "Their shape, without the batch.", required=True, example="shape: [8, 64]"),
+        INIT,
+        inputs=None,
+        elsewhere={"size": "`shape`", "value": "`init`"},
+        example="{name: token, shape: [1, 64]}",
+    ),
+    _learned_shape,
+    learned,
+    _write_learned,
+    trained=always,
+)
+
+
+def _positioned(p: Place, x: Shape) -> Result:
+    return steps_and_features(p, x), p.attrs("encoding")
+
+
+def _has_table(layer: Layer) -> bool:
+    return layer.attr("encoding") == "trained"
+
+
+def positions(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    """x plus an encoding of its first axis: trained, or sines and cosines (Vaswani et al. 2017, section 3.5)."""
+    steps, size = x.shape[1:]
+    if layer.attr("encoding") == "trained":
+        table = weight(c, f"{layer.name}.weight", (steps, size), "normal", (0.02,), layer)
+    else:
+        e = Ref("e")
+        pair = Binary("-", e, Binary("%", e, Num(2)))
+        slow = Call("exp", (Binary("*", Call("float", (pair,)), Ref("fall")),))
+        angle = Binary("*", Call("float", (Ref("t"),)), slow)
+        wave = Cond(Binary("==", Binary("%", e, Num(2)), Num(0)), Call("sin", (angle,)), Call("cos", (angle,)))
+        table = c.graph.add(
+            Contract(
+                Tensor(f"{layer.name}.table", (steps, size)),
+                (("t", steps), ("e", size)),
+                (along("t"), along("e")),
+                (),
+                (),
+                wave,
+                scalars=(("fall", -9.210340371976184 / size),),  # -log(10000)
+                span=layer.span,
+            )
+        )
+    return c.graph.map(f"{layer.name}.y", add(X0, X1), (identity(x), (table, (1, 2))), span=layer.span)
+
+
+def _write_positions(w: Writer, layer: Layer) -> str:
+    steps, size = layer.shape
+    if layer.attr("encoding") == "trained":
+        table = w.weight(layer, "weight")
+    else:
+        e = np.arange(size)
+        angle = np.arange(steps)[:, None] * np.exp((e - e % 2) * (-9.210340371976184 / size))
+        table = w.graph.constant(np.where(e % 2 == 0, np.sin(angle), np.cos(angle)))
+    return w.graph.node("Add", [w.source(layer), table], layer.name)
+
+
+POSITIONS = LayerKind(
+    layer(
+        "positions",
+        "Adds to each step of a sequence what tells its place.",
+        Field(
+            "encoding",
+            Choice(
+                "encoding",
+                (
+                    Option("sinusoidal", "Sines and cosines of falling frequencies."),
+                    Option("trained", "A trained row for each place."),
+                ),
+            ),
+            "What is added.",
+            default="sinusoidal",
+            example="encoding: trained",
+        ),
+        elsewhere={"kind": "`encoding`"},
+    ),
+    _positioned,
+    positions,
+    _write_positions,
+    trained=_has_table,
+)
