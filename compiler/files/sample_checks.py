@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.expr.ast import Call, children, refs
-from compiler.ir.level0.model import BESIDE, FunctionDef, Loss, Network, Train
+from compiler.ir.level0.model import FunctionDef, Loss, Network, Train
+from compiler.layers import KIND, MAP
 
 Array = npt.NDArray[Any]
 
@@ -155,14 +156,9 @@ def sample_checks(network: Network, arrays: Mapping[str, str], train: Train | No
 def _of_layers(network: Network, name: str) -> list[_Range]:
     out = []
     for layer in network.layers:
-        if layer.kind == "embedding" or (layer.kind == "one_hot" and layer.attr("lenient") is not True):
-            if name not in layer.inputs:
-                continue
-            count = layer.attr("count")
-            assert isinstance(count, int)
-            what = "rows" if layer.kind == "embedding" else "places"
-            has = f"`{layer.name}` has {count} {what}, for the numbers 0 to {count - 1}"
-            out.append(_Range(0, count - 1, has))
+        limit = KIND[layer.kind].limit(layer)
+        if limit is not None and name in layer.inputs:
+            out.append(_Range(0, limit[0] - 1, limit[1]))
     return out
 
 
@@ -183,9 +179,9 @@ def _uses(network: Network, name: str) -> set[str]:
     out = set()
     for layer in network.layers:
         attrs = dict(layer.attrs)
-        beside = [key for key in BESIDE if "heads" in attrs and attrs.get(key) is True]
+        beside = [key for key in KIND[layer.kind].beside if attrs.get(key) is True]
         first = len(layer.inputs) - len(beside)
-        asks = () if layer.kind != "map" or layer.function is None else _asked(layer.function)
+        asks = () if KIND[layer.kind] is not MAP or layer.function is None else _asked(layer.function)
         out |= {"isnan" if k in asks else layer.kind for k, n in enumerate(layer.inputs[:first]) if n == name}
         out |= {key for n, key in zip(layer.inputs[first:], beside, strict=True) if n == name}
     return out

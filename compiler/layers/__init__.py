@@ -21,7 +21,7 @@ from compiler.layers.sequence import EMBEDDING, LEARNED, ONE_HOT, POSITIONS
 from compiler.layers.shape import CONCAT, FLATTEN, PAD, PERMUTE, RESHAPE, SLICE, SPLIT, UPSAMPLE
 from compiler.layers.shared.kind import LayerKind
 
-__all__ = ["KIND", "KINDS", "MAP", "SLICE", "SPLIT"]
+__all__ = ["BATCH_NORM", "DENSE", "KIND", "KINDS", "MAP", "SLICE", "SPLIT"]
 
 KINDS: Final[tuple[LayerKind, ...]] = (
     DENSE, *CONVS, *TRANSPOSED, *POOLS, UPSAMPLE, PAD,

@@ -183,7 +183,8 @@ def conv_transpose(c: Context, layer: Layer, x: Tensor) -> Tensor:
     positions = index(layer, pairs, ints(layer, "dilation"))
     inner, per = channels // groups, filters // groups
     area = math.prod(taps)
-    w = weight(c, f"{layer.name}.weight", (channels, per, *taps), "uniform", glorot(inner * area, per * area), layer)
+    fans = (inner * area, per * area)
+    w = weight(c, f"{layer.name}.weight", (channels, per, *taps), "uniform", glorot(*fans), layer, fans)
     inputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
     xg = reshape(c, f"{layer.name}.grouped", x, (batch, groups, inner, *x.shape[2:]), layer)
     wg = reshape(c, f"{layer.name}.weight.grouped", w, (groups, inner, per, *taps), layer)

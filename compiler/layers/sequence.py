@@ -69,7 +69,7 @@ EMBEDDING = LayerKind(
     embedding,
     _write_embedding,
     trained=always,
-    integers=True,
+    integers="rows",
 )
 
 
@@ -132,7 +132,7 @@ ONE_HOT = LayerKind(
     one_hot,
     _write_one_hot,
     {"OneHot": _read_one_hot},
-    integers=True,
+    integers="places",
 )
 
 

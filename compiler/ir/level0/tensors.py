@@ -33,23 +33,10 @@ Attr = int | float | str | bool | tuple[int, ...] | FromFile
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer, after expansion of repeat. `inputs`: names of layers or network inputs. `shape`: inferred
-    output shape without the batch axis. `attrs`: everything the kind needs, defaults filled in, sorted by name:
-      dense: units, bias | conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d: filters, kernel, stride, dilation
-      (one number per dimension), padding (before and after per dimension), groups, bias | max_pool1d, avg_pool1d,
-      max_pool2d, avg_pool2d: size, stride, padding; count_padding (False) where means leave it out | global_max_pool,
-      global_avg_pool | upsample: factor | pad: before, value | flatten, reshape | permute: axes | concat: axis |
-      slice: axis, range (from, to) | add, multiply | softmax, log_softmax: axis | dropout: rate | noise: std |
-      augment: draws, and as a map |
-      random_flip: axis | random_crop: padding | activation |
-      map: numbers of the model's params, `p_<name>` | batch_norm: momentum, epsilon |
-      layer_norm: axes, epsilon, affine | group_norm, instance_norm: groups, epsilon, affine | embedding: count, size |
-      one_hot: count, lenient | learned | positions: encoding | attention: heads, size, causal, bias |
-      dot_attention: heads, causal, scale; both: True for what they read BESIDE their inputs, after them |
-      rnn, gru, lstm: units, sequence, bidirectional,
-      bias; rnn: function; gru: reset ("after" or "before") |
-      dense, convolutions, learned, attention, recurrent layers: init (name), init_value (its number) and
-      init_file (of "values"), where given
+    """One layer, after expansion of repeat. `inputs`: names of layers or network inputs. `shape`: inferred output
+    shape without the batch axis. `attrs`: what the shape rule of the kind gives (compiler/layers), defaults filled
+    in, sorted by name; beside that init (name), init_value (its number) and init_file (of "values"), where given; of a
+    formula the numbers of the model's params, `p_<name>`.
     `activation`: name of a built-in or user function applied to the result, with its body in `function`. A map has its
     expression there, over x0, x1, ... (its inputs) and its attrs.
     `checkpoint`: the number of its block (from 1) if what that computes is not kept for gradients. `fuse`: where it is

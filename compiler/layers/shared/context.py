@@ -73,11 +73,20 @@ def flag(layer: Layer, name: str, default: bool = False) -> bool:
     return bool(dict(layer.attrs).get(name, default))
 
 
-def weight(c: Context, name: str, shape: tuple[int, ...], init: str, args: tuple[float, ...], layer: Layer) -> Tensor:
-    """A trained array; one that exists already is the same one (recurrent layers use theirs at every step)."""
+def weight(
+    c: Context,
+    name: str,
+    shape: tuple[int, ...],
+    init: str,
+    args: tuple[float, ...],
+    layer: Layer,
+    fans: tuple[int, int] | None = None,
+) -> Tensor:
+    """A trained array; one that exists already is the same one (recurrent layers use theirs at every step). `fans`: its
+    inputs and outputs, where it is no (outputs, inputs, ...)."""
     if name in c.graph.tensors:
         return c.graph.tensors[name]
-    own = chosen(layer, shape, c.seed) if name.rpartition(".")[2] in ("weight", "recurrent") else None
+    own = chosen(layer, shape, c.seed, fans) if name.rpartition(".")[2] in ("weight", "recurrent") else None
     init, args = own or (init, args)
     return c.graph.add(Weight(Tensor(name, shape), init, args, _file(layer) if init == "values" else None, layer.span))
 

@@ -21,8 +21,11 @@ from compiler.ir.level0.streams import stream_key
 _VARIANCES = {"glorot": 2.0, "he": 2.0, "lecun": 1.0}
 
 
-def chosen(layer: Layer, shape: tuple[int, ...], seed: int) -> tuple[str, tuple[float, ...]] | None:
-    """`init` and `init_args` of a Weight; None where the layer says nothing."""
+def chosen(
+    layer: Layer, shape: tuple[int, ...], seed: int, fans: tuple[int, int] | None
+) -> tuple[str, tuple[float, ...]] | None:
+    """`init` and `init_args` of a Weight; None where the layer says nothing. `fans`: where the shape is not (outputs,
+    inputs, ...)."""
     attrs = dict(layer.attrs)
     name = attrs.get("init")
     if name is None:
@@ -34,7 +37,7 @@ def chosen(layer: Layer, shape: tuple[int, ...], seed: int) -> tuple[str, tuple[
     assert isinstance(value, float | int)
     family, _, kind = name.partition("_")
     if family in _VARIANCES:
-        fan_in, fan_out = fans(layer, shape)
+        fan_in, fan_out = fans or _fans(layer, shape)
         among = (fan_in + fan_out) if family == "glorot" else fan_in
         std = math.sqrt(_VARIANCES[family] / among)
         return (kind, (std,)) if kind == "normal" else (kind, (math.sqrt(3.0) * std,))
@@ -43,13 +46,11 @@ def chosen(layer: Layer, shape: tuple[int, ...], seed: int) -> tuple[str, tuple[
     return name, (float(value),)
 
 
-def fans(layer: Layer, shape: tuple[int, ...]) -> tuple[int, int]:
+def _fans(layer: Layer, shape: tuple[int, ...]) -> tuple[int, int]:
     """Inputs that an output is computed from, and outputs that an input is used for."""
     area = math.prod(shape[2:])
     groups = dict(layer.attrs).get("groups", 1)
     assert isinstance(groups, int)
-    if layer.kind.startswith("conv_transpose"):
-        return shape[0] // groups * area, shape[1] * area
     return shape[1] * area, shape[0] // groups * area
 
 

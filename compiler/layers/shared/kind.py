@@ -120,10 +120,10 @@ class LayerKind:
     `shape(place, *shapes)`: shape and attributes from the shapes that a layer reads. Raises Misfit.
     `lower(context, layer, *tensors)`: the nodes of a graph; (batch, ...) in and out; the activation comes after it.
     `write(writer, layer)`: its nodes in ONNX; `read`: ONNX operators that are layers of the kind, by name.
-    `trained`: whether a layer has trained arrays. `norm`: they are of the class "norms". `matrices`: it has several
-    arrays that `init` means. `channels`: the axis of its weight's output channels, where a batch_norm after it can
-    become part of its weights. `integers`: it reads integers. `training`: it acts in training only. `moves`: what it
-    gives need not stand anywhere by itself."""
+    `trained`: whether a layer has trained arrays. `norm`: they are of the class "norms". `matrices`: `init` means
+    several of them. `channels`: the axis of its weight's output channels, where a batch_norm after it can become part
+    of its weights. `integers`: it reads integers below its `count`, which is the number of these ("rows").
+    `training`: it acts in training only. `moves`: what it gives need not stand anywhere by itself."""
 
     keys: Alternative
     shape: Callable[..., Result]
@@ -134,7 +134,7 @@ class LayerKind:
     norm: bool = False
     matrices: bool = False
     channels: int | None = None
-    integers: bool = False
+    integers: str = ""
     training: bool = False
     moves: bool = False
 
@@ -146,6 +146,14 @@ class LayerKind:
     def settings(self) -> Block:
         """Its keys; none where it is written as formulas."""
         return self.keys.kind if isinstance(self.keys.kind, Block) else Block(self.name, ())
+
+    def limit(self, layer: Layer) -> tuple[int, str] | None:
+        """What the integers that a layer reads are below, and why; None if it reads none, or any."""
+        if not self.integers or dict(layer.attrs).get("lenient") is True:
+            return None
+        count = layer.attr("count")
+        assert isinstance(count, int)
+        return count, f"`{layer.name}` has {count} {self.integers}, for the numbers 0 to {count - 1}"
 
     @property
     def sources(self) -> int | None:

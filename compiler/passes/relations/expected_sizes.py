@@ -23,6 +23,7 @@ from compiler.expr.interp import ExprError, evaluate
 from compiler.ir.level0.model import Member, Model, Network, Population, Projection
 from compiler.ir.level2.program import Merged
 from compiler.ir.level2.synapse_values import own_name
+from compiler.layers import DENSE, KIND
 from compiler.passes.relations.relations import CONVOLUTIONS, keeps_state, storage_of
 
 _SAMPLES: Final = 4096
@@ -206,13 +207,9 @@ def _of_layers(network: Network, batch: int, real: int) -> Iterator[_Part]:
     """Results of a batch and, of what knows them without being lowered, weights."""
     shapes = {x.name: x.shape for x in network.inputs} | {x.name: x.shape for x in network.layers}
     for x in network.layers:
-        if x.kind not in _WITHOUT_RESULTS:
+        if not KIND[x.kind].moves:
             note = partial("results of a batch of {:,}".format, batch)
             yield batch * math.prod(x.shape) * real, partial(str, x.name), note, x.span
-        if x.kind == "dense":
+        if KIND[x.kind] is DENSE:
             count = shapes[x.inputs[0]][-1] * x.shape[-1]
             yield count * real, partial("{}.weight".format, x.name), partial("{:,} weights".format, count), x.span
-
-
-_WITHOUT_RESULTS: Final = ("flatten", "reshape", "permute", "slice", "dropout", "activation", "map", "add", "multiply")
-"""Kinds whose results need not stand anywhere by themselves."""

@@ -17,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.ir.level0.model import Layer, Network
+from compiler.layers import BATCH_NORM, KIND
 from compiler.passes.program.decisions import Decision
 
 Reals = npt.NDArray[np.floating]
-TRAINING_ONLY = ("dropout", "noise", "augment", "random_flip", "random_crop")
-"""Kinds of layers that give what they read when a network is used."""
 PARTS = ("weight", "bias", "running_mean", "running_var")
 
 
@@ -52,11 +51,11 @@ def fold_norms(
     for old in network.layers:
         layer = replace(old, inputs=tuple(stands.get(n, n) for n in old.inputs))
         source = layer.inputs[0] if layer.inputs else ""
-        if layer.kind in TRAINING_ONLY and layer.activation is None:
+        if KIND[layer.kind].training and layer.activation is None:
             stands[layer.name] = source
             decisions.append(Decision("fold_norms", layer.name, "removed", f"{layer.kind} acts while training only"))
             continue
-        if layer.kind != "batch_norm":
+        if KIND[layer.kind] is not BATCH_NORM:
             made[layer.name] = layer
             continue
         before = made.get(source)
@@ -68,7 +67,8 @@ def fold_norms(
         attrs = dict(before.attrs)
         epsilon = layer.attr("epsilon")
         assert isinstance(epsilon, int | float)
-        axis = 1 if before.kind.startswith("conv_transpose") else 0
+        axis = KIND[before.kind].channels
+        assert axis is not None
         folds.append(Fold(layer.name, before.name, float(epsilon), axis, bool(attrs["bias"])))
         made[before.name] = replace(
             before,
@@ -87,7 +87,7 @@ def _refusal(
     """Why a norm stays as it is; None when it can be folded into `before`, which it reads as `name`."""
     if exact:
         return "order: bitwise"
-    if before is None or not (before.kind.startswith("conv") or before.kind == "dense"):
+    if before is None or KIND[before.kind].channels is None:
         return "what it reads has no weights"
     if before.name != name:
         return f"`{before.name}` has been changed already"
@@ -98,9 +98,10 @@ def _refusal(
         return f"`{name}` is read by {others}"
     if name in kept:
         return f"`{name}` is kept for the host"
-    if before.kind == "dense" and len(before.shape) > 1:
+    groups = dict(before.attrs).get("groups", 0)
+    if not groups and len(before.shape) > 1:
         return f"the channels of `{name}` are steps of a sequence"
-    if before.kind.startswith("conv_transpose") and before.attr("groups") != 1:
+    if KIND[before.kind].channels == 1 and groups != 1:
         return f"`{name}` has groups"
     return None
 

@@ -16,6 +16,7 @@ from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.files.data_source import sample_parts
 from compiler.frontend.yaml import tree
+from compiler.layers import KIND
 from compiler.layers.elementwise import broadcast
 from compiler.frontend.build.tensors.network import Built, shown
 from compiler.frontend.build.shared.data_files import Header
@@ -239,12 +240,9 @@ def check_labels(loss: Loss, built: Built, data: Data, arrays: dict[str, tuple[s
             has = f"`{one.prediction}` has {shape[-1]} scores, for the classes 0 to {shape[-1] - 1}"
             _within(one.target, shape[-1], "classes", has, built.places[one.prediction], data, arrays, c, one.ignore)
     for layer in built.layers:
-        if layer.kind == "embedding" or (layer.kind == "one_hot" and layer.attr("lenient") is not True):
-            count = layer.attr("count")
-            assert isinstance(count, int)
-            what = "rows" if layer.kind == "embedding" else "places"
-            has = f"`{layer.name}` has {count} {what}, for the numbers 0 to {count - 1}"
-            _within(layer.inputs[0], count, "numbers", has, layer.span, data, arrays, c)
+        limit = KIND[layer.kind].limit(layer)
+        if limit is not None:
+            _within(layer.inputs[0], limit[0], "numbers", limit[1], layer.span, data, arrays, c)
 
 
 def _within(
