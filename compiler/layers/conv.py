@@ -38,7 +38,7 @@ from compiler.layers.shared.windows import (
     padding_doc,
     pads_of,
     sides,
-    windows,
+    window_extents,
     written_pads,
 )
 
@@ -89,7 +89,7 @@ def _attrs(p: Place, x: Shape, rank: int) -> dict[str, Attr]:
 
 def _conv_shape(rank: int, p: Place, x: Shape) -> Result:
     attrs = _attrs(p, x, rank)
-    return (p.integer("filters"), *windows(p, x, attrs, "kernel")), attrs
+    return (p.integer("filters"), *window_extents(p, x, attrs, "kernel")), attrs
 
 
 def conv(c: Context, layer: Layer, x: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ from compiler.layers.shared.windows import (
     padding_doc,
     pads_of,
     sides,
-    windows,
+    window_extents,
     written_pads,
 )
 
@@ -46,10 +46,10 @@ def _shape(rank: int, p: Place, x: Shape) -> Result:
     if any(max(edges[2 * a : 2 * a + 2]) >= size[a] for a in range(rank)):
         raise Misfit("a window could lie in the padding as a whole", "a padding is smaller than `size`", "padding")
     attrs: dict[str, Attr] = {"size": size, "stride": stride, "padding": edges}
-    extents = windows(p, x, attrs, "size", p.values["ceil"] is True)
+    out = window_extents(p, x, attrs, "size", p.values["ceil"] is True)
     if p.values.get("count_padding") is False:
         attrs["count_padding"] = False
-    return (x[0], *extents), attrs
+    return (x[0], *out), attrs
 
 
 def pool(c: Context, layer: Layer, x: Tensor) -> Tensor:
@@ -224,7 +224,7 @@ def reduced(m: Importer, hint: str, x: Computed, axes: list[int], largest: bool,
     if len(stay) != 1:
         y = m.reshape(f"{hint}_rows", y, (rows, math.prod(x.shape[a] for a in axes)))
     y = m.layer(kind, hint, [y], {}, (rows,))
-    return m.reshape(f"{hint}kept_axes", y, kept_axes(x, axes, keep))
+    return m.reshape(f"{hint}_kept", y, kept_axes(x, axes, keep))
 
 
 def _read_global(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:

@@ -114,7 +114,7 @@ def _channels_last(x: Shape) -> str | None:
     return f"channels come first: if they stand last here, put `- permute: {{axes: {axes}}}` before it"
 
 
-def windows(p: Place, x: Shape, attrs: dict[str, Attr], key: str, ceil: bool = False) -> Shape:
+def window_extents(p: Place, x: Shape, attrs: dict[str, Attr], key: str, ceil: bool = False) -> Shape:
     """The extents of the output; `key`: the attribute with the window's size. Raises Misfit."""
     size, stride, padding = (_tuple(attrs[name]) for name in (key, "stride", "padding"))
     dilation = _tuple(attrs.get("dilation", (1,) * len(size)))

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.frontend.yaml import tree
-from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.shared.initial_values import from_file
 from compiler.frontend.build.shared.readers import chosen
+from compiler.frontend.build.shared.values import Context
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.ir.level0.model import Attr
 from compiler.layers import KIND
 from compiler.layers.shared.initial import INITIALISER
-from compiler.ir.level0.model import Attr
 
 def init_name(node: Node | None) -> str:
     """The initialiser that is asked for; "" without."""

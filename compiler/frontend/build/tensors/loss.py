@@ -11,21 +11,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import Span
 from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.files.data_source import sample_parts
-from compiler.frontend.yaml import tree
-from compiler.layers import KIND
-from compiler.layers.elementwise import broadcast
-from compiler.frontend.build.tensors.network import Built, shown
 from compiler.frontend.build.shared.data_files import Header
 from compiler.frontend.build.shared.scope import Wanted, check_expression
-from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.frontend.build.shared.values import Context, bounded, number, whole
+from compiler.frontend.build.tensors.network import Built, shown
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.ir.level0.model import Data, FunctionDef, Loss
-from compiler.core.source import Span
+from compiler.layers import KIND
+from compiler.layers.elementwise import broadcast
 
 CLASSIFYING = "softmax_cross_entropy"
 BINARY = "binary_cross_entropy"

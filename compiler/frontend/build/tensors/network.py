@@ -14,25 +14,25 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Expr, Num, Ref, calls, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
-from compiler.frontend.yaml import tree
 from compiler.frontend.build.functions import Functions
+from compiler.frontend.build.shared.readers import Reader, integer
+from compiler.frontend.build.shared.scope import Wanted, check_expression
+from compiler.frontend.build.shared.values import Context, items_of, mapping, text_of
 from compiler.frontend.build.tensors.init import init_of
 from compiler.frontend.build.tensors.layers import settings_of, shaped
 from compiler.frontend.build.tensors.weights import read_weights
-from compiler.layers.shared.keys import ACTIVATIONS, SHAPE
-from compiler.frontend.build.shared.scope import Wanted, check_expression
-from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.frontend.build.shared.values import Context, items_of, mapping, text_of
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.ir.level0.model import Attr, FunctionDef, Layer, Network, TensorInput
-from compiler.core.source import NOWHERE, Span
 from compiler.layers import KIND, MAP, SLICE, SPLIT
 from compiler.layers.elementwise import broadcast
+from compiler.layers.shared.keys import ACTIVATIONS, SHAPE
 from compiler.layers.shared.kind import LayerKind, Shape, article, shown
-from compiler.frontend.build.shared.readers import Reader, integer
 
 __all__ = ["Built", "build_network", "check_use", "has_weights", "shown"]
 
