@@ -12,12 +12,13 @@ from functools import partial
 
 from compiler.expr.ast import Binary, Expr, Ref, substitute
 from compiler.expr.keys.kinds import Alternative, Expression, Field, MapOf
+from compiler.expr.keys.values import COUNT
 from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import Operand, identity
 from compiler.ir.level1.graph import Tensor
-from compiler.layers.shared.context import X0, Context, reshape
-from compiler.layers.shared.keys import FUNCTION, layer, several
-from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, article, same_shape, shown
+from compiler.layers.shared.context import X0, X1, X2, Context, add, mul, reshape, weight, whole
+from compiler.layers.shared.keys import AXIS, FUNCTION, layer, several
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, article, same_shape, shown
 from compiler.layers.shared.onnx.graph import Writer
 
 
@@ -66,6 +67,45 @@ MULTIPLY = LayerKind(
     partial(_combined, "*"),
     partial(_write_combined, "Mul"),
     moves=True,
+)
+
+# ---------------------------------------------------------------------------------- trained factors
+
+
+def _one_axis(p: Place, x: Shape) -> Result:
+    return x, {"axis": p.axis(x)}
+
+
+def scale_shift(c: Context, layer: Layer, x: Tensor) -> Tensor:
+    """x * weight + bias, each with one number for each place along an axis; 1 and 0 at first."""
+    axis = 1 + whole(layer, "axis")
+    scale = weight(c, f"{layer.name}.weight", (x.shape[axis],), "ones", (), layer)
+    shift = weight(c, f"{layer.name}.bias", (x.shape[axis],), "zeros", (), layer)
+    operands = (identity(x), (scale, (axis,)), (shift, (axis,)))
+    return c.graph.map(f"{layer.name}.y", add(mul(X0, X1), X2), operands, span=layer.span)
+
+
+def _write_scale_shift(w: Writer, layer: Layer) -> str:
+    behind = (1,) * (len(layer.shape) - whole(layer, "axis") - 1)
+    names = (f"{layer.name}.weight", f"{layer.name}.bias")
+    scale, shift = (w.graph.weight(name, w.weights[name].reshape(-1, *behind)) for name in names)
+    scaled = w.graph.node("Mul", [w.source(layer), scale], f"{layer.name}/scaled")
+    return w.graph.node("Add", [scaled, shift], layer.name)
+
+
+SCALE_SHIFT = LayerKind(
+    layer(
+        "scale_shift",
+        "Scales and shifts each channel by trained numbers, which begin as 1 and 0; like those of normalisations, they "
+        "are of the class `norms`.",
+        Field("axis", COUNT, f"{AXIS} Each place along it has a scale and a shift.", default=0, example="axis: 1"),
+        elsewhere={"dim": "`axis`"},
+    ),
+    _one_axis,
+    scale_shift,
+    _write_scale_shift,
+    trained=always,
+    norm=True,
 )
 
 # ----------------------------------------------------------------------------------------- formulas

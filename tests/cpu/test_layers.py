@@ -66,6 +66,11 @@ NETS: dict[str, tuple[tuple[int, ...], str]] = {
     - add: {inputs: [of_a, of_b]}
     - dropout: {rate: 0.3}
 """),
+    "scaled": ((3, 4), """\
+    - scale_shift: {}
+    - dense: {units: 5, activation: tanh}
+    - scale_shift: {axis: 1}
+"""),
     "volumes": ((2, 4, 4, 4), "    - conv3d: {filters: 3, kernel: 2, stride: [1, 2, 1], activation: mish}\n"),
     "attention": ((6, 8), """\
     - positions: {}

@@ -104,3 +104,11 @@ def test_from_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "start.npz", conv=conv, wide=wide.T)
     with pytest.raises(ModelError, match=r"`wide.weight` has the shape \[64, 1024\], but the array .* \[1024, 64\]"):
         load(text, tmp_path)
+
+
+def test_scales_begin_as_one(tmp_path: Path) -> None:
+    np.savez(tmp_path / "samples.npz", images=np.zeros((4, 8, 6, 6)), labels=np.zeros(4, np.int32))
+    text = MODEL.replace("    - flatten", "    - scale_shift: {name: s}\n    - flatten").replace(", INIT", "")
+    found = load(text.replace("SEED", "1"), tmp_path).weights()
+    assert found["s.weight"].tolist() == [1.0] * 64
+    assert found["s.bias"].tolist() == [0.0] * 64

@@ -186,6 +186,15 @@ def norm(kind: str, shape: Shape, **s: Any) -> Head:
     return layer(kind, s, shape, forward)
 
 
+def scale_shift(shape: Shape, axis: int) -> Head:
+    behind = (1,) * (len(shape) - axis - 1)
+
+    def forward(w: Weights, x: Any) -> Any:
+        return x * w["y.weight"].reshape(-1, *behind) + w["y.bias"].reshape(-1, *behind)
+
+    return layer("scale_shift", {"axis": axis}, shape, forward)
+
+
 _MAPS = ((6, 11), (6, 5, 3), (4, 3, 2, 5))
 NORMS = [
     *(batch_norm(shape, e) for shape in ((7,), *_MAPS, (1, 4, 4), (33, 2, 2)) for e in (1e-5, 1e-2)),
@@ -194,6 +203,7 @@ NORMS = [
     *(norm("group_norm", shape, groups=g, **s) for shape in ((6,), *_MAPS) for g in (1, 2, 3)
       if shape[0] % g == 0 and (len(shape) > 1 or g < 6) for s in ({}, {"affine": False, "epsilon": 0.1})),
     *(norm("instance_norm", shape, **s) for shape in _MAPS for s in ({}, {"affine": False})),
+    *(scale_shift(shape, a) for shape in ((7,), *_MAPS) for a in range(len(shape))),
 ]  # fmt: skip
 
 # ------------------------------------------------------------------------------------------ elementwise, axes
