@@ -14,7 +14,7 @@ from compiler.core.errors import ModelError, Sink
 from compiler.core.render import render
 from compiler.expr.ast import Binary, Num, Ref, refs
 from compiler.expr.show import show
-from compiler.frontend.language.layers.layers import ACTIVATIONS
+from compiler.frontend.language.network import ACTIVATIONS
 from compiler.frontend.load import load_model
 from compiler.ir.level0.model import (
     Const,

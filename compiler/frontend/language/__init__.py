@@ -2,7 +2,7 @@
 it.
 
 compiler/expr/keys is the vocabulary; neurons.py, populations.py, connections.py,
-layers.py, training.py and run.py are the parts, root.py the whole.
+network.py, training.py and run.py are the parts, root.py the whole.
 """
 
 from compiler.frontend.language.root import ROOT

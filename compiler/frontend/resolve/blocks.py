@@ -26,7 +26,7 @@ from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.source import Origin
 from compiler.expr.parse import parse_signature
-from compiler.frontend.language.layers.layers import BLOCK_SETTINGS
+from compiler.frontend.language.network import BLOCK_SETTINGS
 from compiler.frontend.resolve.repeat import layers_of, named, names_of, renamed
 from compiler.frontend.resolve.templates import Loop, Templates, Variable
 from compiler.frontend.resolve.values import ParamValue, value_of

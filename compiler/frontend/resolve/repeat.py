@@ -17,7 +17,7 @@ from typing import Final
 
 from compiler.core.errors import Sink
 from compiler.core.source import Origin, Span
-from compiler.frontend.language.layers.layers import BLOCK_SETTINGS
+from compiler.frontend.language.network import BLOCK_SETTINGS
 from compiler.frontend.resolve.values import ParamValue, whole_number
 from compiler.frontend.yaml.tree import (
     Entry,

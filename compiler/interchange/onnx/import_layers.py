@@ -7,7 +7,7 @@ Does not: optimize: a layer per operator, except that a bias is taken into the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -38,6 +38,7 @@ from compiler.interchange.onnx.import_shapes import (
 )
 from compiler.interchange.onnx.package import onnx_package
 from compiler.layers import KINDS
+from compiler.layers.shared.kind import Reads
 from compiler.layers.shared.onnx.importer import Computed, Importer, Repeated, Scores, Sized, refused
 from compiler.layers.shared.onnx.inputs import (
     Attrs,
@@ -181,9 +182,8 @@ def _blocks(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Computed:
     return m.reshape(hint_of(node), y, (c // (b * b), h * b, w * b))
 
 
-_OPERATORS: Mapping[str, Callable[[Importer, Any, list[Any], Attrs], Any]] = MappingProxyType(
+COMPOSITE: Mapping[str, Reads] = MappingProxyType(
     {
-        **{operator: read for kind in KINDS for operator, read in kind.read.items()},
         "Gemm": _gemm,
         "MatMul": _matmul,
         **dict.fromkeys(REDUCTIONS, import_reduction),
@@ -206,5 +206,7 @@ _OPERATORS: Mapping[str, Callable[[Importer, Any, list[Any], Attrs], Any]] = Map
         **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _blocks),
     }
 )
+"""Operators that are no kind's own: they become several layers, or none, or depend on what stands before them."""
+_OPERATORS: Mapping[str, Reads] = MappingProxyType({**COMPOSITE, **{op: f for k in KINDS for op, f in k.read.items()}})
 _AS_REPEATED = frozenset(("Attention", "Cast", "Dropout", "Expand", "Identity", "Reshape"))
 """Operators that keep what is repeated as it is."""
