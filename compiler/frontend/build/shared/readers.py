@@ -15,6 +15,8 @@ from typing import TypeVar
 from compiler.core.source import Span
 from compiler.frontend.build.shared.values import Context, Names, Step, bounded, mapping, number, quantity, steps, whole
 from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, OneKey, OneOf, Value
+from compiler.frontend.build.shared.values import Context, Names, Step, bounded, items_of, mapping, number, quantity, steps, whole
+from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, MapOf, OneKey, OneOf, Value
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
@@ -39,23 +41,24 @@ def real(kind: Kind, node: Node, c: Context, what: str, names: Names | None = No
 
 def value_of(kind: Kind) -> Value:
     """The description of one number in `kind`: itself, that of an item, or the one among several forms."""
-    return _part(kind, Value)
+    return part(kind, Value)
 
 
-def _part(kind: Kind, wanted: type[K]) -> K:
+def part(kind: Kind, wanted: type[K]) -> K:
+    """The outermost description of a form in `kind`."""
     found = next((k for k in _parts(kind) if isinstance(k, wanted)), None)
     assert found is not None, f"no {wanted.__name__} in {kind}"
     return found
 
 
 def _parts(kind: Kind) -> Iterator[Kind]:
-    """A kind, the forms that it may have and the items of a list, outermost first."""
+    """A kind, the forms that it may have, the items of a list and the values of a collection, outermost first."""
     yield kind
     match kind:
         case OneOf(kinds):
             for k in kinds:
                 yield from _parts(k)
-        case ListOf(item):
+        case ListOf(item) | MapOf(_, item):
             yield from _parts(item)
         case Later():
             yield from _parts(kind.resolve())
@@ -80,6 +83,16 @@ class Reader:
     node: tree.Mapping | None
     c: Context
     names: Names | None = None
+
+    def __contains__(self, key: str) -> bool:
+        """Whether the language has the key here."""
+        return key in self.kind.by_name
+
+    @property
+    def span(self) -> Span:
+        """Where the block stands."""
+        assert self.node is not None
+        return self.node.span
 
     def get(self, key: str) -> Node | None:
         """What stands under a key of the block; None where it is absent."""
@@ -115,12 +128,20 @@ class Reader:
             return None
         return steps(node, self.c, what, step, low=int(v.above), names=self.names)
 
-    def integers(self, key: str) -> tuple[int, ...] | None:
+    def integers(self, key: str, what: str | None = None) -> tuple[int, ...] | None:
         """A list of integers; None where it is absent, too."""
         node, kind = self.get(key), self.kind.by_name[key].kind
         if not isinstance(node, Sequence):
             return None
-        found = [integer(_part(kind, ListOf), i, self.c, f"`{key}`", self.names) for i in node.items]
+        found = [integer(part(kind, ListOf), i, self.c, what or f"`{key}`", self.names) for i in node.items]
+        return None if None in found else tuple(v for v in found if v is not None)
+
+    def reals(self, key: str, what: str | None = None) -> tuple[float, ...] | None:
+        """A list of reals in canonical units; None where it is absent, too."""
+        node, kind = self.get(key), self.kind.by_name[key].kind
+        if not isinstance(node, Sequence):
+            return None
+        found = [real(part(kind, ListOf), i, self.c, what or f"`{key}`", self.names) for i in node.items]
         return None if None in found else tuple(v for v in found if v is not None)
 
     def each(self, key: str, rank: int) -> tuple[int, ...] | None:
@@ -148,19 +169,22 @@ class Reader:
 
     def block(self, key: str) -> Reader:
         """The block under a key."""
-        return Reader(_part(self.kind.by_name[key].kind, Block), mapping(self.get(key)), self.c, self.names)
+        return Reader(part(self.kind.by_name[key].kind, Block), mapping(self.get(key)), self.c, self.names)
 
     def blocks(self, key: str) -> Iterator[Reader]:
         """The blocks of a list, or the one that stands for a list of one."""
-        node = self.get(key)
-        kind = _part(self.kind.by_name[key].kind, Block)
-        for item in node.items if isinstance(node, Sequence) else (node,):
-            if isinstance(item, tree.Mapping):
-                yield Reader(kind, item, self.c, self.names)
+        return blocks(self.kind.by_name[key].kind, self.get(key), self.c, self.names)
 
     def chosen(self, key: str) -> tuple[str, Reader, Span] | None:
         """The alternative that a one-key map (or its name alone) chooses: name, its block, place of the name."""
-        return chosen(_part(self.kind.by_name[key].kind, OneKey), self.get(key), self.c, self.names)
+        return chosen(part(self.kind.by_name[key].kind, OneKey), self.get(key), self.c, self.names)
+
+
+def blocks(kind: Kind, node: Node | None, c: Context, names: Names | None = None) -> Iterator[Reader]:
+    """The blocks of a list, or the one that stands for a list of one."""
+    for item in items_of(node):
+        if isinstance(item, tree.Mapping):
+            yield Reader(part(kind, Block), item, c, names)
 
 
 def chosen(kind: OneKey, node: Node | None, c: Context, names: Names | None = None) -> tuple[str, Reader, Span] | None:

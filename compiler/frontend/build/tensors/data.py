@@ -12,17 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from compiler.core.diagnostics import Related, did_you_mean
-from compiler.expr.units import DIMENSIONLESS
 from compiler.files.data_source import place_of
 from compiler.files.sample_help import sample_help
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.tensors.network import Built, shown
 from compiler.frontend.build.shared.data_files import Header, arrays_of, locate, pick
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.values import Context, bounded, items_of, mapping, number, whole
+from compiler.frontend.build.shared.readers import Reader, real
+from compiler.frontend.build.shared.values import Context, items_of, mapping
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import Data, Kept, TensorInput
-from compiler.ir.level0.tensors import DEFAULT_MEMORY
 from compiler.core.source import Span
 
 Found = tuple[str, Header, Span]
@@ -34,13 +33,13 @@ def kept_of(data: Data, samples: int) -> int:
     return data.kept.count(samples)
 
 
-def build_data(block: tree.Mapping | None, built: Built, c: Context) -> tuple[Data | None, dict[str, Found]]:
-    """The data of `block`, and the arrays by input; (None, {}) after an error that leaves nothing to check."""
-    if block is None:
+def build_data(r: Reader, built: Built) -> tuple[Data | None, dict[str, Found]]:
+    """The data of a block, and the arrays by input; (None, {}) after an error that leaves nothing to check."""
+    if r.node is None:
         return None, {}
-    file, inputs, split = block.get("file"), mapping(block.get("inputs")), mapping(block.get("split"))
-    folder = block.get("folder")
-    scales = _scales(mapping(block.get("scale")), built, c)
+    c = r.c
+    file, folder, inputs = r.get("file"), r.get("folder"), mapping(r.get("inputs"))
+    scales = _scales(r, built)
     if file is not None and folder is not None:
         c.sink.error("E0108", "`file` and `folder` exclude each other", folder.span)
         return None, {}
@@ -59,20 +58,16 @@ def build_data(block: tree.Mapping | None, built: Built, c: Context) -> tuple[Da
     listed = tuple((n, a[0], scales.get(n, 1.0)) for n, a in arrays.items())
     in_order = {n: i for i, n in enumerate(built.inputs)}
     ordered = tuple(sorted(listed, key=lambda item: in_order[item[0]]))
-    shuffle = block.get("shuffle")
-    shuffled = not (isinstance(shuffle, Scalar) and shuffle.value is False)
     path = str(reader.path) if reader.path is not None else ""
     files, columns = tuple(reader.files), tuple(reader.columns)
-    data = Data(path, ordered, 0.0, shuffled, files, columns, _memory(block.get("memory")), block.span)
+    data = Data(path, ordered, 0.0, r.flag("shuffle"), files, columns, _memory(r.word("memory")), r.span)
     samples = min((h.shape[0] for _, h, _ in arrays.values()), default=0)
-    return replace(data, validation=_split(split, built, data, samples, c)), arrays
+    return replace(data, validation=_split(r.block("split"), built, data, samples)), arrays
 
 
-def _memory(node: Node | None) -> int:
+def _memory(text: str) -> int:
     """Bytes of an amount such as "500 MB"."""
-    if not isinstance(node, Scalar):
-        return DEFAULT_MEMORY
-    amount, unit = node.text.split()
+    amount, unit = text.split()
     return round(float(amount) * {"MB": 10**6, "GB": 10**9}[unit])
 
 
@@ -196,38 +191,35 @@ def _declared(inputs: tree.Mapping, built: Built, c: Context) -> dict[str, Node]
     return out
 
 
-def _scales(block: tree.Mapping | None, built: Built, c: Context) -> dict[str, float]:
+def _scales(r: Reader, built: Built) -> dict[str, float]:
     out: dict[str, float] = {}
-    for entry in block.entries if block is not None else ():
+    c, given = r.c, mapping(r.get("scale"))
+    for entry in given.entries if given is not None else ():
         declared = built.inputs.get(entry.name)
         if declared is None:
             help = did_you_mean(entry.name, built.inputs) or allowed("the inputs are", built.inputs)
             c.sink.error("E0201", f"the network has no input `{entry.name}`", entry.key.span, help)
             continue
-        value = number(entry.value, c, f"the scale of `{entry.name}`", DIMENSIONLESS)
+        value = real(r.kind.by_name["scale"].kind, entry.value, c, f"the scale of `{entry.name}`")
         if declared.dtype != "real":
             message = f"`{entry.name}` holds whole numbers, which are not scaled"
             c.sink.error("E0802", message, entry.key.span)
         elif value is not None:
-            out[entry.name] = float(value)
+            out[entry.name] = value
     return out
 
 
-def _split(block: tree.Mapping | None, built: Built, data: Data, samples: int, c: Context) -> float | Kept:
+def _split(r: Reader, built: Built, data: Data, samples: int) -> float | Kept:
     """Which samples are kept, with an error where one of the parts would be empty."""
-    if block is None:
+    if r.node is None:
         return 0.0
-    node, parts, stratify = block.get("validation"), block.get("folds"), block.get("stratify")
-    fraction, folds, fold = 0.0, 0, 0
-    if node is not None and parts is not None:
+    c, parts, stratify = r.c, r.get("folds"), r.get("stratify")
+    if r.get("validation") is not None and parts is not None:
         c.sink.error("E0108", "`validation` and `folds` exclude each other", parts.span)
         return 0.0
-    if node is not None:
-        fraction = bounded(node, c, "`validation`", DIMENSIONLESS, 0.0, 1.0, below=True) or 0.0
-    if parts is not None:
-        folds = whole(parts, c, "`folds`", 2, max(samples, 2)) or 0
-        at = block.get("fold")
-        fold = 0 if at is None or not folds else whole(at, c, "`fold`", 0, folds - 1) or 0
+    fraction = r.real("validation") or 0.0
+    folds = r.integer("folds", high=max(samples, 2)) or 0
+    fold = r.integer("fold", high=folds - 1) or 0 if folds else 0
     strata = None if stratify is None else _strata(stratify, built, data, c)
     if not folds and strata is None:
         kept: float | Kept = fraction
@@ -236,7 +228,7 @@ def _split(block: tree.Mapping | None, built: Built, data: Data, samples: int, c
     count = kept.count(samples) if isinstance(kept, Kept) else round(samples * kept)
     if samples and fraction > 0 and count in (0, samples):
         what = "no sample is left for training" if count else "it is less than one sample"
-        c.sink.error("E0106", f"`validation` of {samples:,} samples: {what}", block.span)
+        c.sink.error("E0106", f"`validation` of {samples:,} samples: {what}", r.span)
     if stratify is not None and not folds and not fraction:
         c.sink.error("E0103", "`stratify` says how samples are kept, but none are", stratify.span,
                      "write `validation: 0.2` or `folds: 5` beside it")  # fmt: skip

@@ -20,6 +20,16 @@ from compiler.frontend.build.shared.data_files import Header
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, bounded, number, whole
 from compiler.frontend.build.tensors.network import Built, shown
+from compiler.frontend.yaml import tree
+from compiler.layers.elementwise import broadcast
+from compiler.frontend.build.tensors.network import Built, shown
+from compiler.frontend.build.shared.data_files import Header
+from compiler.frontend.build.shared.scope import Wanted, check_expression
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+from compiler.frontend.build.shared.readers import Reader, blocks, chosen, integer, part
+from compiler.frontend.build.shared.values import Context
+from compiler.expr.keys.kinds import OneKey
+from compiler.frontend.language.training.losses import LOSS, METRIC
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
@@ -38,21 +48,20 @@ _OF_CLASSES = frozenset({"accuracy", "precision", "recall", "f1"})
 _OF_NUMBERS = frozenset({"mean_absolute_error", "mean_squared_error", "r2"})
 
 
-def build_loss(block: tree.Mapping | None, built: Built, c: Context) -> Loss | None:
+def build_loss(node: Node | None, built: Built, c: Context) -> Loss | None:
     """The loss of a one-key map; None after an error."""
-    if block is None or len(block.entries) != 1:
+    terms = node.entry("sum") if isinstance(node, tree.Mapping) else None
+    if terms is not None:
+        return _sum(terms, built, c)
+    found = chosen(LOSS, node, c)
+    if found is None:
         return None
-    kind, value = block.entries[0].name, block.entries[0].value
-    at = block.entries[0].key.span
-    if kind == "sum":
-        return _sum(value, built, at, c)
-    if not isinstance(value, tree.Mapping):
-        return None
+    kind, r, at = found
     if kind == "expression":
-        return _expression(value, built, at, c)
+        return _expression(r, built, at)
     key = "logits" if kind in (CLASSIFYING, BINARY) else "prediction"
-    prediction = _reference(value.get(key), built, c, layer=True)
-    target = _reference(value.get("target"), built, c, layer=False)
+    prediction = _reference(r.get(key), built, c, layer=True)
+    target = _reference(r.get("target"), built, c, layer=False)
     if prediction is None or target is None:
         return None
     loss = Loss(kind, prediction.text, target.text, span=at)
@@ -62,16 +71,16 @@ def build_loss(block: tree.Mapping | None, built: Built, c: Context) -> Loss | N
     fits = _class_target if kind == CLASSIFYING else _real_target
     if not fits(kind, prediction, target, built, c):
         return None
-    settled = _with_settings(loss, value, shape, c)
+    settled = _with_settings(loss, r, shape)
     whole_axes = kind in (CLASSIFYING, "cosine", "kl_divergence")
-    return None if settled is None else _with_mask(settled, value, shape[:-1] if whole_axes else shape, built, c)
+    return None if settled is None else _with_mask(settled, r, shape[:-1] if whole_axes else shape, built)
 
 
-def _with_mask(loss: Loss, block: tree.Mapping, each: tuple[int, ...], built: Built, c: Context) -> Loss | None:
+def _with_mask(loss: Loss, r: Reader, each: tuple[int, ...], built: Built) -> Loss | None:
     """The loss with what does not count. `each`: the shape of the losses of a sample."""
-    node, ignored = block.get("mask"), block.get("ignore")
-    number = None if ignored is None else whole(ignored, c, "`ignore`", -_MOST, _MOST)
-    if ignored is not None and number is None:
+    c, node = r.c, r.get("mask")
+    number = r.integer("ignore") if "ignore" in r else None
+    if number is None and "ignore" in r and r.get("ignore") is not None:
         return None
     if node is None:
         return replace(loss, ignore=number)
@@ -127,34 +136,28 @@ def _real_target(kind: str, prediction: Scalar, target: Scalar, built: Built, c:
     return True
 
 
-def _with_settings(loss: Loss, block: tree.Mapping, shape: tuple[int, ...], c: Context) -> Loss | None:
+def _with_settings(loss: Loss, r: Reader, shape: tuple[int, ...]) -> Loss | None:
     attrs: list[tuple[str, float]] = []
-    before = len(c.sink.items)
-    node = block.get("smoothing")
-    smoothing = 0.0 if node is None else bounded(node, c, "`smoothing`", DIMENSIONLESS, 0.0, 1.0, below=True)
-    if loss.kind == BINARY or (loss.kind == CLASSIFYING and smoothing):
-        attrs.append(("smoothing", smoothing or 0.0))
-    if loss.kind == "huber":
-        delta = block.get("delta")
-        value = 1.0 if delta is None else bounded(delta, c, "`delta`", DIMENSIONLESS, 0.0, None, above=True)
-        attrs.append(("delta", value or 1.0))
-    classes: list[float] = []
-    weights = block.get("class_weights")
-    for item in weights.items if isinstance(weights, Sequence) else ():
-        weight = bounded(item, c, "each number of `class_weights`", DIMENSIONLESS, 0.0)
-        classes.append(weight or 0.0)
+    c, before = r.c, len(r.c.sink.items)
+    for key in ("smoothing", "delta"):
+        value = r.real(key) if key in r else None
+        if value or (value is not None and loss.kind == BINARY):
+            attrs.append((key, value))
+    weights = r.get("class_weights") if "class_weights" in r else None
+    classes = () if weights is None else r.reals("class_weights", "each number of `class_weights`") or ()
     count = 2 if loss.kind == BINARY else shape[-1]
-    if weights is not None and len(classes) != count:
-        message = f"`class_weights` has {len(classes)} numbers, but there are {count} classes"
+    given = len(weights.items) if isinstance(weights, Sequence) else count
+    if given != count and weights is not None:
+        message = f"`class_weights` has {given} numbers, but there are {count} classes"
         c.sink.error("E0108", message, weights.span)
     if len(c.sink.items) > before:
         return None
-    return replace(loss, attrs=tuple(attrs), class_weights=tuple(classes))
+    return replace(loss, attrs=tuple(attrs), class_weights=classes)
 
 
-def _expression(block: tree.Mapping, built: Built, at: Span, c: Context) -> Loss | None:
+def _expression(r: Reader, built: Built, at: Span) -> Loss | None:
     """Any expression over layers and inputs."""
-    node = block.get("value")
+    c, node = r.c, r.get("value")
     if node is None:
         return None
     readable = {n: s for n, s in built.shapes.items() if n in built.places}
@@ -185,30 +188,26 @@ def _expression(block: tree.Mapping, built: Built, at: Span, c: Context) -> Loss
     args = tuple(f"x{i}" for i in range(len(sources)))
     function = FunctionDef("loss", (*args, *(n for n, _ in attrs)), substitute(checked.expr, bindings), node.span)
     loss = Loss("expression", layers[-1], "", tuple(attrs), inputs=tuple(sources), function=function, span=at)
-    return loss if together is None else _with_mask(loss, block, together, built, c)
+    return loss if together is None else _with_mask(loss, r, together, built)
 
 
-def _sum(node: Node, built: Built, at: Span, c: Context) -> Loss | None:
+def _sum(entry: tree.Entry, built: Built, c: Context) -> Loss | None:
     terms: list[tuple[float, Loss]] = []
     whole_sum = True
-    for item in node.items if isinstance(node, Sequence) else ():
-        if not isinstance(item, tree.Mapping):
-            continue
-        weight = item.get("weight")
-        value = 1.0 if weight is None else number(weight, c, "`weight`", DIMENSIONLESS)
-        inner = item.get("loss")
-        loss = build_loss(inner if isinstance(inner, tree.Mapping) else None, built, c)
+    for term in blocks(LOSS.by_name[entry.name].kind, entry.value, c):
+        weight = term.real("weight")
+        loss = build_loss(term.get("loss"), built, c)
         if loss is not None and loss.kind == "sum":
             c.sink.error("E0802", "a sum of losses cannot be a term of another", loss.span, "write its terms here")
             loss = None
-        if value is None or loss is None:
+        if weight is None or loss is None:
             whole_sum = False
         else:
-            terms.append((float(value), loss))
+            terms.append((weight, loss))
     if not whole_sum or not terms:
         return None
     first = terms[0][1]
-    return Loss("sum", first.prediction, first.target, terms=tuple(terms), span=at)
+    return Loss("sum", first.prediction, first.target, terms=tuple(terms), span=entry.key.span)
 
 
 def _reference(node: Node | None, built: Built, c: Context, *, layer: bool) -> Scalar | None:
@@ -302,7 +301,7 @@ def _metric(item: Node, loss: Loss | None, built: Built, c: Context) -> str | No
         shape = built.shapes.get(first.prediction)
         classes = shape[-1] if shape else None
     if isinstance(item, tree.Mapping) and item.entries:
-        k = whole(item.entries[0].value, c, "`top`", 1, _MOST)
+        k = integer(part(METRIC, OneKey).by_name["top"].kind, item.entries[0].value, c, "`top`")
         if k is None:
             return None
         name = f"top_{k}"

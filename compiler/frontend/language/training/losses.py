@@ -22,7 +22,7 @@ from compiler.expr.keys.kinds import (
     Reference,
     Value,
 )
-from compiler.expr.keys.values import FRACTION, NUMBER, POSITIVE, TEMPLATE_KEY
+from compiler.expr.keys.values import NUMBER, PART, POSITIVE, TEMPLATE_KEY
 from compiler.layers.shared.keys import LAYER_REFERENCE
 
 _LOGITS = Field(
@@ -48,7 +48,7 @@ _PREDICTION = Field(
 )
 _SMOOTHING = Field(
     "smoothing",
-    FRACTION,
+    PART,
     "How much of each target is spread over all classes (label smoothing).",
     default=0,
     example="smoothing: 0.1",

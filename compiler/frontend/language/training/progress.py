@@ -60,7 +60,7 @@ ACCUMULATE = Field(
 )
 AVERAGE = Field(
     "average",
-    Value("a number between 0 and 1", "0.999", low=0, high=1, above=True),
+    Value("a number between 0 and 1", "0.999", low=0, high=1, above=True, below=True),
     "Keeps an exponential moving average of the weights, of which this part remains at each step. It begins with the "
     "weights after the first step. Validation uses it, and `weights.safetensors` holds it; checkpoints hold both.",
     example="average: 0.999",
@@ -106,7 +106,7 @@ PLATEAU = Field(
             ),
             Field(
                 "factor",
-                Value("a number between 0 and 1", "0.1", low=0, high=1, above=True),
+                Value("a number between 0 and 1", "0.1", low=0, high=1, above=True, below=True),
                 "What the learning rate is multiplied by each time.",
                 default=0.1,
                 example="factor: 0.5",

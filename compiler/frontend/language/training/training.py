@@ -29,6 +29,7 @@ from compiler.expr.keys.values import (
     FRACTION,
     NUMBER,
     PARAMETER,
+    PART,
     POSITIVE,
     TEMPLATE_KEY,
     USE,
@@ -155,7 +156,7 @@ _DATA = Block(
                 (
                     Field(
                         "validation",
-                        FRACTION,
+                        PART,
                         "The part of the samples that is kept for validation.",
                         example="validation: 0.2",
                     ),
