@@ -7,6 +7,8 @@ Does not: describe a block of the file (see the modules beside this one).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compiler.expr import units
 from compiler.expr.keys.kinds import (
     NAME,
@@ -144,7 +146,7 @@ def _distribution(title: str, quantity: Value, *, rounding: bool) -> OneKey:
     mean = Field("mean", quantity, "The mean.", required=True, example=f"mean: {quantity.example}")
     std = Field(
         "std",
-        quantity,
+        replace(quantity, low=0),
         "The standard deviation. Give this or `relative_std`.",
         example=f"std: {quantity.example}",
     )

@@ -88,7 +88,7 @@ def build_model(
     named = () if declared is None else tuple(e.name for e in declared.entries)
     simulate = None if simulate_block is None else build_simulate(simulate_block, step, projections, named, c)
     recorded = build_records(root.get("record"), populations, projections, named, c)
-    numerics = build_numerics(mapping(root.get("numerics")))
+    numerics = build_numerics(mapping(root.get("numerics")), c)
     network_block, train_block = mapping(root.get("network")), mapping(root.get("train"))
     built = Built()
     train: Train | None = None

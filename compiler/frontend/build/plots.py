@@ -7,15 +7,14 @@ Does not: draw (runner/plots.py).
 
 from __future__ import annotations
 
-from compiler.frontend.yaml import tree
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.records import Recorded, need_spikes, need_trace
 from compiler.frontend.build.spiking.select import select
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.values import Context, choices, whole
-from compiler.ir.level0.model import (
-    Plot,
-)
+from compiler.frontend.build.shared.readers import Reader, choices
+from compiler.frontend.build.shared.values import Context
+from compiler.frontend.language.recording import PLOTS
+from compiler.ir.level0.model import Plot
 from compiler.core.source import Span
 
 
@@ -24,16 +23,16 @@ def build_plots(
 ) -> tuple[Plot, ...]:
     """Everything under `plots`. Args: raster: from; trace: from, variable; training: none."""
     out: list[Plot] = []
-    for kind, block, at in choices(node):
+    for kind, r, at in choices(PLOTS, node, c):
         if kind == "training":
             if not train:
                 c.sink.error("E0103", "the plot `training` needs a `train` block", at)
             else:
                 out.append(Plot(kind, (), at))
             continue
-        source = block.get("from")
+        source = r.get("from")
         if kind in ("histogram", "matrix", "evolution"):
-            drawn = _of_synapses(kind, block, at, recorded, c)
+            drawn = _of_synapses(kind, r, at, recorded)
             out += [] if drawn is None else [drawn]
             continue
         if source is None:
@@ -55,15 +54,15 @@ def build_plots(
             if need_spikes(names, source, recorded, c):
                 out.append(Plot(kind, (("from", names),), at))
             continue
-        variable = block.get("variable")
+        variable = r.get("variable")
         if isinstance(variable, Scalar) and need_trace(names, variable, recorded, c):
             out.append(Plot(kind, (("from", names), ("variable", variable.text)), at))
     return tuple(out)
 
 
-def _of_synapses(kind: str, block: tree.Mapping, at: Span, recorded: Recorded, c: Context) -> Plot | None:
+def _of_synapses(kind: str, r: Reader, at: Span, recorded: Recorded) -> Plot | None:
     """A plot of recorded synapses."""
-    source, variable = block.get("from"), block.get("variable")
+    source, variable = r.get("from"), r.get("variable")
     if not isinstance(source, Scalar) or not isinstance(variable, Scalar):
         return None
     if (source.text, variable.text) not in recorded.weighed:
@@ -71,12 +70,11 @@ def _of_synapses(kind: str, block: tree.Mapping, at: Span, recorded: Recorded, c
             return None  # the mistake was reported there
         message = f"`{variable.text}` of the synapses of `{source.text}` is not recorded"
         help = f"add `- synapses: {{from: {source.text}, variables: [{variable.text}]}}` to `record`"
-        c.sink.error("E0213", message, variable.span, help)
+        r.c.sink.error("E0213", message, variable.span, help)
         return None
     args: list[tuple[str, str | int]] = [("from", source.text), ("variable", variable.text)]
     if kind == "histogram":
-        node = block.get("bins")
-        bins = 20 if node is None else whole(node, c, "`bins`", 1, 10_000)
+        bins = r.integer("bins")
         if bins is None:
             return None
         args.append(("bins", bins))

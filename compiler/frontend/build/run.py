@@ -11,25 +11,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.core.diagnostics import did_you_mean
-from compiler.expr.units import DIMENSIONLESS, FREQUENCY, TIME
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.tensors.loss import CONFUSION
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.records import Recorded, need_spikes
 from compiler.frontend.build.spiking.select import select
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.frontend.build.shared.values import (
-    Context,
-    Step,
-    bounded,
-    choices,
-    items_of,
-    mapping,
-    number,
-    steps,
-    text_of,
-    whole,
-)
+from compiler.frontend.build.shared.readers import Reader, choices
+from compiler.frontend.build.shared.values import Context, Step, items_of, text_of
+from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import (
     MOST_STEPS,
@@ -44,46 +34,35 @@ from compiler.core.source import Span
 
 def read_step(block: tree.Mapping | None, c: Context) -> Step | None:
     """The time step; None when there is none or it has a mistake."""
-    node = block.get("dt") if block is not None else None
-    if node is None:
-        return None
-    dt = bounded(node, c, "`dt`", TIME, 0.0, None, above=True)
-    if dt is None:
+    r = Reader(SIMULATE, block, c)
+    node, dt = r.get("dt"), r.real("dt")
+    if node is None or dt is None:
         return None
     step = Step(dt, node.span)
-    return replace(step, warmup=_count("warmup", block, step, c) or 0)
+    return replace(step, warmup=_count("warmup", r, step) or 0)
 
 
-def _count(key: str, block: tree.Mapping | None, step: Step | None, c: Context) -> int | None:
+def _count(key: str, r: Reader, step: Step | None) -> int | None:
     """The number of steps of `duration` or `warmup`; None after an error, or without a time step."""
-    node = block.get(key) if block is not None else None
+    node, count = r.get(key), r.steps(key, step)
     if node is None:
-        return 0
-    if step is None:
-        number(node, c, f"`{key}`", TIME)
-        return None
-    count = steps(node, c, f"`{key}`", step)
+        return count or 0
     if count is not None and count > MOST_STEPS:
-        c.sink.error("E0106", f"`{key}` has {count:,} steps; at most {MOST_STEPS:,} are possible", node.span)
+        r.c.sink.error("E0106", f"`{key}` has {count:,} steps; at most {MOST_STEPS:,} are possible", node.span)
         return None
     return count
-
-
-MOST_INSTANCES = 1 << 16
 
 
 def build_simulate(
     block: tree.Mapping, step: Step | None, projections: tuple[Projection, ...], named: tuple[str, ...], c: Context
 ) -> Simulate | None:
     """`simulate`; None after an error. `named`: the names of all projections, with those that have a mistake."""
-    seed_node = block.get("seed")
-    seed = 0 if seed_node is None else whole(seed_node, c, "`seed`", 0, (1 << 63) - 1)
-    duration = _count("duration", block, step, c)
-    warmup = _count("warmup", block, None, c) if step is None else step.warmup
-    copies_node = block.get("instances")
-    copies = 1 if copies_node is None else whole(copies_node, c, "`instances`", 1, MOST_INSTANCES)
+    r = Reader(SIMULATE, block, c)
+    seed, duration = r.integer("seed"), _count("duration", r, step)
+    warmup = _count("warmup", r, None) if step is None else step.warmup
+    copies = r.integer("instances")
     freeze = _frozen(block.get("freeze"), projections, named, c)
-    checkpoints = _checkpoints(mapping(block.get("checkpoint")), step, c)
+    checkpoints = _checkpoints(r.block("checkpoint"), step)
     if step is None or seed is None or duration is None or warmup is None or copies is None:
         return None
     if warmup + duration > MOST_STEPS:
@@ -93,19 +72,12 @@ def build_simulate(
     return Simulate(step.dt, duration, warmup, seed, freeze, copies, checkpoints, block.span)
 
 
-def _checkpoints(block: tree.Mapping | None, step: Step | None, c: Context) -> Checkpoints | None:
+def _checkpoints(r: Reader, step: Step | None) -> Checkpoints | None:
     """What `checkpoint` asks for; None without it, and after an error."""
-    if block is None:
+    if r.node is None:
         return None
-    every, wall = block.get("every"), block.get("every_wall")
-    count: int | None = 0
-    if every is not None and step is None:
-        number(every, c, "`every`", TIME)
-    elif every is not None and step is not None:
-        count = steps(every, c, "`every`", step, low=1)
-    milliseconds = 0.0 if wall is None else bounded(wall, c, "`every_wall`", TIME, 0.0, None, above=True)
-    keep_node = block.get("keep")
-    keep = Checkpoints.keep if keep_node is None else whole(keep_node, c, "`keep`", 1)
+    count = 0 if r.get("every") is None else r.steps("every", step)
+    milliseconds, keep = r.real("every_wall", 0.0), r.integer("keep")
     if count is None or milliseconds is None or keep is None:
         return None
     return Checkpoints(count, milliseconds / 1000, keep)
@@ -134,16 +106,10 @@ def _frozen(
     return tuple(out)
 
 
-def build_numerics(block: tree.Mapping | None) -> Numerics:
+def build_numerics(block: tree.Mapping | None, c: Context) -> Numerics:
     """`numerics`, with its defaults."""
-    given = Numerics()
-    if block is None:
-        return given
-    return Numerics(
-        text_of(block.get("precision")) or given.precision,
-        text_of(block.get("order")) or given.order,
-        text_of(block.get("products")) or given.products,
-    )
+    r = Reader(NUMERICS, block, c)
+    return Numerics(r.word("precision"), r.word("order"), r.word("products"))
 
 
 # ---------------------------------------------------------------------------------- expectations
@@ -160,14 +126,14 @@ def build_expectations(
     """Everything under `expect`, one Expectation per population. Args: of or name, at_least,
     at_most (rates in 1/ms)."""
     out: list[Expectation] = []
-    for kind, block, at in choices(node):
+    for kind, r, at in choices(EXPECT, node, c):
         if kind == "metric":
-            found = _metric(block, at, train, has_train, c)
+            found = _metric(r, at, train, has_train)
             if found is not None:
                 out.append(found)
             continue
-        bounds = _bounds(kind, block, c)
-        source = block.get("of")
+        bounds = _bounds(kind, r)
+        source = r.get("of")
         names = select(source, populations, c) if source is not None else None
         if names is None or source is None or not need_spikes(names, source, recorded, c):
             continue
@@ -179,26 +145,23 @@ def build_expectations(
 _Bounds = tuple[tuple[str, float | int], ...]
 
 
-def _bounds(kind: str, block: tree.Mapping, c: Context) -> _Bounds | None:
+def _bounds(kind: str, r: Reader) -> _Bounds | None:
     """at_least and at_most of an expectation; None after an error."""
     values: dict[str, float | int | None] = {}
     at: Span | None = None
     if kind == "rate":
-        between = block.get("between")
-        items = between.items if isinstance(between, Sequence) else ()
-        if len(items) != 2:
+        between, found_rates = r.get("between"), r.reals("between")
+        if found_rates is None or not isinstance(between, Sequence):
             return None
-        at = items[1].span
-        for key, item in zip(("at_least", "at_most"), items, strict=True):
-            values[key] = number(item, c, "`between`", FREQUENCY)
+        at = between.items[1].span
+        values["at_least"], values["at_most"] = found_rates
     else:
         for key in ("count", "at_least", "at_most"):
-            node = block.get(key)
+            node = r.get(key) if key in r else None
             if node is None:
                 continue
             at = node.span
-            value: float | int | None
-            value = whole(node, c, f"`{key}`") if kind == "spikes" else number(node, c, f"`{key}`", DIMENSIONLESS)
+            value = r.integer(key) if kind == "spikes" else r.real(key)
             if key == "count":
                 values["at_least"] = values["at_most"] = value
             else:
@@ -207,13 +170,13 @@ def _bounds(kind: str, block: tree.Mapping, c: Context) -> _Bounds | None:
         return None
     found = {k: v for k, v in values.items() if v is not None}
     if "at_least" in found and "at_most" in found and found["at_least"] > found["at_most"]:
-        c.sink.error("E0106", "the upper bound is below the lower one: nothing can fulfil it", at)
+        r.c.sink.error("E0106", "the upper bound is below the lower one: nothing can fulfil it", at)
         return None
     return tuple((k, found[k]) for k in ("at_least", "at_most") if k in found)
 
 
-def _metric(block: tree.Mapping, at: Span, train: Train | None, has_train: bool, c: Context) -> Expectation | None:
-    name, bounds = block.get("name"), _bounds("metric", block, c)
+def _metric(r: Reader, at: Span, train: Train | None, has_train: bool) -> Expectation | None:
+    c, name, bounds = r.c, r.get("name"), _bounds("metric", r)
     if not isinstance(name, Scalar) or bounds is None:
         return None
     if not has_train:

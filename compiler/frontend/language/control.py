@@ -168,7 +168,7 @@ FREEZE = Field(
 
 INSTANCES = Field(
     "instances",
-    Value("a whole number", "8", integer=True, low=1),
+    Value("a whole number", "8", integer=True, low=1, high=1 << 16),
     "Independent copies of the network that run side by side, each with random numbers of its own. With more than "
     "one, the copies of a population `exc` are recorded as `exc_0`, `exc_1`, ...",
     default=1,

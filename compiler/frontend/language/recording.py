@@ -8,6 +8,8 @@ Does not: know which variables a population or a projection has.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compiler.expr.keys.kinds import (
     NAME,
     Alternative,
@@ -79,6 +81,11 @@ _SOME = Field(
     default="all",
     example="members: 0..9",
 )
+
+
+def _bins(most: int) -> Field:
+    return Field("bins", replace(POSITIVE, high=most), "The number of bars.", default=20, example="bins: 20")
+
 
 RECORD = ListOf(
     OneKey(
@@ -208,7 +215,7 @@ RECORD = ListOf(
                             required=True,
                             example="range: [0, 1]",
                         ),
-                        Field("bins", POSITIVE, "The number of bars.", default=20, example="bins: 20"),
+                        _bins(100_000),
                         _EVERY_SAMPLE,
                         _AT,
                     ),
@@ -320,7 +327,7 @@ PLOTS = ListOf(
                     (
                         _RECORDED,
                         _RECORDED_VARIABLE,
-                        Field("bins", POSITIVE, "The number of bars.", default=20, example="bins: 20"),
+                        _bins(10_000),
                     ),
                     title="plot_histogram",
                     elsewhere={"variables": "`variable`"},

@@ -8,6 +8,8 @@ Does not: know which variables a population has.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compiler.expr.keys.kinds import (
     Alternative,
     Block,
@@ -18,7 +20,6 @@ from compiler.expr.keys.kinds import (
     OneKey,
     Option,
     Reference,
-    Value,
 )
 from compiler.expr.keys.values import (
     COUNT,
@@ -29,6 +30,7 @@ from compiler.expr.keys.values import (
     POSITIVE_TIME,
     QUANTITY,
 )
+from compiler.expr.units import FREQUENCY
 from compiler.frontend.language.control import FREEZE, INSTANCES, WEIGHTS
 
 CHECKPOINT = Field(
@@ -99,7 +101,7 @@ SIMULATE = Block(
         ),
         Field(
             "seed",
-            COUNT,
+            replace(COUNT, bits=63),
             "The seed of all random numbers. The same seed gives the same run.",
             default=0,
             example="seed: 1",
@@ -130,6 +132,8 @@ SIMULATE = Block(
 _AT_LEAST = Field("at_least", NUMBER, "The smallest value that is good.", example="at_least: 0.96")
 _AT_MOST = Field("at_most", NUMBER, "The largest value that is good.", example="at_most: 0.1")
 
+_SPIKES = replace(COUNT, bits=63)
+
 EXPECT = ListOf(
     OneKey(
         "expectation",
@@ -148,7 +152,7 @@ EXPECT = ListOf(
                         ),
                         Field(
                             "between",
-                            ListOf(QUANTITY, low=2, high=2, example="[3 Hz, 12 Hz]"),
+                            ListOf(replace(QUANTITY, dimension=FREQUENCY), low=2, high=2, example="[3 Hz, 12 Hz]"),
                             "The lowest and the highest mean rate that are good.",
                             required=True,
                             example="between: [3 Hz, 12 Hz]",
@@ -197,16 +201,16 @@ EXPECT = ListOf(
                             required=True,
                             example="of: exc",
                         ),
-                        Field("count", COUNT, "The exact number of spikes.", example="count: 42"),
+                        Field("count", _SPIKES, "The exact number of spikes.", example="count: 42"),
                         Field(
                             "at_least",
-                            COUNT,
+                            _SPIKES,
                             "The smallest number that is good.",
                             example="at_least: 1",
                         ),
                         Field(
                             "at_most",
-                            COUNT,
+                            _SPIKES,
                             "The largest number that is good.",
                             example="at_most: 1000",
                         ),
@@ -284,7 +288,7 @@ NUMERICS = Block(
 
 SWEEP = MapOf(
     "list of values",
-    ListOf(Value("a number or a quantity", "1000"), low=1, example="[1000, 2000]"),
+    ListOf(replace(QUANTITY, example="1000"), low=1, example="[1000, 2000]"),
     key_example="n_exc",
     example="{n_exc: [1000, 2000]}",
 )

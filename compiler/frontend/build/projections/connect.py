@@ -15,16 +15,17 @@ from typing import Any
 
 from compiler.core.diagnostics import Related
 from compiler.expr.ast import Expr
-from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.projections.kernels import Kernels, check_planes, read_planes
-from compiler.frontend.build.spiking.populations import MAX_SIZE, Populations
+from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.projections.rule import read_rule
 from compiler.frontend.build.projections.storage import check_bits, storage_of
-from compiler.frontend.build.spiking.family import Family, inside
+from compiler.frontend.build.spiking.family import Family
 from compiler.frontend.build.projections.pairs import Pairs, read_pairs
-from compiler.frontend.yaml.tree import Scalar
+from compiler.frontend.build.shared.readers import Reader, part
 from compiler.frontend.build.shared.values import Context, mapping
+from compiler.expr.keys.kinds import Block
+from compiler.frontend.language.spiking.connect import CONNECT
 from compiler.ir.level0.model import Planes, Value
 from compiler.core.source import Span
 
@@ -67,32 +68,32 @@ class Connectivity:
 
 def connectivity(entry: tree.Entry, family: Family) -> Connectivity | None:
     """What the one key of `connect` says; None after an error that leaves nothing to check members with."""
-    settings = mapping(entry.value) or tree.Mapping((), entry.key.span)
     name, at, c = entry.name, entry.key.span, family.c
-    storage = storage_of(name, settings, c)
-    own = 0 if _flag(settings, "autapses") is False else 1
+    r = Reader(part(CONNECT.by_name[name].kind, Block), mapping(entry.value), c, family.names)
+    storage = storage_of(name, r)
+    own = int("autapses" not in r or r.flag("autapses"))
     match name:
         case "all_to_all":
             return Connectivity(name, name, at, storage, lambda s, t, env: (("autapses", own),))
         case "one_to_one":
             return Connectivity(name, name, at, storage, _one_to_one(at, own, family))
         case "fixed_probability":
-            return Connectivity(name, name, at, storage, _probability(settings, own, family))
+            return Connectivity(name, name, at, storage, _probability(r, own, family))
         case "fixed_total" | "fixed_indegree" | "fixed_outdegree":
-            return Connectivity(name, name, at, storage, _number(name, settings, own, family))
+            return Connectivity(name, name, at, storage, _number(name, r, own, family))
         case "rule":
-            rule = read_rule(settings, own, family)
+            rule = read_rule(r, own, family)
             if rule is None:
                 return None
             return Connectivity("expression", name, at, storage, rule.arguments, rule.probability)
         case "pairs":
-            pairs = read_pairs(settings, c)
+            pairs = read_pairs(r)
             if pairs is None:
                 return None
-            check_bits(storage, pairs, settings, c)
+            check_bits(storage, pairs, r)
             return Connectivity(name, name, at, storage, _pairs(pairs, family), pairs=pairs)
         case "conv2d" | "avg_pool2d":
-            planes = read_planes(name, settings, c)
+            planes = read_planes(name, r)
             if planes is None:
                 return None
 
@@ -101,11 +102,6 @@ def connectivity(entry: tree.Entry, family: Family) -> Connectivity | None:
 
             return Connectivity(name, name, at, storage, shaped, planes=planes)
     return None
-
-
-def _flag(settings: tree.Mapping, name: str) -> bool | None:
-    node = settings.get(name)
-    return node.value if isinstance(node, Scalar) and isinstance(node.value, bool) else None
 
 
 def _one_to_one(at: Span, own: int, family: Family) -> Arguments:
@@ -126,35 +122,32 @@ def _pairs(pairs: Pairs, family: Family) -> Arguments:
     return fit
 
 
-def _probability(settings: tree.Mapping, own: int, family: Family) -> Arguments:
-    node = settings.get("p")
+def _probability(r: Reader, own: int, family: Family) -> Arguments:
+    node = r.get("p")
     if node is None:
         return lambda s, t, env: None
-    probability = family.per_member(node, "`p`", DIMENSIONLESS)
+    probability = family.real(r.of("p"), node, "`p`")
 
     def with_p(source: str, target: str, env: dict[str, Any]) -> Args | None:
         p = probability(env)
-        if p is None or not inside(p, 0.0, 1.0, "`p`", node, family.c):
-            return None
-        return (("p", float(p)), ("autapses", own))
+        return None if p is None else (("p", p), ("autapses", own))
 
     return with_p
 
 
-def _number(rule: str, settings: tree.Mapping, own: int, family: Family) -> Arguments:
+def _number(rule: str, r: Reader, own: int, family: Family) -> Arguments:
     """`number` of the rules that fix one; the first member that cannot have so many is reported."""
-    node, c = settings.get("number"), family.c
+    node, c = r.get("number"), family.c
     if node is None:
         return lambda s, t, env: None
-    repeat = 0 if _flag(settings, "multapses") is False else 1
-    count = family.per_member(node, "`number`", DIMENSIONLESS)
-    most = float(1 << 53) if rule == "fixed_total" else float(MAX_SIZE)
+    repeat = int(r.flag("multapses"))
+    count = family.real(r.of("number"), node, "`number`")
     told = False
 
     def with_number(source: str, target: str, env: dict[str, Any]) -> Args | None:
         nonlocal told
         n = count(env)
-        if n is None or not inside(n, 0.0, most, "`number`", node, c):
+        if n is None:
             return None
         if n != int(n):
             message = f"`number` must be a whole number; it is {n:g}"

@@ -17,27 +17,27 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.data_files import Header, headers
 from compiler.frontend.build.spiking.family import Family
 from compiler.frontend.yaml.tree import Scalar
-from compiler.frontend.build.shared.values import Context, pair_of
+from compiler.frontend.build.shared.readers import Reader
+from compiler.frontend.build.shared.values import Context
 from compiler.ir.level0.model import Const, FromFile, Listed, Planes, Population, Value
 from compiler.core.source import Span
 
 
-def read_planes(rule: str, settings: tree.Mapping, c: Context) -> Planes | None:
+def read_planes(rule: str, r: Reader) -> Planes | None:
     """The layout of a validated block; None after an error."""
 
-    def two(name: str, low: int, default: tuple[int, int] | None) -> tuple[int, int] | None:
-        node = settings.get(name)
-        return default if node is None else pair_of(node, c, f"`{name}`", low)
+    def two(key: str) -> tuple[int, int] | None:
+        found = r.each(key, 2)
+        return None if found is None else (found[0], found[1])
 
     if rule == "avg_pool2d":
-        size = two("size", 1, None)
-        stride = two("stride", 1, size)
+        size = two("size")
+        stride = size if r.get("stride") is None else two("stride")
         return None if size is None or stride is None else Planes(size, stride, (0, 0), True, True)
-    kernel, padding, stride = two("kernel", 1, None), two("padding", 0, (0, 0)), two("stride", 1, (1, 1))
-    depthwise = settings.get("depthwise")
+    kernel, padding, stride = two("kernel"), two("padding"), two("stride")
     if kernel is None or padding is None or stride is None:
         return None
-    return Planes(kernel, stride, padding, isinstance(depthwise, Scalar) and depthwise.value is True)
+    return Planes(kernel, stride, padding, r.flag("depthwise"))
 
 
 def layout(population: Population) -> tuple[int, int, int] | None:

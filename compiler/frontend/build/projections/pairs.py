@@ -20,10 +20,11 @@ import numpy.typing as npt
 from compiler.core.diagnostics import did_you_mean
 from compiler.files.array_files import HDF5
 from compiler.frontend.yaml import tree
-from compiler.frontend.build.spiking.populations import MAX_SIZE, Populations
+from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.shared.data_files import Header, arrays_of, locate, pick, read_array
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.values import Context, whole
+from compiler.frontend.build.shared.readers import Reader, integer
+from compiler.frontend.build.shared.values import Context
 from compiler.core.source import Span
 
 
@@ -50,22 +51,22 @@ class Pairs:
                 c.sink.error("E0106", message, at)
 
 
-def read_pairs(settings: tree.Mapping, c: Context) -> Pairs | None:
+def read_pairs(r: Reader) -> Pairs | None:
     """The pairs of a `pairs` rule; None after an error."""
-    listed = settings.get("list")
+    listed = r.get("list")
     if isinstance(listed, tree.Sequence):
-        return _inline(listed, c)
-    file = settings.get("file")
-    return _from_file(file, settings, c) if isinstance(file, Scalar) else None
+        return _inline(listed, r)
+    file = r.get("file")
+    return _from_file(file, r) if isinstance(file, Scalar) else None
 
 
-def _inline(node: tree.Sequence, c: Context) -> Pairs | None:
+def _inline(node: tree.Sequence, r: Reader) -> Pairs | None:
     pairs: list[tuple[int, int]] = []
     places: list[tuple[Span, Span]] = []
     wrong = False
     for item in node.items:
         parts: tuple[Node, ...] = item.items if isinstance(item, tree.Sequence) else ()
-        values = [whole(p, c, "each index", 0, MAX_SIZE - 1) for p in parts]
+        values = [integer(r.of("list"), p, r.c, "each index") for p in parts]
         if len(values) != 2 or values[0] is None or values[1] is None:
             wrong = True
             continue
@@ -74,7 +75,8 @@ def _inline(node: tree.Sequence, c: Context) -> Pairs | None:
     return None if wrong else Pairs(tuple(pairs), tuple(places))
 
 
-def _from_file(file: Scalar, settings: tree.Mapping, c: Context) -> Pairs | None:
+def _from_file(file: Scalar, r: Reader) -> Pairs | None:
+    c = r.c
     path = locate(file, c)
     if path is None:
         return None
@@ -85,13 +87,13 @@ def _from_file(file: Scalar, settings: tree.Mapping, c: Context) -> Pairs | None
     found = arrays_of(path, file, c)
     if found is None:
         return None
-    group = _group(found, path.suffix in HDF5, file, settings, c)
+    group = _group(found, path.suffix in HDF5, file, r)
     if group is None:
         return None
     columns: list[npt.NDArray[np.int64]] = []
     places: list[Span] = []
     for key in ("sources", "targets"):
-        node = settings.get(key)
+        node = r.get(key)
         default = f"{key[:-1]}_node_id" if path.suffix in HDF5 else key
         name = node.text if isinstance(node, Scalar) else default
         at = file.span if node is None else node.span
@@ -108,15 +110,15 @@ def _from_file(file: Scalar, settings: tree.Mapping, c: Context) -> Pairs | None
     return Pairs(tuple(pairs), ((places[0], places[1]),))
 
 
-def _group(found: dict[str, Header], sonata: bool, file: Scalar, settings: tree.Mapping, c: Context) -> str | None:
+def _group(found: dict[str, Header], sonata: bool, file: Scalar, r: Reader) -> str | None:
     """What the names of the two arrays begin with: the population of edges in a SONATA file; None after an error."""
-    node = settings.get("population")
+    c, node = r.c, r.get("population")
     if not sonata:
         if node is None:
             return ""
         c.sink.error("E0702", f"`{file.text}` has no populations of edges", node.span, "only SONATA files (`.h5`) have")
         return None
-    if settings.get("sources") is not None and settings.get("targets") is not None and node is None:
+    if r.get("sources") is not None and r.get("targets") is not None and node is None:
         return ""  # any HDF5 file: both are paths of data sets
     names = sorted({name.split("/")[1] for name in found if name.startswith("edges/") and name.count("/") >= 2})
     known = ", ".join(f"`{n}`" for n in names)

@@ -10,6 +10,7 @@ Does not: draw connections.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ from compiler.frontend.build.projections.delays import delay_steps, longest, one
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.synapses.synapses import BuiltSynapse, Synapses
 from compiler.frontend.build.projections.storage import check_values
-from compiler.frontend.build.spiking.family import SIZES, Family, inside
+from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.build.spiking.member_values import MemberValue, member_values
 from compiler.frontend.resolve.for_ import MAX_COPIES
 from compiler.frontend.build.spiking.select import select
@@ -31,6 +32,8 @@ from compiler.frontend.build.synapses.statements import Ends
 from compiler.frontend.build.synapses.transpose import check_transposes
 from compiler.frontend.build.synapses.use import Settings, given_dimensions, read_settings
 from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.readers import Reader, default_of
+from compiler.frontend.language.spiking.connections import PROJECTION
 from compiler.frontend.build.shared.values import (
     Context,
     Names,
@@ -115,7 +118,7 @@ def _projection(
     unpaired = connection is None and one_by_one(block.get("delay"))  # the pairs that they belong to have a mistake
     delay = delay_steps(None if unpaired else block.get("delay"), family, count)
     back_delay = whole_delay(block.get("back_delay"), family, "`back_delay`")
-    occupied = _occupied(block.entry("occupied"), synapse, family)
+    occupied = _occupied(Reader(PROJECTION, block, c), synapse, family)
     if not fits or sources is None or targets is None or any(p not in populations.built for p in (*sources, *targets)):
         return None
     if connection is None:
@@ -174,23 +177,18 @@ def _projection(
 
 
 def _occupied(
-    entry: tree.Entry | None, synapse: BuiltSynapse | None, family: Family
+    r: Reader, synapse: BuiltSynapse | None, family: Family
 ) -> Callable[[dict[str, Any]], float | None]:
     """`occupied` at each member."""
+    entry, default = r.entry("occupied"), default_of(r.default("occupied"))
     if entry is None:
-        return lambda env: 1.0
-    part = family.per_member(entry.value, "`occupied`", DIMENSIONLESS)
+        return lambda env: default
+    part = family.real(r.of("occupied"), entry.value, "`occupied`")
     if synapse is not None and synapse.definition is not None and not synapse.definition.vacancies:
         message = f"`occupied` has no effect: the synapse `{synapse.name}` never removes or forms synapses"
         related = (Related("the synapse is declared here", synapse.span),)
         family.c.sink.error("E0108", message, entry.key.span, "leave `occupied` out", related)
-
-    def at(env: dict[str, Any]) -> float | None:
-        found = part(env)
-        good = found is not None and inside(found, 0.0, 1.0, "`occupied`", entry.value, family.c)
-        return float(found) if good and found is not None else None
-
-    return at
+    return part
 
 
 def _no_weight(env: dict[str, Any]) -> Value:
@@ -294,9 +292,10 @@ def _weight(
 
         def one(env: dict[str, Any]) -> Value | None:
             found = at(env)
-            if found is None or not inside(found, -float("inf"), float("inf"), "`weight`", node, c):
+            if found is not None and not math.isfinite(found):
+                c.sink.error("E0106", f"`weight` must be finite; it is {found:g}", node.span)
                 return None
-            return Const(float(found), node.span)
+            return None if found is None else Const(float(found), node.span)
 
         return one
     used = family.mentions(node)

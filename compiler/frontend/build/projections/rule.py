@@ -23,6 +23,7 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.yaml.tree import Scalar
+from compiler.frontend.build.shared.readers import Reader, default_of, value_of
 from compiler.frontend.build.shared.values import number_and_dimension, out_of_bounds
 from compiler.ir.level0.model import Population
 
@@ -47,15 +48,15 @@ def extents(population: Population) -> tuple[int, int]:
     return shape[-1], shape[-2] if len(shape) > 1 else 1
 
 
-def read_rule(settings: tree.Mapping, own: int, family: Family) -> Rule | None:
+def read_rule(r: Reader, own: int, family: Family) -> Rule | None:
     """The rule of a validated block; None after an error."""
     c = family.c
     for name in family.values:
         if name in _NAMES:
             message = f"`{name}` has a meaning of its own in a `rule`, which a value of that name would hide"
-            c.sink.error("E0107", message, settings.span, "give the value another name")
+            c.sink.error("E0107", message, r.span, "give the value another name")
             return None
-    spacing, unit = _spacing(settings, family)
+    spacing, unit = _spacing(r, family)
     if spacing is None:
         return None
     kinds = dict.fromkeys(_WHOLE, Kind.INT) | {"distance": Kind.REAL, "spacing": Kind.REAL}
@@ -63,7 +64,7 @@ def read_rule(settings: tree.Mapping, own: int, family: Family) -> Rule | None:
     scope = family.names.scope.extended(kinds, dimensions | {"distance": unit, "spacing": unit})
     parts: dict[str, Expr] = {}
     for key, condition in (("probability", False), ("when", True)):
-        node = settings.get(key)
+        node = r.get(key)
         if node is None:
             continue
         wanted = Wanted(
@@ -82,18 +83,16 @@ def read_rule(settings: tree.Mapping, own: int, family: Family) -> Rule | None:
     if len(parts) == 2:
         whole = Cond(parts["when"], parts["probability"], Num(0.0))
     far = "distance" in refs(whole)
-    given = settings.get("spacing") is not None
-    periodic = settings.get("periodic")
-    torus = isinstance(periodic, Scalar) and periodic.value is True
+    given = r.get("spacing") is not None
     own_names = {*_NAMES, *SIZES}
     used = sorted((refs(whole) - own_names) & (family.names.numbers.keys() | family.values.keys()))
-    bindings: dict[str, Expr] = {"distance": _distance(torus, given)}
+    bindings: dict[str, Expr] = {"distance": _distance(r.flag("periodic"), given)}
     for name in used:  # truth values are 0 and 1 among the arguments
         if scope.kinds[name] is Kind.BOOL:
             bindings[name] = Binary("!=", Ref(name), Num(0))
     whole = substitute(whole, bindings)
     measured = "spacing" in refs(whole)
-    node = settings.get("probability") or settings.get("when")
+    node = r.get("probability") or r.get("when")
     assert node is not None
 
     def arguments(source: str, target: str, env: dict[str, Any]) -> Args | None:
@@ -115,16 +114,16 @@ def read_rule(settings: tree.Mapping, own: int, family: Family) -> Rule | None:
     return Rule(whole, arguments)
 
 
-def _spacing(settings: tree.Mapping, family: Family) -> tuple[float | None, Dimension]:
+def _spacing(r: Reader, family: Family) -> tuple[float | None, Dimension]:
     """The distance between neighbours of the grid, and its dimension: none, or a length."""
-    node = settings.get("spacing")
+    node, kind = r.get("spacing"), value_of(r.of("spacing"))
     if node is None:
-        return 1.0, DIMENSIONLESS
+        return default_of(r.default("spacing")), DIMENSIONLESS
     found = number_and_dimension(node, family.c, "`spacing`", None)
     if found is None:
         return None, DIMENSIONLESS
     value, dimension = found[0], found[1] or DIMENSIONLESS
-    problem = out_of_bounds(value, 0.0, None, above=True)
+    problem = out_of_bounds(value, kind.low, kind.high, above=kind.above)
     if problem is not None:
         family.c.sink.error("E0106", f"`spacing` must be {problem}; it is {value:g}", node.span)
         return None, dimension

@@ -16,6 +16,7 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.build.projections.pairs import Pairs
 from compiler.frontend.build.synapses.checks import all_actions
 from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
 from compiler.ir.level0.model import Const, Distribution, Member, SynapseDef, values_of
 from compiler.ir.level2.synapse_sums import has_sums
@@ -28,15 +29,14 @@ _BY_TARGET: Final = {
 }
 
 
-def storage_of(rule: str, settings: tree.Mapping, c: Context) -> str:
+def storage_of(rule: str, r: Reader) -> str:
     """The storage that a rule's block asks for, `auto` without one or after an error."""
-    node = settings.get("storage")
-    if not isinstance(node, Scalar) or not isinstance(node.value, str):
-        return "auto"
-    asked = node.value
-    problem, help = _problem(rule, asked, settings)
+    node, asked = r.get("storage"), r.word("storage")
+    if node is None:
+        return asked
+    problem, help = _problem(rule, asked, r)
     if problem is not None:
-        c.sink.error("E0611", f"`{rule}` cannot be stored as `{asked}`: {problem}", node.span, help)
+        r.c.sink.error("E0611", f"`{rule}` cannot be stored as `{asked}`: {problem}", node.span, help)
         return "auto"
     if asked == "procedural":  # what follows from the positions alone is never stored in these
         return {"conv2d": "toeplitz", "avg_pool2d": "toeplitz", "all_to_all": "dense", "one_to_one": "auto"}.get(
@@ -45,7 +45,7 @@ def storage_of(rule: str, settings: tree.Mapping, c: Context) -> str:
     return asked
 
 
-def _problem(rule: str, asked: str, settings: tree.Mapping) -> tuple[str | None, str | None]:
+def _problem(rule: str, asked: str, r: Reader) -> tuple[str | None, str | None]:
     """Why the rule cannot have the storage, and what to write instead."""
     sparse = "use `sparse` or `auto`"
     if asked == "toeplitz" and rule not in _KERNELS:
@@ -58,22 +58,20 @@ def _problem(rule: str, asked: str, settings: tree.Mapping) -> tuple[str | None,
     if asked == "bitmask":
         if rule in _KERNELS:
             return "a bit for each pair has no place for the kernel's weights", "use `toeplitz`, `sparse` or `auto`"
-        multapses = settings.get("multapses")
-        repeats = not (isinstance(multapses, Scalar) and multapses.value is False)
         if rule in ("fixed_total", "fixed_indegree", "fixed_outdegree"):
-            if repeats:
+            if r.flag("multapses"):
                 return "one bit cannot hold a pair that is connected several times", sparse
             return "bits are drawn pair by pair, and this rule draws a number of them", sparse
     return None, None
 
 
-def check_bits(storage: str, pairs: Pairs, settings: tree.Mapping, c: Context) -> None:
+def check_bits(storage: str, pairs: Pairs, r: Reader) -> None:
     """E0611 for a pair that stands twice in a list that is to be held as bits."""
-    node = settings.get("storage")
+    node = r.get("storage")
     if storage != "bitmask" or node is None or len(set(pairs.pairs)) == len(pairs.pairs):
         return
     message = "`pairs` cannot be stored as `bitmask`: a pair stands twice, and one bit cannot hold it"
-    c.sink.error("E0611", message, node.span, "use `sparse` or `auto`")
+    r.c.sink.error("E0611", message, node.span, "use `sparse` or `auto`")
 
 
 def check_values(

@@ -19,7 +19,9 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.data_files import check_array
 from compiler.frontend.build.shared.random_help import with_distribution
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.frontend.build.shared.values import Context, Names, bounded, mapping, number_and_dimension, shown
+from compiler.frontend.build.shared.readers import Reader, chosen, value_of
+from compiler.frontend.build.shared.values import Context, Names, number_and_dimension, out_of_bounds, shown
+from compiler.expr.keys.values import DISTRIBUTION
 from compiler.ir.level0.model import Const, Distribution, FromFile, Listed, Value
 
 _Found = tuple[Value | None, Dimension | None]
@@ -112,16 +114,14 @@ def from_file(
 def _distribution(
     node: tree.Mapping, c: Context, what: str, dimension: Dimension | None, names: Names | None
 ) -> _Found:
-    if len(node.entries) != 1:
+    one = chosen(DISTRIBUTION, node, c, names)
+    if one is None:
         return None, dimension
-    kind, block = node.entries[0].name, mapping(node.entries[0].value)
-    if block is None:
-        return None, dimension
-    at = node.entries[0].key.span
+    kind, r, at = one
     args: dict[str, float] = {}
     wrong = False
     for name in _NUMBERS:
-        item = block.get(name)
+        item = r.get(name) if name in r else None
         if item is None:
             continue
         found = number_and_dimension(item, c, f"`{name}` of {what}", dimension, names)
@@ -131,38 +131,32 @@ def _distribution(
         if dimension is None and found[1] is not None:
             dimension = found[1]
         args[name] = float(found[0])
-        bad = not math.isfinite(args[name])
-        if bad or (name == "std" and args[name] < 0):
-            word = "finite" if bad else "at least 0"
-            c.sink.error(
-                "E0106",
-                f"`{name}` of {what} must be {word}; it is {shown(args[name], dimension or DIMENSIONLESS)}",
-                item.span,
-            )
+        problem = out_of_bounds(args[name], value_of(r.of(name)).low, None)
+        if problem is not None:
+            it = shown(args[name], dimension or DIMENSIONLESS)
+            c.sink.error("E0106", f"`{name}` of {what} must be {problem}; it is {it}", item.span)
             wrong = True
-    relative = block.get("relative_std")
-    if relative is not None:
-        share = bounded(relative, c, "`relative_std`", DIMENSIONLESS, 0.0, names=names)
+    if "relative_std" in r and r.get("relative_std") is not None:
+        share = r.real("relative_std")
         if share is None:
             wrong = True
         elif "mean" in args:
             args["std"] = share * abs(args["mean"])
-    keep = block.get("keep_sign")
-    if isinstance(keep, Scalar) and keep.value is True:
+    if "keep_sign" in r and r.flag("keep_sign"):
         args["keep_sign"] = 1.0
-    if wrong or not _complete(kind, args, block, what, c):
+    if wrong or not _complete(kind, args, r, what):
         return None, dimension
     if kind == "lognormal":
         args = _of_logarithm(args)
     return Distribution(kind, tuple(args.items()), at), dimension or DIMENSIONLESS
 
 
-def _complete(kind: str, args: Mapping[str, float], block: tree.Mapping, what: str, c: Context) -> bool:
+def _complete(kind: str, args: Mapping[str, float], r: Reader, what: str) -> bool:
     """Whether the numbers make a distribution of this kind."""
 
     def fail(name: str, message: str) -> bool:
-        entry = block.entry(name)
-        c.sink.error("E0106", message, block.span if entry is None else entry.value.span)
+        node = r.get(name)
+        r.c.sink.error("E0106", message, r.span if node is None else node.span)
         return False
 
     if kind == "uniform" and args["low"] > args["high"]:

@@ -19,7 +19,9 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.definition_builder import TIMES, Draft, assigned
 from compiler.frontend.build.shared.scope import Scope, Wanted, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.yaml.tree import Node
-from compiler.frontend.build.shared.values import Context, Step, mapping, number, shown, steps
+from compiler.frontend.build.shared.readers import Reader, in_steps
+from compiler.frontend.build.shared.values import Context, Step, mapping, shown
+from compiler.frontend.language.control import PHASE
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import Handler, PhaseDef, Set
 from compiler.core.source import Span
@@ -46,12 +48,12 @@ def build_phases(node: Node | None, step: Step | None, c: Context) -> tuple[Phas
                 "E0107", f"`{name}.` has a meaning of its own, so no phase can be called `{name}`", entry.key.span
             )
             continue
-        every_node = block.get("every")
-        every = _whole(every_node, f"`every` of `{name}`", step, c, 1)
+        r = Reader(PHASE, block, c)
+        every_node, every = r.get("every"), r.steps("every", step, f"`every` of `{name}`")
         events: list[tuple[str, int]] = []
-        listed = mapping(block.get("events"))
+        listed = mapping(r.get("events"))
         for event in listed.entries if listed is not None else ():
-            at = _whole(event.value, f"the event `{event.name}`", step, c, 0)
+            at = in_steps(r.of("events"), event.value, c, f"the event `{event.name}`", step)
             if at is not None and every is not None and at > every and step is not None:
                 message = f"the event `{event.name}` comes after the end of the trial"
                 help = f"a trial of `{name}` lasts {shown(every * step.dt, TIME)}"
@@ -61,15 +63,6 @@ def build_phases(node: Node | None, step: Step | None, c: Context) -> tuple[Phas
             events.append((event.name, at or 0))
         out.append(PhaseDef(name, every or 1, tuple(events), entry.key.span))
     return tuple(out)
-
-
-def _whole(node: Node | None, what: str, step: Step | None, c: Context, low: int) -> int | None:
-    if node is None:
-        return None
-    if step is None:
-        number(node, c, what, TIME)
-        return None
-    return steps(node, c, what, step, low=low)
 
 
 def counters(c: Context) -> dict[str, Dimension | None]:

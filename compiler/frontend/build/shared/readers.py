@@ -15,6 +15,7 @@ from typing import TypeVar
 from compiler.core.source import Span
 from compiler.frontend.build.shared.values import Context, Names, Step, bounded, mapping, number, quantity, steps, whole
 from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, OneKey, OneOf, Value
+from compiler.expr.units import Dimension
 from compiler.frontend.build.shared.values import Context, Names, Step, bounded, items_of, mapping, number, quantity, steps, whole
 from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, MapOf, OneKey, OneOf, Value
 from compiler.frontend.yaml import tree
@@ -32,11 +33,24 @@ def integer(
     return whole(node, c, what, low, v.largest if high is None else high, names)
 
 
-def real(kind: Kind, node: Node, c: Context, what: str, names: Names | None = None) -> float | None:
-    """A finite real of `kind` in canonical units."""
+def real(
+    kind: Kind, node: Node, c: Context, what: str, names: Names | None = None, dimension: Dimension | None = None
+) -> float | None:
+    """A finite real of `kind` in canonical units; `dimension`: where the model says it, and not the kind."""
     v = value_of(kind)
-    assert v.dimension is not None, "its dimension depends on what else the model says"
-    return bounded(node, c, what, v.dimension, v.low, v.high, above=v.above, below=v.below, names=names)
+    of = v.dimension or dimension
+    return bounded(node, c, what, of, v.low, v.high, above=v.above, below=v.below, names=names)
+
+
+def in_steps(
+    kind: Kind, node: Node, c: Context, what: str, step: Step | None, names: Names | None = None
+) -> int | None:
+    """A time of `kind` as a number of steps; None without a step (the time itself is checked all the same)."""
+    v = value_of(kind)
+    if step is None:
+        number(node, c, what, v.dimension, names)
+        return None
+    return steps(node, c, what, step, low=int(v.above), names=names)
 
 
 def value_of(kind: Kind) -> Value:
@@ -94,54 +108,61 @@ class Reader:
         assert self.node is not None
         return self.node.span
 
+    def entry(self, key: str) -> tree.Entry | None:
+        """A key of the block with what stands under it; None where it is absent."""
+        assert key in self.kind.by_name, f"no key `{key}` in {self.kind.noun}"
+        return None if self.node is None else self.node.entry(key)
+
     def get(self, key: str) -> Node | None:
         """What stands under a key of the block; None where it is absent."""
-        assert key in self.kind.by_name, f"no key `{key}` in {self.kind.noun}"
-        return None if self.node is None else self.node.get(key)
+        entry = self.entry(key)
+        return None if entry is None else entry.value
+
+    def of(self, key: str) -> Kind:
+        """What may stand under a key."""
+        return self.kind.by_name[key].kind
 
     def default(self, key: str) -> Json:
         return self.kind.by_name[key].default
 
-    def integer(self, key: str, absent: int | None = None, high: int | None = None) -> int | None:
+    def integer(
+        self, key: str, absent: int | None = None, *, high: int | None = None, what: str | None = None
+    ) -> int | None:
         """`absent`: what a key without a default means here, where that depends on the model; `high`: a bound that
         does."""
         node, default = self.get(key), self.default(key)
         if node is not None:
-            return integer(self.kind.by_name[key].kind, node, self.c, f"`{key}`", self.names, high)
+            return integer(self.of(key), node, self.c, what or f"`{key}`", self.names, high)
         return absent if default is None else int(default_of(default))
 
-    def real(self, key: str, absent: float | None = None) -> float | None:
+    def real(self, key: str, absent: float | None = None, dimension: Dimension | None = None) -> float | None:
         """In canonical units; `absent` as in `integer`."""
         node, default = self.get(key), self.default(key)
         if node is not None:
-            return real(self.kind.by_name[key].kind, node, self.c, f"`{key}`", self.names)
+            return real(self.of(key), node, self.c, f"`{key}`", self.names, dimension)
         return absent if default is None else float(default_of(default))
 
     def steps(self, key: str, step: Step | None, what: str | None = None) -> int | None:
-        """A time as a number of steps; None without a step (the time itself is checked all the same)."""
-        node, default, what = self.get(key), self.default(key), what or f"`{key}`"
-        if node is None:
-            return None if default is None or step is None else round(default_of(default) / step.dt)
-        v = value_of(self.kind.by_name[key].kind)
-        if step is None:
-            number(node, self.c, what, v.dimension, self.names)
-            return None
-        return steps(node, self.c, what, step, low=int(v.above), names=self.names)
+        """A time as a number of steps; None without a step."""
+        node, default = self.get(key), self.default(key)
+        if node is not None:
+            return in_steps(self.of(key), node, self.c, what or f"`{key}`", step, self.names)
+        return None if default is None or step is None else round(default_of(default) / step.dt)
 
     def integers(self, key: str, what: str | None = None) -> tuple[int, ...] | None:
         """A list of integers; None where it is absent, too."""
-        node, kind = self.get(key), self.kind.by_name[key].kind
+        node, items = self.get(key), part(self.of(key), ListOf)
         if not isinstance(node, Sequence):
             return None
-        found = [integer(part(kind, ListOf), i, self.c, what or f"`{key}`", self.names) for i in node.items]
+        found = [integer(items, i, self.c, what or f"`{key}`", self.names) for i in node.items]
         return None if None in found else tuple(v for v in found if v is not None)
 
     def reals(self, key: str, what: str | None = None) -> tuple[float, ...] | None:
         """A list of reals in canonical units; None where it is absent, too."""
-        node, kind = self.get(key), self.kind.by_name[key].kind
+        node, items = self.get(key), part(self.of(key), ListOf)
         if not isinstance(node, Sequence):
             return None
-        found = [real(part(kind, ListOf), i, self.c, what or f"`{key}`", self.names) for i in node.items]
+        found = [real(items, i, self.c, what or f"`{key}`", self.names) for i in node.items]
         return None if None in found else tuple(v for v in found if v is not None)
 
     def each(self, key: str, rank: int) -> tuple[int, ...] | None:
@@ -169,15 +190,15 @@ class Reader:
 
     def block(self, key: str) -> Reader:
         """The block under a key."""
-        return Reader(part(self.kind.by_name[key].kind, Block), mapping(self.get(key)), self.c, self.names)
+        return Reader(part(self.of(key), Block), mapping(self.get(key)), self.c, self.names)
 
     def blocks(self, key: str) -> Iterator[Reader]:
         """The blocks of a list, or the one that stands for a list of one."""
-        return blocks(self.kind.by_name[key].kind, self.get(key), self.c, self.names)
+        return blocks(self.of(key), self.get(key), self.c, self.names)
 
     def chosen(self, key: str) -> tuple[str, Reader, Span] | None:
         """The alternative that a one-key map (or its name alone) chooses: name, its block, place of the name."""
-        return chosen(part(self.kind.by_name[key].kind, OneKey), self.get(key), self.c, self.names)
+        return chosen(part(self.of(key), OneKey), self.get(key), self.c, self.names)
 
 
 def blocks(kind: Kind, node: Node | None, c: Context, names: Names | None = None) -> Iterator[Reader]:
@@ -185,6 +206,14 @@ def blocks(kind: Kind, node: Node | None, c: Context, names: Names | None = None
     for item in items_of(node):
         if isinstance(item, tree.Mapping):
             yield Reader(part(kind, Block), item, c, names)
+
+
+def choices(kind: Kind, node: Node | None, c: Context) -> Iterator[tuple[str, Reader, Span]]:
+    """The items of a list of one-key maps, as `chosen` gives them. What has another form has been reported."""
+    for item in node.items if isinstance(node, Sequence) else ():
+        found = chosen(part(kind, OneKey), item, c)
+        if found is not None:
+            yield found
 
 
 def chosen(kind: OneKey, node: Node | None, c: Context, names: Names | None = None) -> tuple[str, Reader, Span] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -159,7 +159,7 @@ def bounded(
     node: Node,
     c: Context,
     what: str,
-    dimension: Dimension,
+    dimension: Dimension | None,
     low: float | None = None,
     high: float | None = None,
     *,
@@ -174,7 +174,7 @@ def bounded(
     problem = out_of_bounds(value, low, high, above=above, below=below)
     if problem is None:
         return float(value)
-    c.sink.error("E0106", f"{what} must be {problem}; it is {shown(value, dimension)}", node.span)
+    c.sink.error("E0106", f"{what} must be {problem}; it is {shown(value, dimension or DIMENSIONLESS)}", node.span)
     return None
 
 
@@ -294,32 +294,11 @@ def text_of(node: Node | None) -> str:
     return node.text if isinstance(node, Scalar) else ""
 
 
-def choices(node: Node | None) -> Iterator[tuple[str, tree.Mapping, Span]]:
-    """The items of a list of one-key maps: the key, the block under it, and where the key stands. What has another form
-    has been reported."""
-    for item in node.items if isinstance(node, Sequence) else ():
-        if isinstance(item, tree.Mapping) and len(item.entries) == 1:
-            block = mapping(item.entries[0].value)
-            if block is not None:
-                yield item.entries[0].name, block, item.entries[0].key.span
-
-
 def items_of(node: Node | None) -> tuple[Node, ...]:
     """The items of a list, or the one thing that stands for a list of one."""
     if node is None:
         return ()
     return node.items if isinstance(node, Sequence) else (node,)
-
-
-def pair_of(node: Node, c: Context, what: str, low: int) -> tuple[int, int] | None:
-    """`3` or `[3, 5]` as two whole numbers."""
-    if not isinstance(node, Sequence):
-        one = whole(node, c, what, low)
-        return None if one is None else (one, one)
-    values = [whole(i, c, what, low) for i in node.items]
-    if len(values) != 2 or values[0] is None or values[1] is None:
-        return None
-    return values[0], values[1]
 
 
 def mapping(node: Node | None) -> tree.Mapping | None:

@@ -38,7 +38,9 @@ from compiler.frontend.build.shared.definition_builder import (
 from compiler.frontend.build.spiking.drives import Drives, hide_noise, noise_method, timed_reads, with_noise
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.yaml.tree import Entry, Scalar
-from compiler.frontend.build.shared.values import Context, Names, mapping, steps, text_of
+from compiler.frontend.build.shared.readers import Reader, in_steps
+from compiler.frontend.build.shared.values import Context, Names, mapping, text_of
+from compiler.frontend.language.spiking.currents import CURRENT, TIMED_ARRAY
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.ir.level0.model import Const, Drive, Formula, Method, NeuronDef, Set, SourceDef, TimedArray, Value, hidden
 from compiler.core.source import Span
@@ -127,7 +129,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
     if value is not None:
         d.read |= refs(value.expr)
     update = _update(d, scope)
-    method = noise_method(d, dynamics, lets, noise, Method(text_of(node.get("method")) or "auto"))
+    method = noise_method(d, dynamics, lets, noise, Method(Reader(CURRENT, node, c).word("method")))
     array = text_of(node.get("source")) == "array"
     if array:
         _only_array(d)
@@ -329,7 +331,8 @@ def _array_drive(
         found = values_of(values_entry.value, dimension, unit if from_file else "", f"the values of `{name}`", c)
         if found is None or populations.step is None:
             return
-        every = steps(every_entry.value, c, f"`every` of `{name}`", populations.step, low=1)
+        kind = TIMED_ARRAY.by_name["every"].kind
+        every = in_steps(kind, every_entry.value, c, f"`every` of `{name}`", populations.step)
         if every is None:
             return
         values, rows, columns, _ = found

@@ -15,23 +15,25 @@ from typing import Any
 
 from compiler.expr.ast import refs
 from compiler.expr.interp import ExprError, evaluate
-from compiler.expr.types import Kind
+from compiler.expr.types import Kind as Type
 from compiler.expr.units import Dimension
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.member_values import MemberValue
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.readers import value_of
 from compiler.frontend.build.shared.values import (
     Context,
     Names,
     number,
     out_of_bounds,
 )
+from compiler.expr.keys.kinds import Kind
 from compiler.frontend.build.shared.initial_values import explain_draws
 from compiler.core.source import NOWHERE
 
-SIZES = {"n_from": Kind.INT, "n_to": Kind.INT}
+SIZES = {"n_from": Type.INT, "n_to": Type.INT}
 WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
@@ -91,6 +93,22 @@ class Family:
 
         return value
 
+    def real(self, kind: Kind, node: Node, what: str) -> Callable[[dict[str, Any]], float | None]:
+        """A number of `kind` at each member, inside of its bounds."""
+        v = value_of(kind)
+        at = self.per_member(node, what, v.dimension)
+        high = float(v.largest) if v.integer else v.high
+
+        def inside(env: dict[str, Any]) -> float | None:
+            value = at(env)
+            problem = None if value is None else out_of_bounds(value, v.low, high, above=v.above, below=v.below)
+            if value is None or problem is None:
+                return value if v.integer or value is None else float(value)
+            self.c.sink.error("E0106", f"{what} must be {problem}; it is {value:g}", node.span)
+            return None
+
+        return inside
+
     def mentions(self, node: Node) -> tuple[str, ...]:
         """The names that differ from member to member in the texts of `node`."""
         words: set[str] = set()
@@ -104,11 +122,3 @@ class Family:
                 case tree.Sequence(items=items):
                     stack.extend(items)
         return tuple(sorted(n for n in words if n in self.values or n in SIZES))
-
-
-def inside(value: float, low: float, high: float, what: str, node: Node | None, c: Context) -> bool:
-    problem = out_of_bounds(value, low, high)
-    if problem is None:
-        return True
-    c.sink.error("E0106", f"{what} must be {problem}; it is {value:g}", node.span if node else None)
-    return False

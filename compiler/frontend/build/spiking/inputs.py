@@ -14,7 +14,7 @@ from typing import Any, Final
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.expr.ast import Ref
 from compiler.expr.types import Kind
-from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
+from compiler.expr.units import FREQUENCY
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.spiking.currents import Currents, drive, target_dimension
 from compiler.frontend.build.spiking.populations import Populations
@@ -22,11 +22,12 @@ from compiler.frontend.build.spiking.drives import reads_time, source_of
 from compiler.frontend.build.spiking.member_values import member_values
 from compiler.frontend.build.spiking.select import select
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.values import Context, Names, bounded, mapping, number, out_of_bounds, shown
+from compiler.frontend.build.shared.readers import Reader
+from compiler.frontend.build.shared.values import Context, Names, mapping, number, out_of_bounds, shown
+from compiler.frontend.language.spiking.connections import STIMULUS
 from compiler.ir.level0.model import Const, Drive, Method, NeuronDef, ParamDecl, PoissonInput, SourceDef, Value
 from compiler.core.source import Span
 
-_RATE = TIME**-1
 _NO_SOURCE = ("",)
 """What stands for the sources of an input in its `values`."""
 CONSTANT: Final = SourceDef(
@@ -62,9 +63,10 @@ def build_inputs(
                 continue
             names = Names(scope, {**c.names.numbers, **here})
             before = len(c.sink.items)
-            poisson, current = mapping(block.get("poisson")), mapping(block.get("current"))
-            if poisson is not None:
-                made = _poisson(entry.name, poisson, target, populations, c, names, entry.key.span)
+            current = mapping(block.get("current"))
+            poisson = Reader(STIMULUS, block, c, names).block("poisson")
+            if poisson.node is not None:
+                made = _poisson(entry.name, poisson, target, populations, entry.key.span)
                 out += [] if made is None else [made]
             if current is not None:
                 _current(entry.name, current, target, populations, currents, names, entry.key.span)
@@ -103,55 +105,31 @@ def _missing(
     c.sink.error("E0201", message, into.span, help, (Related("the neuron is declared here", neuron.span),))
 
 
-def _poisson(
-    name: str, block: tree.Mapping, target: str, populations: Populations, c: Context, names: Names, at: Span
-) -> PoissonInput | None:
-    into, rate_node, weight_node = block.get("into"), block.get("rate"), block.get("weight")
-    if not isinstance(into, Scalar) or rate_node is None or weight_node is None:
+def _poisson(name: str, r: Reader, target: str, populations: Populations, at: Span) -> PoissonInput | None:
+    c, into, rate_node = r.c, r.get("into"), r.get("rate")
+    if not isinstance(into, Scalar) or rate_node is None:
         return None
     inputs = populations.neuron_of[target].inputs
     if into.text not in inputs:
         _missing("input", into, target, tuple(inputs), populations, c)
         return None
-    dimension: Dimension | None = inputs[into.text]
+    dimension = inputs[into.text]
     if reads_time(rate_node, c):
-        return _changing(name, into.text, rate_node, weight_node, target, dimension, c, names, at)
-    rate = number(rate_node, c, "`rate`", _RATE, names)
-    weight = number(weight_node, c, "`weight`", dimension, names)
+        made = source_of(name, rate_node, "`rate`", FREQUENCY, c, r.names or c.names)
+        size = r.real("weight", dimension=dimension)
+        if made is None or size is None:
+            return None
+        changing = Drive(name, target, into.text, made[0], made[1], span=at)
+        return PoissonInput(name, target, into.text, 0.0, size, changing, at)
+    rate, weight = r.real("rate"), r.real("weight", dimension=dimension)
     if rate is None or weight is None:
         return None
-    for what, value, at_node in (("`rate`", rate, rate_node), ("`weight`", weight, weight_node)):
-        unit = (_RATE if what == "`rate`" else dimension) or DIMENSIONLESS
-        problem = out_of_bounds(value, 0.0 if what == "`rate`" else None, None)
-        if problem is not None:
-            c.sink.error("E0106", f"{what} must be {problem}; it is {shown(value, unit)}", at_node.span)
-            return None
     step = populations.step
     if step is not None and rate * step.dt > MAX_EVENTS:
-        message = f"`rate` is {shown(rate, _RATE)}: more events in a step of {step.dt:g} ms than can be drawn"
+        message = f"`rate` is {shown(rate, FREQUENCY)}: more events in a step of {step.dt:g} ms than can be drawn"
         c.sink.error("E0106", message, rate_node.span, f"at most {MAX_EVENTS:,} can")
         return None
-    return PoissonInput(name, target, into.text, float(rate), float(weight), None, at)
-
-
-def _changing(
-    name: str,
-    into: str,
-    rate: Node,
-    weight: Node,
-    target: str,
-    dimension: Dimension | None,
-    c: Context,
-    names: Names,
-    at: Span,
-) -> PoissonInput | None:
-    """A Poisson input whose rate is an expression of the time."""
-    made = source_of(name, rate, "`rate`", _RATE, c, names)
-    size = bounded(weight, c, "`weight`", dimension or DIMENSIONLESS, names=names)
-    if made is None or size is None:
-        return None
-    changing = Drive(name, target, into, made[0], made[1], span=at)
-    return PoissonInput(name, target, into, 0.0, size, changing, at)
+    return PoissonInput(name, target, into.text, rate, weight, None, at)
 
 
 def _current(

@@ -36,7 +36,9 @@ from compiler.frontend.build.shared.definition_builder import (
 from compiler.frontend.build.spiking.drives import noise_method, with_hidden, with_noise
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.yaml.tree import Scalar
+from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context, mapping, text_of
+from compiler.frontend.language.spiking.neurons import NEURON
 from compiler.ir.level0.controls import rewritten_handler, rewritten_pool
 from compiler.ir.level0.model import (
     InputDecl,
@@ -93,7 +95,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     spike = _spike(d, inner, lets, update)
     on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {})
     spike_node = mapping(node.get("spike"))
-    method = noise_method(d, dynamics, lets, noise, Method(text_of(node.get("method")) or "auto"))
+    method = noise_method(d, dynamics, lets, noise, Method(Reader(NEURON, node, c).word("method")))
     explain_absent(d, before)
     if source != "equations":
         _only_source(d, source)

@@ -26,7 +26,8 @@ from compiler.frontend.build.shared.definition_builder import Draft, constant_or
 from compiler.frontend.resolve.values import expression_of
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_tree
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.values import Context, mapping, whole
+from compiler.frontend.build.shared.readers import Reader
+from compiler.frontend.build.shared.values import Context, mapping
 from compiler.ir.level0.model import NeuronDef, PoolDef, Reduction, StateDecl
 from compiler.core.source import Span
 
@@ -196,14 +197,11 @@ def explain_absent(d: Draft, start: int) -> None:
     explain(d.c.sink, start, helps)
 
 
-def count_pools(name: str, block: tree.Mapping, size: int | None, definition: NeuronDef, c: Context) -> int:
+def count_pools(name: str, r: Reader, size: int, definition: NeuronDef) -> int:
     """The number of pools of a population, which divides its size."""
-    node = block.get("pools")
-    if node is None:
-        return 1
-    count = whole(node, c, f"`pools` of `{name}`", 1)
-    if count is None or size is None:
-        return 1
+    c, node, count = r.c, r.get("pools"), r.integer("pools", what=f"`pools` of `{name}`")
+    if node is None or count is None:
+        return count or 1
     if not any(p.scope == "pool" for p in definition.pools):
         message = f"`{name}` has `pools`, but its neuron `{definition.name}` has no `pool`"
         related = (Related("the neuron is declared here", definition.span),) if definition.span.via is None else ()

@@ -28,7 +28,9 @@ from compiler.frontend.build.spiking.drives import reads_time, source_of
 from compiler.frontend.build.spiking.given_spikes import Repeated, check_spike_times, in_ms
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.yaml.tree import Scalar, Sequence
-from compiler.frontend.build.shared.values import Context, Names, Step, mapping, steps_of, whole
+from compiler.frontend.build.shared.readers import Reader
+from compiler.frontend.build.shared.values import Context, Names, Step, mapping, steps_of
+from compiler.frontend.language.spiking.populations import POPULATION
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import (
@@ -105,9 +107,9 @@ def _list(block: tree.Mapping, name: str) -> tuple[tree.Node, ...]:
 
 def _population(name: str, block: tree.Mapping, classes: tuple[str, ...], at: Span, out: Populations) -> None:
     c = out.c
-    size_node = block.get("size")
-    size = None if size_node is None else whole(size_node, c, f"`size` of `{name}`", 1, MAX_SIZE)
-    shape = _shape(name, block.get("shape"), c)
+    r = Reader(POPULATION, block, c)
+    size = r.integer("size", what=f"`size` of `{name}`")
+    shape = _shape(name, r)
     if shape:
         size = math.prod(shape)
     reference = block.get("neuron")
@@ -134,7 +136,7 @@ def _population(name: str, block: tree.Mapping, classes: tuple[str, ...], at: Sp
             out.repeated[name] = found
     else:
         _check_times(name, own_params, neuron, params, out)
-    pools = count_pools(name, block, size, neuron.definition, c)
+    pools = count_pools(name, r, size, neuron.definition)
     pool_init = _pool_init(name, neuron, params, at, out)
     if len(c.sink.items) > before:
         return
@@ -152,17 +154,14 @@ def _population(name: str, block: tree.Mapping, classes: tuple[str, ...], at: Sp
     )
 
 
-def _shape(name: str, node: tree.Node | None, c: Context) -> tuple[int, ...]:
+def _shape(name: str, r: Reader) -> tuple[int, ...]:
     """The extents of a population; () without them or after an error."""
-    if not isinstance(node, Sequence):
-        return ()
-    found = [whole(item, c, f"each extent of `{name}`", 1, MAX_SIZE) for item in node.items]
-    extents = tuple(n for n in found if n is not None)
-    if len(extents) < len(found):
+    node, extents = r.get("shape"), r.integers("shape", f"each extent of `{name}`")
+    if node is None or extents is None:
         return ()
     if math.prod(extents) > MAX_SIZE:
         message = f"`{name}` would have {math.prod(extents):,} neurons; at most {MAX_SIZE:,} are possible"
-        c.sink.error("E0106", message, node.span)
+        r.c.sink.error("E0106", message, node.span)
         return ()
     return extents
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.expr.units import parse_unit
-from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.phases import find_event
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.select import select
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.frontend.build.shared.values import Context, choices, items_of, number, steps, text_of, whole
+from compiler.frontend.build.shared.readers import Reader, choices, in_steps
+from compiler.frontend.build.shared.values import Context, items_of, number, text_of
+from compiler.frontend.language.recording import RECORD
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import (
     Projection,
@@ -64,11 +65,11 @@ def build_records(
 ) -> Recorded:
     """Everything under `record`. `declared`: names of all projections of the file, with those that have a mistake."""
     out = Recorded()
-    for kind, block, at in choices(node):
-        source = block.get("from")
+    for kind, r, at in choices(RECORD, node, c):
+        source = r.get("from")
         if kind in ("synapses", "histogram"):
-            _of_synapses(kind, block, at, projections, declared, populations, out, c)
-            if not _synapses_made(kind, block, out):
+            _of_synapses(kind, r, at, projections, declared, populations, out)
+            if not _synapses_made(kind, r, out):
                 out.refused.add(kind)
             continue
         names = select(source, populations, c)
@@ -77,27 +78,28 @@ def build_records(
             continue
         match kind:
             case "spikes":
-                _spikes(names, block, source, at, populations, out, c)
+                _spikes(names, r, source, at, populations, out)
             case "rate":
-                _rates(names, block, source, at, populations, out, c)
+                _rates(names, r, source, at, populations, out)
             case "trace":
-                _traces(names, block, at, populations, out, c)
-        if not _made(kind, names, block, out):
+                _traces(names, r, at, populations, out)
+        if not _made(kind, names, r, out):
             out.refused.add(kind)
     return out
 
 
-def _made(kind: str, names: tuple[str, ...], block: tree.Mapping, out: Recorded) -> bool:
+def _made(kind: str, names: tuple[str, ...], r: Reader, out: Recorded) -> bool:
     """Whether all that an entry asks for is recorded."""
     if kind == "trace":
-        variables = items_of(block.get("variables"))
+        variables = items_of(r.get("variables"))
         return all((name, text_of(item)) in out.variables for name in names for item in variables)
     return set(names) <= (out.spiking if kind == "spikes" else out.rated)
 
 
-def _synapses_made(kind: str, block: tree.Mapping, out: Recorded) -> bool:
-    source, variables = text_of(block.get("from")), items_of(block.get("variables"))
-    return kind == "histogram" or all((source, text_of(item)) in out.weighed for item in variables)
+def _synapses_made(kind: str, r: Reader, out: Recorded) -> bool:
+    if kind == "histogram":
+        return True
+    return all((r.word("from"), text_of(item)) in out.weighed for item in items_of(r.get("variables")))
 
 
 def _never(names: tuple[str, ...], node: Node, populations: Populations, c: Context) -> bool:
@@ -113,14 +115,9 @@ def _never(names: tuple[str, ...], node: Node, populations: Populations, c: Cont
 
 
 def _spikes(
-    names: tuple[str, ...],
-    block: tree.Mapping,
-    node: Node,
-    at: Span,
-    populations: Populations,
-    out: Recorded,
-    c: Context,
+    names: tuple[str, ...], r: Reader, node: Node, at: Span, populations: Populations, out: Recorded
 ) -> None:
+    c = r.c
     if _never(names, node, populations, c):
         return
     for name in names:
@@ -128,31 +125,25 @@ def _spikes(
             c.sink.error("E0802", f"the spikes of `{name}` are recorded twice", at, "write one entry for it")
             return
     out.spiking.update(names)
-    between = _between(block.get("between"), populations, c)
-    chosen = block.get("members")
-    if chosen is None or text_of(chosen) == "all":
+    between = _between(r, populations)
+    if r.word("members") == "all" and not isinstance(r.get("members"), Sequence):
         out.spikes.append(RecordSpikes(names, (), between, at))
         return
     for name in names:
         built = populations.built.get(name)
-        members = None if built is None else _members(chosen, name, built.size, at, populations, c)
+        members = None if built is None else _members(r, name, built.size, at, populations)
         if members is None:
             return
         out.spikes.append(RecordSpikes((name,), members, between, at))
 
 
 def _rates(
-    names: tuple[str, ...],
-    block: tree.Mapping,
-    node: Node,
-    at: Span,
-    populations: Populations,
-    out: Recorded,
-    c: Context,
+    names: tuple[str, ...], r: Reader, node: Node, at: Span, populations: Populations, out: Recorded
 ) -> None:
+    c = r.c
     if _never(names, node, populations, c):
         return
-    interval = _interval(block, populations, c, 0)
+    interval = _interval(r, populations, 0)
     if interval is None or interval[0] == 0:
         return
     width, event = interval
@@ -164,11 +155,9 @@ def _rates(
         out.rates.append(RecordRate(name, width, event, at))
 
 
-def _interval(
-    block: tree.Mapping, populations: Populations, c: Context, otherwise: int
-) -> tuple[int, int | None] | None:
+def _interval(r: Reader, populations: Populations, otherwise: int) -> tuple[int, int | None] | None:
     """Steps between two samples, and with `at` the step within a trial of them; None after an error."""
-    every, at = block.get("every"), block.get("at")
+    c, every, at = r.c, r.get("every"), r.get("at")
     if every is not None and at is not None:
         help = "`at` samples once per trial, `every` at round times: leave one of them out"
         c.sink.error("E0108", "`every` and `at` cannot stand together", at.span, help)
@@ -181,34 +170,28 @@ def _interval(
         return phase.every, dict(phase.events)[event] % phase.every
     if every is None or populations.step is None:
         return otherwise, None
-    width = steps(every, c, "`every`", populations.step, low=1)
+    width = r.steps("every", populations.step)
     return None if width is None else (width, None)
 
 
-def _between(node: Node | None, populations: Populations, c: Context) -> tuple[int, int] | None:
+def _between(r: Reader, populations: Populations) -> tuple[int, int] | None:
     """Steps of the part that is kept."""
+    node = r.get("between")
     if not isinstance(node, Sequence) or len(node.items) != 2 or populations.step is None:
         return None
-    first, last = (steps(item, c, "`between`", populations.step) for item in node.items)
+    first, last = (in_steps(r.of("between"), i, r.c, "`between`", populations.step) for i in node.items)
     if first is None or last is None:
         return None
     if last <= first:
-        c.sink.error("E0106", "`between` must end after it begins", node.span)
+        r.c.sink.error("E0106", "`between` must end after it begins", node.span)
         return None
     return first, last
 
 
-def _traces(
-    names: tuple[str, ...],
-    block: tree.Mapping,
-    at: Span,
-    populations: Populations,
-    out: Recorded,
-    c: Context,
-) -> None:
-    variables = block.get("variables")
+def _traces(names: tuple[str, ...], r: Reader, at: Span, populations: Populations, out: Recorded) -> None:
+    c, variables = r.c, r.get("variables")
     items = [i for i in variables.items if isinstance(i, Scalar)] if isinstance(variables, Sequence) else []
-    interval = _interval(block, populations, c, 1)
+    interval = _interval(r, populations, 1)
     for name in names:
         neuron, built = populations.neuron_of.get(name), populations.built.get(name)
         good: list[str] = []
@@ -221,10 +204,10 @@ def _traces(
                 good.append(item.text)
         if built is None or len(good) != len(items) or interval is None:
             continue
-        members = _members(block.get("members"), name, built.size, at, populations, c)
+        members = _members(r, name, built.size, at, populations)
         if members is None:
             continue
-        between, (every, event) = _between(block.get("between"), populations, c), interval
+        between, (every, event) = _between(r, populations), interval
         own = tuple(v for v in good if "." not in v)
         record = RecordTraces(name, own, members, every, between, event, at)
         if _clashes(record, items, at, out, c):
@@ -242,16 +225,15 @@ def _traces(
 
 def _of_synapses(
     kind: str,
-    block: tree.Mapping,
+    r: Reader,
     at: Span,
     projections: tuple[Projection, ...],
     declared: tuple[str, ...],
     populations: Populations,
     out: Recorded,
-    c: Context,
 ) -> None:
     """`synapses` and `histogram`."""
-    source = block.get("from")
+    c, source = r.c, r.get("from")
     if not isinstance(source, Scalar):
         return
     found = next((p for p in projections if p.name == source.text), None)
@@ -262,8 +244,8 @@ def _of_synapses(
             )
             c.sink.error("E0201", f"there is no projection `{source.text}`", source.span, help)
         return
-    interval = _interval(block, populations, c, 0)
-    items = [block.get("variable")] if kind == "histogram" else list(items_of(block.get("variables")))
+    interval = _interval(r, populations, 0)
+    items = items_of(r.get("variable" if kind == "histogram" else "variables"))
     names: list[str] = []
     for item in items:
         unsure = populations.step is None and text_of(item) == "delay"  # its steps are not known
@@ -287,13 +269,12 @@ def _of_synapses(
         out.synapses.append(RecordSynapses(found.name, tuple(names), every, event, at))
         out.weighed.update({(found.name, name): at for name in names})
         return
-    edges = block.get("range")
+    edges = r.get("range")
     if not isinstance(edges, Sequence) or len(edges.items) != 2:
         return
     unit = parse_unit(synapse_unit(found, names[0], tuple(populations.built.values())))
     low, high = (number(e, c, "`range`", unit[0] if unit else None) for e in edges.items)
-    bins_node = block.get("bins")
-    bins = 20 if bins_node is None else whole(bins_node, c, "`bins`", 1, 100_000)
+    bins = r.integer("bins")
     if low is None or high is None or bins is None:
         return
     if high <= low:
@@ -350,20 +331,19 @@ def _clashes(record: RecordTraces, items: list[Scalar], at: Span, out: Recorded,
     return False
 
 
-def _members(
-    node: Node | None, name: str, size: int, at: Span, populations: Populations, c: Context
-) -> tuple[int, ...] | None:
-    if node is None or text_of(node) == "all":
-        return _range(0, size - 1, name, node.span if node is not None else at, c)
+def _members(r: Reader, name: str, size: int, at: Span, populations: Populations) -> tuple[int, ...] | None:
+    c, node = r.c, r.get("members")
     if isinstance(node, Sequence):
-        values = [whole(i, c, "each member") for i in node.items]
-        for value, item in zip(values, node.items, strict=True):
-            if value is not None and value >= size:
+        values = r.integers("members", "each member")
+        for value, item in zip(values or (), node.items, strict=False):
+            if value >= size:
                 _outside(value, name, size, item.span, populations, c)
                 return None
-        return None if None in values else tuple(dict.fromkeys(v for v in values if v is not None))
-    found = _RANGE.match(text_of(node))
-    if found is None:
+        return None if values is None else tuple(dict.fromkeys(values))
+    if r.word("members") == "all":
+        return _range(0, size - 1, name, node.span if node is not None else at, c)
+    found = _RANGE.match(r.word("members"))
+    if found is None or node is None:
         return None
     low, high = int(found[1]), int(found[2])
     if high < low:

@@ -19,7 +19,9 @@ from compiler.frontend.build.shared.definition_builder import unit_dimension
 from compiler.frontend.build.spiking.drives import NOISE
 from compiler.frontend.build.shared.scope import TimedName
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.frontend.build.shared.values import Context, Names, Step, mapping, number_and_dimension, steps, text_of
+from compiler.frontend.build.shared.readers import Reader
+from compiler.frontend.build.shared.values import Context, Names, Step, mapping, number_and_dimension, text_of
+from compiler.frontend.language.spiking.currents import TIMED_ARRAY
 from compiler.ir.level0.model import FromFile, Listed, TimedArray
 
 
@@ -42,24 +44,20 @@ def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[Timed
             c.sink.error("E0107", f"`{name}` is white noise and cannot name a timed array", at, "choose another name")
             continue
         known[name] = TimedName(name, None, False, broken=True)
-        unit_node = inner.get("unit")
+        r = Reader(TIMED_ARRAY, inner, c)
+        unit_node = r.get("unit")
         dimension = None if unit_node is None else unit_dimension(unit_node, c)
         if unit_node is not None and dimension is None:
             continue
-        found = values_of(inner.get("values"), dimension, text_of(unit_node), f"the values of `{name}`", c)
+        found = values_of(r.get("values"), dimension, text_of(unit_node), f"the values of `{name}`", c)
         if found is None:
             continue
         values, rows, columns, dimension = found
         known[name] = TimedName(name, dimension, columns > 0)
-        every_node, flag = inner.get("every"), inner.get("interpolate")
-        if step is None or every_node is None:
-            continue
-        every = steps(every_node, c, f"`every` of `{name}`", step, low=1)
-        if every is None:
-            continue
-        interpolate = isinstance(flag, Scalar) and flag.value is True
-        unit = canonical_name(dimension)
-        out.append(TimedArray(name, values, rows, columns, every, interpolate, unit, at))
+        every = None if step is None else r.steps("every", step, f"`every` of `{name}`")
+        if every is not None:
+            unit = canonical_name(dimension)
+            out.append(TimedArray(name, values, rows, columns, every, r.flag("interpolate"), unit, at))
     if known:
         c.names = Names(replace(scope, timed=known), c.names.numbers)
     return tuple(out)

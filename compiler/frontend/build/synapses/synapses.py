@@ -38,7 +38,9 @@ from compiler.frontend.build.synapses.help import explain
 from compiler.frontend.build.synapses.shared import check_shared, shared_states
 from compiler.frontend.build.synapses.statements import ENDS, Ends, SynapseDraft, build_actions
 from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context, mapping, text_of
+from compiler.frontend.language.spiking.synapses import SYNAPSE
 from compiler.ir.level0.model import (
     Action,
     EndDef,
@@ -169,7 +171,7 @@ def build_synapse(
     on_pre = build_actions(d, listed(node, "on_pre"), scope)
     on_post = build_actions(d, listed(node, "on_post"), scope)
     events = _events(d, scope, lets)
-    method = Method(text_of(node.get("method")) or "auto")
+    r = Reader(SYNAPSE, node, c)
     flag = node.get("event_driven")
     definition: SynapseDef | None = SynapseDef(
         name,
@@ -183,8 +185,8 @@ def build_synapse(
         on_pre,
         on_post,
         events,
-        method,
-        isinstance(flag, Scalar) and flag.value is True,
+        Method(r.word("method")),
+        r.flag("event_driven"),
         (),
         find_handlers(node.get("on"), c, lambda items: build_actions(d, items, scope, True, True), SynapseHandler),
         d.shared,

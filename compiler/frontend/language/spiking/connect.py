@@ -7,6 +7,8 @@ Does not: know populations, shapes or files.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compiler.expr.keys.kinds import (
     Alternative,
     Block,
@@ -128,7 +130,7 @@ _RULE = Block(
         ),
         Field(
             "spacing",
-            QUANTITY,
+            replace(QUANTITY, low=0, above=True),
             "The distance between neighbours of the grid, which `distance` is measured in.",
             default=1,
             example="spacing: 20 um",
@@ -245,7 +247,7 @@ CONNECT = OneKey(
                 (
                     Field(
                         "number",
-                        COUNT,
+                        replace(COUNT, bits=53),
                         "The number of connections. `n_from` and `n_to` are the sizes of the two populations.",
                         required=True,
                         example="number: 10000",
