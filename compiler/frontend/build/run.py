@@ -74,13 +74,10 @@ def build_simulate(
 
 def _checkpoints(r: Reader, step: Step | None) -> Checkpoints | None:
     """What `checkpoint` asks for; None without it, and after an error."""
-    if r.node is None:
+    count, wall, keep = r.steps("every", step), r.real("every_wall"), r.integer("keep")
+    if r.node is None or keep is None:
         return None
-    count = 0 if r.get("every") is None else r.steps("every", step)
-    milliseconds, keep = r.real("every_wall", 0.0), r.integer("keep")
-    if count is None or milliseconds is None or keep is None:
-        return None
-    return Checkpoints(count, milliseconds / 1000, keep)
+    return Checkpoints(count or 0, (wall or 0.0) / 1000, keep)
 
 
 def _frozen(
