@@ -13,7 +13,7 @@ from pathlib import Path
 from compiler.core.diagnostics import Severity
 from compiler.core.errors import Sink
 from compiler.expr.types import Kind
-from compiler.expr.units import canonical_name
+from compiler.expr.units import Dimension, canonical_name
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.spiking.currents import Currents
 from compiler.frontend.build.functions import build_functions
@@ -141,17 +141,10 @@ def build_model(
 
 def _names(params: dict[str, ParamValue]) -> Names:
     """The parameters of the model as the outermost scope."""
-    usable = {n: p for n, p in params.items() if not isinstance(p.value, str)}
-    kinds: dict[str, Kind] = {n: kind_of_value(p.value) for n, p in usable.items()}
-    for n, p in usable.items():
-        if p.kind == "float":
-            kinds[n] = Kind.REAL
-    scope = Scope(
-        kinds,
-        {n: p.dimension for n, p in usable.items()},
-        places={n: p.span for n, p in usable.items()},
-    )
-    return Names(scope, {n: p.value for n, p in usable.items()})
+    kinds = {n: Kind.REAL if p.kind == "float" else kind_of_value(p.value) for n, p in params.items()}
+    dimensions: dict[str, Dimension | None] = {n: p.dimension for n, p in params.items()}
+    scope = Scope(kinds, dimensions, places={n: p.span for n, p in params.items()})
+    return Names(scope, {n: p.value for n, p in params.items()})
 
 
 def _param(p: ParamValue) -> ModelParam:

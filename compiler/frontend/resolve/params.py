@@ -9,18 +9,16 @@ Does not: put values into the tree; parameters stay names in it.
 from __future__ import annotations
 
 from collections.abc import Mapping as Settings
-from typing import Final
 
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.source import SourceFile, Span
 from compiler.expr.check import check_assignable
 from compiler.expr.units import DIMENSIONLESS, canonical_name
+from compiler.frontend.language.root import PARAMETER
 from compiler.frontend.resolve.values import Evaluated, ParamValue, value_of
 from compiler.frontend.yaml import core_schema
 from compiler.frontend.yaml.tree import Mapping, Node, Scalar, kind_of
-
-KINDS: Final = ("float", "int", "bool", "string")
 
 
 def resolve_params(block: Node | None, settings: Settings[str, str], sink: Sink) -> dict[str, ParamValue]:
@@ -57,13 +55,11 @@ def _param(
     name = key.text
     fields = block if isinstance(block, Mapping) else None
     written: Node | None = block if fields is None else fields.get("value")
-    kind = _kind(name, fields, written, sink)
-    nothing = ParamValue(name, kind, "" if kind == "string" else 0, span=key.span)
+    kind = _kind(fields, written)
+    nothing = ParamValue(name, kind, 0, span=key.span)
     if written is None:
         sink.error("E0103", f"parameter `{name}` lacks a `value`", key.span)
         return nothing
-    if kind == "string":
-        return _text(name, written, settings, fields, key.span, sink)
     found = value_of(written, before, sink, f"parameter `{name}`")
     if found is None:
         return nothing
@@ -115,18 +111,12 @@ def setting(name: str, text: str) -> Scalar:
     return Scalar(value, text, True, Span(file, begin, begin + len(text)))
 
 
-def _kind(name: str, fields: Mapping | None, written: Node | None, sink: Sink) -> str:
+def _kind(fields: Mapping | None, written: Node | None) -> str:
     declared = fields.get("type") if fields is not None else None
     if isinstance(declared, Scalar):
-        if declared.text in KINDS:
-            return declared.text
-        near = did_you_mean(declared.text, KINDS)
-        help = near or "types are " + ", ".join(f"`{k}`" for k in KINDS)
-        message = f"parameter `{name}` has the unknown type `{declared.text}`"
-        sink.error("E0206", message, declared.span, help)
-    if isinstance(written, Scalar) and isinstance(written.value, bool):
-        return "bool"
-    return "float"
+        return declared.text
+    is_bool = isinstance(written, Scalar) and isinstance(written.value, bool)
+    return "bool" if is_bool else str(PARAMETER.by_name["type"].default)
 
 
 def _typed(name: str, kind: str, found: Evaluated, place: Node, sink: Sink) -> float | int | bool | None:
@@ -153,24 +143,3 @@ def _typed(name: str, kind: str, found: Evaluated, place: Node, sink: Sink) -> f
         sink.error("E0206", message, place.span, "use `type: float` for fractions")
         return None
     return int(value)
-
-
-def _text(
-    name: str,
-    written: Node,
-    settings: Settings[str, str],
-    fields: Mapping | None,
-    span: Span,
-    sink: Sink,
-) -> ParamValue:
-    changed = name in settings
-    value = settings[name] if changed else written.text if isinstance(written, Scalar) else ""
-    if not isinstance(written, Scalar):
-        sink.error("E0206", f"parameter `{name}` must be a string", written.span)
-    for side in ("min", "max"):
-        limit = fields.get(side) if fields is not None else None
-        if limit is not None:
-            sink.error("E0206", f"a string has no `{side}`", limit.span)
-    doc = fields.get("description") if fields is not None else None
-    text = doc.text if isinstance(doc, Scalar) else ""
-    return ParamValue(name, "string", value, doc=text, changed=changed, span=span)

@@ -26,13 +26,12 @@ from compiler.frontend.yaml.tree import Node, Scalar
 class ParamValue:
     """A parameter of the model with the value that it has in this run.
 
-    `value` is in canonical units; `kind` is "float", "int", "bool" or "string"; `changed`: by
-    `--set`.
+    `value` is in canonical units; `kind` is "float", "int" or "bool"; `changed`: by `--set`.
     """
 
     name: str
     kind: str
-    value: float | int | bool | str
+    value: float | int | bool
     dimension: Dimension = DIMENSIONLESS
     min: float | int | None = None
     max: float | int | None = None
@@ -79,7 +78,7 @@ def expression_of(scalar: Scalar, sink: Sink, names: Container[str] = ()) -> Exp
 
 def numbers(params: Mapping[str, ParamValue]) -> dict[str, Any]:
     """The parameters that expressions may use, as an environment for `evaluate`."""
-    return {p.name: p.value for p in params.values() if not isinstance(p.value, str)}
+    return {p.name: p.value for p in params.values()}
 
 
 def kind_of_value(value: object) -> Kind:

@@ -20,8 +20,8 @@ class ModelParam:
     """A parameter of the model: the only thing `--set` and sweeps may change."""
 
     name: str
-    kind: str  # "float" | "int" | "bool" | "string"
-    value: float | int | bool | str
+    kind: str  # "float" | "int" | "bool"
+    value: float | int | bool
     unit: str = "1"
     doc: str = ""
     span: Span = field(default=NOWHERE, compare=False, repr=False)
