@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from compiler.frontend.language.kinds import Block, Field, Kind, Later, ListOf, MapOf, OneKey, OneOf
 
 from compiler.core.errors import Sink
 from compiler.core.source import SourceFile
 from compiler.frontend.build.model import build_model
 from compiler.frontend.language import ROOT
-from compiler.frontend.language.kinds import Block, Field, Kind, Later, ListOf, MapOf, OneKey, OneOf
 from compiler.frontend.resolve.resolve import LibraryFinder, resolve
 from compiler.frontend.schema.validate import validate
 from compiler.frontend.yaml.tree import Mapping, Node, Sequence, from_plain, map_children, with_entry

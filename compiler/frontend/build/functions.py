@@ -23,7 +23,7 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.resolve.values import exact_span, expression_of
 from compiler.frontend.build.shared.scope import Wanted, check_tree
 from compiler.frontend.yaml.tree import Node
-from compiler.frontend.build.shared.values import Context, Names, mapping
+from compiler.frontend.build.shared.values import Context, Names, entries_of
 from compiler.ir.level0.model import FunctionDef
 from compiler.core.source import Span
 
@@ -63,11 +63,10 @@ class _Draft:
 
 def build_functions(node: Node | None, c: Context) -> Functions:
     """All functions of the file, and the context's scope with them in it."""
-    block = mapping(node)
     out = Functions(c)
     drafts: dict[str, _Draft] = {}
     places: dict[str, Span] = {}
-    for entry in block.entries if block is not None else ():
+    for entry in entries_of(node):
         span, exact = exact_span(entry.key)
         signature = parse_signature(entry.key.text, span, c.sink, exact=exact)
         if signature is None:

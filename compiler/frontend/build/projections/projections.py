@@ -32,11 +32,12 @@ from compiler.frontend.build.synapses.statements import Ends
 from compiler.frontend.build.synapses.transpose import check_transposes
 from compiler.frontend.build.synapses.use import Settings, given_dimensions, read_settings
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.readers import Reader, default_of
-from compiler.frontend.language.spiking.connections import PROJECTION
+from compiler.frontend.build.shared.readers import Reader, default_of, members
+from compiler.frontend.language.spiking.connections import PROJECTIONS_MAP
 from compiler.frontend.build.shared.values import (
     Context,
     Names,
+    entries_of,
     mapping,
     text_of,
 )
@@ -49,32 +50,24 @@ def build_projections(
     root: tree.Mapping, c: Context, populations: Populations, synapses: Synapses
 ) -> tuple[Projection, ...]:
     """All families of the file that have no mistake."""
-    blocks = mapping(root.get("projections"))
+    node = root.get("projections")
     sizes: dict[str, Dimension | None] = dict.fromkeys(SIZES, DIMENSIONLESS)
     shared = c.names.scope.extended(SIZES, sizes)
     names = Names(shared, c.names.numbers)
     out: list[Projection] = []
-    for entry in blocks.entries if blocks is not None else ():
-        block = mapping(entry.value)
-        if block is None:
-            continue
-        built = _projection(entry.name, block, entry.key.span, c, populations, names, synapses)
+    for name, r, at in members(PROJECTIONS_MAP, node, c):
+        built = _projection(name, r, at, populations, names, synapses)
         if built is not None:
             out.append(built)
-    check_transposes(tuple(out), () if blocks is None else tuple(e.name for e in blocks.entries), c)
+    check_transposes(tuple(out), tuple(e.name for e in entries_of(node)), c)
     return tuple(out)
 
 
 def _projection(
-    name: str,
-    block: tree.Mapping,
-    at: Span,
-    c: Context,
-    populations: Populations,
-    names: Names,
-    synapses: Synapses,
+    name: str, r: Reader, at: Span, populations: Populations, names: Names, synapses: Synapses
 ) -> Projection | None:
-    before = len(c.sink.items)
+    c, block, before = r.c, r.node, len(r.c.sink.items)
+    assert block is not None
     sources = select(block.get("from"), populations, c)
     targets = select(block.get("to"), populations, c)
     if len(sources or ()) * len(targets or ()) > MAX_COPIES:
@@ -118,7 +111,7 @@ def _projection(
     unpaired = connection is None and one_by_one(block.get("delay"))  # the pairs that they belong to have a mistake
     delay = delay_steps(None if unpaired else block.get("delay"), family, count)
     back_delay = whole_delay(block.get("back_delay"), family, "`back_delay`")
-    occupied = _occupied(Reader(PROJECTION, block, c), synapse, family)
+    occupied = _occupied(r, synapse, family)
     if not fits or sources is None or targets is None or any(p not in populations.built for p in (*sources, *targets)):
         return None
     if connection is None:

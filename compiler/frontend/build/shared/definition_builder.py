@@ -24,8 +24,8 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.random_help import with_distribution
 from compiler.frontend.resolve.values import exact_span
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_expression, check_tree, with_value
-from compiler.frontend.yaml.tree import Entry, Node, Scalar
-from compiler.frontend.build.shared.values import Context, mapping, text_of
+from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.values import Context, entries_of, mapping, text_of
 from compiler.frontend.build.shared.initial_values import explain_draws, initial_value
 from compiler.ir.level0.model import Const, Formula, Ode, ParamDecl, Set, StateDecl, Value
 from compiler.core.source import Span
@@ -89,7 +89,7 @@ class Draft:
 
 def build_params(d: Draft) -> tuple[ParamDecl, ...]:
     out: list[ParamDecl] = []
-    for entry in entries_of(d.node, "params"):
+    for entry in entries_of(d.node.get("params")):
         name = entry.name
         if not d.declare(entry.key, "a parameter"):
             continue
@@ -142,7 +142,7 @@ Drawn = Callable[[Node, str], "tuple[Value | None, Dimension | None]"]
 
 def build_states(d: Draft, drawn: Drawn | None = None) -> tuple[StateDecl, ...]:
     out: list[StateDecl] = []
-    for entry in entries_of(d.node, "state"):
+    for entry in entries_of(d.node.get("state")):
         name = entry.name
         if not d.declare(entry.key, "a state variable"):
             continue
@@ -178,7 +178,7 @@ def unit_dimension(node: Node, c: Context) -> Dimension | None:
 
 def build_lets(d: Draft, scope: Scope) -> tuple[tuple[Set, ...], Scope]:
     out: list[Set] = []
-    for entry in entries_of(d.node, "let"):
+    for entry in entries_of(d.node.get("let")):
         name = entry.name
         if not d.declare(entry.key, "a named expression"):
             continue
@@ -191,7 +191,7 @@ def build_lets(d: Draft, scope: Scope) -> tuple[tuple[Set, ...], Scope]:
 
 def build_dynamics(d: Draft, scope: Scope) -> tuple[Ode, ...]:
     out: list[Ode] = []
-    for entry in entries_of(d.node, "dynamics"):
+    for entry in entries_of(d.node.get("dynamics")):
         span, exact = exact_span(entry.key)
         name = parse_derivative(entry.key.text, span, d.c.sink, exact=exact)
         if name is None:
@@ -256,13 +256,3 @@ def note_unread(d: Draft, params: tuple[ParamDecl, ...], noun: str) -> None:
 
 def unit_name(dimension: Dimension | None) -> str:
     return canonical_name(dimension or DIMENSIONLESS)
-
-
-def entries_of(node: tree.Mapping, name: str) -> tuple[Entry, ...]:
-    block = mapping(node.get(name))
-    return () if block is None else block.entries
-
-
-def listed(node: tree.Mapping, name: str) -> tuple[Node, ...]:
-    items = node.get(name)
-    return items.items if isinstance(items, tree.Sequence) else ()

@@ -19,9 +19,9 @@ from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.definition_builder import TIMES, Draft, assigned
 from compiler.frontend.build.shared.scope import Scope, Wanted, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.yaml.tree import Node
-from compiler.frontend.build.shared.readers import Reader, in_steps
-from compiler.frontend.build.shared.values import Context, Step, mapping, shown
-from compiler.frontend.language.control import PHASE
+from compiler.frontend.build.shared.readers import in_steps, members
+from compiler.frontend.build.shared.values import Context, Step, entries_of, listed, shown
+from compiler.frontend.language.control import PHASES
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import Handler, PhaseDef, Set
 from compiler.core.source import Span
@@ -37,22 +37,13 @@ TAKEN: Final = frozenset({"pool", "population", "pre", "post"})
 def build_phases(node: Node | None, step: Step | None, c: Context) -> tuple[PhaseDef, ...]:
     """Everything under `phases`. A phase with a mistake is known by name all the same."""
     out: list[PhaseDef] = []
-    blocks = mapping(node)
-    for entry in blocks.entries if blocks is not None else ():
-        block = mapping(entry.value)
-        if block is None:
-            continue
-        name = entry.name
+    for name, r, place in members(PHASES, node, c):
         if name in TAKEN:
-            c.sink.error(
-                "E0107", f"`{name}.` has a meaning of its own, so no phase can be called `{name}`", entry.key.span
-            )
+            c.sink.error("E0107", f"`{name}.` has a meaning of its own, so no phase can be called `{name}`", place)
             continue
-        r = Reader(PHASE, block, c)
         every_node, every = r.get("every"), r.steps("every", step, f"`every` of `{name}`")
         events: list[tuple[str, int]] = []
-        listed = mapping(r.get("events"))
-        for event in listed.entries if listed is not None else ():
+        for event in entries_of(r.get("events")):
             at = in_steps(r.of("events"), event.value, c, f"the event `{event.name}`", step)
             if at is not None and every is not None and at > every and step is not None:
                 message = f"the event `{event.name}` comes after the end of the trial"
@@ -61,7 +52,7 @@ def build_phases(node: Node | None, step: Step | None, c: Context) -> tuple[Phas
                 c.sink.error("E0106", message, event.value.span, help, related)
                 at = None
             events.append((event.name, at or 0))
-        out.append(PhaseDef(name, every or 1, tuple(events), entry.key.span))
+        out.append(PhaseDef(name, every or 1, tuple(events), place))
     return tuple(out)
 
 
@@ -85,14 +76,12 @@ def find_handlers(
 ) -> tuple[Made, ...]:
     """One handler (phase, event, actions, place) per key of an `on` block; keys must name events that exist."""
     out: list[Made] = []
-    block = mapping(node)
-    for entry in block.entries if block is not None else ():
+    for entry in entries_of(node):
         found = find_event(entry.key, c)
         if found is None:
             continue
         phase, event = found
-        items = entry.value.items if isinstance(entry.value, tree.Sequence) else ()
-        out.append(made(phase.name, event, actions(items), entry.key.span))
+        out.append(made(phase.name, event, actions(listed(entry.value)), entry.key.span))
     return tuple(out)
 
 

@@ -18,6 +18,8 @@ from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, OneKey, O
 from compiler.expr.units import Dimension
 from compiler.frontend.build.shared.values import Context, Names, Step, bounded, items_of, mapping, number, quantity, steps, whole
 from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, MapOf, OneKey, OneOf, Value
+from compiler.frontend.build.shared.values import Context, Names, Step, bounded, entries_of, items_of, listed, mapping, number, quantity, steps, whole
+from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, MapOf, OneKey, OneOf, Value
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 
@@ -208,9 +210,16 @@ def blocks(kind: Kind, node: Node | None, c: Context, names: Names | None = None
             yield Reader(part(kind, Block), item, c, names)
 
 
+def members(kind: Kind, node: Node | None, c: Context) -> Iterator[tuple[str, Reader, Span]]:
+    """The blocks of a collection, with their names. What has another form has been reported."""
+    for entry in entries_of(node):
+        if isinstance(entry.value, tree.Mapping):
+            yield entry.name, Reader(part(kind, Block), entry.value, c), entry.key.span
+
+
 def choices(kind: Kind, node: Node | None, c: Context) -> Iterator[tuple[str, Reader, Span]]:
     """The items of a list of one-key maps, as `chosen` gives them. What has another form has been reported."""
-    for item in node.items if isinstance(node, Sequence) else ():
+    for item in listed(node):
         found = chosen(part(kind, OneKey), item, c)
         if found is not None:
             yield found

@@ -23,7 +23,7 @@ from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import DIMENSIONLESS, FREQUENCY, TIME, Dimension, canonical_name, parse_unit, to_canonical
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
-from compiler.frontend.yaml.tree import Node, Scalar, Sequence
+from compiler.frontend.yaml.tree import Entry, Node, Scalar, Sequence
 from compiler.frontend.build.shared.unused import Unread
 from compiler.frontend.schema.wording import found
 from compiler.ir.level0.model import PhaseDef
@@ -292,6 +292,16 @@ def multiple(count: int, dt: float) -> str:
 
 def text_of(node: Node | None) -> str:
     return node.text if isinstance(node, Scalar) else ""
+
+
+def entries_of(node: Node | None) -> tuple[Entry, ...]:
+    """The entries of a map; () where there is none."""
+    return node.entries if isinstance(node, tree.Mapping) else ()
+
+
+def listed(node: Node | None) -> tuple[Node, ...]:
+    """The items of a list; () where there is none."""
+    return node.items if isinstance(node, Sequence) else ()
 
 
 def items_of(node: Node | None) -> tuple[Node, ...]:

@@ -22,24 +22,12 @@ from compiler.frontend.build.spiking.neurons import BuiltNeuron, finished
 from compiler.frontend.build.spiking.populations import Populations, evaluated
 from compiler.frontend.build.spiking.timed import values_of
 from compiler.frontend.build.shared.definitions import Definitions, place_of
-from compiler.frontend.build.shared.definition_builder import (
-    TIMES,
-    Draft,
-    assigned,
-    build_dynamics,
-    build_lets,
-    build_params,
-    build_states,
-    entries_of,
-    listed,
-    not_assignable,
-    note_unread,
-)
+from compiler.frontend.build.shared.definition_builder import TIMES, Draft, assigned, build_dynamics, build_lets, build_params, build_states, not_assignable, note_unread
 from compiler.frontend.build.spiking.drives import Drives, hide_noise, noise_method, timed_reads, with_noise
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.yaml.tree import Entry, Scalar
 from compiler.frontend.build.shared.readers import Reader, in_steps
-from compiler.frontend.build.shared.values import Context, Names, mapping, text_of
+from compiler.frontend.build.shared.values import Context, Names, entries_of, listed, mapping, text_of
 from compiler.frontend.language.spiking.currents import CURRENT, TIMED_ARRAY
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.ir.level0.model import Const, Drive, Formula, Method, NeuronDef, Set, SourceDef, TimedArray, Value, hidden
@@ -86,7 +74,7 @@ class Currents:
 
 
 def _mentions_into(block: tree.Mapping) -> bool:
-    units = [mapping(e.value) for e in entries_of(block, "params")]
+    units = [mapping(e.value) for e in entries_of(block.get("params"))]
     return any(u is not None and _INTO.search(text_of(u.get("unit"))) for u in units)
 
 
@@ -121,7 +109,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
     scope = d.scope(d.params, d.states, times)
     lets, scope = build_lets(d, scope)
     value_node = node.get("value")
-    noisy, noise = with_noise(d, (value_node or node, *(e.value for e in entries_of(node, "dynamics"))), scope)
+    noisy, noise = with_noise(d, (value_node or node, *(e.value for e in entries_of(node.get("dynamics")))), scope)
     dynamics = build_dynamics(d, noisy)
     value = None
     if value_node is not None:
@@ -151,7 +139,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
 
 def _update(d: Draft, scope: Scope) -> tuple[Set, ...]:
     out: list[Set] = []
-    for node in listed(d.node, "update"):
+    for node in listed(d.node.get("update")):
         statement = read_statement(node, scope, d.c.sink)
         if statement is None:
             scope = unsure_of(node, scope)

@@ -22,9 +22,9 @@ from compiler.frontend.build.spiking.drives import reads_time, source_of
 from compiler.frontend.build.spiking.member_values import member_values
 from compiler.frontend.build.spiking.select import select
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.values import Context, Names, mapping, number, out_of_bounds, shown
-from compiler.frontend.language.spiking.connections import STIMULUS
+from compiler.frontend.build.shared.readers import Reader, members
+from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, number, out_of_bounds, shown
+from compiler.frontend.language.spiking.connections import INPUTS_MAP
 from compiler.ir.level0.model import Const, Drive, Method, NeuronDef, ParamDecl, PoissonInput, SourceDef, Value
 from compiler.core.source import Span
 
@@ -42,14 +42,10 @@ def build_inputs(
     node: Node | None, populations: Populations, currents: Currents, c: Context
 ) -> tuple[PoissonInput, ...]:
     """The Poisson inputs of the file; constant currents are added to the populations' parameters, others are drives."""
-    blocks = mapping(node)
     out: list[PoissonInput] = []
-    for entry in blocks.entries if blocks is not None else ():
-        block = mapping(entry.value)
-        if block is None:
-            continue
-        targets = select(block.get("to"), populations, c)
-        declared = mapping(block.get("values"))
+    for name, r, at in members(INPUTS_MAP, node, c):
+        targets = select(r.get("to"), populations, c)
+        declared = mapping(r.get("values"))
         if not _by_target(declared, c):
             continue
         values = {} if declared is None else member_values(declared, _NO_SOURCE, targets, populations, c)
@@ -63,13 +59,13 @@ def build_inputs(
                 continue
             names = Names(scope, {**c.names.numbers, **here})
             before = len(c.sink.items)
-            current = mapping(block.get("current"))
-            poisson = Reader(STIMULUS, block, c, names).block("poisson")
+            current = mapping(r.get("current"))
+            poisson = replace(r, names=names).block("poisson")
             if poisson.node is not None:
-                made = _poisson(entry.name, poisson, target, populations, entry.key.span)
+                made = _poisson(name, poisson, target, populations, at)
                 out += [] if made is None else [made]
             if current is not None:
-                _current(entry.name, current, target, populations, currents, names, entry.key.span)
+                _current(name, current, target, populations, currents, names, at)
             if len(c.sink.items) > before:
                 break  # the same mistake would be reported for every target
     return tuple(out)
@@ -78,7 +74,7 @@ def build_inputs(
 def _by_target(declared: tree.Mapping | None, c: Context) -> bool:
     """Whether all values differ by target: an input has no sources."""
     before = len(c.sink.items)
-    for entry in declared.entries if declared is not None else ():
+    for entry in entries_of(declared):
         block = mapping(entry.value)
         for way in ("by_source", "by_pair"):
             found = None if block is None else block.entry(way)

@@ -17,27 +17,12 @@ from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.phases import build_handlers, counters
 from compiler.frontend.build.spiking.pools import Pools, explain_absent
-from compiler.frontend.build.shared.definition_builder import (
-    TIMES,
-    Draft,
-    assigned,
-    build_dynamics,
-    build_lets,
-    build_params,
-    build_states,
-    entries_of,
-    listed,
-    not_a_state,
-    not_assignable,
-    note_unread,
-    unit_dimension,
-    unit_name,
-)
+from compiler.frontend.build.shared.definition_builder import TIMES, Draft, assigned, build_dynamics, build_lets, build_params, build_states, not_a_state, not_assignable, note_unread, unit_dimension, unit_name
 from compiler.frontend.build.spiking.drives import noise_method, with_hidden, with_noise
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.yaml.tree import Scalar
 from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.values import Context, mapping, text_of
+from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
 from compiler.frontend.language.spiking.neurons import NEURON
 from compiler.ir.level0.controls import rewritten_handler, rewritten_pool
 from compiler.ir.level0.model import (
@@ -82,10 +67,10 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME, **counters(c)}
     scope = d.scope(d.params, d.states, d.inputs, times)
     pools = Pools(d)
-    if pools.read_by(e.value for e in entries_of(node, "let")):
+    if pools.read_by(e.value for e in entries_of(node.get("let"))):
         scope = pools.built(scope)
     lets, scope = build_lets(d, scope)
-    noisy, noise = with_noise(d, (e.value for e in entries_of(node, "dynamics")), scope)
+    noisy, noise = with_noise(d, (e.value for e in entries_of(node.get("dynamics"))), scope)
     dynamics = () if pools.present else build_dynamics(d, noisy)
     update, inner = _update(d, scope, pools)
     if pools.present:  # the dynamics read the pools of the step before, whose dimensions are known only now
@@ -146,7 +131,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
 def _inputs(d: Draft) -> tuple[InputDecl, ...]:
     out: list[InputDecl] = []
     scope = d.scope(d.params)
-    for entry in entries_of(d.node, "inputs"):
+    for entry in entries_of(d.node.get("inputs")):
         name, block = entry.name, mapping(entry.value)
         if not d.declare(entry.key, "an input") or block is None:
             continue
@@ -168,7 +153,7 @@ def _inputs(d: Draft) -> tuple[InputDecl, ...]:
 
 def _update(d: Draft, scope: Scope, pools: Pools) -> tuple[tuple[Set, ...], Scope]:
     out: list[Set] = []
-    for node in listed(d.node, "update"):
+    for node in listed(d.node.get("update")):
         if pools.read_by((node,)):
             scope = pools.built(scope)
         statement = read_statement(node, scope, d.c.sink)
@@ -213,7 +198,7 @@ def _spike(d: Draft, scope: Scope, lets: tuple[Set, ...], update: tuple[Set, ...
     if when_node is not None:
         when = d.check(when_node, scope, Wanted("`when`", None, True, None))
     reset: list[Set] = []
-    for node in listed(block, "reset"):
+    for node in listed(block.get("reset")):
         statement = read_statement(node, scope, d.c.sink)
         if statement is None:
             continue
@@ -241,7 +226,7 @@ def _refractory(d: Draft, block: tree.Mapping) -> tuple[Expr | None, tuple[str, 
     inner = mapping(node)
     if inner is not None:
         if inner.get("hold") is not None:
-            names = [i for i in listed(inner, "hold") if isinstance(i, Scalar)]
+            names = [i for i in listed(inner.get("hold")) if isinstance(i, Scalar)]
             for item in names:
                 if item.text not in d.states:
                     not_a_state(d, item.text, item.span, "cannot be held")

@@ -22,12 +22,12 @@ from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.phases import build_actions, build_handlers, counters
-from compiler.frontend.build.shared.definition_builder import Draft, constant_or_formula, entries_of, listed, unit_name
+from compiler.frontend.build.shared.definition_builder import Draft, constant_or_formula, unit_name
 from compiler.frontend.resolve.values import expression_of
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_tree
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.values import Context, mapping
+from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping
 from compiler.ir.level0.model import NeuronDef, PoolDef, Reduction, StateDecl
 from compiler.core.source import Span
 
@@ -79,7 +79,7 @@ class Pools:
         states = self._states(scope_name, block, own, places)
         scope = self.extended(scope)
         reductions: list[Reduction] = []
-        for entry in entries_of(block, "reduce"):
+        for entry in entries_of(block.get("reduce")):
             name = entry.name
             if not self._free(name, entry.key.span, places, scope_name):
                 continue
@@ -101,7 +101,7 @@ class Pools:
         dotted = {n: f"{scope_name}.{n}" for n in own}
         targets = {s.name: own[s.name] for s in states}
         before = len(c.sink.items)
-        update = build_actions(self.d, listed(block, "update"), inner, targets, dotted)
+        update = build_actions(self.d, listed(block.get("update")), inner, targets, dotted)
         on = build_handlers(self.d, block.get("on"), inner, targets, dotted)
         reduce = "it differs from neuron to neuron; reduce it: `reduce: {{{0}_mean: mean({0})}}`"
         explain(c.sink, before, {n: reduce.format(n) for n in (*self.d.states, *self.d.inputs, *self._assigned())})
@@ -125,7 +125,7 @@ class Pools:
         self, scope_name: str, block: tree.Mapping, own: dict[str, Dimension | None], places: dict[str, Span]
     ) -> tuple[StateDecl, ...]:
         out: list[StateDecl] = []
-        for entry in entries_of(block, "state"):
+        for entry in entries_of(block.get("state")):
             name = entry.name
             if not self._free(name, entry.key.span, places, scope_name):
                 continue
@@ -170,7 +170,7 @@ class Pools:
 
     def _assigned(self) -> list[str]:
         """Names that stand before `=` in `update`."""
-        texts = [n.text for n in listed(self.d.node, "update") if isinstance(n, Scalar)]
+        texts = [n.text for n in listed(self.d.node.get("update")) if isinstance(n, Scalar)]
         return [m[1] for t in texts if (m := _TARGET.match(t)) is not None]
 
     def _variable(self, e: object) -> bool:

@@ -28,9 +28,9 @@ from compiler.frontend.build.spiking.drives import reads_time, source_of
 from compiler.frontend.build.spiking.given_spikes import Repeated, check_spike_times, in_ms
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.yaml.tree import Scalar, Sequence
-from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.values import Context, Names, Step, mapping, steps_of
-from compiler.frontend.language.spiking.populations import POPULATION
+from compiler.frontend.build.shared.readers import Reader, members
+from compiler.frontend.build.shared.values import Context, Names, Step, listed, mapping, steps_of
+from compiler.frontend.language.spiking.populations import POPULATIONS_MAP
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import (
@@ -83,36 +83,26 @@ def build_populations(root: tree.Mapping, c: Context, neurons: Definitions, step
         block = mapping(entry.value)
         if block is not None:
             out.neuron(entry.name, block, entry.key.span)
-    blocks = mapping(root.get("populations"))
-    for entry in blocks.entries if blocks is not None else ():
-        block = mapping(entry.value)
-        if block is None:
+    for name, r, at in members(POPULATIONS_MAP, root.get("populations"), c):
+        if name == "all":
+            c.sink.error("E0107", "`all` means every population and cannot name one", at)
             continue
-        if entry.name == "all":
-            c.sink.error("E0107", "`all` means every population and cannot name one", entry.key.span)
-            continue
-        out.names.append(entry.name)
-        out.places[entry.name] = entry.key.span
-        classes = tuple(i.text for i in _list(block, "classes") if isinstance(i, Scalar))
-        for name in classes:
-            out.classes.setdefault(name, []).append(entry.name)
-        _population(entry.name, block, classes, entry.key.span, out)
+        out.names.append(name)
+        out.places[name] = at
+        classes = tuple(i.text for i in listed(r.get("classes")) if isinstance(i, Scalar))
+        for k in classes:
+            out.classes.setdefault(k, []).append(name)
+        _population(name, r, classes, at, out)
     return out
 
 
-def _list(block: tree.Mapping, name: str) -> tuple[tree.Node, ...]:
-    node = block.get(name)
-    return node.items if isinstance(node, Sequence) else ()
-
-
-def _population(name: str, block: tree.Mapping, classes: tuple[str, ...], at: Span, out: Populations) -> None:
+def _population(name: str, r: Reader, classes: tuple[str, ...], at: Span, out: Populations) -> None:
     c = out.c
-    r = Reader(POPULATION, block, c)
     size = r.integer("size", what=f"`size` of `{name}`")
     shape = _shape(name, r)
     if shape:
         size = math.prod(shape)
-    reference = block.get("neuron")
+    reference = r.get("neuron")
     if not isinstance(reference, Scalar):
         return
     definition = out.neurons.find(reference)
@@ -122,7 +112,7 @@ def _population(name: str, block: tree.Mapping, classes: tuple[str, ...], at: Sp
     neuron = out.neuron(called, definition, place_of(called, definition))
     out.neuron_of[name] = neuron
     before = len(c.sink.items)
-    own_params, own_init = mapping(block.get("params")), mapping(block.get("init"))
+    own_params, own_init = mapping(r.get("params")), mapping(r.get("init"))
     params = _params(name, own_params, neuron, size, at, out)
     if neuron.definition is None:
         return

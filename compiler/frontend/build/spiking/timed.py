@@ -19,23 +19,18 @@ from compiler.frontend.build.shared.definition_builder import unit_dimension
 from compiler.frontend.build.spiking.drives import NOISE
 from compiler.frontend.build.shared.scope import TimedName
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.frontend.build.shared.readers import Reader
+from compiler.frontend.build.shared.readers import members
 from compiler.frontend.build.shared.values import Context, Names, Step, mapping, number_and_dimension, text_of
-from compiler.frontend.language.spiking.currents import TIMED_ARRAY
+from compiler.frontend.language.spiking.currents import TIMED
 from compiler.ir.level0.model import FromFile, Listed, TimedArray
 
 
 def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[TimedArray, ...]:
     """The timed arrays of the file; those with mistakes are known by name (of any dimension)."""
-    block = mapping(node)
     out: list[TimedArray] = []
     known: dict[str, TimedName] = {}
     scope = c.names.scope
-    for entry in block.entries if block is not None else ():
-        inner = mapping(entry.value)
-        name, at = entry.name, entry.key.span
-        if inner is None:
-            continue
+    for name, r, at in members(TIMED, node, c):
         if name in FUNCTIONS or name in scope.arities:
             kind = "a built-in function" if name in FUNCTIONS else "a function of the file"
             c.sink.error("E0107", f"`{name}` is {kind} and cannot name a timed array", at, "choose another name")
@@ -44,7 +39,6 @@ def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[Timed
             c.sink.error("E0107", f"`{name}` is white noise and cannot name a timed array", at, "choose another name")
             continue
         known[name] = TimedName(name, None, False, broken=True)
-        r = Reader(TIMED_ARRAY, inner, c)
         unit_node = r.get("unit")
         dimension = None if unit_node is None else unit_dimension(unit_node, c)
         if unit_node is not None and dimension is None:

@@ -18,11 +18,11 @@ from compiler.expr.units import TIME, Dimension
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.spiking.neurons import BuiltNeuron
 from compiler.frontend.build.shared.phases import counters
-from compiler.frontend.build.shared.definition_builder import Draft, build_dynamics, build_states, entries_of, listed
+from compiler.frontend.build.shared.definition_builder import Draft, build_dynamics, build_states
 from compiler.frontend.build.shared.delayed import Delayable
 from compiler.frontend.build.synapses.statements import ENDS, SPIKE_TIMES, SynapseDraft, build_own
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.values import mapping
+from compiler.frontend.build.shared.values import entries_of, listed, mapping
 from compiler.ir.level0.model import EndDef
 from compiler.core.source import Span
 
@@ -38,7 +38,7 @@ def build_end(d: SynapseDraft, end: str) -> EndDef | None:
     own = Draft(d.name, block, d.c, f"`{end}` block", NO_RANDOM, d.params)
     own.places, own.nouns, own.read = dict(d.places), dict(d.nouns), d.read
     state = build_states(own)
-    for entry in entries_of(block, "state"):
+    for entry in entries_of(block.get("state")):
         if entry.name in SPIKE_TIMES:
             message = f"`{end}.{entry.name}` is the time of a spike and cannot name a variable"
             d.c.sink.error("E0107", message, entry.key.span)
@@ -47,8 +47,8 @@ def build_end(d: SynapseDraft, end: str) -> EndDef | None:
     d.nouns.update({f"{end}.{n}": f"a variable of `{end}`" for n in own.states})
     scope = own.scope(own.params, own.states, {"t": TIME, "dt": TIME}, counters(d.c))
     dynamics = build_dynamics(own, scope)
-    update = build_own(own, listed(block, "update"), scope)
-    on_spike = build_own(own, listed(block, "on_spike"), scope)
+    update = build_own(own, listed(block.get("update")), scope)
+    on_spike = build_own(own, listed(block.get("on_spike")), scope)
     return EndDef(state, dynamics, update, on_spike, block.span)
 
 

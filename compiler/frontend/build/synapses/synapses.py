@@ -20,15 +20,7 @@ from compiler.expr.units import TIME, Dimension
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.phases import counters, find_handlers
 from compiler.frontend.build.shared.definitions import Definitions, place_of
-from compiler.frontend.build.shared.definition_builder import (
-    build_dynamics,
-    build_lets,
-    build_params,
-    build_states,
-    entries_of,
-    listed,
-    note_unread,
-)
+from compiler.frontend.build.shared.definition_builder import build_dynamics, build_lets, build_params, build_states, note_unread
 from compiler.frontend.build.shared.scope import Scope, Wanted
 from compiler.frontend.build.synapses.checks import check_event, check_event_driven, check_timed, with_lets
 from compiler.frontend.build.synapses.drawn import drawn_value
@@ -39,7 +31,7 @@ from compiler.frontend.build.synapses.shared import check_shared, shared_states
 from compiler.frontend.build.synapses.statements import ENDS, Ends, SynapseDraft, build_actions
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.values import Context, mapping, text_of
+from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
 from compiler.frontend.language.spiking.synapses import SYNAPSE
 from compiler.ir.level0.model import (
     Action,
@@ -157,7 +149,7 @@ def build_synapse(
     before = len(c.sink.items)
     d = SynapseDraft(name, node, c, "synapse", NO_RANDOM, given=given, ends=ends or Ends())
     params = build_params(d)
-    drawn: dict[str, Node] = {e.name: e.value for e in entries_of(node, "state") if not isinstance(e.value, Scalar)}
+    drawn: dict[str, Node] = {e.name: e.value for e in entries_of(node.get("state")) if not isinstance(e.value, Scalar)}
     blocks = {end: build_end(d, end) for end in ENDS}
     state = build_states(d, lambda value, what: drawn_value(d, params, value, what))
     scope = d.scope(d.params, d.states, {"t": TIME, "dt": TIME}, counters(c))
@@ -167,9 +159,9 @@ def build_synapse(
     lets, scope = build_lets(d, scope)
     d.shared = shared_states(d)
     dynamics = build_dynamics(d, scope)
-    update = build_actions(d, listed(node, "update"), scope, sums=True)
-    on_pre = build_actions(d, listed(node, "on_pre"), scope)
-    on_post = build_actions(d, listed(node, "on_post"), scope)
+    update = build_actions(d, listed(node.get("update")), scope, sums=True)
+    on_pre = build_actions(d, listed(node.get("on_pre")), scope)
+    on_post = build_actions(d, listed(node.get("on_post")), scope)
     events = _events(d, scope, lets)
     r = Reader(SYNAPSE, node, c)
     flag = node.get("event_driven")
@@ -218,12 +210,12 @@ def build_synapse(
 
 def _events(d: SynapseDraft, scope: Scope, lets: tuple[Set, ...]) -> tuple[SynapseEvent, ...]:
     out: list[SynapseEvent] = []
-    for entry in entries_of(d.node, "events"):
+    for entry in entries_of(d.node.get("events")):
         block = mapping(entry.value)
         if block is None:
             continue
         end, node = text_of(block.get("of")), block.get("when")
-        actions = build_actions(d, listed(block, "do"), scope)
+        actions = build_actions(d, listed(block.get("do")), scope)
         if node is None or end not in ENDS:
             continue
         when = d.check(node, scope, Wanted("`when`", None, True, None))

@@ -26,7 +26,7 @@ from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.synapses.checks import end_reads, without_a_dot
 from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.values import Names, mapping
+from compiler.frontend.build.shared.values import Names, entries_of
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import Const, Formula, FromFile, Listed, SynapseDef, Value
@@ -200,7 +200,7 @@ def read_settings(
         ("params", "parameter", synapse.params, reader.params),
         ("init", "state variable", synapse.states, reader.init),
     ):
-        for entry in _entries(block, key):
+        for entry in entries_of(block.get(key)):
             if entry.name in declared:
                 into[entry.name] = entry.value
             else:
@@ -242,7 +242,7 @@ def given_dimensions(block: tree.Mapping, synapse: BuiltSynapse, family: Family)
             own = {n: out.get(n, dimension) for n, dimension in synapse.params.items()}
             scope = scope.extended(dict.fromkeys(own, Kind.REAL), own)
             numbers.update(dict.fromkeys(own, 1.0))
-        for entry in _entries(block, key):
+        for entry in entries_of(block.get(key)):
             dimension = declared.get(entry.name)
             sure = sure and entry.name in declared
             if dimension is None or not dimension.dimensionless:
@@ -254,11 +254,6 @@ def given_dimensions(block: tree.Mapping, synapse: BuiltSynapse, family: Family)
             if found is not None and not found.dimensionless:
                 out[entry.name] = found
     return out, sure
-
-
-def _entries(block: tree.Mapping, key: str) -> tuple[tree.Entry, ...]:
-    found = mapping(block.get(key))
-    return () if found is None else found.entries
 
 
 def _unknown(

@@ -19,7 +19,7 @@ from compiler.frontend.build.tensors.network import Built, shown
 from compiler.frontend.build.shared.data_files import Header, arrays_of, locate, pick
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.readers import Reader, real
-from compiler.frontend.build.shared.values import Context, items_of, mapping
+from compiler.frontend.build.shared.values import Context, entries_of, items_of, mapping
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import Data, Kept, TensorInput
 from compiler.core.source import Span
@@ -193,8 +193,8 @@ def _declared(inputs: tree.Mapping, built: Built, c: Context) -> dict[str, Node]
 
 def _scales(r: Reader, built: Built) -> dict[str, float]:
     out: dict[str, float] = {}
-    c, given = r.c, mapping(r.get("scale"))
-    for entry in given.entries if given is not None else ():
+    c = r.c
+    for entry in entries_of(r.get("scale")):
         declared = built.inputs.get(entry.name)
         if declared is None:
             help = did_you_mean(entry.name, built.inputs) or allowed("the inputs are", built.inputs)

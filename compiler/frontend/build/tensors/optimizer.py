@@ -24,7 +24,7 @@ from compiler.frontend.build.shared.definitions import Definitions
 from compiler.frontend.build.shared.schedules import TIMES, is_schedule, read_schedule
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_tree, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.yaml.tree import Entry, Scalar, Sequence
-from compiler.frontend.build.shared.values import Context, mapping, number
+from compiler.frontend.build.shared.values import Context, entries_of, mapping, number
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import OptimizerDef, Set
 from compiler.core.source import Span
@@ -63,7 +63,7 @@ def _optimizer(name: str, block: tree.Mapping, given: tree.Mapping | None, at: S
     state = _state(block, places, c)
     update, read = _update(block, params, state, places, c)
     numbers, schedules = _renamed(schedules, set(places) | {s.target for s in update}, c)
-    for entry in _entries(given):
+    for entry in entries_of(given):
         if entry.name not in params:
             help = _elsewhere(name, entry.name, params) or did_you_mean(entry.name, params)
             if help is None:
@@ -118,10 +118,6 @@ def _renamed(schedules: list[Set], taken: set[str], c: Context) -> tuple[dict[st
     return numbers, [Set(s.target, substitute(s.value, bindings), s.span) for s in schedules]
 
 
-def _entries(block: tree.Mapping | None) -> tuple[Entry, ...]:
-    return () if block is None else block.entries
-
-
 def _declare(key: Scalar, noun: str, places: dict[str, Span], c: Context) -> bool:
     name = key.text
     if name in GIVEN:
@@ -150,7 +146,7 @@ def _params(
 ) -> dict[str, float | None]:
     """Parameters with the values in force; None after an error, and for those that follow a schedule."""
     out: dict[str, float | None] = {}
-    for entry in _entries(mapping(block.get("params"))):
+    for entry in entries_of(block.get("params")):
         if not _declare(entry.key, "a parameter", places, c):
             continue
         node: tree.Node | None = entry.value
@@ -176,7 +172,7 @@ def _params(
 
 def _state(block: tree.Mapping, places: dict[str, Span], c: Context) -> dict[str, float]:
     out: dict[str, float] = {}
-    for entry in _entries(mapping(block.get("state"))):
+    for entry in entries_of(block.get("state")):
         if not _declare(entry.key, "a state variable", places, c):
             continue
         value = number(entry.value, c, f"the initial value of `{entry.name}`", DIMENSIONLESS)

@@ -18,7 +18,7 @@ from compiler.frontend.build.watch import build_watching
 from compiler.frontend.build.shared.definitions import Definitions
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.readers import Reader, real
-from compiler.frontend.build.shared.values import Context, items_of, mapping
+from compiler.frontend.build.shared.values import Context, entries_of, items_of, mapping
 from compiler.frontend.language.training.training import TRAIN
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import OptimizerDef, Penalty, Train, WeightGroup
@@ -115,8 +115,7 @@ def _groups(r: Reader, built: Built, optimizer: OptimizerDef) -> tuple[WeightGro
     for group in r.blocks("groups"):
         names = _weights(group.get("of"), built, c)
         values: list[tuple[str, float]] = []
-        settings = mapping(group.get("set"))
-        for entry in settings.entries if settings is not None else ():
+        for entry in entries_of(group.get("set")):
             if entry.name not in params:
                 message = f"optimizer `{optimizer.name}` has no parameter `{entry.name}`"
                 help = did_you_mean(entry.name, params) or allowed("it has the parameters", params)
