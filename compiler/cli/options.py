@@ -1,21 +1,22 @@
-"""The application and the options that several commands have.
+"""The application, and commands made from functions and the options of compiler/runtime/common/options.py.
 
 Assumes: typer.
-Guarantees: an option has one name, one help text and one check everywhere.
-Does not: have commands (cli_app.py, cli_trained.py, cli_tune.py).
+Guarantees: an option has one name, one help text and one check everywhere; what a command raises ends as
+compiler/cli/errors.py says.
+Does not: have commands (app.py, trained.py, tune.py).
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from compiler.cli.errors import Format
-
-if TYPE_CHECKING:
-    from compiler.runtime.common.options import Options
+from compiler.cli.errors import Format, guarded
+from compiler.runtime.common.options import DEFAULTS, DESCRIBED, TYPES, Options
 
 app = typer.Typer(
     name="netloom",
@@ -28,81 +29,83 @@ app = typer.Typer(
 )
 
 MODEL = Annotated[Path, typer.Argument(help="The model file.", show_default=False)]
-TARGET = Annotated[str, typer.Option("--target", "-t", help="cpu, reference or cuda.")]
-SET = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", help="Another value of a parameter: name=value. Repeatable.", show_default=False),
-]
-PRECISION = Annotated[str | None, typer.Option(help="float32 or float64, instead of the model's.", show_default=False)]
-ORDER = Annotated[
-    str | None, typer.Option(help="fast, reproducible or bitwise, instead of the model's.", show_default=False)
-]
-SEED = Annotated[int | None, typer.Option(help="Instead of the model's seed.", show_default=False)]
 FORMAT = Annotated[Format, typer.Option(help="How messages are shown.")]
-VERIFY = Annotated[bool, typer.Option("--verify", help="Check every level of the IR after each pass.")]
-PORTABLE = Annotated[bool, typer.Option("--portable", help="Code that runs on other machines of this kind, too.")]
 QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
-BUILD_DIR = Annotated[Path, typer.Option(help="Where build folders are made.")]
-RUNS_DIR = Annotated[Path, typer.Option(help="Where run directories are made.")]
-OUT = Annotated[Path | None, typer.Option(help="The run directory itself.", show_default=False)]
-RESUME = Annotated[
-    Path | None,
-    typer.Option(help="A run directory or checkpoint to go on from, bit for bit.", show_default=False),
-]
-DURATION = Annotated[
-    str | None, typer.Option(help="Simulated time instead of the model's, such as '2 s'.", show_default=False)
-]
-DEVICE = Annotated[int | None, typer.Option(help="The number of the GPU.", show_default=False)]
-ARCH = Annotated[str | None, typer.Option(help="The GPU's architecture, such as sm_90.", show_default=False)]
-WEIGHTS = Annotated[
-    Path | None,
-    typer.Option(help="A safetensors file or run directory that the weights are read from.", show_default=False),
-]
-STANDALONE = Annotated[bool, typer.Option("--standalone", help="One C file that computes a trained network's outputs.")]
-EMBED = Annotated[bool, typer.Option("--embed", help="With --standalone: the weights stand in the C file.")]
 BATCH = Annotated[int | None, typer.Option(help="Samples that are computed at once.", show_default=False)]
-NO_LOCK = Annotated[bool, typer.Option("--no-lock", help="Leave out the lock file that `tune` wrote.")]
-FREEZE = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="`learning`, or a projection whose synapses keep what they have learned. Repeatable.", show_default=False
-    ),
-]
-EPOCHS = Annotated[int | None, typer.Option(help="Epochs instead of the model's.", show_default=False)]
+
+F = TypeVar("F", bound=Callable[..., None])
+_REPEATED: Final = frozenset(n for n, kind in TYPES.items() if kind in (Mapping[str, str], tuple[str, ...]))
+
+
+def command(order: str = "", name: str | None = None, epilog: str | None = None) -> Callable[[F], F]:
+    """Adds a function to the application as a command.
+
+    `order`: the names of its options as the help lists them. Those that are no parameters of the function are fields of
+    `Options`, which the function is given as `options`. Without an order, its own parameters are the options.
+    """
+
+    def decorate(function: F) -> F:
+        own = inspect.signature(function, eval_str=True).parameters
+        words = order.split() or list(own)
+        first = [n for n in own if n != "options" and n not in words]
+        both = (own[n] if n in own else _parameter(n) for n in (*first, *words))
+        shown = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in both]
+
+        def call(**given: Any) -> None:
+            with guarded(given.get("format", Format.human)):
+                chosen = {n: given.pop(n) for n in words if n not in own}
+                if "options" in own:
+                    given["options"] = _options(chosen)
+                function(**given)
+
+        call.__name__, call.__doc__ = function.__name__, function.__doc__
+        call.__annotations__ = {p.name: p.annotation for p in shown}
+        call.__dict__["__signature__"] = inspect.Signature(shown)
+        app.command(name=name, epilog=epilog)(call)
+        return function
+
+    return decorate
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    """The parameter of a command for a field of `Options`; what is on by default has a flag that turns it off."""
+    option, default, kind = DESCRIBED[name], getattr(DEFAULTS, name), TYPES[name]
+    if name in _REPEATED:
+        default, kind = None, list[str] | None
+    flag = f"--{'no-' if default is True else ''}{name.replace('_', '-')}"
+    default = False if default is True else default
+    flags = (flag, option.short) if option.short else (flag,)
+    info = typer.Option(*flags, help=option.help, show_default=default is not None)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=Annotated[kind, info])
+
+
+def _options(given: Mapping[str, Any]) -> Options:
+    """Options from the values of `_parameter`s."""
+    chosen: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "set":
+            value = settings(value)
+        elif name in _REPEATED:
+            value = tuple(value or ())
+        elif getattr(DEFAULTS, name) is True:
+            value = not value
+        chosen[name] = choice(value, choices, f"--{name}") if (choices := DESCRIBED[name].choices) else value
+    return Options(**chosen)
 
 
 def settings(given: list[str] | None) -> dict[str, str]:
     """`--set name=value` as a mapping. Exits with a usage error for anything else."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for item in given or ():
         name, equals, value = item.partition("=")
         if not equals or not name.strip():
             raise typer.BadParameter(f"`{item}` is not name=value", param_hint="--set")
-        found[name.strip()] = value.strip()
-    return found
+        values[name.strip()] = value.strip()
+    return values
 
 
 def choice(value: str | None, allowed: tuple[str, ...], option: str) -> str | None:
     if value is not None and value not in allowed:
         raise typer.BadParameter(f"`{value}` is not one of {', '.join(allowed)}", param_hint=option)
     return value
-
-
-def options_of(
-    target: str = "cpu",
-    set: list[str] | None = None,
-    precision: str | None = None,
-    order: str | None = None,
-    seed: int | None = None,
-    **more: object,
-) -> Options:
-    from compiler.runtime.common.options import ORDERS, PRECISIONS, Options
-
-    return Options(
-        target,
-        settings(set),
-        choice(precision, PRECISIONS, "--precision"),
-        choice(order, ORDERS, "--order"),
-        seed,
-        **more,  # type: ignore[arg-type]
-    )

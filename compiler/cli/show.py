@@ -192,7 +192,7 @@ def show_expanded(path: Path, options: Options) -> None:
     from compiler.runtime.artifacts.expanded import expanded_yaml
 
     load_checked(path, options, Times())
-    typer.echo(expanded_yaml(path, options.settings), nl=False)
+    typer.echo(expanded_yaml(path, options.set), nl=False)
 
 
 AFTER = "after:"

@@ -1,7 +1,7 @@
 """The commands for networks that have their weights: evaluate, predict, import, export, and standalone builds.
 
 Assumes: compiler/cli/app.py imports this module, which adds its commands to the application.
-Guarantees: as cli_app.py.
+Guarantees: as app.py.
 Does not: do anything itself.
 """
 
@@ -9,119 +9,79 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from compiler.cli.errors import Format, guarded, show
-from compiler.cli.options import (
-    BATCH,
-    BUILD_DIR,
-    FORMAT,
-    ORDER,
-    PORTABLE,
-    PRECISION,
-    QUIET,
-    SET,
-    TARGET,
-    VERIFY,
-    WEIGHTS,
-    app,
-    choice,
-    options_of,
-)
+from compiler.cli.errors import Format, show
+from compiler.cli.options import BATCH, FORMAT, QUIET, choice, command
 from compiler.core.strict_json import dumps
-
-if TYPE_CHECKING:
-    from compiler.runtime.common.options import Options
+from compiler.runtime.common.options import Options
 
 RUN = Annotated[Path, typer.Argument(help="A run directory, or a model file with weights.", show_default=False)]
 DATA = Annotated[Path, typer.Option(help="The samples: any data file, or a folder of images.", show_default=False)]
 
 
-@app.command()
+@command("data weights target set precision order portable verify build_dir format")
 def evaluate(
     run: RUN,
+    options: Options,
     data: Annotated[
         Path | None,
         typer.Option(help="A data file or folder of images, instead of the validation samples.", show_default=False),
     ] = None,
-    weights: WEIGHTS = None,
-    target: TARGET = "cpu",
-    set: SET = None,
-    precision: PRECISION = None,
-    order: ORDER = None,
-    portable: PORTABLE = False,
-    verify: VERIFY = False,
-    build_dir: BUILD_DIR = Path("build"),
     format: FORMAT = Format.human,
 ) -> None:
     """Measure a trained network: its loss and metrics on a data set."""
-    with guarded(format):
-        from compiler.runtime.inference.evaluate import evaluate_file
+    from compiler.runtime.inference.evaluate import evaluate_file
 
-        options = options_of(
-            target, set, precision, order, portable=portable, verify=verify, build_dir=build_dir, weights=weights
-        )
-        result = evaluate_file(run, options, data)
-        show(result.warnings, format)
-        if format is Format.json:
-            found = {"samples": result.samples, "part": result.part, "metrics": dict(result.metrics)}
-            if result.confusion is not None:
-                found["confusion"] = result.confusion
-            typer.echo(dumps(found))
-            return
-        what = "validation samples" if result.part == "validation" else "samples"
-        typer.echo(f"{result.samples:,} {what}: " + ", ".join(f"{k} {v:.4g}" for k, v in result.metrics.items()))
-        for row in result.confusion or ():
-            typer.echo(" ".join(f"{n:6g}" for n in row))
+    result = evaluate_file(run, options, data)
+    show(result.warnings, format)
+    if format is Format.json:
+        shown = {"samples": result.samples, "part": result.part, "metrics": dict(result.metrics)}
+        if result.confusion is not None:
+            shown["confusion"] = result.confusion
+        typer.echo(dumps(shown))
+        return
+    what = "validation samples" if result.part == "validation" else "samples"
+    typer.echo(f"{result.samples:,} {what}: " + ", ".join(f"{k} {v:.4g}" for k, v in result.metrics.items()))
+    for row in result.confusion or ():
+        typer.echo(" ".join(f"{n:6g}" for n in row))
 
 
-@app.command()
+@command("data out layers weights batch explain target set precision order portable verify build_dir format quiet")
 def predict(
     run: RUN,
+    options: Options,
     data: DATA,
     out: Annotated[Path, typer.Option(help="The .npz file that the outputs are written to.", show_default=False)],
     layers: Annotated[
         str | None, typer.Option(help="Which layers' outputs, with commas; else the last ones.", show_default=False)
     ] = None,
-    weights: WEIGHTS = None,
     batch: BATCH = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what was decided: folded norms, strategies.")
     ] = False,
-    target: TARGET = "cpu",
-    set: SET = None,
-    precision: PRECISION = None,
-    order: ORDER = None,
-    portable: PORTABLE = False,
-    verify: VERIFY = False,
-    build_dir: BUILD_DIR = Path("build"),
     format: FORMAT = Format.human,
     quiet: QUIET = False,
 ) -> None:
     """Compute the outputs of a trained network for samples."""
-    with guarded(format):
-        from compiler.runtime.inference.predict import predict_file
+    from compiler.runtime.inference.predict import predict_file
 
-        options = options_of(
-            target, set, precision, order, portable=portable, verify=verify, build_dir=build_dir, weights=weights
-        )
-        result = predict_file(run, data, options, out, _names(layers), batch)
-        show(result.warnings, format)
-        if format is Format.json:
-            shapes = {n: list(v.shape) for n, v in result.outputs.items()}
-            typer.echo(json.dumps({"samples": result.samples, "file": str(out), "outputs": shapes}))
-        else:
-            for d in result.decisions if explain else ():
-                typer.echo(f"{d.pass_name}: {d.subject}: {d.verdict}" + (f" ({d.reason})" if d.reason else ""))
-            if quiet:
-                return
-            listed = ", ".join(f"{n} {'x'.join(map(str, v.shape))}" for n, v in result.outputs.items())
-            typer.echo(f"{out}: {listed}")
+    result = predict_file(run, data, options, out, _names(layers), batch)
+    show(result.warnings, format)
+    if format is Format.json:
+        shapes = {n: list(v.shape) for n, v in result.outputs.items()}
+        typer.echo(json.dumps({"samples": result.samples, "file": str(out), "outputs": shapes}))
+        return
+    for d in result.decisions if explain else ():
+        typer.echo(f"{d.pass_name}: {d.subject}: {d.verdict}" + (f" ({d.reason})" if d.reason else ""))
+    if not quiet:
+        listed = ", ".join(f"{n} {'x'.join(map(str, v.shape))}" for n, v in result.outputs.items())
+        typer.echo(f"{out}: {listed}")
 
 
-@app.command(name="import")
+@command(name="import")
 def import_model(
     file: Annotated[Path, typer.Argument(help="An ONNX file.", show_default=False)],
     out: Annotated[
@@ -131,43 +91,37 @@ def import_model(
     quiet: QUIET = False,
 ) -> None:
     """Write a network of another program as a model file and its weights."""
-    with guarded(format):
-        from compiler.interchange.onnx.import_file import import_file
+    from compiler.interchange.onnx.import_file import import_file
 
-        target = out or file.with_suffix(".yaml")
-        written = import_file(file, target)
-        if not quiet:
-            typer.echo(
-                f"{written.model} and {written.weights}: {written.layers} layers, {written.parameters:,} weights"
-            )
-            for name, axis in written.batches.items():
-                typer.echo(f"the batch is the first axis of `{name}` here; in {file.name} it is the axis {axis}")
-            for name, (before, after) in written.joined.items():
-                one = " x ".join(str(n) for n in (before, "batch", after) if n != 1)
-                typer.echo(f"`{name}` has the batch as an axis of its own here; {file.name} has {one} as one axis")
+    written = import_file(file, out or file.with_suffix(".yaml"))
+    if quiet:
+        return
+    typer.echo(f"{written.model} and {written.weights}: {written.layers} layers, {written.parameters:,} weights")
+    for name, axis in written.batches.items():
+        typer.echo(f"the batch is the first axis of `{name}` here; in {file.name} it is the axis {axis}")
+    for name, (before, after) in written.joined.items():
+        one = " x ".join(str(n) for n in (before, "batch", after) if n != 1)
+        typer.echo(f"`{name}` has the batch as an axis of its own here; {file.name} has {one} as one axis")
 
 
-@app.command()
+@command("out to layers weights set precision quiet")
 def export(
     run: RUN,
+    options: Options,
     out: Annotated[Path | None, typer.Option(help="The file to write; else <name>.onnx.", show_default=False)] = None,
     to: Annotated[str, typer.Option("--format", help="The format: onnx.")] = "onnx",
     layers: Annotated[
         str | None, typer.Option(help="Which layers are outputs, with commas; else the last ones.", show_default=False)
     ] = None,
-    weights: WEIGHTS = None,
-    set: SET = None,
-    precision: PRECISION = None,
     quiet: QUIET = False,
 ) -> None:
     """Write a trained network for other programs."""
-    with guarded():
-        from compiler.interchange.onnx.export import export_file
+    from compiler.interchange.onnx.export import export_file
 
-        choice(to, ("onnx",), "--format")
-        written = export_file(run, options_of(set=set, precision=precision, weights=weights), out, _names(layers))
-        if not quiet:
-            typer.echo(f"{written.file}: {written.nodes} nodes, opset {written.opset}, {written.precision}")
+    choice(to, ("onnx",), "--format")
+    written = export_file(run, options, out, _names(layers))
+    if not quiet:
+        typer.echo(f"{written.file}: {written.nodes} nodes, opset {written.opset}, {written.precision}")
 
 
 def _names(layers: str | None) -> tuple[str, ...]:

@@ -1,33 +1,30 @@
 """The command `netloom tune`: measure strategies and write them beside the model.
 
 Assumes: compiler/cli/app.py imports this module, which adds its commands to the application.
-Guarantees: as cli_app.py.
+Guarantees: as app.py.
 Does not: do anything itself.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler.cli.errors import Format, guarded, show
-from compiler.cli.options import DEVICE, FORMAT, MODEL, ORDER, PORTABLE, PRECISION, QUIET, SET, TARGET, app, options_of
+from compiler.cli.errors import Format, show
+from compiler.cli.options import FORMAT, MODEL, QUIET, command
+from compiler.runtime.common.options import Options
 
 if TYPE_CHECKING:
     from compiler.runtime.tuning import TuneResult
 
 
-@app.command()
+@command("target set precision order device portable rounds format quiet")
 def tune(
     model: MODEL,
-    target: TARGET = "cpu",
-    set: SET = None,
-    precision: PRECISION = None,
-    order: ORDER = None,
-    device: DEVICE = None,
-    portable: PORTABLE = False,
+    options: Options,
     rounds: Annotated[int, typer.Option(help="How often each way is measured.", min=1)] = 7,
     format: FORMAT = Format.human,
     quiet: QUIET = False,
@@ -36,21 +33,18 @@ def tune(
 
     `build` and `run` use the file when it stands beside the model.
     """
-    with guarded(format):
-        from compiler.runtime.tuning import tune_model
+    from compiler.runtime.tuning import tune_model
 
-        options = options_of(target, set, precision, order, device=device, portable=portable, lock=False)
+    def watch(number: int, count: int, path: str) -> None:
+        if not quiet and format is Format.human:
+            typer.echo(f"{number}/{count} {path}", err=True)
 
-        def watch(number: int, count: int, path: str) -> None:
-            if not quiet and format is Format.human:
-                typer.echo(f"{number}/{count} {path}", err=True)
-
-        result = tune_model(model, options, rounds, watch)
-        show(result.warnings, format)
-        if format is Format.json:
-            typer.echo(json.dumps({"file": str(result.file), "contractions": result.summary()}))
-        elif not quiet:
-            _report(result)
+    result = tune_model(model, replace(options, lock=False), rounds, watch)
+    show(result.warnings, format)
+    if format is Format.json:
+        typer.echo(json.dumps({"file": str(result.file), "contractions": result.summary()}))
+    elif not quiet:
+        _report(result)
 
 
 def _report(result: TuneResult) -> None:

@@ -14,105 +14,80 @@ Does not: change the working directory or global state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from compiler.core.diagnostics import Diagnostic
-from compiler.core.errors import ModelError
+from compiler.core.errors import RunError
 from compiler.runtime.artifacts.results import BuildResult, RunResult
-from compiler.runtime.common.arguments import (
-    choice_or_none,
-    duration_of,
-    flag,
-    names_of,
-    path_of,
-    path_or_none,
-    settings_of,
-    target_of,
-    text_or_none,
-    whole_or_none,
+from compiler.runtime.common.arguments import flag, integer_or_none, names_of, path_of, path_or_none
+from compiler.runtime.common.options import (
+    BuildOptions,
+    PathArgument,
+    RunOptions,
+    Settings,
+    TrainedOptions,
+    accepts,
+    checked,
 )
-from compiler.runtime.common.options import ORDERS, PRECISIONS, Options
 
 if TYPE_CHECKING:
     from backends.protocol import AnyArray
     from compiler.runtime.training.samples import Samples
 
-Settings = Mapping[str, str | int | float | bool]
-_ARCH = "the name of an architecture, such as 'sm_90'"
+
+def check(
+    path: PathArgument, set: Settings | None = None, *, target: str | None = None, verify: bool = False
+) -> list[Diagnostic]:
+    """Everything there is to say about a model file; empty when it is right. With a `target` (or `verify`) it is
+    lowered, too."""
+    from compiler.runtime.prepare import check_model
+
+    lower = {} if target is None else {"target": target}
+    options = checked({"set": set, "verify": verify, **lower})
+    return list(check_model(path_of("path", path), options, target is not None).diagnostics)
 
 
-def check(path: str | PathLike[str], set: Settings | None = None) -> list[Diagnostic]:
-    """Everything there is to say about a model file; empty when it is right."""
-    from compiler.runtime.common.timing import Times
-    from compiler.runtime.prepare import load_checked, look_ahead
-    from compiler.runtime.resources.bill import warnings as too_large
-
-    options = Options(settings=settings_of(set))
-    try:
-        where = path_of("path", path)
-        model, warnings = load_checked(where, options, Times())
-        return [*warnings, *too_large(look_ahead(where, options, model))]
-    except ModelError as error:
-        return list(error.diagnostics)
-
-
+@accepts(BuildOptions)
 def build(
-    path: str | PathLike[str],
+    path: PathArgument,
     target: str = "cpu",
     set: Settings | None = None,
     *,
-    precision: str | None = None,
-    order: str | None = None,
-    build_dir: str | PathLike[str] = "build",
-    device: int | None = None,
-    arch: str | None = None,
-    portable: bool = False,
-    verify: bool = False,
-    lock: bool = True,
+    standalone: bool = False,
+    embed: bool = False,
+    batch: int | None = None,
+    **options: Unpack[BuildOptions],
 ) -> BuildResult:
-    """Build `build_dir/<name>/` when it is stale. Raises ModelError, BackendError."""
+    """Build `build_dir/<name>/` when it is stale. Raises ModelError, BackendError, RunError.
+
+    `standalone`: write one C file that computes a trained network's outputs, `batch` samples (1) at once; with `embed`
+    the `weights` stand in it. It is the `artifact`.
+    """
+    chosen = checked({"target": target, "set": set, **options})
+    where, size = path_of("path", path), integer_or_none("batch", batch, 1)
+    if flag("standalone", standalone):
+        from compiler.runtime.inference.standalone import build_standalone
+
+        files = build_standalone(where, chosen, flag("embed", embed), size or 1).files
+        return BuildResult(files[0].parent, files[0], False, {})
+    if flag("embed", embed) or size is not None or chosen.weights is not None:
+        raise RunError("E0912", "`weights`, `embed` and `batch` of a build go with `standalone`", exit_code=2)
     from compiler.runtime.execute import build_model
 
-    options = Options(
-        target_of(target),
-        settings_of(set),
-        choice_or_none("precision", precision, PRECISIONS),
-        choice_or_none("order", order, ORDERS),
-        portable=flag("portable", portable),
-        verify=flag("verify", verify),
-        build_dir=path_of("build_dir", build_dir),
-        device=whole_or_none("device", device, 0),
-        arch=text_or_none("arch", arch, _ARCH),
-        lock=flag("lock", lock),
-    )
-    return build_model(path_of("path", path), options)[0]
+    return build_model(where, chosen)[0]
 
 
+@accepts(RunOptions)
 def run(
-    path: str | PathLike[str],
+    path: PathArgument,
     target: str = "cpu",
     set: Settings | None = None,
     *,
-    precision: str | None = None,
-    order: str | None = None,
-    seed: int | None = None,
-    duration: str | None = None,
-    epochs: int | None = None,
-    out: str | PathLike[str] | None = None,
-    resume: str | PathLike[str] | None = None,
-    weights: str | PathLike[str] | None = None,
-    build_dir: str | PathLike[str] = "build",
-    runs_dir: str | PathLike[str] = "runs",
-    device: int | None = None,
-    arch: str | None = None,
-    portable: bool = False,
-    verify: bool = False,
-    lock: bool = True,
-    freeze: str | Sequence[str] = (),
     quiet: bool = True,
+    **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a model and write `runs_dir/<name>-<stamp>/`, or `out`. Raises ModelError, BackendError, RunError.
 
@@ -122,83 +97,45 @@ def run(
     from compiler.runtime.common.progress import progress
     from compiler.runtime.execute import run_model
 
-    options = Options(
-        target_of(target),
-        settings_of(set),
-        choice_or_none("precision", precision, PRECISIONS),
-        choice_or_none("order", order, ORDERS),
-        whole_or_none("seed", seed),
-        duration_of(duration),
-        whole_or_none("epochs", epochs, 1),
-        flag("portable", portable),
-        flag("verify", verify),
-        path_of("build_dir", build_dir),
-        path_of("runs_dir", runs_dir),
-        path_or_none("out", out),
-        path_or_none("resume", resume),
-        whole_or_none("device", device, 0),
-        text_or_none("arch", arch, _ARCH),
-        path_or_none("weights", weights),
-        flag("lock", lock),
-        names_of("freeze", freeze),
-    )
-    return run_model(path_of("path", path), options, progress(flag("quiet", quiet)))
+    chosen = checked({"target": target, "set": set, **options})
+    return run_model(path_of("path", path), chosen, progress(flag("quiet", quiet)))
 
 
-def _using(
-    target: str, set: Settings | None, weights: str | PathLike[str] | None, build_dir: str | PathLike[str],
-    precision: str | None, order: str | None, portable: bool,
-) -> Options:  # fmt: skip
-    return Options(
-        target_of(target),
-        settings_of(set),
-        choice_or_none("precision", precision, PRECISIONS),
-        choice_or_none("order", order, ORDERS),
-        portable=flag("portable", portable),
-        build_dir=path_of("build_dir", build_dir),
-        weights=path_or_none("weights", weights),
-    )
-
-
+@accepts(TrainedOptions)
 def evaluate(
-    source: str | PathLike[str],
-    data: str | PathLike[str] | None = None,
+    source: PathArgument,
+    data: PathArgument | None = None,
     target: str = "cpu",
     set: Settings | None = None,
-    *,
-    weights: str | PathLike[str] | None = None,
-    precision: str | None = None,
-    order: str | None = None,
-    build_dir: str | PathLike[str] = "build",
-    portable: bool = False,
+    **options: Unpack[TrainedOptions],
 ) -> dict[str, float]:
     """Loss and metrics of a run directory (or a model file with weights) on the samples of a data file, or on those
     that its training kept for validation. Raises ModelError, BackendError, RunError."""
     from compiler.runtime.inference.evaluate import evaluate_file
 
-    options = _using(target, set, weights, build_dir, precision, order, portable)
-    return dict(evaluate_file(path_of("source", source), options, path_or_none("data", data)).metrics)
+    chosen = checked({"target": target, "set": set, **options})
+    return dict(evaluate_file(path_of("source", source), chosen, path_or_none("data", data)).metrics)
 
 
+@accepts(TrainedOptions)
 def predict(
-    source: str | PathLike[str],
-    data: Samples | str | PathLike[str],
+    source: PathArgument,
+    data: Samples | PathArgument,
     target: str = "cpu",
     set: Settings | None = None,
     *,
     layers: str | Sequence[str] = (),
-    weights: str | PathLike[str] | None = None,
     batch: int | None = None,
-    precision: str | None = None,
-    order: str | None = None,
-    build_dir: str | PathLike[str] = "build",
-    portable: bool = False,
+    out: PathArgument | None = None,
+    **options: Unpack[TrainedOptions],
 ) -> dict[str, AnyArray]:
     """The outputs (samples, ...) of a run directory (or a model file with weights), by layer. `data`: a file, an array
-    for the only input, or arrays by input. Raises ModelError, BackendError, RunError."""
+    for the only input, or arrays by input; `out`: an .npz file to write, too. Raises ModelError, BackendError,
+    RunError."""
     from compiler.runtime.inference.predict import predict_file
 
-    options = _using(target, set, weights, build_dir, precision, order, portable)
+    chosen = checked({"target": target, "set": set, **options})
     samples = Path(data) if isinstance(data, str | PathLike) else data
-    named, size = names_of("layers", layers), whole_or_none("batch", batch, 1)
-    return dict(predict_file(path_of("source", source), samples, options, None, named, size).outputs)
+    named, size = names_of("layers", layers), integer_or_none("batch", batch, 1)
+    result = predict_file(path_of("source", source), samples, chosen, path_or_none("out", out), named, size)
+    return dict(result.outputs)

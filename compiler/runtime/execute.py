@@ -260,7 +260,7 @@ def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str
             "folder": str(data_folder(prepared.path)),
             "hash": model_hash(model),
         },
-        "settings": dict(options.settings),
+        "settings": dict(options.set),
         "params": {p.name: p.value for p in model.params},
         "numerics": {"precision": model.numerics.precision, "order": model.numerics.order},
         "seed": prepared.seed,
@@ -296,5 +296,5 @@ def _write_model(prepared: Prepared, options: Options, folder: Path) -> None:
     """model.yaml: the model with everything that it uses expanded."""
     from compiler.runtime.artifacts.expanded import expanded_yaml
 
-    text = expanded_yaml(prepared.path, options.settings)
+    text = expanded_yaml(prepared.path, options.set)
     write_text(folder / "model.yaml", text, "the model")

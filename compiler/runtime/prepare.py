@@ -17,7 +17,7 @@ from backends.protocol import Backend
 from backends.registry import TARGETS
 from backends.registry import backend as backend_of
 from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
-from compiler.core.errors import RunError, Sink
+from compiler.core.errors import ModelError, RunError, Sink
 from compiler.expr.units import TIME, parse_unit, to_canonical
 from compiler.ir.level0.model import MOST_STEPS, Model
 from compiler.passes.pipeline.lower import Lowered, lower
@@ -46,7 +46,7 @@ def load_checked(path: Path, options: Options, times: Times) -> tuple[Model, tup
         from compiler.frontend.load import load_model
 
         sink = Sink()
-        model = load_model(path, options.settings, sink=sink)
+        model = load_model(path, options.set, sink=sink)
         refuse_two_halves(model)
         model = with_options(model, options)
     return model, tuple(sink.items)
@@ -71,6 +71,28 @@ def prepare_to_run(path: Path, options: Options, times: Times) -> Prepared:
     needs = needs_of(prepared.model, prepared.lowered.merged, prepared.backend, options)
     refuse(needs)
     return replace(prepared, warnings=(*prepared.warnings, *too_large(needs)))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check of a model file gave. `name`, `needs`: of the model; None and empty after errors."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    name: str | None = None
+    needs: tuple[Need, ...] = ()
+
+
+def check_model(path: Path, options: Options, lowered: bool) -> Checked:
+    """The diagnostics of a model file. `lowered`: also of its lowering for the target, unless it is too large.
+    Raises BackendError, RunError."""
+    try:
+        model, warnings = load_checked(path, options, Times())
+        needs = look_ahead(path, options, model)
+        if (lowered or options.verify) and not large(needs, 1):
+            prepare(path, options, Times())
+    except ModelError as error:
+        return Checked(error.diagnostics)
+    return Checked((*warnings, *too_large(needs)), model.name, needs)
 
 
 def look_ahead(path: Path, options: Options, model: Model) -> tuple[Need, ...]:

@@ -172,11 +172,11 @@ def test_tiles_from_a_lock_file_change_no_text(model: Path) -> None:
 
 def test_stale_entries_are_warned_of_and_not_used(model: Path) -> None:
     tune_model(model, Options(), 1, timer=nest_first)
-    prepared = prepare(model, Options(settings={"width": "20"}), Times())
+    prepared = prepare(model, Options(set={"width": "20"}), Times())
     assert [w.code for w in prepared.warnings] == ["W0004"]
     assert "`train/hidden.sum`" in prepared.warnings[0].message
     assert prepared.warnings[0].span is not None
-    assert strategies(prepared.lowered.merged) == strategies(lowered(model, lock=False, settings={"width": "20"}))
+    assert strategies(prepared.lowered.merged) == strategies(lowered(model, lock=False, set={"width": "20"}))
     assert prepare(model, Options(), Times()).warnings == ()
 
 

@@ -3,7 +3,7 @@
 Assumes: nothing of what a caller gives.
 Guarantees: what comes back has the type that `Options` says; anything else is a RunError (E0912, exit 2) that names the
 argument, what it may be and what it was. Integers and numbers of NumPy are taken as Python's.
-Does not: know models: whether a duration is a whole number of steps is said where the step is known.
+Does not: know models: whether a duration is an integer number of steps is checked where the step is known.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from backends.registry import TARGETS
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import RunError
 
@@ -46,11 +43,13 @@ def choice_or_none(name: str, value: Any, among: Sequence[str]) -> str | None:
     raise _refused(name, " or ".join(f"'{a}'" for a in among), value, help)
 
 
-def target_of(value: Any) -> str:
+def target_of(name: str, value: Any) -> str:
     """The name of a target; whether there is one of that name is the registry's to say."""
     if isinstance(value, str):
         return value
-    raise _refused("target", " or ".join(f"'{t}'" for t in TARGETS), value)
+    from backends.registry import TARGETS
+
+    raise _refused(name, " or ".join(f"'{t}'" for t in TARGETS), value)
 
 
 def text_or_none(name: str, value: Any, wanted: str) -> str | None:
@@ -60,18 +59,13 @@ def text_or_none(name: str, value: Any, wanted: str) -> str | None:
     raise _refused(name, wanted, value)
 
 
-def duration_of(value: Any) -> str | None:
-    """A time with a unit, as text."""
-    return text_or_none("duration", value, "a time such as '200 ms'")
-
-
-def whole_or_none(name: str, value: Any, least: int | None = None) -> int | None:
-    """An integer, at least `least`, or None. Truth values are none."""
+def integer_or_none(name: str, value: Any, least: int | None = None) -> int | None:
+    """An integer, at least `least`, or None. Truth values are not integers."""
     if value is None:
         return None
     wanted = "an integer" if least is None else f"an integer from {least}"
     try:
-        number = None if isinstance(value, bool | np.bool_) else operator.index(value)
+        number = None if isinstance(_plain(value), bool) else operator.index(value)
     except TypeError:
         number = None
     if number is None or (least is not None and number < least):
@@ -80,33 +74,39 @@ def whole_or_none(name: str, value: Any, least: int | None = None) -> int | None
 
 
 def flag(name: str, value: Any) -> bool:
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
+    plain = _plain(value)
+    if isinstance(plain, bool):
+        return plain
     raise _refused(name, "True or False", value)
 
 
-def settings_of(value: Any) -> dict[str, str]:
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as one of Python; anything else as it is."""
+    import numpy as np  # slow to import, and the command line needs none of this
+
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def settings_of(name: str, value: Any) -> dict[str, str]:
     """Settings as `--set` takes them: by name, numbers and truth values as text."""
     if value is None:
         return {}
+    wanted = "a dict of parameters by name, such as {'n': 100}"
     if not isinstance(value, Mapping):
-        raise _refused("set", "a dict of parameters by name, such as {'n': 100}", value)
-    return {_name(key): _setting(key, item) for key, item in value.items()}
-
-
-def _name(key: Any) -> str:
-    if isinstance(key, str):
-        return key
-    raise _refused("set", "a dict of parameters by name, such as {'n': 100}", key)
+        raise _refused(name, wanted, value)
+    for key in value:
+        if not isinstance(key, str):
+            raise _refused(name, wanted, key)
+    return {key: _setting(f"{name}[{key!r}]", item) for key, item in value.items()}
 
 
 def _setting(name: str, value: Any) -> str:
-    plain = value.item() if isinstance(value, np.generic) else value
+    plain = _plain(value)
     if isinstance(plain, bool):
         return str(plain).lower()
     if isinstance(plain, str | int | float):
         return str(plain)
-    raise _refused(f"set[{name!r}]", "a number, True, False or a str such as '20 ms'", value)
+    raise _refused(name, "a number, True, False or a str such as '20 ms'", value)
 
 
 def names_of(name: str, value: Any) -> tuple[str, ...]:

@@ -1,49 +1,167 @@
-"""What a caller may choose beside the model file: one record for the command line and the Python API.
+"""The options that the command line, the Python API and the runner share, each described once.
 
-Assumes: nothing.
-Guarantees: plain immutable data with the defaults of the command line.
-Does not: validate (prepare does, where the model is known).
+Assumes: compiler/runtime/common/arguments.py checks values of Python callers.
+Guarantees: `Options` is plain immutable data. compiler/cli/options.py makes the parameters of the commands from its
+fields, `accepts` the signatures of the Python functions.
+Does not: validate against a model (prepare.py does).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial, wraps
+from os import PathLike
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Annotated, Any, Final, TypedDict, TypeVar, cast, get_type_hints
+
+from compiler.runtime.common.arguments import (
+    choice_or_none,
+    flag,
+    integer_or_none,
+    names_of,
+    path_of,
+    path_or_none,
+    settings_of,
+    target_of,
+    text_or_none,
+)
 
 PRECISIONS: Final = ("float32", "float64")
 ORDERS: Final = ("fast", "reproducible", "bitwise")
 
+F = TypeVar("F", bound=Callable[..., Any])
+PathArgument = str | PathLike[str]
+Settings = Mapping[str, str | int | float | bool]
+
+
+@dataclass(frozen=True)
+class Option:
+    """What the command line and the Python API know of a field of `Options`."""
+
+    help: str
+    check: Callable[[str, Any], Any]
+    """From a name and the value of a Python caller to the value of the field. Raises RunError (E0912)."""
+    short: str | None = None
+    """The flag with one letter."""
+    choices: tuple[str, ...] = ()
+
+
+_SET = Option("Another value of a parameter: name=value. Repeatable.", settings_of, "-s")
+_PRECISION = Option(
+    "float32 or float64, instead of the model's.", partial(choice_or_none, among=PRECISIONS), choices=PRECISIONS
+)
+_ORDER = Option(
+    "fast, reproducible or bitwise, instead of the model's.", partial(choice_or_none, among=ORDERS), choices=ORDERS
+)
+_DURATION = Option(
+    "Simulated time instead of the model's, such as '2 s'.", partial(text_or_none, wanted="a time such as '200 ms'")
+)
+_EPOCHS = Option("Epochs instead of the model's.", partial(integer_or_none, least=1))
+_RESUME = Option("A run directory or checkpoint to go on from, bit for bit.", path_or_none)
+_ARCH = Option(
+    "The GPU's architecture, such as sm_90.",
+    partial(text_or_none, wanted="the name of an architecture, such as 'sm_90'"),
+)
+_WEIGHTS = Option("A safetensors file or run directory that the weights are read from.", path_or_none)
+_FREEZE = Option("`learning`, or a projection whose synapses keep what they have learned. Repeatable.", names_of)
+
 
 @dataclass(frozen=True)
 class Options:
-    """`settings`: `--set` by name. None: what the model says. `resume`: a run directory or a checkpoint file.
-    `duration`: a time with a unit ("2 s"); `epochs`: the number of the last epoch; `device`, `arch`: of GPUs;
-    `weights`: a safetensors file or run directory that the weights are read from;
-    `lock`: use the lock file beside the model, if there is one; `freeze`: "learning", or names of projections, whose
-    synapses stand still in place of those that `simulate: {freeze: ...}` names."""
+    """What a caller may choose beside the model file. None: what the model says."""
 
-    target: str = "cpu"
-    settings: Mapping[str, str] = field(default_factory=dict)
-    precision: str | None = None
-    order: str | None = None
-    seed: int | None = None
-    duration: str | None = None
-    epochs: int | None = None
-    portable: bool = False
-    verify: bool = False
-    build_dir: Path = Path("build")
-    runs_dir: Path = Path("runs")
-    out: Path | None = None
-    resume: Path | None = None
-    device: int | None = None
-    arch: str | None = None
-    weights: Path | None = None
-    lock: bool = True
-    freeze: tuple[str, ...] = ()
+    target: Annotated[str, Option("cpu, reference or cuda.", target_of, "-t")] = "cpu"
+    set: Annotated[Mapping[str, str], _SET] = field(default_factory=dict)
+    precision: Annotated[str | None, _PRECISION] = None
+    order: Annotated[str | None, _ORDER] = None
+    seed: Annotated[int | None, Option("Instead of the model's seed.", integer_or_none)] = None
+    duration: Annotated[str | None, _DURATION] = None
+    epochs: Annotated[int | None, _EPOCHS] = None
+    portable: Annotated[bool, Option("Code that runs on other machines of this kind, too.", flag)] = False
+    verify: Annotated[bool, Option("Check every level of the IR after each pass.", flag)] = False
+    build_dir: Annotated[Path, Option("Where build folders are made.", path_of)] = Path("build")
+    runs_dir: Annotated[Path, Option("Where run directories are made.", path_of)] = Path("runs")
+    out: Annotated[Path | None, Option("The run directory itself.", path_or_none)] = None
+    resume: Annotated[Path | None, _RESUME] = None
+    device: Annotated[int | None, Option("The number of the GPU.", partial(integer_or_none, least=0))] = None
+    arch: Annotated[str | None, _ARCH] = None
+    weights: Annotated[Path | None, _WEIGHTS] = None
+    lock: Annotated[bool, Option("Leave out the lock file that `tune` wrote.", flag)] = True
+    """Use the lock file beside the model, if there is one. On the command line the flag `--no-lock`."""
+    freeze: Annotated[tuple[str, ...], _FREEZE] = ()
+    """In place of what `simulate: {freeze: ...}` names."""
 
     def backend_options(self) -> dict[str, str]:
-        """What backends know by name; those that were not chosen are left out."""
+        """The options that backends know, by name; those that were not chosen are left out."""
         chosen = {"portable": "1" if self.portable else "", "arch": self.arch or ""}
         return {name: value for name, value in chosen.items() if value}
+
+
+TYPES: Final = MappingProxyType(get_type_hints(Options))
+"""The type of each field."""
+DESCRIBED: Final[Mapping[str, Option]] = MappingProxyType(
+    {name: hint.__metadata__[0] for name, hint in get_type_hints(Options, include_extras=True).items()}
+)
+DEFAULTS: Final = Options()
+
+
+# Keyword arguments of the Python functions, as editors and type checkers see them.
+
+
+class CompileOptions(TypedDict, total=False):
+    precision: str | None
+    order: str | None
+    portable: bool
+    verify: bool
+    build_dir: PathArgument
+
+
+class TrainedOptions(CompileOptions, total=False):
+    weights: PathArgument | None
+
+
+class BuildOptions(TrainedOptions, total=False):
+    seed: int | None
+    device: int | None
+    arch: str | None
+    lock: bool
+
+
+class RunOptions(BuildOptions, total=False):
+    duration: str | None
+    epochs: int | None
+    out: PathArgument | None
+    resume: PathArgument | None
+    runs_dir: PathArgument
+    freeze: str | Sequence[str]
+
+
+def checked(given: Mapping[str, Any]) -> Options:
+    """Options from arguments of a Python caller. Raises RunError (E0912, exit 2) for one of another type."""
+    return Options(**{name: DESCRIBED[name].check(name, value) for name, value in given.items()})
+
+
+def accepts(keywords: type[Any]) -> Callable[[F], F]:
+    """For `function(..., **options: Unpack[keywords])`: its signature has the keywords with their defaults, and any
+    other keyword is a TypeError, as for every function."""
+    accepted = get_type_hints(keywords)
+
+    def decorate(function: F) -> F:
+        own = inspect.signature(function)
+        *named, _ = own.parameters.values()
+        kind = inspect.Parameter.KEYWORD_ONLY
+        extra = [inspect.Parameter(n, kind, default=getattr(DEFAULTS, n), annotation=t) for n, t in accepted.items()]
+        signature = own.replace(parameters=[*named, *extra])
+
+        @wraps(function)
+        def call(*args: Any, **given: Any) -> Any:
+            signature.bind(*args, **given)
+            return function(*args, **given)
+
+        call.__dict__["__signature__"] = signature
+        return cast(F, call)
+
+    return decorate
