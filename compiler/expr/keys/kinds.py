@@ -257,7 +257,7 @@ class OneOf:
 
     @cached_property
     def scalars(self) -> tuple[Kind, ...]:
-        return tuple(k for k in self.kinds if isinstance(k, SCALARS))
+        return tuple(k for k in self.kinds if isinstance(k, ScalarKind))
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,26 +268,8 @@ class Later:
     resolve: Callable[[], Kind]
 
 
-Kind = (
-    Text
-    | Flag
-    | Constant
-    | Value
-    | Expression
-    | Statement
-    | Name
-    | Reference
-    | Pattern
-    | Choice
-    | ListOf
-    | MapOf
-    | Block
-    | OneKey
-    | OneOf
-    | Later
-)
-
-SCALARS = (Text, Flag, Constant, Value, Expression, Statement, Name, Reference, Pattern, Choice)
+ScalarKind = Text | Flag | Constant | Value | Expression | Statement | Name | Reference | Pattern | Choice
+Kind = ScalarKind | ListOf | MapOf | Block | OneKey | OneOf | Later
 
 
 def options(**docs: str) -> tuple[Option, ...]:
@@ -303,24 +285,6 @@ def article(word: str) -> str:
 def describe(kind: Kind) -> str:
     """What is expected, for a message: "a time such as `20 ms`"."""
     match kind:
-        case Text(what, example) | Pattern(what, _, example):
-            return f"{what} such as `{example}`"
-        case Flag():
-            return "`true` or `false`"
-        case Constant(value):
-            return f"`{value}`"
-        case Value(what, example):
-            return f"{what} such as `{example}`"
-        case Expression(example):
-            return f"an expression such as `{example}`"
-        case Statement(example):
-            return f"an assignment such as `{example}`"
-        case Name(example):
-            return f"a name such as `{example}`"
-        case Reference(to, example):
-            return f"the name of {article(to)} {to} such as `{example}`"
-        case Choice(noun, words):
-            return f"{article(noun)} {noun} such as `{words[0].value}`"
         case ListOf(item, _, _, example):
             what = describe_items(item)
             return f"a list of {what}" + (f" such as `{example}`" if example else "")
@@ -335,6 +299,28 @@ def describe(kind: Kind) -> str:
             return " or ".join(describe(k) for k in kinds)
         case Later(_, resolve):
             return describe(resolve())
+        case _:
+            return _describe_scalar(kind)
+
+
+def _describe_scalar(kind: ScalarKind) -> str:
+    match kind:
+        case Text(what, example) | Pattern(what, _, example) | Value(what, example):
+            return f"{what} such as `{example}`"
+        case Flag():
+            return "`true` or `false`"
+        case Constant(value):
+            return f"`{value}`"
+        case Expression(example):
+            return f"an expression such as `{example}`"
+        case Statement(example):
+            return f"an assignment such as `{example}`"
+        case Name(example):
+            return f"a name such as `{example}`"
+        case Reference(to, example):
+            return f"the name of {article(to)} {to} such as `{example}`"
+        case Choice(noun, words):
+            return f"{article(noun)} {noun} such as `{words[0].value}`"
 
 
 def describe_items(item: Kind) -> str:

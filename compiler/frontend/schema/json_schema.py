@@ -22,7 +22,6 @@ import yaml
 from compiler.expr.keys.kinds import (
     EXTENSION,
     NAME,
-    SCALARS,
     Alternative,
     Block,
     Choice,
@@ -39,6 +38,7 @@ from compiler.expr.keys.kinds import (
     OneOf,
     Pattern,
     Reference,
+    ScalarKind,
     Statement,
     Text,
     Value,
@@ -285,7 +285,7 @@ def _hover(doc: str, default: object, example: str | None, supported: bool) -> s
 
 def _example_value(f: Field) -> object:
     """The scalar that stands in a field's example; editors offer it as a value."""
-    scalar = isinstance(f.kind, SCALARS) or (isinstance(f.kind, OneOf) and f.kind.scalars)
+    scalar = isinstance(f.kind, ScalarKind) or (isinstance(f.kind, OneOf) and f.kind.scalars)
     if f.example is None or not scalar or isinstance(f.kind, Choice | Flag | Constant):
         return None
     value = yaml.safe_load(f.example)[f.name]

@@ -34,9 +34,11 @@ from compiler.expr.keys.kinds import (
     OneOf,
     Pattern,
     Reference,
+    ScalarKind,
     Statement,
     Text,
     Value,
+    article,
     plural,
 )
 from compiler.frontend.language import ROOT
@@ -198,6 +200,22 @@ def _sentence(f: Field) -> str:
 def _words(kind: Kind) -> str:
     """What stands there, in a few words and with links."""
     match kind:
+        case ListOf(item):
+            return f"list of: {_words(item)}"
+        case MapOf(noun, value, _, example):
+            return f"map from names (`{example}`) to: {_words(value)}"
+        case Block(noun, title=title) | OneKey(noun, title=title):
+            return noun if title is None else f"[{noun}](#{title})"
+        case OneOf(kinds):
+            return "; or ".join(_words(k) for k in kinds)
+        case Later(_, resolve):
+            return _words(resolve())
+        case _:
+            return _scalar_words(kind)
+
+
+def _scalar_words(kind: ScalarKind) -> str:
+    match kind:
         case Text(what) | Pattern(what):
             return what
         case Flag():
@@ -213,19 +231,9 @@ def _words(kind: Kind) -> str:
         case Name():
             return "name"
         case Reference(to):
-            return f"name of a {to}" if to[0] not in "aeio" else f"name of an {to}"
+            return f"name of {article(to)} {to}"
         case Choice(_, words):
             return ", ".join(f"`{o.value}`" for o in words)
-        case ListOf(item):
-            return f"list of: {_words(item)}"
-        case MapOf(noun, value, _, example):
-            return f"map from names (`{example}`) to: {_words(value)}"
-        case Block(noun, title=title) | OneKey(noun, title=title):
-            return noun if title is None else f"[{noun}](#{title})"
-        case OneOf(kinds):
-            return "; or ".join(_words(k) for k in kinds)
-        case Later(_, resolve):
-            return _words(resolve())
 
 
 def _bounds(kind: Value) -> str:

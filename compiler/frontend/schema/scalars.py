@@ -75,26 +75,30 @@ def fits(kind: Kind, node: Node) -> bool:
     if isinstance(kind, OneOf):
         return any(fits(k, node) for k in kind.scalars)
     if isinstance(value, str):
-        match kind:
-            case Value() | Expression() | Statement() | Text():
-                return value != "" and not value.isspace()
-            case Reference() | Pattern():
-                return compiled(kind.pattern).search(value) is not None
-            case Name():
-                return NAME.search(value) is not None
-            case Choice():
-                return value in kind.by_value and kind.by_value[value].supported
-    elif isinstance(value, bool):
+        return _text_fits(kind, value)
+    if isinstance(value, bool):
         return isinstance(kind, Flag | Expression)
-    elif isinstance(value, int | float):
+    if isinstance(value, int | float):
         match kind:
             case Value(integer=integer):
-                whole = not integer or isinstance(value, int)
-                return whole and _out_of_bounds(kind, value) is None
+                return (not integer or isinstance(value, int)) and _out_of_bounds(kind, value) is None
             case Expression():
                 return True
             case Constant(wanted):
                 return value == wanted and isinstance(value, int)
+    return False
+
+
+def _text_fits(kind: Kind, value: str) -> bool:
+    match kind:
+        case Value() | Expression() | Statement() | Text():
+            return value != "" and not value.isspace()
+        case Reference() | Pattern():
+            return compiled(kind.pattern).search(value) is not None
+        case Name():
+            return NAME.search(value) is not None
+        case Choice():
+            return value in kind.by_value and kind.by_value[value].supported
     return False
 
 
@@ -187,29 +191,35 @@ def _type_help(kind: Kind, node: Node, place: Place) -> str | None:
     if place.noun == "optimizer parameter":
         return _optimizer_help(place.name, node)
     kinds = kind.kinds if isinstance(kind, OneOf) else (kind,)
-    for one in kinds:
-        help = _known_mistake(one, node)
-        if help is not None:
-            return help
-        match one, node:
-            case Flag(), Scalar(text=text) if text.lower() in _SWITCHES:
-                return f"write `{_SWITCHES[text.lower()]}`"
-            case OneKey(), Scalar(text=text) if text in one.by_name:
-                return f"write `{one.by_name[text].example or '{' + text + ': {}}'}`"
-            case ListOf(item), Scalar(text=text) if text and (isinstance(item, OneKey) or fits(item, node)):
-                if isinstance(item, OneKey) or not _RANGE.fullmatch(text):
-                    return f"write a list: `[{text}]`"
-            case ListOf(OneKey()), Mapping():
-                return "write a list: a `-` before each key"
-            case ((Text() | Name() | Reference()), Scalar(text=text)) if text:
-                if fits(one, Scalar(text, text, False, node.span)):
-                    return f'put it in quotes: `"{text}"`'
-            case Block(), Scalar(text=text) if len(one.required) == 1:
-                if fits(one.by_name[one.required[0]].kind, node):
-                    return f"write `{{{one.required[0]}: {text}}}`"
-            case ((Block() | MapOf()), Sequence(items=items)):
-                if items and all(isinstance(i, Mapping) for i in items):
-                    return "write a map: no `-` before the keys"
+    helps = (_known_mistake(one, node) or _shape_help(one, node) for one in kinds)
+    return next((help for help in helps if help is not None), None)
+
+
+def _shape_help(kind: Kind, node: Node) -> str | None:
+    """How to write a text as a truth value, a list or a map, and a list as a map or the other way round."""
+    match node:
+        case Scalar(text=text):
+            return _text_help(kind, node, text)
+        case Mapping():
+            listed = isinstance(kind, ListOf) and isinstance(kind.item, OneKey)
+            return "write a list: a `-` before each key" if listed else None
+        case Sequence(items=items):
+            maps = isinstance(kind, Block | MapOf) and items and all(isinstance(i, Mapping) for i in items)
+            return "write a map: no `-` before the keys" if maps else None
+
+
+def _text_help(kind: Kind, node: Scalar, text: str) -> str | None:
+    match kind:
+        case Flag() if text.lower() in _SWITCHES:
+            return f"write `{_SWITCHES[text.lower()]}`"
+        case OneKey() if text in kind.by_name:
+            return f"write `{kind.by_name[text].example or '{' + text + ': {}}'}`"
+        case ListOf(item) if text and (isinstance(item, OneKey) or fits(item, node)):
+            return f"write a list: `[{text}]`" if isinstance(item, OneKey) or not _RANGE.fullmatch(text) else None
+        case Text() | Name() | Reference() if text and fits(kind, Scalar(text, text, False, node.span)):
+            return f'put it in quotes: `"{text}"`'
+        case Block() if len(kind.required) == 1 and fits(kind.by_name[kind.required[0]].kind, node):
+            return f"write `{{{kind.required[0]}: {text}}}`"
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from typing import Final
 
 import yaml
@@ -53,6 +54,37 @@ def refused_characters(file: SourceFile, sink: Sink) -> bool:
     return found
 
 
+@dataclass(frozen=True)
+class _Complaint:
+    """An exception of the parser. `at`: where it was noticed; `opened`: where what it was in begins."""
+
+    file: SourceFile
+    sink: Sink
+    problem: str
+    context: str
+    at: int
+    opened: int | None
+
+    @property
+    def char(self) -> str:
+        return self.file.text[self.at : self.at + 1]
+
+    @property
+    def here(self) -> Span:
+        return Span(self.file, self.at, min(self.at + 1, len(self.file.text)))
+
+    @property
+    def start(self) -> Span:
+        if self.opened is None:
+            return self.here
+        return Span(self.file, self.opened, min(self.opened + 1, len(self.file.text)))
+
+    def report(self, code: str, message: str, span: Span, help: str | None, begun: str = "") -> bool:
+        related = (Related(begun, self.start),) if begun and self.opened is not None else ()
+        self.sink.error(code, message, span, help, related)
+        return True
+
+
 def explain_syntax_error(error: yaml.YAMLError, file: SourceFile, sink: Sink) -> None:
     """Add the diagnostic for an exception of the parser."""
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
@@ -62,78 +94,96 @@ def explain_syntax_error(error: yaml.YAMLError, file: SourceFile, sink: Sink) ->
     size = len(file.text)
     at = min(mark.index, size) if mark is not None else 0
     opened = min(context_mark.index, size) if context_mark is not None else None
-    char = file.text[at : at + 1]
-    here = Span(file, at, min(at + 1, size))
-    start = here if opened is None else Span(file, opened, min(opened + 1, size))
+    c = _Complaint(file, sink, problem, context, at, opened)
+    if _in_a_scalar(c) or _in_a_collection(c) or _of_properties(c):
+        return
+    if isinstance(error, yaml.reader.ReaderError):
+        c.report("E0006", "the file holds a character that YAML does not allow", c.here, None)
+    else:
+        c.report("E0001", problem + (f", {context}" if context else ""), c.here, None)
 
-    def report(code: str, message: str, span: Span, help: str | None, begun: str = "") -> None:
-        related = (Related(begun, start),) if begun and opened is not None else ()
-        sink.error(code, message, span, help, related)
 
-    if problem.startswith("mapping values are not allowed"):
-        _unexpected_colon(file, at, sink)
-    elif "tab" in problem or (char == "\t" and "cannot start any token" in problem):
-        report("E0007", "a tab stands where indentation is read", here, "indent with spaces")
-    elif "cannot start any token" in problem:
-        help = f"put the value in quotes if it begins with `{char}`"
-        report("E0023", f"a value cannot begin with `{char}`", here, help)
-    elif "quoted scalar" in context and "unexpected" in problem:
-        quote = file.text[start.start : start.end]
-        report("E0021", f"this {quote} is not closed", start, f"end the string with {quote}")
-    elif "quoted scalar" in context:
-        help = r"write \\ for a backslash, or use single quotes, in which \ is an ordinary character"
-        escape = Span(file, at, min(at + 2, size))
-        report("E0025", f"unknown escape `{file.text[at : at + 2]}`", escape, help)
-    elif problem.startswith(("did not find expected ',' or", "expected ',' or")):
-        _unclosed_bracket(file, at, start, sink)
-    elif "simple key" in context:
-        line = file.position(start.start)[0]
-        end = start.start + len(file.text[start.start :].split("\n", 1)[0].rstrip())
+def _in_a_scalar(c: _Complaint) -> bool:
+    """Characters that no value may begin with, and quotes. Whether that is the mistake."""
+    if c.problem.startswith("mapping values are not allowed"):
+        _unexpected_colon(c.file, c.at, c.sink)
+        return True
+    no_token = "cannot start any token" in c.problem
+    if "tab" in c.problem or (c.char == "\t" and no_token):
+        return c.report("E0007", "a tab stands where indentation is read", c.here, "indent with spaces")
+    if no_token:
+        help = f"put the value in quotes if it begins with `{c.char}`"
+        return c.report("E0023", f"a value cannot begin with `{c.char}`", c.here, help)
+    if "quoted scalar" not in c.context:
+        return False
+    if "unexpected" in c.problem:
+        quote = c.file.text[c.start.start : c.start.end]
+        return c.report("E0021", f"this {quote} is not closed", c.start, f"end the string with {quote}")
+    help = r"write \\ for a backslash, or use single quotes, in which \ is an ordinary character"
+    escape = Span(c.file, c.at, min(c.at + 2, len(c.file.text)))
+    return c.report("E0025", f"unknown escape `{c.file.text[c.at : c.at + 2]}`", escape, help)
+
+
+def _in_a_collection(c: _Complaint) -> bool:
+    """Brackets, keys without a colon, and indentation. Whether that is the mistake."""
+    if c.problem.startswith(("did not find expected ',' or", "expected ',' or")):
+        _unclosed_bracket(c.file, c.at, c.start, c.sink)
+        return True
+    if "simple key" in c.context:
+        start = c.start.start
+        line = c.file.position(start)[0]
+        end = start + len(c.file.text[start:].split("\n", 1)[0].rstrip())
         help = "write `key: value`, with a space after the colon"
-        message = f"`:` is missing after this key (line {line})"
-        report("E0026", message, Span(file, start.start, max(end, start.start)), help)
-    elif problem.startswith(("did not find expected key", "expected <block end>")) or (
-        "expected '-' indicator" in problem
-    ):
-        if char in "]}":
-            report("E0022", f"this `{char}` closes nothing", here, f"delete the `{char}`")
-        elif char == ":":
-            help = "a value that begins with `:` must be in quotes"
-            report("E0009", "there is no key before this `:`", here, help)
-        else:
-            what = "list" if "collection" in context or "'-'" in problem else "mapping"
-            help = "align it with the entries that it belongs to"
-            message = f"this line fits neither the {what} above nor what encloses it"
-            report("E0024", message, here, help, f"the {what} begins here")
-    elif "block sequence entries are not allowed" in problem:
+        return c.report(
+            "E0026", f"`:` is missing after this key (line {line})", Span(c.file, start, max(end, start)), help
+        )
+    starts = ("did not find expected key", "expected <block end>")
+    if c.problem.startswith(starts) or "expected '-' indicator" in c.problem:
+        return _no_entry(c)
+    if "block sequence entries are not allowed" in c.problem:
         help = "begin the list on the next line, or write it as [a, b]"
-        report("E0027", "a list item cannot begin on this line", here, help)
-    elif "block scalar" in context:
+        return c.report("E0027", "a list item cannot begin on this line", c.here, help)
+    return False
+
+
+def _no_entry(c: _Complaint) -> bool:
+    """Text where an entry of a block mapping or list is expected."""
+    if c.char in "]}":
+        return c.report("E0022", f"this `{c.char}` closes nothing", c.here, f"delete the `{c.char}`")
+    if c.char == ":":
+        help = "a value that begins with `:` must be in quotes"
+        return c.report("E0009", "there is no key before this `:`", c.here, help)
+    what = "list" if "collection" in c.context or "'-'" in c.problem else "mapping"
+    help = "align it with the entries that it belongs to"
+    message = f"this line fits neither the {what} above nor what encloses it"
+    return c.report("E0024", message, c.here, help, f"the {what} begins here")
+
+
+def _of_properties(c: _Complaint) -> bool:
+    """Block scalars, anchors, tags, directives and the ends of documents. Whether that is the mistake."""
+    if "block scalar" in c.context:
         help = "put the value in quotes if it begins with `>` or `|`"
         message = "after `>` or `|` the line must end; the text begins on the next line"
-        report("E0023", message, here, help)
-    elif "anchor" in context or "alias" in context:
-        first = file.text[start.start : start.end]
+        return c.report("E0023", message, c.here, help)
+    if "anchor" in c.context or "alias" in c.context:
+        first = c.file.text[c.start.start : c.start.end]
         help = f"put the value in quotes if it begins with `{first}`"
-        report("E0023", f"no name follows this `{first}`", start, help)
-    elif "tag" in problem or "tag" in context:
+        return c.report("E0023", f"no name follows this `{first}`", c.start, help)
+    both = f"{c.problem}\n{c.context}"
+    if "tag" in both:
         help = "put the value in quotes if it begins with `!`"
-        report("E0011", "tags are not part of the language", here, help)
-    elif "directive" in problem or "directive" in context or "incompatible" in problem:
+        return c.report("E0011", "tags are not part of the language", c.here, help)
+    if "directive" in both or "incompatible" in c.problem:
         help = "only `%YAML 1.2` may stand before the document"
-        report("E0013", "this directive is not understood", here, help)
-    elif "document start" in problem:
-        if char and char in "]}":
-            report("E0022", f"this `{char}` closes nothing", here, f"delete the `{char}`")
-        else:
-            report("E0012", "text follows the end of the document", here, None)
-    elif "node content" in problem and char:
-        help = f"put the value in quotes if `{char}` is part of it"
-        report("E0023", f"a value is expected here, not `{char}`", here, help)
-    elif isinstance(error, yaml.reader.ReaderError):
-        report("E0006", "the file holds a character that YAML does not allow", here, None)
-    else:
-        report("E0001", problem + (f", {context}" if context else ""), here, None)
+        return c.report("E0013", "this directive is not understood", c.here, help)
+    if "document start" in c.problem:
+        if c.char and c.char in "]}":
+            return c.report("E0022", f"this `{c.char}` closes nothing", c.here, f"delete the `{c.char}`")
+        return c.report("E0012", "text follows the end of the document", c.here, None)
+    if "node content" in c.problem and c.char:
+        help = f"put the value in quotes if `{c.char}` is part of it"
+        return c.report("E0023", f"a value is expected here, not `{c.char}`", c.here, help)
+    return False
 
 
 def _unexpected_colon(file: SourceFile, at: int, sink: Sink) -> None:

@@ -184,12 +184,7 @@ class _Builder:
         self.values: dict[str, tuple[str, Value, bool]] = {}
 
     def build(self) -> Node | None:
-        """The root node, or None when there is no document.
-
-        Millions of events pass here, so scalars and the ends of collections are handled in place,
-        on local names.
-        """
-        file, values, stack = self.file, self.values, self.stack
+        """The root node, or None when there is no document."""
         frame: _Frame | None = None
         # Events are what their class says, but the stubs know neither that nor that marks are
         # always there.
@@ -197,64 +192,9 @@ class _Builder:
         for event in yaml.parse(self.text, Loader=_LOADER):
             kind = type(event)
             if kind is ScalarEvent:
-                self.count += 1
-                written = event.value
-                span = Span(file, event.start_mark.index, event.end_mark.index)
-                if event.style:  # quoted or a block scalar
-                    if event.style in "|>":
-                        span = Span(file, span.start, _end_of_text(file.text, span))
-                    node = Scalar(written, written, False, span)
-                    odd = False
-                else:
-                    known = values.get(written)
-                    if known is None:
-                        known = values[written] = self._plain(written)
-                    node = Scalar(known[1], known[0], True, span)
-                    odd = known[2]
-                if event.tag is not None or event.anchor is not None:
-                    self._properties(event, node)
-                if frame is None:
-                    self.root = node
-                elif frame.is_map:
-                    key = frame.key
-                    if key is not None:
-                        frame.out.append(Entry(key, node))
-                        frame.key = None
-                    else:
-                        frame.key = node
-                        if node.plain and (node.value.__class__ is not str or written == "<<"):
-                            self._bad_key(node)
-                else:
-                    frame.out.append(node)
-                if odd:
-                    self._odd(frame, node)
+                self._scalar(event, frame)
             elif kind is MappingEndEvent or kind is SequenceEndEvent:
-                frame = stack.pop()
-                out = frame.out
-                end = event.end_mark.index if frame.flow else _end_of(frame)
-                span = Span(file, frame.start, end)
-                done: Node
-                if frame.is_map:
-                    done = Mapping(tuple(out), span)
-                    if len({e.key.text for e in out}) != len(out):
-                        done = self._without_duplicates(done)
-                else:
-                    done = Sequence(tuple(out), span)
-                anchor, height = frame.anchor, frame.height
-                if anchor is not None:
-                    anchor.node, anchor.height = done, height
-                    anchor.size = self.count - frame.first + 1
-                if not stack:
-                    frame, self.root = None, done
-                    continue
-                frame = stack[-1]
-                if height >= frame.height:
-                    frame.height = height + 1
-                if frame.is_map and frame.key is not None:
-                    frame.out.append(Entry(frame.key, done))
-                    frame.key = None
-                else:
-                    self._place(frame, done)
+                frame = self._close(event)
             elif kind is MappingStartEvent or kind is SequenceStartEvent:
                 frame = self._open(event, kind is MappingStartEvent)
             elif kind is AliasEvent:
@@ -262,6 +202,72 @@ class _Builder:
             elif kind is DocumentStartEvent:
                 self._document(event)
         return self.root
+
+    def _scalar(self, event: Any, frame: _Frame | None) -> None:
+        """Millions of scalars pass here, so what most of them need is done on local names, without another call."""
+        file = self.file
+        self.count += 1
+        written = event.value
+        span = Span(file, event.start_mark.index, event.end_mark.index)
+        if event.style:  # quoted or a block scalar
+            if event.style in "|>":
+                span = Span(file, span.start, _end_of_text(file.text, span))
+            node = Scalar(written, written, False, span)
+            odd = False
+        else:
+            known = self.values.get(written)
+            if known is None:
+                known = self.values[written] = self._plain(written)
+            node = Scalar(known[1], known[0], True, span)
+            odd = known[2]
+        if event.tag is not None or event.anchor is not None:
+            self._properties(event, node)
+        if frame is None:
+            self.root = node
+        elif frame.is_map:
+            key = frame.key
+            if key is not None:
+                frame.out.append(Entry(key, node))
+                frame.key = None
+            else:
+                frame.key = node
+                if node.plain and (node.value.__class__ is not str or written == "<<"):
+                    self._bad_key(node)
+        else:
+            frame.out.append(node)
+        if odd:
+            self._odd(frame, node)
+
+    def _close(self, event: Any) -> _Frame | None:
+        """End the innermost collection; returns the one around it."""
+        stack = self.stack
+        frame = stack.pop()
+        out = frame.out
+        end = event.end_mark.index if frame.flow else _end_of(frame)
+        span = Span(self.file, frame.start, end)
+        done: Node
+        if frame.is_map:
+            done = Mapping(tuple(out), span)
+            if len({e.key.text for e in out}) != len(out):
+                done = self._without_duplicates(done)
+        else:
+            done = Sequence(tuple(out), span)
+        anchor, height = frame.anchor, frame.height
+        if anchor is not None:
+            anchor.node, anchor.height = done, height
+            anchor.size = self.count - frame.first + 1
+        if not stack:
+            self.root = done
+            return None
+        frame = stack[-1]
+        if height >= frame.height:
+            frame.height = height + 1
+        if frame.is_map and frame.key is not None:
+            frame.out.append(Entry(frame.key, done))
+            frame.key = None
+        else:
+            self._place(frame, done)
+        return frame
 
     def _span(self, event: Any) -> Span:
         return Span(self.file, event.start_mark.index, event.end_mark.index)
