@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from compiler.core.catalogue import explain
 from compiler.core.disk import bytes_text
 from compiler.core.errors import RunError
 from compiler.core.strict_json import dumps
-from compiler.ir.level0.model import Model
+from compiler.ir.level0.model import Model, Network
 from compiler.ir.level1.graph import Weight
 from compiler.ir.level2.synapse_values import own_name
 from compiler.passes.relations.expected_sizes import synapse_counts
@@ -71,16 +71,34 @@ def show_summary(path: Path, options: Options, format: Format) -> None:
         typer.echo(json.dumps(_summary(model, prepared, needs), indent=2))
         return
     typer.echo(model.name + (f": {' '.join(model.description.split())}" if model.description else ""))
+    _spiking_sections(model)
+    if model.network is not None:
+        _layers_section(model.network, _parameters(prepared))
+    if model.simulate is not None:
+        s = model.simulate
+        warmup = f" after {s.warmup * s.dt:g} ms of warm-up" if s.warmup else ""
+        _section("simulate", f"  {s.steps * s.dt:g} ms{warmup} in steps of {s.dt:g} ms, seed {s.seed}")
+    if model.train is not None:
+        t = model.train
+        _section("train", f"  {t.optimizer.name}, batches of {t.batch}, {t.epochs} epochs, seed {t.seed}")
+    if prepared is not None:
+        _program_sections(prepared, options.target)
+    if runnable:
+        disk = next(n for n in needs if n.kind == "on disk")
+        rows = [[p.what, p.note, bytes_text(p.bytes)] for p in disk.parts if p.bytes]
+        rows.append(["total", "", bytes_text(disk.bytes)])
+        _section("a run writes", table(["", "", "size"], rows, left=2))
+        rows = [[n.kind, bytes_text(n.bytes), _room(n)] for n in needs]
+        _section("needs", table(["", "size", "there is"], rows))
+    show(too_large(needs), format)
+
+
+def _spiking_sections(model: Model) -> None:
+    """Parameters, populations and projections."""
     if model.params:
-        rows = [
-            [
-                p.name,
-                f"{p.value:g}" if isinstance(p.value, float) else str(p.value),
-                "" if p.unit == "1" else p.unit,
-                p.doc,
-            ]
-            for p in model.params
-        ]
+        values = [f"{p.value:g}" if isinstance(p.value, float) else str(p.value) for p in model.params]
+        units = ["" if p.unit == "1" else p.unit for p in model.params]
+        rows = [[p.name, v, u, p.doc] for p, v, u in zip(model.params, values, units, strict=True)]
         _section("parameters (change them with --set)", table(["name", "value", "unit", ""], rows, left=1))
     if model.populations:
         rows = [[p.name, p.neuron.name, f"{p.size:,}"] for p in model.populations]
@@ -94,44 +112,28 @@ def show_summary(path: Path, options: Options, format: Format) -> None:
             for m in f.members
         ]
         _section("projections", table(["name", "", "rule", "into", "synapses", "delay (steps)"], rows, left=4))
-    if model.network is not None:
-        counts = _parameters(prepared)
-        rows = [[i.name, "input", "x".join(map(str, i.shape)) or "-", ""] for i in model.network.inputs]
-        rows += [
-            [
-                x.name,
-                x.kind + (f", {x.activation}" if x.activation else ""),
-                "x".join(map(str, x.shape)) or "-",
-                f"{counts[x.name]:,}" if counts.get(x.name) else "",
-            ]
-            for x in model.network.layers
-        ]
-        rows.append(["total", "", "", f"{sum(counts.values()):,}"])
-        _section("layers", table(["name", "kind", "shape", "parameters"], rows, left=2))
-    if model.simulate is not None:
-        s = model.simulate
-        warmup = f" after {s.warmup * s.dt:g} ms of warm-up" if s.warmup else ""
-        _section("simulate", f"  {s.steps * s.dt:g} ms{warmup} in steps of {s.dt:g} ms, seed {s.seed}")
-    if model.train is not None:
-        t = model.train
-        _section("train", f"  {t.optimizer.name}, batches of {t.batch}, {t.epochs} epochs, seed {t.seed}")
-    if prepared is not None:
-        rows = [[role, bytes_text(size)] for role, size in _arenas(prepared).items() if size]
-        merged = prepared.lowered.merged
-        rows.append(["total", bytes_text(sum(_arenas(prepared).values()))])
-        drawn = ", synapses as expected" if any(a.size_from for a in merged.arrays) else ""
-        _section(f"memory ({options.target}{drawn})", table(["arena", "size"], rows))
-        launched = sum(len(p.launches) for p in merged.phases)
-        rows_total = sum(r.count for r in merged.tables)
-        _section("code", f"  {len(merged.templates)} kernels for {rows_total:,} rows, {launched} launches")
-    if runnable:
-        disk = next(n for n in needs if n.kind == "on disk")
-        rows = [[p.what, p.note, bytes_text(p.bytes)] for p in disk.parts if p.bytes]
-        rows.append(["total", "", bytes_text(disk.bytes)])
-        _section("a run writes", table(["", "", "size"], rows, left=2))
-        rows = [[n.kind, bytes_text(n.bytes), _room(n)] for n in needs]
-        _section("needs", table(["", "size", "there is"], rows))
-    show(too_large(needs), format)
+
+
+def _layers_section(network: Network, counts: Mapping[str, int]) -> None:
+    rows = [[i.name, "input", "x".join(map(str, i.shape)) or "-", ""] for i in network.inputs]
+    for x in network.layers:
+        kind = x.kind + (f", {x.activation}" if x.activation else "")
+        count = f"{counts[x.name]:,}" if counts.get(x.name) else ""
+        rows.append([x.name, kind, "x".join(map(str, x.shape)) or "-", count])
+    rows.append(["total", "", "", f"{sum(counts.values()):,}"])
+    _section("layers", table(["name", "kind", "shape", "parameters"], rows, left=2))
+
+
+def _program_sections(prepared: Prepared, target: str) -> None:
+    """Memory and code of the lowered program."""
+    arenas, merged = _arenas(prepared), prepared.lowered.merged
+    rows = [[role, bytes_text(size)] for role, size in arenas.items() if size]
+    rows.append(["total", bytes_text(sum(arenas.values()))])
+    drawn = ", synapses as expected" if any(a.size_from for a in merged.arrays) else ""
+    _section(f"memory ({target}{drawn})", table(["arena", "size"], rows))
+    launches = sum(len(p.launches) for p in merged.phases)
+    count = sum(r.count for r in merged.tables)
+    _section("code", f"  {len(merged.templates)} kernels for {count:,} rows, {launches} launches")
 
 
 def _room(need: Need) -> str:

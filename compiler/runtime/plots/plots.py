@@ -76,25 +76,7 @@ def draw_plots(folder: Path, model: Model, window: Window | None = None) -> Plot
     }
     with DRAWING, matplotlib.rc_context(style):
         for number, plot in enumerate(plots):
-            match plot.kind:
-                case "raster":
-                    figure = raster(folder, model, plot, window)
-                case "trace":
-                    figure = _trace(folder, model, plot, window)
-                case "rate":
-                    figure = _rate(folder, model, plot, window)
-                case "histogram":
-                    figure = histogram(folder, model, plot)
-                case "matrix":
-                    figure = matrix(folder, model, plot)
-                case "evolution":
-                    figure = evolution(folder, model, plot)
-                case "training":
-                    figure = _training(folder, model.train.best if model.train is not None else None)
-                case "confusion":
-                    figure = confusion(folder, model)
-                case _:
-                    raise AssertionError(f"plot kind {plot.kind} passed the frontend")
+            figure = _figure(folder, model, plot, window)
             if figure is None:
                 continue
             same = [p for p in plots[:number] if p.kind == plot.kind]
@@ -106,6 +88,28 @@ def draw_plots(folder: Path, model: Model, window: Window | None = None) -> Plot
                     figure.savefig(stream, format=suffix, dpi=150, metadata=metadata)
                 files.append(file)
     return Plotted(tuple(files))
+
+
+def _figure(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any:
+    """A figure of matplotlib; None where nothing was recorded."""
+    match plot.kind:
+        case "raster":
+            return raster(folder, model, plot, window)
+        case "trace":
+            return _trace(folder, model, plot, window)
+        case "rate":
+            return _rate(folder, model, plot, window)
+        case "histogram":
+            return histogram(folder, model, plot)
+        case "matrix":
+            return matrix(folder, model, plot)
+        case "evolution":
+            return evolution(folder, model, plot)
+        case "training":
+            return _training(folder, model.train.best if model.train is not None else None)
+        case "confusion":
+            return confusion(folder, model)
+    raise AssertionError(f"plot kind {plot.kind} passed the frontend")
 
 
 def drawn(folder: Path) -> tuple[str, ...]:

@@ -94,10 +94,7 @@ def simulate(
             if synapses is not None:
                 synapses.sample(instance, done)
             now = time.perf_counter()
-            if ran == wanted and now - begin < BLOCK_SECONDS:
-                block = min(2 * block, STEPS)
-            elif now - begin > 2 * BLOCK_SECONDS:
-                block = max(1, block // 2)
+            block = _next_block(block, now - begin, ran == wanted)
             saved = checkpoints is not None and done < last and checkpoints.due(done)
             flushed = now >= records.next_flush or saved
             drained = ran < wanted or done == warmup or flushed
@@ -111,25 +108,28 @@ def simulate(
             if saved and checkpoints is not None:
                 health.look(instance, where)
                 checkpoints.write(done)
-            elapsed = max(time.perf_counter() - wall, 1e-9)
-            factor = (done - begin_step) * dt / 1000 / elapsed
-            progress.update(
-                (done - begin_step) * dt,
-                f"{(done - warmup) * dt / 1000:.3g} of {model.simulate.steps * dt / 1000:g} s, "
-                f"{factor:.3g} x real time",
-            )
+            simulated, factor = _speed(done - begin_step, dt, wall)
+            total = f"{(done - warmup) * dt / 1000:.3g} of {model.simulate.steps * dt / 1000:g} s"
+            progress.update(simulated, f"{total}, {factor:.3g} x real time")
         health.look(instance, f"by step {done} ({(done - warmup) * dt:g} ms)")
     finally:
         records.drain(keep=done > warmup)  # after a failure, too: what led to it is worth seeing
         records.flush(time.perf_counter())
         progress.finish()
-    return Simulated(
-        done,
-        time.process_time() - cpu,
-        time.perf_counter() - wall,
-        (done - begin_step) * dt,
-        stop.number if done < last else None,
-    )
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return Simulated(done, cpu, wall, (done - begin_step) * dt, stop.number if done < last else None)
+
+
+def _next_block(block: int, seconds: float, complete: bool) -> int:
+    """The steps to ask for next, after `block` of them took `seconds`; `complete`: all of them were done."""
+    if complete and seconds < BLOCK_SECONDS:
+        return min(2 * block, STEPS)
+    return max(1, block // 2) if seconds > 2 * BLOCK_SECONDS else block
+
+
+def _speed(steps: int, dt: float, begin: float) -> tuple[float, float]:
+    """(ms simulated, in how many times real time) since the wall time `begin`."""
+    return steps * dt, steps * dt / 1000 / max(time.perf_counter() - begin, 1e-9)
 
 
 def _next_stop(
