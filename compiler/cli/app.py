@@ -67,7 +67,7 @@ def check(
 
 @command(
     "target set precision order seed device arch portable verify lock build_dir standalone weights embed batch "
-    "format quiet"
+    "timings format quiet"
 )
 def build(
     model: MODEL,
@@ -77,11 +77,14 @@ def build(
     ] = False,
     embed: Annotated[bool, typer.Option("--embed", help="With --standalone: the weights stand in the C file.")] = False,
     batch: BATCH = None,
+    timings: Annotated[bool, typer.Option("--timings", help="Show the CPU time of each part and pass.")] = False,
     format: FORMAT = Format.human,
     quiet: QUIET = False,
 ) -> None:
     """Emit code and compile it into build/<name>/."""
     if standalone or options.weights is not None or embed or batch is not None:
+        if timings:
+            raise typer.BadParameter("--timings is for builds that are not --standalone")
         from compiler.cli.trained import standalone as write
 
         write(model, options, standalone, embed, batch, format, quiet)
@@ -92,7 +95,7 @@ def build(
     result, prepared = build_model(model, options)
     show(prepared.warnings, format)
     if not quiet:
-        report_build(result, format)
+        report_build(result, format, timings)
 
 
 @command(

@@ -33,16 +33,18 @@ from compiler.runtime.prepare import Prepared, load_checked, prepare
 from compiler.runtime.resources.bill import Need, large, least_needs, needs_of
 from compiler.runtime.resources.bill import warnings as too_large
 
-LONG = 40  # rows of a table before the middle is left out
+LONG = 40
+"""Rows of a table."""
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Columns with two spaces between them; the first `left` to the left, the others to the right."""
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, long: int = LONG) -> str:
+    """Columns with two spaces between them; the first `left` to the left, the others to the right. Of more rows than
+    `long`, the middle is left out."""
     shown = [list(r) for r in rows]
-    if len(shown) > LONG:
-        more = len(shown) - LONG + 1
+    if len(shown) > long:
+        more = len(shown) - long + 1
         middle = [f"... {more} more", *[""] * (len(header) - 1)]
-        shown = [*shown[: LONG - 5], middle, *shown[-4:]]
+        shown = [*shown[: long - 5], middle, *shown[-4:]]
     cells = [list(header), *shown]
     widths = [max(len(r[i]) for r in cells) for i in range(len(header))]
     lines = []
@@ -292,23 +294,34 @@ def explain_model(path: Path, options: Options) -> None:
 # -------------------------------------------------------------------------------------------- reports
 
 
-def report_build(result: BuildResult, format: Format) -> None:
+def report_build(result: BuildResult, format: Format, timings: bool) -> None:
     """Where the build is and how long it took."""
     if format is Format.json:
-        typer.echo(
-            json.dumps(
-                {
-                    "folder": str(result.folder),
-                    "artifact": str(result.artifact),
-                    "compiled": result.compiled,
-                    "seconds": dict(result.seconds),
-                }
-            )
-        )
+        shown = {
+            "folder": str(result.folder),
+            "artifact": str(result.artifact),
+            "compiled": result.compiled,
+            "seconds": dict(result.seconds),
+        }
+        steps = [{"part": p, "step": s, "seconds": t} for (p, s), t in result.steps.items()]
+        typer.echo(json.dumps(shown | ({"steps": steps} if timings else {})))
         return
     parts = ", ".join(f"{n} {seconds_text(s)}" for n, s in result.seconds.items() if s >= 0.0005)
     state = "compiled" if result.compiled else "nothing to compile"
     typer.echo(f"{result.folder}: {state} ({parts})")
+    if timings:
+        typer.echo(_timings(result))
+
+
+def _timings(result: BuildResult) -> str:
+    """A table of CPU milliseconds: each part with its steps, what these leave of it, and the sum."""
+    rows = []
+    for part, seconds in result.seconds.items():
+        steps = {step: s for (of, step), s in result.steps.items() if of == part}
+        rest = {"other" if steps else "": seconds - sum(steps.values())}
+        rows += [[part, step, f"{s * 1000:.1f}"] for step, s in (steps | rest).items()]
+    rows.append(["total", "", f"{sum(result.seconds.values()) * 1000:.1f}"])
+    return table(["part", "step", "CPU ms"], rows, left=2, long=len(rows))
 
 
 def report_run(result: RunResult, format: Format) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from compiler.core.diagnostics import Diagnostic, Severity
 from compiler.core.errors import ModelError, Sink
@@ -26,6 +27,8 @@ from compiler.frontend.schema.wording import found
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.yaml12 import load_file
 from compiler.ir.level0.model import Model
+
+Timed = Callable[[str], AbstractContextManager[Any]]
 
 _TREE_IS_GOOD: Final = frozenset({"E0008"})
 """Errors of the loader (duplicate keys) after which the rest of the file can still be looked at."""
@@ -46,16 +49,18 @@ def load_model(
     shown: str | None = None,
     folder: Path | None = None,
     unread: frozenset[str] = frozenset(),
+    timed: Timed = nullcontext,
 ) -> Model:
     """The model of the file at `path`, with `settings` (the values of `--set`) for its parameters.
 
     Warnings are added to `sink`. Messages call the file `shown` (default: as `path` was given). Paths in the file
     count from `folder` (default: the file's own). Files of `unread` ("data" of the training, "weights", "init" of
-    layers) need not be there: others take their place.
+    layers) need not be there: others take their place. `timed(name)` is a context around each step.
     Raises ModelError with everything that was found.
     """
     sink = Sink() if sink is None else sink
-    root = load_file(path, sink, shown)
+    with timed("parse"):
+        root = load_file(path, sink, shown)
     if root is not None and not isinstance(root, tree.Mapping):
         help = "a model file begins with `language: 1`"
         sink.error("E0102", f"a model file is a map of keys, not {found(root)}", root.span, help)
@@ -63,7 +68,7 @@ def load_model(
     model: Model | None = None
     if isinstance(root, tree.Mapping):
         with no_garbage_collection():
-            model = _model(root, path, folder or data_folder(path), settings, sink, unread)
+            model = _model(root, path, folder or data_folder(path), settings, sink, unread, timed)
     sink.items[:] = _told_once(sink.items)
     sink.check()
     if model is None:
@@ -72,20 +77,30 @@ def load_model(
 
 
 def _model(
-    root: tree.Mapping, path: Path, folder: Path, settings: Mapping[str, str], sink: Sink, unread: frozenset[str]
+    root: tree.Mapping,
+    path: Path,
+    folder: Path,
+    settings: Mapping[str, str],
+    sink: Sink,
+    unread: frozenset[str],
+    timed: Timed,
 ) -> Model | None:
     if any(d.severity is Severity.ERROR and d.code not in _TREE_IS_GOOD for d in sink.items):
         return None
-    validate(root, sink)
+    with timed("validate"):
+        validate(root, sink)
     if _errors(sink):
         return None
     library = LibraryFinder()
-    resolved = resolve(root, settings, sink, folder, library)
+    with timed("resolve"):
+        resolved = resolve(root, settings, sink, folder, library)
     if not _errors(sink) and _taken_over(root):
-        validate(resolved.root, sink, expanded=True)  # keys that come from elsewhere are there now
+        with timed("validate"):
+            validate(resolved.root, sink, expanded=True)  # keys that come from elsewhere are there now
     if _errors(sink):
         return None
-    model = build_model(resolved, name_of(path), folder, library, sink, unread)
+    with timed("build"):
+        model = build_model(resolved, name_of(path), folder, library, sink, unread)
     if model is not None:
         _unused(model, root.span.file.text, sink)
     return model

@@ -49,7 +49,7 @@ def build_model(path: Path, options: Options) -> tuple[BuildResult, Prepared]:
     built = _build(prepared, options, times)
     seconds = {name: part["cpu_seconds"] for name, part in times.parts.items()}
     artifact = built.artifact
-    return BuildResult(built.folder, artifact.binary, artifact.compiled, seconds), prepared
+    return BuildResult(built.folder, artifact.binary, artifact.compiled, seconds, times.steps), prepared
 
 
 def _build(prepared: Prepared, options: Options, times: Times) -> Built:

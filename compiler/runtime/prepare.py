@@ -46,7 +46,7 @@ def load_checked(path: Path, options: Options, times: Times) -> tuple[Model, tup
         from compiler.frontend.load import load_model
 
         sink = Sink()
-        model = load_model(path, options.set, sink=sink)
+        model = load_model(path, options.set, sink=sink, timed=times.steps_of("load"))
         refuse_two_halves(model)
         model = with_options(model, options)
     return model, tuple(sink.items)
@@ -114,7 +114,9 @@ def _lowered(path: Path, options: Options, times: Times, model: Model, warnings:
     with times.part("lower"):
         chosen = backend_of(options.target, options.device or 0, options.verify)
         pins = locked(path, options)
-        lowered = lower(model, chosen.capabilities, options.verify, pins)
+        lowered = lower(
+            model, chosen.capabilities, options.verify, pins, lambda ran: times.step("lower", ran.name, ran.seconds)
+        )
         warnings += lock_warnings(path, pins, lowered, chosen)
     return Prepared(path, model, lowered, chosen, seed_of(model), warnings)
 

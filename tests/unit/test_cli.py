@@ -182,6 +182,18 @@ def test_build_makes_nothing_twice(netloom, tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "build").iterdir()] == ["tiny"]
 
 
+def test_timings_of_parts_and_passes(netloom) -> None:
+    """Every part with its steps; what these leave of a part makes the parts add up to the total."""
+    done = netloom("build", "tiny.yaml", "-t", "reference", "--timings", "--format", "json")
+    shown = json.loads(done.out)
+    steps = {(s["part"], s["step"]) for s in shown["steps"]}
+    assert {("load", "parse"), ("load", "resolve"), ("lower", "lower_populations"), ("lower", "merge")} <= steps
+    lines = netloom("build", "tiny.yaml", "-t", "reference", "--timings").out.splitlines()[2:]
+    *parts, total = [float(line.split()[-1]) for line in lines]
+    assert sum(parts) == pytest.approx(total, abs=0.05 * len(parts) + 0.01)
+    assert "steps" not in json.loads(netloom("build", "tiny.yaml", "-t", "reference", "--format", "json").out)
+
+
 def test_a_folder_of_the_user_is_not_replaced(netloom, tmp_path: Path) -> None:
     mine = tmp_path / "build" / "tiny" / "thesis.txt"
     mine.parent.mkdir(parents=True)

@@ -25,12 +25,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BuildResult:
-    """`folder`: build/<name>; `compiled`: whether a compiler ran; `seconds`: CPU seconds by part."""
+    """`folder`: build/<name>; `compiled`: whether a compiler ran; `seconds`: CPU seconds by part; `steps`: of these, by
+    part and step (the passes are the steps of "lower")."""
 
     folder: Path
     artifact: Path
     compiled: bool
     seconds: Mapping[str, float]
+    steps: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 
@@ -25,6 +25,24 @@ class Times:
     """Seconds by part: `times.parts["load"] == {"cpu_seconds": ..., "wall_seconds": ...}`."""
 
     parts: dict[str, dict[str, float]] = field(default_factory=dict)
+    steps: dict[tuple[str, str], float] = field(default_factory=dict)
+    """CPU seconds by part and step of it, such as a pass, in the order in which they began."""
+
+    def step(self, part: str, name: str, seconds: float) -> None:
+        self.steps[part, name] = self.steps.get((part, name), 0.0) + seconds
+
+    def steps_of(self, part: str) -> Callable[[str], AbstractContextManager[None]]:
+        """A function from the name of a step to a context that adds its time."""
+
+        @contextmanager
+        def timed(name: str) -> Iterator[None]:
+            begin = cpu_seconds()
+            try:
+                yield
+            finally:
+                self.step(part, name, cpu_seconds() - begin)
+
+        return timed
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
