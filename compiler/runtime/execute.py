@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from signal import SIGINT, Signals
 from typing import Any
@@ -81,23 +81,30 @@ def run_model(path: Path, options: Options, progress: Progress) -> RunResult:
         folder = open_run_folder(prepared.model.name, options.runs_dir, options.out)
         folder.record |= head
         folder.record["model"]["from_run"] = _way(folder.final, data_folder(prepared.path))
-        result = _recorded(prepared, options, progress, times, resumed, given, built, folder)
+        result = _recorded(_Job(prepared, options, progress, times, resumed, given, built, folder))
         return _with_plots(result, prepared.model, folder, times)
 
 
-def _recorded(
-    prepared: Prepared,
-    options: Options,
-    progress: Progress,
-    times: Times,
-    resumed: tuple[Position, Path] | None,
-    given: Mapping[str, Reals] | None,
-    built: Built,
-    folder: RunFolder,
-) -> RunResult:
+@dataclass(frozen=True)
+class _Job:
+    """A run that is ready to begin. `resumed`: where it goes on, and the checkpoint; `weights`: initial ones, by
+    name."""
+
+    prepared: Prepared
+    options: Options
+    progress: Progress
+    times: Times
+    resumed: tuple[Position, Path] | None
+    weights: Mapping[str, Reals] | None
+    built: Built
+    folder: RunFolder
+
+
+def _recorded(job: _Job) -> RunResult:
     """Run, and finish the folder, however the run ends."""
+    folder, times = job.folder, job.times
     try:
-        return _run(prepared, options, progress, times, resumed, given, built, folder)
+        return _run(job)
     except (RunError, BackendError) as error:
         hidden, message = str(folder.path), error.message
         _fail(folder, times, f"{error.code}: {message.replace(hidden, str(folder.final))}")
@@ -120,36 +127,30 @@ def _fail(folder: RunFolder, times: Times, message: str) -> None:
         folder.finish("failed", message)
 
 
-def _run(
-    prepared: Prepared,
-    options: Options,
-    progress: Progress,
-    times: Times,
-    resumed: tuple[Position, Path] | None,
-    given: Mapping[str, Reals] | None,
-    built: Built,
-    folder: RunFolder,
-) -> RunResult:
+def _run(job: _Job) -> RunResult:
     # Slow to import, and a build needs none of them.
     from compiler.runtime.spiking.run_spiking import run_spiking
     from compiler.runtime.training.run_training import run_training
 
-    model = prepared.model
+    prepared, times, resumed, folder = job.prepared, job.times, job.resumed, job.folder
+    model, program = prepared.model, prepared.lowered.merged
     folder.record["status"] = "running"
     folder.write_record()
-    _write_model(prepared, options, folder.path)
+    _write_model(prepared, job.options, folder.path)
     with times.part("init"):
-        instance = prepared.backend.load(built.artifact, prepared.lowered.merged, prepared.seed)
+        instance = prepared.backend.load(job.built.artifact, program, prepared.seed)
     folder.record["device"] = machine(prepared.backend)
     try:
         if resumed is not None:
             with times.part("init"):
-                frozen = prepared.model.simulate is not None and bool(prepared.model.simulate.freeze)
-                restore_checkpoint(resumed[1], instance, prepared.lowered.merged, frozen)
-        elif given is not None:
-            put_weights(instance, prepared.lowered.merged, given)
+                frozen = model.simulate is not None and bool(model.simulate.freeze)
+                restore_checkpoint(resumed[1], instance, program, frozen)
+        elif job.weights is not None:
+            put_weights(instance, program, job.weights)
         with stop_on_signals() as stop:
-            session = Session(prepared, instance, folder.path, folder.record["model"]["hash"], stop, progress, resumed)
+            session = Session(
+                prepared, instance, folder.path, folder.record["model"]["hash"], stop, job.progress, resumed
+            )
             outcome = run_spiking(session) if model.simulate is not None else run_training(session)
             folder.record["measured"] = dict(instance.measured)
             instance.close()

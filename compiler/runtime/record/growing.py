@@ -136,12 +136,6 @@ def flush(datasets: Iterable[Growing]) -> None:
         data.flush()
 
 
-def sync(file: Any, datasets: Iterable[Growing]) -> None:
-    """Flush as far as the disk."""
-    flush(datasets)
-    os.fsync(file.id.get_vfd_handle())
-
-
 class Growing:
     """A dataset (rows, *tail). `rows` is its length."""
 
@@ -188,6 +182,28 @@ def growing(
     for attribute, text in attributes.items():
         label(made, attribute, text)
     return Growing(made, tail)
+
+
+class RecordFile:
+    """A file of records that is open for writing; one that is there is continued. Raises RunError (E0930)."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open_file(path)
+
+    def _datasets(self) -> list[Growing]:
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Let a reader see all that was drained."""
+        flush(self._datasets())
+
+    def sync(self) -> None:
+        """Flush as far as the disk."""
+        flush(self._datasets())
+        os.fsync(self._file.id.get_vfd_handle())
+
+    def close(self) -> None:
+        close_file(self._file, self._datasets())
 
 
 def _access() -> Any:

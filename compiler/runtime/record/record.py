@@ -25,14 +25,11 @@ from compiler.ir.level0.model import Model, RecordTraces, shift_of
 from compiler.ir.level2.program import Merged
 from compiler.runtime.record.growing import (
     Growing,
-    close_file,
-    flush,
+    RecordFile,
     growing,
     label_sorting,
-    open_file,
     publish,
     require,
-    sync,
 )
 
 SONATA_MAGIC: Final = np.uint32(0x0A7A)
@@ -77,7 +74,7 @@ def _kept(pairs: Pairs, held: _Held) -> Pairs:
     return pairs
 
 
-class SpikeWriter:
+class SpikeWriter(RecordFile):
     """spikes.h5 of one run; a file that is there is continued. `counts`: spikes of each population in the file."""
 
     def __init__(self, path: Path, model: Model) -> None:
@@ -86,7 +83,7 @@ class SpikeWriter:
         self.counts: dict[str, int] = {}
         self._held: dict[str, _Held] = {}
         self._waiting = 0
-        self._file = open_file(path)
+        super().__init__(path)
         self._file.attrs["magic"] = SONATA_MAGIC
         self._file.attrs["version"] = np.array([0, 1], np.uint32)
         root = self._file.require_group("spikes")
@@ -139,19 +136,18 @@ class SpikeWriter:
         self._waiting = 0
 
     def flush(self) -> None:
-        """Let a reader see all that was drained."""
         self._append()
-        flush(self._datasets())
+        super().flush()
 
     def sync(self) -> None:
         self._append()
-        sync(self._file, self._datasets())
+        super().sync()
 
     def close(self) -> None:
         try:
             self._append()
         finally:
-            close_file(self._file, self._datasets())
+            super().close()
 
     def _datasets(self) -> list[Growing]:
         return [data for held in self._held.values() for data in (held.times, held.ids)]
@@ -181,13 +177,13 @@ class _Samples:
     high: int
 
 
-class TraceWriter:
+class TraceWriter(RecordFile):
     """traces.h5 of one run; a file that is there is continued. `start`: the step before the first one."""
 
     def __init__(self, path: Path, model: Model, program: Merged, start: int = 0) -> None:
         assert model.simulate is not None
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
-        self._file = open_file(path)
+        super().__init__(path)
         start = max(start - self._warmup, 0)
         arrays = {a.name: a for a in program.arrays}
         self._buffers: list[_Samples] = []
@@ -237,15 +233,6 @@ class TraceWriter:
         for g in self._groups:
             numbers = g.first + np.arange(g.times.rows, g.values.rows, dtype=np.int64)
             g.times.append((numbers * g.every - g.shift) * self._dt)
-
-    def flush(self) -> None:
-        flush(self._datasets())
-
-    def sync(self) -> None:
-        sync(self._file, self._datasets())
-
-    def close(self) -> None:
-        close_file(self._file, self._datasets())
 
     def _datasets(self) -> list[Growing]:
         return [*(b.data for b in self._buffers), *(g.times for g in self._groups)]

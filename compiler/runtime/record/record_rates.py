@@ -20,7 +20,7 @@ import numpy.typing as npt
 from backends.protocol import Instance
 from compiler.ir.level0.model import Model, shift_of
 from compiler.runtime.common.rates import rate_of
-from compiler.runtime.record.growing import Growing, close_file, flush, growing, open_file, publish, sync
+from compiler.runtime.record.growing import Growing, RecordFile, growing, publish
 from compiler.runtime.record.record import ZERO
 
 
@@ -40,7 +40,7 @@ class _Bins:
     rest: npt.NDArray[np.float64]
 
 
-class RateWriter:
+class RateWriter(RecordFile):
     """rates.h5 of one run; a file that is there is continued. `start`: the step before the first one; `begun`: what
     `rests` was then."""
 
@@ -51,7 +51,7 @@ class RateWriter:
         self._dt = model.simulate.dt
         done = max(start - model.simulate.warmup, 0)
         sizes = {p.name: p.size for p in model.populations}
-        self._file = open_file(path)
+        super().__init__(path)
         self._bins: list[_Bins] = []
         for record in model.rates:
             name = record.population
@@ -92,15 +92,6 @@ class RateWriter:
             numbers = b.first + b.rates.rows + np.arange(1, full + 1)
             b.rates.append(counts[: full * b.every].reshape(full, b.every).sum(axis=1) * b.scale)
             b.times.append((numbers * b.every - b.shift) * self._dt)
-
-    def flush(self) -> None:
-        flush(self._datasets())
-
-    def sync(self) -> None:
-        sync(self._file, self._datasets())
-
-    def close(self) -> None:
-        close_file(self._file, self._datasets())
 
     def _datasets(self) -> list[Growing]:
         return [data for b in self._bins for data in (b.rates, b.times)]

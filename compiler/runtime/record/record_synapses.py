@@ -27,7 +27,7 @@ from compiler.ir.level0.model import Const, Member, Model, Projection, shift_of
 from compiler.ir.level2.program import Merged
 from compiler.ir.level2.synapse_values import member_name, own_name, stored_by_target, synapse_unit, variable_array
 from compiler.passes.relations.lower_connect import pair_order, pairs_of
-from compiler.runtime.record.growing import Growing, close_file, flush, growing, open_file, publish, sync
+from compiler.runtime.record.growing import Growing, RecordFile, growing, publish
 
 Order = npt.NDArray[np.int64] | None
 """Storage order of the synapses in the order that is shown; None where they are the same."""
@@ -101,7 +101,7 @@ class _Sampled:
     exists: str | None = None
 
 
-class SynapseWriter:
+class SynapseWriter(RecordFile):
     """synapses.h5 of one run; a file that is there is continued. `start`: the step before the first one."""
 
     def __init__(self, path: Path, model: Model, program: Merged, instance: Instance, start: int = 0) -> None:
@@ -109,7 +109,7 @@ class SynapseWriter:
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
         self._last = model.simulate.warmup + model.simulate.steps
         self._sampled_until = -1 if start <= self._warmup else start - self._warmup
-        self._file = open_file(path)
+        super().__init__(path)
         self._sampled: list[_Sampled] = []
         self._arrays = frozenset(a.name for a in program.arrays)
         arrays = self._arrays
@@ -239,15 +239,6 @@ class SynapseWriter:
             values = np.histogram(values, s.edges)[0].astype(np.int64)
         assert s.values is not None
         s.values.append(values[None].astype(np.float64) if values.dtype.kind == "u" else values[None])
-
-    def flush(self) -> None:
-        flush(self._datasets())
-
-    def sync(self) -> None:
-        sync(self._file, self._datasets())
-
-    def close(self) -> None:
-        close_file(self._file, self._datasets())
 
     def _datasets(self) -> list[Growing]:
         return [data for s in self._sampled for data in (s.values, s.times) if data is not None]
