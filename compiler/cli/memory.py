@@ -15,11 +15,9 @@ from pathlib import Path
 import typer
 
 from compiler.cli.errors import Format
-from compiler.cli.show import table
+from compiler.cli.show import placed_arrays, table
 from compiler.ir.space import Role
 from compiler.layout.memory_report import Bill, Billed, memory_bill
-from compiler.layout.plan_memory import place
-from compiler.passes.relations.expected_sizes import expected_sizes
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import prepare
@@ -32,8 +30,7 @@ def show_memory(path: Path, options: Options, format: Format) -> None:
     """Prints the bill of a model for a target. Raises ModelError, BackendError, RunError."""
     prepared = prepare(path, options, Times())
     merged = prepared.lowered.merged
-    sizes = expected_sizes(prepared.model, merged)
-    placement = place(merged, sizes, prepared.backend.capabilities.apart)
+    placement, sizes = placed_arrays(prepared)
     bill = memory_bill(merged, placement, sizes)
     if format is Format.json:
         typer.echo(json.dumps(_as_json(bill, sizes), indent=2))

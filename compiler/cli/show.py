@@ -24,7 +24,8 @@ from compiler.core.strict_json import dumps
 from compiler.ir.level0.model import Model, Network
 from compiler.ir.level1.graph import Weight
 from compiler.ir.level2.synapse_values import own_name
-from compiler.passes.relations.expected_sizes import synapse_counts
+from compiler.layout.plan_memory import Placement, place
+from compiler.passes.relations.expected_sizes import expected_sizes, synapse_counts
 from compiler.runtime.artifacts.results import BuildResult, RunResult
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
@@ -158,12 +159,14 @@ def _parameters(prepared: Prepared | None) -> dict[str, int]:
 
 
 def _arenas(prepared: Prepared) -> dict[str, int]:
-    from compiler.layout.plan_memory import place
-    from compiler.passes.relations.expected_sizes import expected_sizes
-
-    sizes = expected_sizes(prepared.model, prepared.lowered.merged)
-    placed = place(prepared.lowered.merged, sizes, prepared.backend.capabilities.apart)
+    placed, _ = placed_arrays(prepared)
     return {role.value: size for role, size in placed.arena_bytes.items()}
+
+
+def placed_arrays(prepared: Prepared) -> tuple[Placement, dict[str, int]]:
+    """(where the arrays of the program are, the expected sizes of those whose sizes are drawn)."""
+    sizes = expected_sizes(prepared.model, prepared.lowered.merged)
+    return place(prepared.lowered.merged, sizes, prepared.backend.capabilities.apart), sizes
 
 
 def _summary(model: Model, prepared: Prepared | None, needs: Sequence[Need]) -> dict[str, object]:
