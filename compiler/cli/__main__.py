@@ -1,8 +1,8 @@
-"""The command line's entry: answers `--version` at once and hands everything else to the application.
+"""Entry point of the command line: answers `--version` at once and hands everything else to the application.
 
 Assumes: nothing; this module imports next to nothing, which is its purpose.
 Guarantees: `netloom --version` costs little more than starting Python; the garbage collector takes little time. Where
-the address space is limited (`ulimit -v`) to less than the libraries need, that is said before they are loaded.
+the address space is limited (`ulimit -v`) to less than the libraries need, an error says so before they are loaded.
 Does not: define commands (compiler/cli/app.py).
 """
 
@@ -12,11 +12,11 @@ import os
 import sys
 
 LEAST_SPACE = 384 << 20
-"""Bytes of address space. With less, a BLAS may end the process or wait for ever when it asks for its buffers."""
+"""Bytes of address space. With less, a BLAS may end the process or hang when it allocates its buffers."""
 
 
 def little_space() -> str | None:
-    """What is wrong with the limit of the address space; None where there is enough."""
+    """The error when the address space is limited to too little; None otherwise."""
     try:
         import resource
     except ImportError:  # there are no such limits on this system
@@ -55,7 +55,7 @@ def main() -> None:
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             code = 130
-        if ending.number is not None and code in (1, 130):  # 1: it came while typer was reading options
+        if ending.number is not None and code in (1, 130):  # 1: it arrived while typer was parsing options
             code = 128 + ending.number
     gc.disable()
     gc.freeze()

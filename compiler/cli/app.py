@@ -1,6 +1,6 @@
 """The commands of `netloom`.
 
-Assumes: typer. Heavy imports stand inside of the commands, so that each loads only what it needs.
+Assumes: typer. Heavy imports are inside the commands, so that each loads only what it needs.
 Guarantees: results go to standard output, everything else to standard error; exit codes as errors.py lists them.
 Does not: do anything itself: a command reads its options, calls the runner and shows the results.
 """

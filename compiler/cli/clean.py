@@ -1,8 +1,8 @@
-"""`netloom clean`: removing what was built, and what processes that died have left behind.
+"""`netloom clean`: removes build folders and the leftovers of dead processes.
 
-Assumes: compiler/core/disk.py made what has a hidden name of its form.
+Assumes: hidden names of the form that compiler/core/disk.py uses are its own.
 Guarantees: only what netloom made is touched, and nothing that a living process writes; finished runs stay; a dead run
-from which one can go on stays unless it is asked for.
+that can be resumed is kept unless `--dead-runs` is given.
 Does not: decide which results are worth keeping.
 """
 
@@ -25,7 +25,7 @@ from compiler.runtime.artifacts.checkpoint import resumable
 
 @dataclass
 class _Tally:
-    """What was, or would be, removed."""
+    """Count and bytes of what was, or would be, removed."""
 
     dry: bool
     count: int = 0

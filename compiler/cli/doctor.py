@@ -2,7 +2,7 @@
 
 Assumes: nothing is installed beyond what starting takes.
 Guarantees: looking changes nothing.
-Does not: repair.
+Does not: install or repair anything.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def state_of(target: Target) -> str:
 
 
 def cuda_lines() -> tuple[tuple[str, str], ...]:
-    """What there is of CUDA, by the backend's own words."""
+    """Rows about CUDA (name, finding), from the backend."""
     if TARGETS["cuda"].missing() is not None:
         return ()
     from backends.cuda.emit.compile import doctor

@@ -1,10 +1,10 @@
-"""From exceptions to exit codes and messages: the one place where a command ends badly.
+"""Maps exceptions to exit codes and messages; the only place where a command fails.
 
 Exit codes: EXIT_CODES.
 
 Assumes: commands raise ModelError, BackendError and RunError for what a user can cause.
 Guarantees: no traceback reaches a user, unless NETLOOM_DEBUG=1 asks for the one of an internal error.
-Does not: import what raises them before it is raised.
+Does not: import the modules that raise them.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def colored(stream: object) -> bool:
 
 
 def show(diagnostics: Iterable[Diagnostic], format: Format = Format.human, out: bool = False) -> None:
-    """Print diagnostics to standard error, or to standard output where they are what was asked for."""
+    """Print diagnostics to standard error, or to standard output where they are the result (`check`)."""
     stream = sys.stdout if out else sys.stderr
     stream.write(render(diagnostics, format.value, colored(stream)))
     stream.flush()
 
 
 def complain(code: str, message: str, help: str | None, format: Format = Format.human) -> None:
-    """Print an error that has no place in a file. Its message may have several lines (a compiler's output)."""
+    """Print an error without a source location. Its message may have several lines (a compiler's output)."""
     sys.stderr.write(complaint(code, message, help, format.value, colored(sys.stderr)))
 
 
@@ -97,7 +97,7 @@ def guarded(format: Format = Format.human) -> Iterator[None]:
 
 
 def _not_mapped(error: BaseException | None) -> bool:
-    """Whether a library could not be loaded because there is no room for it."""
+    """Whether a library could not be mapped into memory."""
     while isinstance(error, ImportError):
         if "failed to map segment" in str(error) or "annot allocate memory" in str(error):
             return True

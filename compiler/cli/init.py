@@ -1,6 +1,6 @@
-"""`netloom init`: a small commented model to begin with.
+"""`netloom init`: writes a small commented model to start from.
 
-Assumes: the data and the schema that travel with the compiler (compiler/core/resources.py).
+Assumes: the data and the schema that are installed with the compiler (compiler/core/resources.py).
 Guarantees: the texts are legal models that run at once (tests/unit/test_cli.py and tests/wheel run them).
 Does not: write over a file.
 """
@@ -109,17 +109,18 @@ expect:                                  # `netloom test` checks these
 
 
 IGNORED: Final = "build/\nruns/\n"
-"""What git leaves out: all that can be made again."""
+"""The .gitignore: everything that can be generated."""
 
 
 def model_text(kind: str, name: str) -> str:
-    """The text of a starter model. Its first line tells editors where the schema of this version lies."""
+    """The text of a starter model. Its first line tells editors where the schema of this version is."""
     schema = (schema_path() / "model.schema.json").absolute().as_uri()
     return (SPIKING if kind == "spiking" else NETWORK).format(name=name, schema=schema)
 
 
 def model_file(file: Path) -> Path:
-    """`file`, which ends in .yaml or gets that end. Raises RunError (E0912, exit 2) where it has another."""
+    """`file` with the suffix .yaml, which is added where there is none. Raises RunError (E0912, exit 2) where it has
+    another."""
     if file.suffix in (".yaml", ".yml"):
         return file
     named = file.with_name(f"{file.name}.yaml")

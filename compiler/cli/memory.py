@@ -1,9 +1,9 @@
-"""`netloom show --memory`: the bill of memory_bill as text or JSON.
+"""`netloom show --memory`: the memory report (compiler/layout/memory_report.py) as text or JSON.
 
 Assumes: a model that can be run.
-Guarantees: every arena with its bytes; the largest arrays with the model path, and what shares their memory. Arrays
-whose number of elements is drawn count as expected, and are named.
-Does not: load or connect.
+Guarantees: every arena with its bytes; the largest arrays with the model path, and the arrays that share their memory.
+Arrays of random size count with their expected size, and are named.
+Does not: load the program or draw connections.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST = 20
 
 
 def show_memory(path: Path, options: Options, format: Format) -> None:
-    """Prints the bill of a model for a target. Raises ModelError, BackendError, RunError."""
+    """Print the memory report of a model for a target. Raises ModelError, BackendError, RunError."""
     prepared = prepare(path, options, Times())
     merged = prepared.lowered.merged
     placement, sizes = placed_arrays(prepared)

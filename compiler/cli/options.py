@@ -1,8 +1,9 @@
-"""The application, and commands made from functions and the options of compiler/runtime/common/options.py.
+"""The application, and a decorator that makes commands from functions and the options in
+compiler/runtime/common/options.py.
 
 Assumes: typer.
-Guarantees: an option has one name, one help text and one check everywhere; what a command raises ends as
-compiler/cli/errors.py says.
+Guarantees: an option has one name, one help text and one check everywhere; exceptions of commands are handled by
+compiler/cli/errors.py.
 Does not: have commands (app.py, trained.py, tune.py).
 """
 
@@ -68,7 +69,7 @@ def command(order: str = "", name: str | None = None, epilog: str | None = None)
 
 
 def _parameter(name: str) -> inspect.Parameter:
-    """The parameter of a command for a field of `Options`; what is on by default has a flag that turns it off."""
+    """The parameter of a command for a field of `Options`; a flag that is on by default gets the form --no-X."""
     option, default, kind = DESCRIBED[name], getattr(DEFAULTS, name), TYPES[name]
     if name in _REPEATED:
         default, kind = None, list[str] | None

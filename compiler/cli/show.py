@@ -1,6 +1,6 @@
-"""What commands print: summaries, reports of builds and runs, tables of expectations, decisions of the passes.
+"""Output of commands: summaries, reports of builds and runs, tables of expectations, decisions of the passes.
 
-Assumes: results of compiler/runner.
+Assumes: results of compiler/runtime.
 Guarantees: plain text on standard output; `--format json` prints one JSON object instead.
 Does not: decide exit codes.
 """
@@ -203,7 +203,7 @@ def show_expanded(path: Path, options: Options) -> None:
 
 
 AFTER = "after:"
-"""What `--stage` begins with for the levels after one pass."""
+"""Prefix of `--stage` for the levels after one pass."""
 
 
 def show_stage(path: Path, options: Options, stage: str, passes: str | None = None) -> None:
@@ -228,8 +228,8 @@ def show_stage(path: Path, options: Options, stage: str, passes: str | None = No
 
 
 def _show_after(path: Path, options: Options, name: str, passes: str | None) -> None:
-    """What the pass `name` last left; `passes`: of those that may be left out, the ones that run. Raises
-    BadParameter for names of no pass."""
+    """The levels after the last run of the pass `name`; `passes`: the optional passes that run. Raises BadParameter
+    for names of no pass."""
     from backends.registry import backend
     from compiler.ir.text import print_ir
     from compiler.passes import PIPELINE
@@ -239,17 +239,17 @@ def _show_after(path: Path, options: Options, name: str, passes: str | None) -> 
     only = None if passes is None else frozenset(passes.split(",")) - {""}
     _known_passes(frozenset({name}), {p.name for p in PIPELINE})
     _known_passes(only or frozenset(), {p.name for p in PIPELINE if p.optional})
-    found: list[Ran] = []
+    last: list[Ran] = []
 
     def observe(ran: Ran) -> None:
         if ran.name == name:
-            found[:] = [ran]
+            last[:] = [ran]
 
     model = load_checked(path, options, Times())[0]
     lower(model, backend(options.target).capabilities, observe=observe, only=only)
-    if not found:
+    if not last:
         raise typer.BadParameter(f"the pass `{name}` does not run for this model and target")
-    ir = found[-1].ir
+    ir = last[-1].ir
     shown = [*(ir.spiking.cells if ir.spiking else ()), *(g.graph for g in ir.graphs if g.nodes)]
     if ir.programs:
         shown = list(ir.programs)
@@ -317,7 +317,7 @@ def report_build(result: BuildResult, format: Format, timings: bool) -> None:
 
 
 def _timings(result: BuildResult) -> str:
-    """A table of CPU milliseconds: each part with its steps, what these leave of it, and the sum."""
+    """A table of CPU milliseconds: each part with its steps, the remainder of the part, and the total."""
     rows = []
     for part, seconds in result.seconds.items():
         steps = {step: s for (of, step), s in result.steps.items() if of == part}
@@ -328,7 +328,7 @@ def _timings(result: BuildResult) -> str:
 
 
 def report_run(result: RunResult, format: Format) -> None:
-    """What came out of a run and where it is."""
+    """The results of a run and its directory."""
     if format is Format.json:
         typer.echo(dumps({"folder": str(result.folder), **result.record}))
         return
@@ -359,7 +359,7 @@ def report_run(result: RunResult, format: Format) -> None:
 
 
 def report_checks(result: RunResult, format: Format) -> None:
-    """The expectations of a model and what came out."""
+    """The expectations of a model and the values."""
     if format is Format.json:
         typer.echo(dumps({"folder": str(result.folder), "expectations": [c.as_json() for c in result.checks]}))
         return

@@ -1,4 +1,4 @@
-"""The commands for networks that have their weights: evaluate, predict, import, export, and standalone builds.
+"""The commands for trained networks: evaluate, predict, import, export, and standalone builds.
 
 Assumes: compiler/cli/app.py imports this module, which adds its commands to the application.
 Guarantees: as app.py.

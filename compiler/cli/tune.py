@@ -48,7 +48,7 @@ def tune(
 
 
 def _report(result: TuneResult) -> None:
-    """What changed, and where it stands."""
+    """The contractions whose strategy changed, and the lock file."""
     from compiler.cli.show import table
 
     rows = [

@@ -1,13 +1,13 @@
-"""Where Netloom keeps what it can make again: compiled texts, measurements, files in another form.
+"""The cache on disk: compiled code, measurements, converted files.
 
 An entry is a small JSON file, the index, that names the files of the entry by their digests. Files are written first,
-under names that hold the digest, then the index: several processes may keep the same entry at once, and who finds the
-index finds the files that it was written with.
+under names that hold the digest, then the index: several processes may keep the same entry at once, and a reader of the
+index always gets the files that it was written with.
 
 Assumes: compiler/core/disk.py.
-Guarantees: one folder per user, or the one that $NETLOOM_CACHE names; what was altered, truncated or is missing is not
-found, so that it is made again.
-Does not: make or clean the folder.
+Guarantees: one folder per user, or the one that $NETLOOM_CACHE names; an entry that is altered, truncated or missing is
+a miss.
+Does not: create or clean the folder.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ def keep_value(path: Path, value: Mapping[str, object]) -> None:
 
 
 def find_value(path: Path) -> dict[str, Any] | None:
-    """What `keep_value` wrote; None when it is not there or not as it was written."""
+    """The object that `keep_value` wrote; None when it is missing or damaged."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        entry = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or not isinstance(found.get("value"), dict):
+    if not isinstance(entry, dict) or not isinstance(entry.get("value"), dict):
         return None
-    value: dict[str, Any] = found["value"]
-    return value if found.get("digest") == _value_digest(value) else None
+    value: dict[str, Any] = entry["value"]
+    return value if entry.get("digest") == _value_digest(value) else None
 
 
 def _value_digest(value: Mapping[str, object]) -> str:
@@ -74,8 +74,8 @@ def _value_digest(value: Mapping[str, object]) -> str:
 
 
 def keep_files(index: Path, files: Mapping[str, Path]) -> dict[str, Path]:
-    """Copy finished files, by suffix, into the cache as the entry `index`; returns where they lie: beside the index,
-    all with one stem. Raises RunError (E0930)."""
+    """Copy finished files, by suffix, into the cache as the entry `index`; returns their paths: beside the index,
+    with one stem. Raises RunError (E0930)."""
     digests = {suffix: file_digest(path) or "" for suffix, path in files.items()}
     stem = _stem(index, digests)
     placed = {suffix: index.with_name(f"{stem}{suffix}") for suffix in files}
@@ -86,9 +86,9 @@ def keep_files(index: Path, files: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def find_files(index: Path) -> dict[str, Path] | None:
-    """The files of an entry by suffix; None when the entry is not there, or one of them is not as it was kept."""
-    found = find_value(index)
-    digests = found.get("files") if found is not None else None
+    """The files of an entry by suffix; None when the entry is missing, or one of them is damaged."""
+    entry = find_value(index)
+    digests = entry.get("files") if entry is not None else None
     if not isinstance(digests, dict):
         return None
     stem = _stem(index, digests)
@@ -97,14 +97,13 @@ def find_files(index: Path) -> dict[str, Path] | None:
 
 
 def note_file(path: Path, digest: str) -> None:
-    """Say in the JSON file beside a large file what its SHA-256 is and how it stands on disk. Raises RunError
-    (E0930)."""
+    """Write the SHA-256 and the state on disk of a large file into the JSON file beside it. Raises RunError (E0930)."""
     keep_value(path.with_suffix(".json"), {"digest": digest, "state": _state(path)})
 
 
 def is_as_kept(path: Path) -> bool:
-    """Whether a large file is as `note_file` has found it. It is read for that only when its size, its times or its
-    place on disk are not those that were noted."""
+    """Whether a large file is unchanged since `note_file`. It is read only when its size, times or inode differ from
+    those in the note."""
     noted = find_value(path.with_suffix(".json"))
     if noted is None or not path.is_file():
         return False
@@ -118,7 +117,7 @@ def is_as_kept(path: Path) -> bool:
 
 
 def _state(path: Path) -> list[int]:
-    """What changes whenever a file is written to: ctime cannot be set."""
+    """Size, times and inode: ctime changes with every write and cannot be set."""
     state = path.stat()
     return [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
 

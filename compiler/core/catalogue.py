@@ -1,11 +1,9 @@
-"""The catalogue of diagnostic codes: what `netloom explain E0101` tells.
+"""The catalogue of diagnostic codes, which `netloom explain E0101` prints.
 
 Assumes: nothing.
-Guarantees: one entry per code; a code keeps its meaning for ever and is never used again for
-another.
-Groups: E00 file and YAML, E01 structure, E02 references and expansion, E03 expressions, E04 units,
-E05 shapes and tensors, E06 spiking, E07 data files, E08 not supported, E09 tools and targets, W0
-warnings.
+Guarantees: one entry per code; the meaning of a code never changes, and a removed code is never reused.
+Groups: E00 file and YAML, E01 structure, E02 references and expansion, E03 expressions, E04 units, E05 shapes and
+tensors, E06 spiking, E07 data files, E08 not supported, E09 tools and targets, W0 warnings.
 Does not: say which code reports what; tests/unit/test_codes.py checks that each is used and each is
 listed.
 
@@ -22,7 +20,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class CodeInfo:
-    """What there is to know about one code; examples are pieces of YAML, empty where none fits."""
+    """The documentation of one code; the examples are YAML, empty where none fits."""
 
     title: str
     explanation: str

@@ -1,8 +1,8 @@
-"""Diagnostics: errors as data, collected by whoever finds them and rendered in one place (render.py).
+"""Diagnostics: errors as data, collected where they are detected and rendered in one place (render.py).
 
 Assumes: spans from compiler.core.source.
-Guarantees: a pass that meets a user's mistake adds a Diagnostic to its `Sink` and goes on where it can;
-`Sink.check()` ends the stage when there are errors. No other exception stands for a user's mistake.
+Guarantees: a pass that detects a user's mistake adds a Diagnostic to its `Sink` and goes on where it can;
+`Sink.check()` ends the stage when there are errors. No other exception is raised for a user's mistake.
 Does not: print, colour or exit.
 """
 
@@ -33,9 +33,9 @@ class Related:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding. `code` is stable ("E0123"); the catalogue in compiler/core/catalogue.py tells more about each.
-    `file`, `line` and `column` say where it begins (None: nowhere in a file); `str` is what the command line prints of
-    it."""
+    """One error or warning. `code` is stable ("E0123"); the catalogue in compiler/core/catalogue.py tells more about
+    each. `file`, `line` and `column` say where it begins (None: nowhere in a file); `str` is what the command line
+    prints of it."""
 
     code: str
     message: str
@@ -87,7 +87,7 @@ _MOST_LONGER: Final = 5
 
 
 def letters_of(word: str) -> str:
-    """`word` as far as spelling goes: no case, no `_`, `-` and blanks."""
+    """`word` in lower case without `_`, `-` and blanks."""
     return "".join(c for c in word.lower() if c not in "_- ")
 
 
@@ -102,8 +102,8 @@ def _abbreviated(word: str, names: list[str]) -> list[str]:
     parts = word.lower().split("_")
     if len(word) < 3 or not all(parts):
         return []
-    found = [n for n in names if _begins_with(n.lower().split("_"), parts)]
-    return found if len(found) == 1 else []
+    matches = [n for n in names if _begins_with(n.lower().split("_"), parts)]
+    return matches if len(matches) == 1 else []
 
 
 def _begins_with(whole: list[str], parts: list[str]) -> bool:

@@ -1,11 +1,11 @@
-"""Writing to disk: every file and folder that netloom makes goes through here.
+"""Writing to disk: every file and folder that netloom writes goes through here.
 
 What is not finished has a hidden name that nobody else has (`.name.<16 random digits>.part`, made exclusively) and is
 held by a lock (flock) for as long as its process lives: the file itself, or for a folder `.name.<digits>.lock` beside
 it, which is there before the folder and goes after it. So `netloom clean` can tell what a dead process left behind
 from what is being written, by another container or another thread too.
 
-Assumes: a POSIX file system; where it has no locks, nothing is taken for left behind.
+Assumes: a POSIX file system; without locks, nothing counts as left behind.
 Guarantees: a file is complete or absent; what cannot be written is a RunError (E0930, exit 5) that says what it is,
 how much it needs and how much is free.
 Does not: wait until data are on the medium.
@@ -27,7 +27,7 @@ from typing import IO, Final, Self
 from compiler.core.errors import RunError
 
 UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
-"""What goes wrong in writing to a file that is open already."""
+"""Errors (errno) of writing to an open file."""
 _PART: Final = re.compile(r"\..*\.[0-9a-f]{16}\.part")
 _LOCK: Final = re.compile(r"\..*\.[0-9a-f]{16}\.lock")
 
@@ -75,7 +75,7 @@ def free_bytes(path: Path) -> int | None:
 
 @contextmanager
 def writing(path: Path, what: str, needed: int | None = None) -> Iterator[None]:
-    """Around what does nothing but write `what` to `path`: an OSError becomes a RunError (E0930)."""
+    """A context for code that only writes `what` to `path`: an OSError becomes a RunError (E0930)."""
     try:
         yield
     except OSError as error:
@@ -87,20 +87,20 @@ def writing(path: Path, what: str, needed: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def new_file(path: Path, what: str, needed: int | None = None) -> Iterator[IO[bytes]]:
-    """A stream (that can also be read) whose contents become the file `path` at the end; nothing, when it fails.
-    Folders are made. Raises RunError (E0930)."""
+    """A stream (that can also be read) whose contents become the file `path` at the end; nothing is left when it
+    fails. Missing folders are created. Raises RunError (E0930)."""
     scratch: Path | None = None
     try:
         with writing(path, what, needed):
             path.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            scratch = _hidden(path, ".part")  # known before it is there, so that no signal leaves it behind
+            scratch = _hidden(path, ".part")  # set before the file exists, so that no signal leaves it behind
             with writing(path, what, needed):
                 fd = _claim(scratch)
             if fd is not None:
                 break
             scratch = None
-        lock = os.dup(fd)  # so that nobody takes it for left behind between its end and its name
+        lock = os.dup(fd)  # so that it does not count as left behind between close and rename
         try:
             with open(scratch, "w+b", opener=lambda *_: fd) as stream:  # so that it has a name
                 yield stream
@@ -161,7 +161,7 @@ def link_file(source: Path, path: Path, what: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names of a folder on disk, where the system can."""
+    """fsync a folder, where the system supports it."""
     with suppress(OSError):
         place = os.open(folder, os.O_RDONLY)
         try:
@@ -172,9 +172,9 @@ def sync_folder(folder: Path) -> None:
 
 @dataclass
 class Scratch:
-    """A folder that is not finished: `path`, and the lock that says that it is alive (`fd` is -1 without one). What was
-    neither renamed nor `kept` is removed at the end of a `with`, and when nobody in the process that made it knows it
-    any more (a signal may come between its making and the `with`)."""
+    """A folder that is not finished: `path`, and the lock that says that it is alive (`fd` is -1 without one). It is
+    removed at the end of a `with` unless it was renamed or `kept`, and when it is garbage-collected in the process
+    that created it (a signal may arrive before the `with`)."""
 
     path: Path
     fd: int = -1
@@ -196,7 +196,7 @@ class Scratch:
             self.remove()
 
     def rename(self, place: Path) -> None:
-        """Give it its name and let go of the lock. Raises OSError when `place` exists and is not an empty folder."""
+        """Rename it to `place` and release the lock. Raises OSError when `place` exists and is not an empty folder."""
         os.rename(self.path, place)
         self._release()
 
@@ -226,16 +226,16 @@ def scratch_folder(place: Path, what: str) -> Scratch:
                 made.fd = fd
                 made.path.mkdir()
                 return made
-            made.kept = True  # it is somebody else's
+            made.kept = True  # it belongs to another process
 
 
 def _hidden(place: Path, suffix: str) -> Path:
-    """A name beside `place` that nobody has."""
+    """An unused name beside `place`."""
     return place.with_name(f".{place.name}.{os.urandom(8).hex()}{suffix}")
 
 
 def _claim(path: Path) -> int | None:
-    """Make a file and lock it; None when there is one, or `netloom clean` was faster."""
+    """Create a file and lock it; None when it exists, or `netloom clean` took the lock first."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
@@ -247,7 +247,7 @@ def _claim(path: Path) -> int | None:
 
 
 def _locked(fd: int) -> bool | None:
-    """Take the lock of an open file: False when another one holds it, None when the file system has no locks."""
+    """Take the lock of an open file: False when another process holds it, None when the file system has no locks."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
@@ -274,9 +274,9 @@ def leftovers(folder: Path) -> list[Path]:
         names = sorted(os.listdir(folder))
     except OSError:
         return []
-    found = [folder / n for n in names if _PART.fullmatch(n)]
-    found += [folder / n for n in names if _LOCK.fullmatch(n) and f"{n[:-5]}.part" not in names]
-    return [p for p in found if not _alive(p)]
+    hidden = [folder / n for n in names if _PART.fullmatch(n)]
+    hidden += [folder / n for n in names if _LOCK.fullmatch(n) and f"{n[:-5]}.part" not in names]
+    return [p for p in hidden if not _alive(p)]
 
 
 def in_use(folder: Path) -> bool:
@@ -294,7 +294,7 @@ def in_use(folder: Path) -> bool:
 
 
 def remove_leftover(path: Path) -> bool:
-    """Remove one of `leftovers`, and its lock; False when it lives after all."""
+    """Remove one of `leftovers`, and its lock; False when its process is alive after all."""
     fd = _open_lock(path)
     if fd is None:
         return False
@@ -317,13 +317,13 @@ def _alive(path: Path) -> bool:
 
 
 def _open_lock(path: Path) -> int | None:
-    """The lock of something hidden, held; None when a living process holds it, or when that cannot be known."""
+    """The lock of something hidden, held; None when a live process holds it, or when that is unknown."""
     try:
         if not path.is_dir():
             fd = os.open(path, os.O_RDWR)
         elif path.with_suffix(".lock").exists():
             fd = os.open(path.with_suffix(".lock"), os.O_RDWR)
-        else:  # it is there before its folder, and goes after it
+        else:  # it is created before its folder and removed after it
             return os.open(path, os.O_RDONLY)
     except OSError:
         return None

@@ -1,7 +1,7 @@
-"""Errors: mistakes in a model file, collected and raised together, and what can go wrong elsewhere.
+"""Errors: mistakes in a model file, collected and raised together, and errors without a place in a file.
 
 Assumes: nothing.
-Guarantees: every error carries a stable code; those of no place in a file carry the exit code of the command line.
+Guarantees: every error carries a stable code; those without a place in a file carry an exit code.
 Does not: print.
 """
 
@@ -30,8 +30,7 @@ class ModelError(Exception):
 
 
 class CodedError(Exception):
-    """What goes wrong elsewhere than at a place of a model file. `exit_code`: of the command line; `str` is what that
-    prints."""
+    """An error without a place in a model file. `exit_code`: of the command line; `str` is the text that it prints."""
 
     def __init__(self, code: str, message: str, help: str | None, exit_code: int) -> None:
         super().__init__(code, message, help, exit_code)
@@ -77,15 +76,15 @@ def _cut(text: str) -> str:
 
 
 class RunError(CodedError):
-    """A run cannot go on. exit_code 5: it failed, numerically or because something cannot be written; 2: what was asked
-    for does not fit."""
+    """A run cannot continue. exit_code 5: it failed, numerically or because something cannot be written; 2: the
+    request is invalid."""
 
     def __init__(self, code: str, message: str, help: str | None = None, exit_code: int = 5) -> None:
         super().__init__(code, message, help, exit_code)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal (Ctrl-C, SIGTERM or SIGHUP) ends what is being done, where no results are lost."""
+    """A signal (Ctrl-C, SIGTERM or SIGHUP) ends the current work; no results are lost."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(f"signal {signal_number}")

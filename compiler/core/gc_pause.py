@@ -1,10 +1,9 @@
-"""The garbage collector, put off while a compiler makes objects that all live until its end.
+"""Pauses the garbage collector while the compiler creates many long-lived objects.
 
-Assumes: what runs meanwhile makes no garbage that only the collector could free; nobody else turns the collector on or
-off meanwhile.
-Guarantees: however many threads are in `no_garbage_collection`, the collector is off until the last one leaves, and
-then as it was before the first one came.
-Does not: free anything, or touch what the process has made before.
+Assumes: the code inside creates no garbage in cycles, and nothing else enables or disables the collector meanwhile.
+Guarantees: the collector is off while any thread is inside `no_garbage_collection`, and as before when the last one
+leaves.
+Does not: free or freeze objects of the caller.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Final
 
 @dataclass
 class _Pause:
-    """How many are in it, and whether the collector was on before. The collector is one for the process, so this is."""
+    """How many threads are inside, and whether the collector was on before: one per process, as the collector."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     inside: int = 0
@@ -31,8 +30,8 @@ _PAUSE: Final = _Pause()
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Without the collector: a large model is a million objects, none of them garbage, which it would visit again and
-    again."""
+    """Pause the collector: a large model has a million objects, none of them garbage, which it would scan
+    repeatedly."""
     with _PAUSE.lock:
         if _PAUSE.inside == 0:
             _PAUSE.was = gc.isenabled()

@@ -1,14 +1,14 @@
-"""Names that differ from those that are taken.
+"""Unique names.
 
-Assumes / guarantees: a name stays readable: underscores are added to it.
-Does not: know what a name stands for.
+Assumes / guarantees: a name stays readable: underscores are appended.
+Does not: know scopes.
 """
 
 from __future__ import annotations
 
 
 def free_name(name: str, taken: frozenset[str]) -> str:
-    """`name`, with as many underscores as make it differ from those that are taken."""
+    """`name` with as many underscores appended as make it unique among the taken ones."""
     while name in taken:
         name += "_"
     return name

@@ -35,8 +35,7 @@ _STYLES: Final = {
     "message": "\x1b[1m",
     "gutter": "\x1b[1;34m",
 }
-# Characters that change the direction of the text around them would show another program than is
-# read.
+# Characters that change the text direction would show another program than the one that is parsed.
 _BIDIRECTIONAL: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -46,12 +45,12 @@ def render(diagnostics: Iterable[Diagnostic], format: Format, color: bool = Fals
     `human` ends with a summary and shows at most MAX_SHOWN; `short` is one line each, as compilers
     write them; `json` is one object per line and always complete.
     """
-    found = ordered(diagnostics)
-    if not found:
+    in_order = ordered(diagnostics)
+    if not in_order:
         return ""
     if format == "json":
-        return "".join(_json(d) + "\n" for d in found)
-    shown, rest = found[:MAX_SHOWN], len(found) - MAX_SHOWN
+        return "".join(_json(d) + "\n" for d in in_order)
+    shown, rest = in_order[:MAX_SHOWN], len(in_order) - MAX_SHOWN
     paint = _Paint(color)
     if format == "short":
         lines = [_short(d, paint) for d in shown]
@@ -61,7 +60,7 @@ def render(diagnostics: Iterable[Diagnostic], format: Format, color: bool = Fals
     blocks = [_human(d, paint) for d in shown]
     if rest > 0:
         blocks.append(f"... and {rest} more")
-    blocks.append(_summary(found, paint))
+    blocks.append(_summary(in_order, paint))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -74,10 +73,10 @@ def complaint(code: str, message: str, help: str | None, format: Format = "human
     """An error that has no place in a file, ending in a line feed. Its message may have several lines (a compiler's
     output), which `human` shows below it."""
     first, _, rest = message.partition("\n")
-    found = Diagnostic(code, first, None, help)
+    diagnostic = Diagnostic(code, first, None, help)
     if format != "human":
-        return render([found], format, color)
-    lines = [block(found, color), *(f"  | {line}" for line in rest.split("\n") if rest)]
+        return render([diagnostic], format, color)
+    lines = [block(diagnostic, color), *(f"  | {line}" for line in rest.split("\n") if rest)]
     return "\n".join(lines) + "\n"
 
 
@@ -152,7 +151,7 @@ def _snippet(span: Span, gutter: int, paint: _Paint, style: str) -> list[str]:
     last, last_column = span.file.position(max(span.end, span.start))
     line = span.file.line(number)
     if last > number and last_column == 1:
-        last, last_column = last - 1, 0  # it ends with the line feed before
+        last, last_column = last - 1, 0  # it ends at the line feed before
     begin = column - 1
     end = last_column - 1 if last == number and last_column else len(line)
     shown, before, width = clip(line, begin, max(begin, min(end, len(line))))
@@ -249,8 +248,8 @@ def _is_nowhere(span: Span) -> bool:
     return span.file is NOWHERE.file
 
 
-def _summary(found: Sequence[Diagnostic], paint: _Paint) -> str:
-    counts = Counter(d.severity for d in found)
+def _summary(diagnostics: Sequence[Diagnostic], paint: _Paint) -> str:
+    counts = Counter(d.severity for d in diagnostics)
     parts = [
         f"{n} {word}{'' if n == 1 else 's'}"
         for severity, word in (
@@ -261,7 +260,7 @@ def _summary(found: Sequence[Diagnostic], paint: _Paint) -> str:
         if (n := counts[severity])
     ]
     worst = next(s for s in Severity if counts[s])
-    paths = {d.span.file.path for d in found if d.span is not None}
+    paths = {d.span.file.path for d in diagnostics if d.span is not None}
     where = f" in {next(iter(paths))}" if len(paths) == 1 else ""
     if len(paths) > 1:
         where = f" in {len(paths)} files"

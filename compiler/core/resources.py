@@ -1,4 +1,5 @@
-"""Where the files that travel with the compiler lie: the standard library, the schemas and the data of `netloom init`.
+"""Paths of the files that are installed with the compiler: the standard library, the schemas and the data of
+`netloom init`.
 
 Assumes: a checkout (`models/library`, `schemas`, `models/data/digits.npz` beside `compiler`) or an installed wheel
 (`compiler/data/...`).

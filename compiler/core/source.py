@@ -85,4 +85,4 @@ class Span:
 
 
 NOWHERE = Span(SourceFile("<generated>", ""), 0, 0)
-"""The span of a node that no text stands for."""
+"""The span of a node without source text."""

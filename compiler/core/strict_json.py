@@ -1,4 +1,4 @@
-"""JSON that every reader takes: numbers that are not finite are null.
+"""Strict JSON: numbers that are not finite become null.
 
 Assumes: values of dicts, lists, strings and numbers.
 Guarantees: no NaN or Infinity, which are not JSON.

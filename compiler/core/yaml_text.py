@@ -1,7 +1,7 @@
 """Text as a YAML scalar in double quotes.
 
 Assumes: nothing.
-Guarantees: what is read back is the text, whatever it holds; it takes one line of printable characters.
+Guarantees: reading it back gives the text; it is one line of printable characters.
 Does not: decide whether quotes are needed.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 def quoted(text: str) -> str:
-    """`text` in double quotes; what cannot be printed stands as its number."""
+    """`text` in double quotes; characters that cannot be printed are escaped by their numbers."""
     return '"' + "".join(_escaped(c) for c in text) + '"'
 
 

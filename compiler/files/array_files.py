@@ -38,7 +38,7 @@ class Header:
     """Shape and element type of an array in a file."""
 
     shape: tuple[int, ...]
-    kind: str  # numpy's: "f" real, "i" and "u" whole, "b" truth values, others no numbers
+    kind: str  # numpy's: "f" float, "i" and "u" integer, "b" bool; others are not numbers
     dtype: str
 
     @property
@@ -55,8 +55,8 @@ def array_start(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool
 
 
 def _header(stream: IO[bytes], size: int, stored: int) -> Header:
-    """`size`: bytes of the .npy file, `stored`: what they take in an archive. Raises ValueError where the numbers do
-    not fit into it."""
+    """`size`: bytes of the .npy file, `stored`: its bytes in an archive. Raises ValueError where the numbers do not
+    fit into it."""
     dtype, shape, _ = array_start(stream)
     wanted = math.prod(shape) * dtype.itemsize
     if dtype.hasobject is False and wanted > size:
@@ -74,16 +74,16 @@ def headers(path: Path) -> dict[str, Header]:
 
 def _headers(path: Path) -> dict[str, Header]:
     if path.is_dir():
-        return {name: Header(*found) for name, found in image_headers(path).items()}
+        return {name: Header(*header) for name, header in image_headers(path).items()}
     size = regular(path)
     if path.suffix in HDF5:
         return _of_hdf5(path)
     if path.suffix == ".csv":
-        return {name: Header(*found) for name, found in csv_headers(path).items()}
+        return {name: Header(*header) for name, header in csv_headers(path).items()}
     if is_idx(path):
         return {"": Header(*idx_header(path))}
     if path.suffix == PARQUET:
-        return {name: Header(*found) for name, found in parquet_headers(path).items()}
+        return {name: Header(*header) for name, header in parquet_headers(path).items()}
     if path.suffix == ".npy":
         with path.open("rb") as stream:
             return {"": _header(stream, size, size)}
@@ -100,20 +100,20 @@ def _headers(path: Path) -> dict[str, Header]:
 def _of_hdf5(path: Path) -> dict[str, Header]:
     import h5py
 
-    found: dict[str, Header] = {}
+    arrays: dict[str, Header] = {}
 
     def visit(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and item.shape is not None:
             _stored(item)
-            found[name] = Header(tuple(int(n) for n in item.shape), item.dtype.kind, str(item.dtype))
+            arrays[name] = Header(tuple(int(n) for n in item.shape), item.dtype.kind, str(item.dtype))
 
     with _opened(path) as file:
         file.visititems(visit)
-    return found
+    return arrays
 
 
 def _stored(item: Any) -> None:
-    """Raises ValueError for a data set that is larger than what the file holds of it."""
+    """Raises ValueError for a dataset that is larger than its data in the file."""
     if item.dtype.kind in "fiub":
         expands(item.id.get_storage_size(), item.size * item.dtype.itemsize)
 
@@ -125,7 +125,7 @@ def _opened(path: Path) -> Any:
 
     try:
         return h5py.File(path, "r")
-    except OSError as error:  # the library's text goes over several lines and names its own functions
+    except OSError as error:  # the library's message has several lines and names its own functions
         raise ValueError("it is not an HDF5 file") from error
 
 
@@ -176,7 +176,7 @@ def _array(path: Path, name: str | None) -> npt.NDArray[Any]:
         return read_parquet(path, name or "")
     if path.suffix in HDF5:
         return next(hdf5_parts(path, name or "", None))
-    _headers(path)  # which fit the file
+    _headers(path)  # they fit the file
     loaded = np.load(path, allow_pickle=False)
     if isinstance(loaded, np.ndarray):
         return loaded

@@ -2,9 +2,9 @@
 
 Assumes: files that compiler/files/array_files.py reads.
 Guarantees: what `take` gives are the numbers that `read_array` gives; rows of .npy, .npz (arrays that are not
-compressed) and IDX files are read where they stand, folders of images are decoded on demand, everything else is written
-once into a file of the cache folder (made anew when the source changes: its size or time of change).
-Does not: map files: how many pages a mapping holds is up to the operating system, so that memory would have no bound.
+compressed) and IDX files are read in place, folders of images are decoded on demand, everything else is converted once
+to a file in the cache folder (again when the size or modification time of the source changes).
+Does not: map files into memory: the operating system decides how many pages stay, so memory would have no bound.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Rows(Protocol):
 
 
 class FileRows:
-    """An array that lies in a file as it does in memory."""
+    """An array that is stored in a file as in memory."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], start: int) -> None:
         size = path.stat().st_size - start
@@ -67,7 +67,7 @@ class FileRows:
         out = np.empty((len(rows), *self.shape[1:]), self._dtype)
         row = math.prod(self.shape[1:]) * self._dtype.itemsize
         view = out.reshape(-1).view(np.uint8).data
-        ends = np.flatnonzero(np.diff(rows, append=-2) != 1) + 1  # of rows that follow each other
+        ends = np.flatnonzero(np.diff(rows, append=-2) != 1) + 1  # of consecutive rows
         first = 0
         for end in ends.tolist():
             self._file.seek(self._start + int(rows[first]) * row)
@@ -121,32 +121,32 @@ def open_rows(path: Path, name: str | None, columns: tuple[str, ...], cache: Pat
     if columns and path.suffix != ".csv":
         return StackedRows([open_rows(path, c, (), cache) for c in columns])
     with damage_as_value_error():
-        found = None if columns else _flat(path, name)
-        if found is None:
-            found = _flat(_converted(path, name, columns, cache), None)
-    assert found is not None
-    return found
+        stored = None if columns else _flat(path, name)
+        if stored is None:
+            stored = _flat(_converted(path, name, columns, cache), None)
+    assert stored is not None
+    return stored
 
 
 def header_of(path: Path, name: str | None, columns: tuple[str, ...]) -> Header:
     """Shape and type of the array, or of `columns` side by side. Raises OSError, ValueError."""
-    found = headers(path)
-    if path.suffix == ".csv" and not found:  # a table without names
+    arrays = headers(path)
+    if path.suffix == ".csv" and not arrays:  # a table without names
         sizes = [p.shape for p in table_parts(path, None)]
         return Header((sum(n for n, _ in sizes), sizes[0][1] if sizes else 0), "f", "float64")
-    missing = next((c for c in columns or (name or "",) if c not in found), None)
+    missing = next((c for c in columns or (name or "",) if c not in arrays), None)
     if missing is not None:
         raise ValueError(f"it has no array `{missing}`")
     if not columns:
-        return found[name or ""]
-    known = [found[c] for c in columns]
+        return arrays[name or ""]
+    known = [arrays[c] for c in columns]
     other = next((h for h in known if h.kind not in "fiub"), None)
     dtype = other.dtype if other is not None else str(np.result_type(*(h.dtype for h in known)))
     return Header((*known[0].shape, len(known)), "O" if other is not None else np.dtype(dtype).kind, dtype)
 
 
 def _flat(path: Path, name: str | None) -> Rows | None:
-    """The array as it lies in its file; None where it lies there in another form."""
+    """The array in its file; None where its format is not that of memory."""
     if path.suffix == ".npy":
         with path.open("rb") as stream:
             dtype, shape, columns = array_start(stream)
@@ -160,7 +160,7 @@ def _flat(path: Path, name: str | None) -> Rows | None:
             item = archive.getinfo(f"{name}.npy")
             if item.compress_type != zipfile.ZIP_STORED:
                 return None
-            # The lengths of name and extra field stand in the local header, whose extra field may be another one.
+            # The lengths of name and extra field are in the local header, whose extra field may differ.
             stream.seek(item.header_offset + 26)
             lengths = np.frombuffer(stream.read(4), "<u2")
             stream.seek(int(lengths.sum()), os.SEEK_CUR)
@@ -218,7 +218,7 @@ def _npz_parts(path: Path, name: str | None) -> Iterator[Array]:
 
 
 def _converted(path: Path, name: str | None, columns: tuple[str, ...], cache: Path) -> Path:
-    """An .npy file of the cache folder with the same numbers, written where it is not there yet."""
+    """An .npy file of the cache folder with the same numbers; written if missing."""
     state = path.stat()
     what = (str(path.resolve()), state.st_size, state.st_mtime_ns, name, columns)
     key = hashlib.sha256(repr(what).encode()).hexdigest()[:40]

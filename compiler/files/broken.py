@@ -1,4 +1,4 @@
-"""Damaged files: whatever their readers raise becomes a ValueError with one line of text.
+"""Damaged files: any exception of their readers becomes a ValueError with one line of text.
 
 Assumes: readers of zip, gzip, HDF5 and Parquet, which raise errors of many kinds for bytes that they do not expect.
 Guarantees: an OSError of the system (no such file, no permission) passes through as it is.

@@ -1,8 +1,8 @@
 """Tables of numbers in .csv files: columns with a line of names, or numbers alone.
 
 Assumes: nothing.
-Guarantees: a table is read in parts of bounded memory; a column whose numbers are all whole is int64 (labels are told
-from measurements), any other float64; a broken file is a ValueError or OSError with one line of text.
+Guarantees: a table is read in parts of bounded memory; a column of integers is int64 (labels differ from measurements),
+any other float64; a broken file is a ValueError or OSError with one line of text.
 Does not: read text or dates.
 """
 
@@ -37,7 +37,7 @@ def _first(path: Path) -> list[str]:
 
 
 def _lines(stream: IO[str]) -> Iterator[str]:
-    """The lines of a file. Raises ValueError for one that has no end."""
+    """The lines of a file. Raises ValueError for one that is too long."""
     for line in iter(lambda: stream.readline(_LONGEST), ""):
         if len(line) == _LONGEST:
             raise ValueError(f"a line of it is longer than {_LONGEST:,} characters")
@@ -62,10 +62,10 @@ def table_parts(path: Path, columns: Sequence[str] | None) -> Iterator[Floats]:
     chosen = None if columns is None else [names.index(c) for c in columns]
     rows = max(_PART // max(len(_first(path)), 1), 1)
     with path.open(encoding="utf-8") as stream:
-        found = _lines(stream)
+        lines_of = _lines(stream)
         if columns is not None:
-            next(found)
-        for lines in iter(lambda: [x for x in islice(found, rows) if x.strip()], []):
+            next(lines_of)
+        for lines in iter(lambda: [x for x in islice(lines_of, rows) if x.strip()], []):
             table = np.loadtxt(lines, delimiter=",", ndmin=2)
             if columns is not None and table.shape[1] != len(names):
                 raise ValueError(f"its first line names {len(names)} columns, the others have {table.shape[1]}")
@@ -86,7 +86,7 @@ def csv_headers(path: Path) -> dict[str, tuple[tuple[int, ...], str, str]]:
 
 
 def _whole(part: Floats) -> npt.NDArray[np.bool_]:
-    """Which columns hold whole numbers alone."""
+    """Which columns hold only integers."""
     return np.asarray(np.all((np.abs(part) < 2**53) & (part == np.floor(part)), axis=0))
 
 
@@ -99,7 +99,7 @@ def read_table(path: Path) -> npt.NDArray[Any]:
 
 
 def read_columns(path: Path, columns: Sequence[str]) -> npt.NDArray[Any]:
-    """(rows, columns), int64 where all numbers are whole. Raises OSError, ValueError."""
+    """(rows, columns), int64 where all numbers are integers. Raises OSError, ValueError."""
     parts = list(table_parts(path, columns))
     table = np.concatenate(parts) if parts else np.zeros((0, len(columns)))
     return table.astype(np.int64) if len(table) and bool(np.all(_whole(table))) else table

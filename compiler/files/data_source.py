@@ -1,4 +1,4 @@
-"""Samples of a network's input, from the file or files in which a training has them.
+"""Samples of a network input, from the data files of a training.
 
 Assumes: a `Data` of level 0.
 Guarantees: what is wrong with a file is an OSError or ValueError with one line of text.
@@ -38,19 +38,19 @@ def read_samples(data: Data, array: str) -> npt.NDArray[Any]:
 
 
 def sample_parts(data: Data, array: str) -> Iterator[npt.NDArray[Any]]:
-    """The same in parts of a few MB. Raises OSError, ValueError."""
+    """`read_samples` in parts of a few MB. Raises OSError, ValueError."""
     path, inner = place_of(data, array)
     return array_parts(Path(path), inner or None, dict(data.columns).get(array, ()))
 
 
 def open_samples(data: Data, array: str, cache: Path) -> Rows:
-    """The same, some samples at a time. Raises OSError, ValueError."""
+    """`read_samples`, some samples at a time. Raises OSError, ValueError."""
     path, inner = place_of(data, array)
     return open_rows(Path(path), inner or None, dict(data.columns).get(array, ()), cache)
 
 
 def samples_header(data: Data, array: str) -> Header:
-    """The same by the header: shape, with the samples first, and type. Raises OSError, ValueError."""
+    """Shape (samples first) and type, from the header. Raises OSError, ValueError."""
     path, inner = place_of(data, array)
     columns = dict(data.columns).get(array, ())
     if Path(path).is_dir():  # the frontend has looked at every image

@@ -4,7 +4,7 @@ Assumes: nothing.
 Guarantees: classes are the names of the sub-folders in the order of their code points, samples go by class, then by
 file name; `images` is (samples, channels, height, width) uint8, `labels` (samples,) the number of the class; what is
 wrong with a folder is a ValueError or OSError with one line of text that names the file. That all images have one size
-is looked at once, and again when one of the files changes: its size or time of change.
+is checked once, and again when the size or modification time of a file changes.
 Does not: resize, turn (EXIF), or convert colours: images have one size and are all grayscale or all RGB.
 """
 
@@ -42,7 +42,7 @@ class Listing:
 
 
 def listing(folder: Path) -> Listing:
-    """The images of a folder; names that begin with a dot are passed over. Raises OSError, ValueError."""
+    """The images of a folder; names that begin with a dot are skipped. Raises OSError, ValueError."""
     inside = sorted(p for p in folder.iterdir() if not p.name.startswith("."))
     classes = [p for p in inside if p.is_dir()]
     stray = next((p for p in inside if p not in classes and p.suffix.lower() in SUFFIXES), None)
@@ -53,14 +53,14 @@ def listing(folder: Path) -> Listing:
     files: list[str] = []
     labels: list[int] = []
     for number, place in enumerate(classes):
-        found = sorted(p.name for p in place.iterdir() if not p.name.startswith("."))
-        other = next((n for n in found if not n.lower().endswith(SUFFIXES)), None)
+        names = sorted(p.name for p in place.iterdir() if not p.name.startswith("."))
+        other = next((n for n in names if not n.lower().endswith(SUFFIXES)), None)
         if other is not None:
             raise ValueError(f"`{place.name}/{other}` is no image ({', '.join(SUFFIXES)})")
-        if not found:
+        if not names:
             raise ValueError(f"the class `{place.name}` has no images")
-        files += (f"{place.name}/{name}" for name in found)
-        labels += [number] * len(found)
+        files += (f"{place.name}/{name}" for name in names)
+        labels += [number] * len(names)
     return Listing(folder, tuple(p.name for p in classes), tuple(files), tuple(labels))
 
 
@@ -73,7 +73,7 @@ def _opened(listed: Listing, name: str) -> Any:
         return Image.open(listed.folder / name)
     except Image.DecompressionBombError as error:
         raise ValueError(f"`{name}`: {error}") from None
-    except OSError as error:  # its text would repeat the whole path
+    except OSError as error:  # its message would repeat the whole path
         reason = error.strerror or "it is no image that Pillow knows"
         raise ValueError(f"`{name}`: {reason}") from None
 
@@ -131,17 +131,17 @@ def image_headers(folder: Path, every: bool = True) -> dict[str, tuple[tuple[int
 
 
 def _known_shape(listed: Listing) -> Shape:
-    """`shape_of` every image, which a file in the cache folder remembers."""
+    """`shape_of` every image, which is kept in the cache folder."""
     digest = hashlib.sha256(str(listed.folder.resolve()).encode())
     for name in listed.files:
         state = (listed.folder / name).stat()
         digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
     note = cache_folder() / "images" / f"{digest.hexdigest()}.json"
-    if (found := find_value(note)) is not None:
-        channels, height, width = found["shape"]
+    if (known := find_value(note)) is not None:
+        channels, height, width = known["shape"]
         return channels, height, width
     shape = shape_of(listed, every=True)
-    with contextlib.suppress(RunError):  # a cache that cannot be written is none
+    with contextlib.suppress(RunError):  # without a writable cache the sizes are read every time
         keep_value(note, {"shape": list(shape)})
     return shape
 

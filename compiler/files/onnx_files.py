@@ -1,8 +1,8 @@
-"""What a file is that should hold an ONNX model, before the package `onnx` is asked for.
+"""Recognises files that are no ONNX models, before the package `onnx` is imported.
 
 Assumes: a file that can be read.
-Guarantees: files of other kinds, and ones that end early, are told apart by their first bytes and by the outermost
-fields of the message (protobuf's wire format: a key of number and type, then a number or a length and so many bytes).
+Guarantees: files of other kinds and truncated ones are recognised by their first bytes and by the outermost fields of
+the message (protobuf's wire format: a key of number and type, then a number or a length and so many bytes).
 Does not: look into the graph.
 """
 
@@ -27,7 +27,7 @@ _MAGIC: Final = (
     (b"version https://git-lfs", "it is a pointer of Git LFS; `git lfs pull` gets the file itself"),
 )
 TEXTS: Final = frozenset((".json", ".onnxjson", ".onnxtxt", ".onnxtext", ".textproto", ".prototxt", ".pbtxt", ".txtpb"))
-"""Ends of names of texts that the package `onnx` reads as models."""
+"""Suffixes of text formats that the package `onnx` reads."""
 
 
 def not_onnx(file: Path) -> str | None:
@@ -56,7 +56,7 @@ def _is_text(head: bytes) -> bool:
     try:
         text = head.decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.start < len(head) - 3:  # a character that the end of what was read cuts
+        if error.start < len(head) - 3:  # a character that is cut at the end of the bytes read
             return False
         text = head[: error.start].decode("utf-8")
     return all(c.isprintable() or c in "\t\r\n\f\ufeff" for c in text)
@@ -88,7 +88,7 @@ def _fields(stream: BinaryIO, size: int) -> str | None:
 
 
 def _number(stream: BinaryIO) -> int | None:
-    """A number of seven bits a byte, the lowest first; None where it does not end."""
+    """A varint (seven bits a byte, the lowest first); None where it does not end."""
     value = 0
     for shift in range(0, 70, 7):
         byte = stream.read(1)

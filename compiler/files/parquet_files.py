@@ -43,7 +43,7 @@ def _file(path: Path) -> tuple[Any, Any]:
 
 
 def parquet_headers(path: Path) -> dict[str, tuple[tuple[int, ...], str, str]]:
-    """Shape, kind and type of every column; of a column of lists, whose length no header says, the data are read."""
+    """Shape, kind and type of every column; for a column of lists, whose length is in no header, the data are read."""
     arrow, file = _file(path)
     rows = file.metadata.num_rows
     out: dict[str, tuple[tuple[int, ...], str, str]] = {}
@@ -76,7 +76,7 @@ def read_parquet(path: Path, name: str) -> npt.NDArray[Any]:
 
 
 def parquet_parts(path: Path, name: str) -> Iterator[npt.NDArray[Any]]:
-    """One column in parts, as the file's groups of rows have them. Raises OSError, ValueError."""
+    """One column by row groups. Raises OSError, ValueError."""
     arrow, file = _file(path)
     if name not in file.schema_arrow.names:
         raise ValueError(f"it has no column `{name}`")

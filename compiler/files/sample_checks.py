@@ -1,10 +1,10 @@
-"""What the numbers in samples must be, and the first one that is not.
+"""Checks of the numbers in samples: ranges of integers, and finite floats.
 
 Assumes: a network, and the training that says what is compared under a mask.
-Guarantees: whole numbers lie where they are due: within the rows of an embedding, the places of a one_hot layer, the
-classes of a loss, and 32 bits. Real numbers are finite, but for what is never computed with: in an input that only
-losses with a mask read, what their masks leave out. Where only formulas that ask `isnan` read an input, it may hold
-anything, and an `offset` of attention may be -inf.
+Guarantees: integers are in range: within the rows of an embedding, the classes of a one_hot layer or of a loss, and 32
+bits. Floats are finite, except those that are never used: in an input that only masked losses read, the elements that
+their masks exclude. Where only formulas with `isnan` read an input, it may hold anything, and an `offset` of attention
+may be -inf.
 Does not: read files.
 """
 
@@ -23,7 +23,7 @@ from compiler.layers import KIND, MAP
 
 Array = npt.NDArray[Any]
 
-_PART: Final = 1 << 20  # numbers that are looked at together
+_PART: Final = 1 << 20  # numbers that are checked at once
 _INT32: Final = (-(1 << 31), (1 << 31) - 1)
 
 NOT_FINITE: Final = "leave such samples out, or replace the number; a `mask` of the loss may leave out targets"
@@ -32,7 +32,7 @@ NOT_FINITE: Final = "leave such samples out, or replace the number; a `mask` of 
 
 @dataclass(frozen=True)
 class _Range:
-    """Whole numbers from `low` to `high`, or `ignored`; `has`: what says so."""
+    """Integers from `low` to `high`, or `ignored`; `has`: the part of the model that requires it."""
 
     low: int
     high: int
@@ -42,8 +42,8 @@ class _Range:
 
 @dataclass(frozen=True)
 class _Masked:
-    """`array` of the mask; `exact`: the mask's axes are the first ones of the input, so that each of its elements says
-    what it leaves out; otherwise a sample must be left out as a whole."""
+    """`array` of the mask; `exact`: the mask's axes are the first ones of the input, so that each of its elements
+    masks one part; otherwise only whole samples are masked."""
 
     array: str
     exact: bool
@@ -51,7 +51,7 @@ class _Masked:
 
 @dataclass(frozen=True)
 class BadSample:
-    """`range`: a whole number that is not among those that are due; otherwise a number that is not finite."""
+    """`range`: for an integer out of this range; otherwise the number is not finite."""
 
     message: str
     range: bool
@@ -59,8 +59,8 @@ class BadSample:
 
 @dataclass(frozen=True)
 class SampleChecks:
-    """By array of the data: `ranges` of whole numbers; of real ones the shape of a sample, and the masks under which
-    alone it is read (none: it must be finite); `infinite`: arrays that may hold -inf."""
+    """By array of the data: `ranges` of integers; for floats the shape of a sample, and the masks of all its readers
+    (none: it must be finite); `infinite`: arrays that may hold -inf."""
 
     ranges: Mapping[str, tuple[_Range, ...]]
     shapes: Mapping[str, tuple[int, ...]]
@@ -68,7 +68,7 @@ class SampleChecks:
     infinite: frozenset[str] = frozenset()
 
     def integers(self, array: str, values: Array, rows: Array) -> BadSample | None:
-        """The first of an array's whole numbers, as they stand in the file, that is outside. `rows`: their samples."""
+        """The first of an array's integers, as stored in the file, that is out of range. `rows`: their samples."""
         for rule in self.ranges.get(array, ()):
             outside = (values < rule.low) | (values > rule.high)
             if rule.ignored is not None:
@@ -80,8 +80,8 @@ class SampleChecks:
         return None
 
     def reals(self, arrays: Mapping[str, Array], looked_at: Iterable[str], rows: Array) -> BadSample | None:
-        """The first number among `looked_at` that is not finite, where it is computed with. `arrays`: all, in the
-        program's types, (samples, features); `rows`: their samples."""
+        """The first number of `looked_at` that is used and not finite. `arrays`: all, in the program's types,
+        (samples, features); `rows`: their samples."""
         for array in looked_at:
             if array not in self.shapes:
                 continue
@@ -104,7 +104,7 @@ class SampleChecks:
         return None
 
     def _computed(self, array: str, arrays: Mapping[str, Array], part: slice) -> npt.NDArray[np.bool_]:
-        """(samples, features): what of an array some mask does not leave out."""
+        """(samples, features): the elements that some mask includes."""
         values = arrays[array][part]
         out = np.zeros(values.shape, bool)
         for mask in self.masks[array]:
@@ -117,7 +117,7 @@ class SampleChecks:
 
 
 def _place(row: Any, index: Iterable[Any]) -> str:
-    """Row and column, or the place in a sample of more axes; from 0."""
+    """Row and column, or the index in a sample of more axes; from 0."""
     places = [int(i) for i in index]
     text = f"at row {int(row)}"
     if len(places) == 1:
@@ -126,7 +126,7 @@ def _place(row: Any, index: Iterable[Any]) -> str:
 
 
 def sample_checks(network: Network, arrays: Mapping[str, str], train: Train | None = None) -> SampleChecks:
-    """What is due in the arrays that feed the inputs. `arrays`: by input; `train`: where losses read inputs, too."""
+    """The checks for the arrays that feed the inputs. `arrays`: by input; `train`: where losses read inputs, too."""
     ranges: dict[str, list[_Range]] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     masks: dict[str, tuple[_Masked, ...]] = {}
@@ -142,7 +142,7 @@ def sample_checks(network: Network, arrays: Mapping[str, str], train: Train | No
             ranges.setdefault(array, []).extend(due)
             continue
         uses = _uses(network, item.name)
-        if uses == {"isnan"}:  # formulas say what is to be done
+        if uses == {"isnan"}:  # formulas define what happens to NaN
             continue
         if uses == {"offset"}:
             infinite.add(array)
@@ -174,8 +174,7 @@ def _of_classes(network: Network, terms: Iterable[Loss], name: str) -> list[_Ran
 
 
 def _uses(network: Network, name: str) -> set[str]:
-    """What layers read an input as: their kind, "isnan" where a formula asks this of it, or what attention reads beside
-    its inputs."""
+    """How layers use an input: their kind, "isnan" where a formula tests it, or the role in attention."""
     out = set()
     for layer in network.layers:
         attrs = dict(layer.attrs)
@@ -188,7 +187,7 @@ def _uses(network: Network, name: str) -> set[str]:
 
 
 def _asked(function: FunctionDef) -> set[int]:
-    """Numbers of the arguments of which a formula asks whether they are NaN."""
+    """Indices of the arguments that a formula tests with `isnan`."""
     names: set[str] = set()
     stack = [function.body]
     while stack:

@@ -1,7 +1,7 @@
-"""What to do about an array that does not hold samples of an input: channels last, one-hot or text labels, no batch.
+"""Help for an array that does not hold samples of an input: channels last, one-hot or text labels, no batch.
 
 Assumes: the array was refused.
-Guarantees: what the help says makes the array fit; None where nothing is known to.
+Guarantees: following the help makes the array fit; None where there is no known fix.
 Does not: refuse anything, or read arrays.
 """
 
@@ -13,8 +13,8 @@ Shape = tuple[int, ...]
 
 
 def sample_help(name: str, wanted: Shape, whole: bool, shape: Shape, kind: str, *, fixed: bool) -> str | None:
-    """Args: name: of the input, whose samples have the shape `wanted`, of whole numbers where `whole`; shape, kind: of
-    the array (NumPy's letter). `fixed`: the network is trained already, so that only the array can be changed."""
+    """Args: name: of the input, whose samples have the shape `wanted`, integers if `whole`; shape, kind: of the
+    array (NumPy's letter). `fixed`: the network is trained already, so that only the array can be changed."""
     if kind in "USO":
         return "number the classes from 0: `numpy.unique(labels, return_inverse=True)[1]`"
     if kind not in "fiub":
@@ -29,20 +29,20 @@ def sample_help(name: str, wanted: Shape, whole: bool, shape: Shape, kind: str, 
 
 
 def _other_order(name: str, wanted: Shape, shape: Shape, fixed: bool) -> str | None:
-    found = shape[1:]
-    if found == wanted:
+    extents = shape[1:]
+    if extents == wanted:
         return None
-    if len(wanted) > 1 and found == (*wanted[1:], wanted[0]):
+    if len(wanted) > 1 and extents == (*wanted[1:], wanted[0]):
         if fixed:
             return "the channels stand last: save `numpy.moveaxis(array, -1, 1)`"
-        axes = [len(found) - 1, *range(len(found) - 1)]
-        declare = f"declare `{name}: {{shape: {list(found)}}}`"
+        axes = [len(extents) - 1, *range(len(extents) - 1)]
+        declare = f"declare `{name}: {{shape: {list(extents)}}}`"
         return f"the channels stand last: {declare} and begin with the layer `- permute: {{axes: {axes}}}`"
-    if len(wanted) == len(found) > 1 and wanted == (*found[1:], found[0]) and not fixed:
-        return f"the channels stand first: declare `{name}: {{shape: {list(found)}}}`, as the layers read them"
-    if math.prod(found) == math.prod(wanted) and found and wanted:
+    if len(wanted) == len(extents) > 1 and wanted == (*extents[1:], extents[0]) and not fixed:
+        return f"the channels stand first: declare `{name}: {{shape: {list(extents)}}}`, as the layers read them"
+    if math.prod(extents) == math.prod(wanted) and extents and wanted:
         if fixed:
             return f"save `array.reshape({', '.join(map(str, (-1, *wanted)))})`"
-        declare = f"declare `{name}: {{shape: {list(found)}}}`"
+        declare = f"declare `{name}: {{shape: {list(extents)}}}`"
         return f"{declare} and begin with the layer `- reshape: {{shape: {list(wanted)}}}`"
     return None

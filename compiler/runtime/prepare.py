@@ -228,13 +228,13 @@ def _steps(duration: str, dt: float, warmup: int) -> int:
 
 def _milliseconds(text: str) -> float | None:
     """A number and a unit of time ("2 s") in ms; None when it is not that."""
-    found = re.fullmatch(r"\s*([-+0-9.eE]+)\s*([A-Za-zµ]+)\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*([-+0-9.eE]+)\s*([A-Za-zµ]+)\s*", text)
+    if match is None:
         return None
-    unit = parse_unit(found[2])
+    unit = parse_unit(match[2])
     if unit is None or unit[0] != TIME:
         return None
     try:
-        return to_canonical(float(found[1]), found[2])
+        return to_canonical(float(match[1]), match[2])
     except (ValueError, OverflowError):
         return None

@@ -63,7 +63,7 @@ def tune_model(
         raise RunError(
             "E0912", "with order bitwise every sum has its declared order: there is nothing to choose", exit_code=2
         )
-    found = tune(
+    tuned = tune(
         sites_of(prepared.lowered, prepared.backend),
         program.precision,
         program.order,
@@ -73,8 +73,8 @@ def tune_model(
         timer,
         watch,
     )
-    if not found:
+    if not tuned:
         raise RunError("E0912", "the model has no contraction that can be computed in several ways", exit_code=2)
     file = lock_path(path)
-    write_lock(file, prepared.model.name, prepared.backend, machine(prepared.backend), found)
-    return TuneResult(file, found, prepared.warnings)
+    write_lock(file, prepared.model.name, prepared.backend, machine(prepared.backend), tuned)
+    return TuneResult(file, tuned, prepared.warnings)

@@ -76,5 +76,5 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 def in_library(collection: str, name: str) -> str | None:
     """`library/neurons/adex` for "aeif_cond_exp"; None where nothing is known."""
     names = OTHER_NAMES.get(collection, {})
-    found = next((ours for theirs, ours in names.items() if letters_of(theirs) == letters_of(name)), None)
-    return None if found is None else f"library/{collection}/{found}"
+    ours_named = next((ours for theirs, ours in names.items() if letters_of(theirs) == letters_of(name)), None)
+    return None if ours_named is None else f"library/{collection}/{ours_named}"

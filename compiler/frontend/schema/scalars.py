@@ -240,8 +240,8 @@ def _known_mistake(kind: Kind, node: Node) -> str | None:
             return _range_help(text)
         case MapOf(key=pattern) if "/dt" in pattern:
             items = node.items if isinstance(node, Sequence) else (node,)
-            found = [_EQUATION.fullmatch(i.text) for i in items if isinstance(i, Scalar)]
-            pairs = [f"{m[1]}: {m[2]}" for m in found if m is not None]
+            matches = [_EQUATION.fullmatch(i.text) for i in items if isinstance(i, Scalar)]
+            pairs = [f"{m[1]}: {m[2]}" for m in matches if m is not None]
             return f"write `{{{', '.join(pairs)}}}`" if pairs and len(pairs) == len(items) else None
         case ListOf(Statement()) if isinstance(node, Mapping):
             pairs = [f"{e.name} = {e.value.text}" for e in node.entries if isinstance(e.value, Scalar)]
@@ -270,13 +270,13 @@ def _optimizer_help(name: str, node: Node) -> str | None:
 
 
 def _range_help(text: str) -> str | None:
-    found, python = _RANGE.fullmatch(text), _PYTHON_RANGE.fullmatch(text)
+    match, python = _RANGE.fullmatch(text), _PYTHON_RANGE.fullmatch(text)
     if python is not None:
         return f"write `{int(python[1] or 0)}..{int(python[2]) - 1}`: both ends are included"
-    if found is None:
+    if match is None:
         return None
-    last = int(found[3]) - (found[2] == ":")
-    return f"write `{int(found[1])}..{last}`: both ends are included"
+    last = int(match[3]) - (match[2] == ":")
+    return f"write `{int(match[1])}..{last}`: both ends are included"
 
 
 def _one_key_meant(kind: OneKey, node: Node, text: str) -> str | None:

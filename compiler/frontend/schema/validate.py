@@ -194,10 +194,10 @@ def _check_map(kind: MapOf, node: Node, place: Place) -> None:
 
 def _check_one_key(kind: OneKey, node: Node, place: Place) -> None:
     if kind.bare and isinstance(node, Scalar) and isinstance(node.value, str):
-        found = _alternative(kind, node, place)
-        if found is not None and isinstance(found.kind, Block) and found.kind.required:
-            help = f"write `{found.example}`" if found.example else None
-            place.sink.error("E0102", f"{kind.noun} `{found.name}` needs values", node.span, help)
+        alternative = _alternative(kind, node, place)
+        if alternative is not None and isinstance(alternative.kind, Block) and alternative.kind.required:
+            help = f"write `{alternative.example}`" if alternative.example else None
+            place.sink.error("E0102", f"{kind.noun} `{alternative.name}` needs values", node.span, help)
         return
     if not isinstance(node, Mapping):
         _wrong_type(kind, node, place)
@@ -207,26 +207,26 @@ def _check_one_key(kind: OneKey, node: Node, place: Place) -> None:
         return
     entry = node.entries[0]
     key = entry.key.text
-    found = kind.by_name.get(key)
+    alternative = kind.by_name.get(key)
     help = nest_rule(kind, node)
     if help is not None:
         message = f"unknown {kind.noun} `rule` of this form"
         place.sink.error("E0105", message, start(entry.value), help)
         return
     inner = Place(key, kind.noun, entry.key.span, place.sink, place.quiet, place.expanded)
-    if found is not None:
-        _check(found.kind, entry.value, _refused(found, kind, inner))
+    if alternative is not None:
+        _check(alternative.kind, entry.value, _refused(alternative, kind, inner))
     elif kind.own is not None and NAME.search(key):
         _check(kind.own, entry.value, inner)
     else:
         _alternative(kind, entry.key, place)
 
 
-def _refused(found: Alternative, kind: OneKey, place: Place) -> Place:
+def _refused(alternative: Alternative, kind: OneKey, place: Place) -> Place:
     """E0801 where `found` is not supported yet; the place to go on with."""
-    if found.supported or place.quiet:
+    if alternative.supported or place.quiet:
         return place
-    message = f"`{found.name}` {kind.noun} is not supported yet"
+    message = f"`{alternative.name}` {kind.noun} is not supported yet"
     place.sink.error("E0801", message, place.at)
     return replace(place, quiet=True)
 
@@ -234,10 +234,10 @@ def _refused(found: Alternative, kind: OneKey, place: Place) -> Place:
 def _alternative(kind: OneKey, word: Scalar, place: Place) -> Alternative | None:
     """The alternative that `word` names, or None with an error."""
     known = kind.by_name
-    found = known.get(word.text)
-    if found is not None:
-        _refused(found, kind, replace(place, at=word.span))
-        return found
+    alternative = known.get(word.text)
+    if alternative is not None:
+        _refused(alternative, kind, replace(place, at=word.span))
+        return alternative
     help = elsewhere(kind.elsewhere, word.text) or did_you_mean(word.text, known)
     if help is None:
         help = allowed(f"the {plural(kind.noun)} are", known)
@@ -267,10 +267,10 @@ def _one_key_help(kind: OneKey, node: Mapping, keys: list[str], place: Place) ->
         if place.noun == "item":
             return f"begin each {kind.noun} with a `-` of its own"
         return f"keep one of {quoted(keys, 'and')}"
-    found = kind.by_name.get(keys[0])
-    if found is None or not isinstance(found.kind, Block):
+    alternative = kind.by_name.get(keys[0])
+    if alternative is None or not isinstance(alternative.kind, Block):
         return None
-    if not all(k in found.kind.by_name for k in keys[1:]):
+    if not all(k in alternative.kind.by_name for k in keys[1:]):
         return None
     first = node.entries[0].value
     if isinstance(first, Scalar) and first.value is None:

@@ -30,11 +30,11 @@ _MAX_REPORTED: Final = 20
 
 def refused_characters(file: SourceFile, sink: Sink) -> bool:
     """Report characters that no YAML text may hold; True when there are any."""
-    found = False
+    refused = False
     for number, match in enumerate(_REFUSED.finditer(file.text)):
         if number == _MAX_REPORTED:
             break
-        found = True
+        refused = True
         char = match.group()[0]
         span = Span(file, match.start(), match.start() + 1)
         code = ord(char)
@@ -51,7 +51,7 @@ def refused_characters(file: SourceFile, sink: Sink) -> bool:
             message = f"the character U+{code:04X} ({name}) is not allowed in a model file"
             help = f'in a string in double quotes it can be written as "\\u{code:04x}"'
             sink.error("E0006", message, span, help)
-    return found
+    return refused
 
 
 @dataclass(frozen=True)

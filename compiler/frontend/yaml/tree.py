@@ -65,8 +65,8 @@ class Mapping:
 
     def get(self, name: str) -> Node | None:
         """The value under `name`, or None."""
-        found = self.entry(name)
-        return None if found is None else found.value
+        entry = self.entry(name)
+        return None if entry is None else entry.value
 
     def keys(self) -> Iterator[str]:
         return (e.key.text for e in self.entries)

@@ -101,12 +101,12 @@ def _stamp(folder: Path) -> dict[str, Any] | None:
 
 def _states(folder: Path) -> dict[str, str | int]:
     """The files of a build folder with their digests; of large ones, which nobody loads from here, with their sizes."""
-    found: dict[str, str | int] = {}
+    states: dict[str, str | int] = {}
     for path in sorted(folder.iterdir()):
         if path.name != STAMP and path.is_file():
             size = path.stat().st_size
-            found[path.name] = file_digest(path) or "" if size <= DIGESTED else size
-    return found
+            states[path.name] = file_digest(path) or "" if size <= DIGESTED else size
+    return states
 
 
 def _artifact(folder: Path, stamp: Mapping[str, Any]) -> Artifact | None:

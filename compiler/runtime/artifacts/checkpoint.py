@@ -143,11 +143,11 @@ def latest_checkpoint(place: Path) -> Latest:
 
 def whole_checkpoints(folder: Path) -> tuple[Path, ...]:
     """The checkpoints of a run directory that can be read, the newest last."""
-    found: list[tuple[int, str, Path]] = []
+    readable: list[tuple[int, str, Path]] = []
     for path in (folder / "checkpoints").glob("*.safetensors"):
         with contextlib.suppress(RunError):
-            found.append((read_position(path).step, path.name, path))
-    return tuple(path for _, _, path in sorted(found))
+            readable.append((read_position(path).step, path.name, path))
+    return tuple(path for _, _, path in sorted(readable))
 
 
 def resumable(folder: Path) -> bool:
@@ -158,14 +158,14 @@ def resumable(folder: Path) -> bool:
 def unfinished(runs: Path, name: str = "*") -> tuple[Path, ...]:
     """The folders of runs in `runs` that are not finished, because they still run or were killed: hidden, with the name
     that they would have got and more. The newest last."""
-    found = [f for f in runs.glob(f".{name}.*") if (f / "run.json").is_file()]
-    return tuple(sorted(found, key=lambda f: (f.stat().st_mtime, f.name)))
+    folders = [f for f in runs.glob(f".{name}.*") if (f / "run.json").is_file()]
+    return tuple(sorted(folders, key=lambda f: (f.stat().st_mtime, f.name)))
 
 
 def _left_over(place: Path) -> Path | None:
     """The folder that a killed run left, which was to be called `place`: the newest one with a checkpoint."""
-    found = unfinished(place.parent, glob.escape(place.name))
-    return next((f for f in reversed(found) if resumable(f)), found[-1] if found else None)
+    folders = unfinished(place.parent, glob.escape(place.name))
+    return next((f for f in reversed(folders) if resumable(f)), folders[-1] if folders else None)
 
 
 def _instead(folder: Path) -> str:
@@ -214,17 +214,17 @@ def _arrays_of(path: Path) -> dict[str, AnyArray]:
 
     try:
         check_digest(path)
-        found: dict[str, AnyArray] = load_file(path)
+        arrays: dict[str, AnyArray] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise RunError("E0909", f"`{path}` cannot be read: {error}", exit_code=2) from None
     except (KeyError, TypeError, AttributeError, ValueError) as error:  # a type that numpy lacks, as bfloat16
         message = f"`{path}` holds numbers of a type that checkpoints do not have: {error}"
         raise RunError("E0909", message, exit_code=2) from None
-    other = next((n for n, v in found.items() if v.dtype.isbuiltin != 1), None)
+    other = next((n for n, v in arrays.items() if v.dtype.isbuiltin != 1), None)
     if other is not None:  # numpy has bfloat16 where some package has brought it
-        message = f"`{path}` holds numbers of a type that checkpoints do not have: `{other}` is {found[other].dtype}"
+        message = f"`{path}` holds numbers of a type that checkpoints do not have: `{other}` is {arrays[other].dtype}"
         raise RunError("E0909", message, exit_code=2)
-    return found
+    return arrays
 
 
 def restore_checkpoint(path: Path, instance: Instance, program: Merged, frozen: bool = False) -> None:

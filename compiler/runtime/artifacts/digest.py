@@ -31,11 +31,11 @@ def sealed(header: Mapping[str, object], metadata: Mapping[str, str], parts: Ite
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     start = len(text).to_bytes(8, "little") + text
-    found = hashlib.sha256(start)
+    digest = hashlib.sha256(start)
     for part in parts:
-        found.update(part)
+        digest.update(part)
     at = start.index(_PLACE) + len(_PLACE)
-    return start[:at] + found.hexdigest().encode() + start[at + _DIGITS :]
+    return start[:at] + digest.hexdigest().encode() + start[at + _DIGITS :]
 
 
 def check_digest(path: Path) -> None:
@@ -53,10 +53,10 @@ def check_digest(path: Path) -> None:
             return
         at = text.find(_PLACE) + len(_PLACE)
         said = text[at : at + _DIGITS]
-        found = hashlib.sha256(size.to_bytes(8, "little") + text[:at] + b"0" * _DIGITS + text[at + _DIGITS :])
+        digest = hashlib.sha256(size.to_bytes(8, "little") + text[:at] + b"0" * _DIGITS + text[at + _DIGITS :])
         while part := file.read(_PART):
-            found.update(part)
-    if said != found.hexdigest().encode():
+            digest.update(part)
+    if said != digest.hexdigest().encode():
         raise RunError(
             "E0927",
             f"`{path}` is damaged: its contents do not have the digest that was written with them",

@@ -40,11 +40,11 @@ def read_weights(path: Path) -> dict[str, Reals]:
     try:
         regular(path)
         check_digest(path)
-        found: list[tuple[str, dict[str, Any]]] = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+        entries: list[tuple[str, dict[str, Any]]] = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except (SafetensorError, ValueError) as error:
         raise RunError("E0916", f"`{path}` is not a safetensors file: {error}", exit_code=2) from None
     out: dict[str, Reals] = {}
-    for name, part in found:
+    for name, part in entries:
         if name.endswith(".num_batches_tracked"):
             continue
         kind = _TYPES.get(str(part["dtype"]))

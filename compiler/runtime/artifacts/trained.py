@@ -79,15 +79,15 @@ def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sin
     folders = data_folders(source, record)
     failures: list[ModelError] = []
     for folder in folders:
-        found = Sink()
+        inner = Sink()
         try:
-            model = load_model(source / "model.yaml", options.set, sink=found, folder=folder, unread=unread)
+            model = load_model(source / "model.yaml", options.set, sink=inner, folder=folder, unread=unread)
         except ModelError as error:
             failures.append(error)
             if any(d.code not in _NOT_THERE for d in error.diagnostics if d.severity is Severity.ERROR):
                 break
         else:
-            sink.items += found.items
+            sink.items += inner.items
             return model
     looked = " and ".join(f"`{f}`" for f in folders)
     help = f"the paths of this run count from {looked}; `--data FILE` measures other samples"

@@ -26,8 +26,8 @@ def _refused(name: str, wanted: str, value: object, help: str | None = None) -> 
 
 def path_of(name: str, value: Any) -> Path:
     """A path."""
-    if isinstance(value, str | os.PathLike) and isinstance(found := os.fspath(value), str) and found:
-        return Path(found)
+    if isinstance(value, str | os.PathLike) and isinstance(text := os.fspath(value), str) and text:
+        return Path(text)
     raise _refused(name, "a path: a str or a pathlib.Path", value)
 
 

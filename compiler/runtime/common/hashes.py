@@ -38,13 +38,13 @@ def _digest(value: object, done: dict[int, bytes]) -> bytes:
     if isinstance(value, FromFile):
         return repr((value.array, value.scale)).encode() + _file_digest(value.path)
     if dataclasses.is_dataclass(value):
-        found = done.get(id(value))
-        if found is None:
+        known = done.get(id(value))
+        if known is None:
             cls: Any = type(value)
             parts = [_digest(getattr(value, name), done) for name in _fields(cls)]
             text = cls.__name__.encode() + b"\0" + b"\0".join(parts)
-            found = done[id(value)] = hashlib.blake2b(text, digest_size=20).digest()
-        return found
+            known = done[id(value)] = hashlib.blake2b(text, digest_size=20).digest()
+        return known
     return repr(value).encode()
 
 

@@ -35,6 +35,6 @@ def lock_warnings(path: Path, pins: Pins, lowered: Lowered, backend: Backend) ->
     """Warnings about the pins that do not hold for the program."""
     if not pins:
         return ()
-    found = sites_of(lowered, backend)
+    sites = sites_of(lowered, backend)
     span = lowered.model.network.span if lowered.model.network is not None else lowered.model.span
-    return stale(pins, found, lock_path(path).name, span)
+    return stale(pins, sites, lock_path(path).name, span)

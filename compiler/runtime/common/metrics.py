@@ -66,9 +66,9 @@ def _ratio(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArra
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
 
 
-def _of_classes(name: str, hits: npt.NDArray[np.float64], found: npt.NDArray[np.float64],
+def _of_classes(name: str, hits: npt.NDArray[np.float64], predicted: npt.NDArray[np.float64],
                 there: npt.NDArray[np.float64]) -> float:  # fmt: skip
-    precision, recall = _ratio(hits, found), _ratio(hits, there)
+    precision, recall = _ratio(hits, predicted), _ratio(hits, there)
     if name == "precision":
         return float(precision.mean())
     if name == "recall":

@@ -71,18 +71,18 @@ def activities(model: Model, window: Window | None = None) -> dict[str, Activity
     assert model.simulate is not None
     first, last = (0, model.simulate.steps) if window is None else window
     sizes = {p.name: p.size for p in model.populations}
-    found: dict[str, Activity] = {}
+    by_population: dict[str, Activity] = {}
     for record in model.spikes:
         low, high = (first, last) if record.between is None else record.between
         members = tuple(sorted(set(record.members))) or None
         for name in record.populations:
             made = Activity(sizes[name], members, max(first, low), min(last, high), model.simulate.dt)
-            found.setdefault(name, made)
-    return found
+            by_population.setdefault(name, made)
+    return by_population
 
 
 def mean_rates(model: Model, counts: Mapping[str, int], window: Window) -> dict[str, float]:
     """The mean rate [Hz] of each population with so many spikes recorded; without those that nothing was recorded
     of."""
-    found = {name: a.rate(counts[name]) for name, a in activities(model, window).items() if name in counts}
-    return {name: rate for name, rate in found.items() if rate is not None}
+    rates = {name: a.rate(counts[name]) for name, a in activities(model, window).items() if name in counts}
+    return {name: rate for name, rate in rates.items() if rate is not None}

@@ -67,9 +67,9 @@ def evaluate_file(source: Path, options: Options, data: Path | None = None) -> E
     except ModelError as error:
         if data is None:
             raise
-        found = error.diagnostics[0]  # nothing in the model is wrong
-        code = "E0917" if found.code == "E0703" else found.code
-        raise RunError(code, found.message, found.help, exit_code=2) from None
+        first = error.diagnostics[0]  # nothing in the model is wrong
+        code = "E0917" if first.code == "E0703" else first.code
+        raise RunError(code, first.message, first.help, exit_code=2) from None
     samples, kept = split(set_.examples, train.data.validation, train.seed)
     rows, part = (kept, "validation") if len(kept) else (samples, "all")
     return _measured(trained, train, replace(set_, rows={PHASE: len(rows)}), rows, part, options)

@@ -148,12 +148,12 @@ def predict_file(
     prediction, built, backend = build_prediction(trained, options, batch or min(BATCH, count), names)
     predictor = Predictor(prediction, built, backend, trained)
     try:
-        found = predictor(samples)
+        values = predictor(samples)
     finally:
         predictor.close()
     if out is not None:
-        write_npz(out, found)
-    return PredictResult(found, count, out, trained.warnings, prediction.lowered.decisions)
+        write_npz(out, values)
+    return PredictResult(values, count, out, trained.warnings, prediction.lowered.decisions)
 
 
 def write_npz(path: Path, arrays: Mapping[str, AnyArray]) -> None:

@@ -57,6 +57,6 @@ def class_names(model: Model, classes: int) -> list[str]:
     if train is not None and train.data.path and Path(train.data.path).is_dir():
         arrays = {name: array for name, array, _ in train.data.arrays}
         if arrays.get(train.loss.target) == LABELS:
-            found = list(listing(Path(train.data.path)).classes)
-            return (found + [str(k) for k in range(len(found), classes)])[:classes]
+            names = list(listing(Path(train.data.path)).classes)
+            return (names + [str(k) for k in range(len(names), classes)])[:classes]
     return [str(k) for k in range(classes)]

@@ -151,9 +151,9 @@ def raster(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any
         events = sum(file[f"spikes/{n}/timestamps"].shape[0] for n in names)
         every = max(1, -(-events // MOST_DOTS))
         for number, name in enumerate(names):
-            color, found = COLORS[number % len(COLORS)], recorded[name]
+            color, activity = COLORS[number % len(COLORS)], recorded[name]
             times = file[f"spikes/{name}/timestamps"][:]
-            places = found.places(file[f"spikes/{name}/node_ids"][:].astype(np.int64))
+            places = activity.places(file[f"spikes/{name}/node_ids"][:].astype(np.int64))
             shown = places % every == 0
             dots.scatter(
                 times[shown] / scale,
@@ -164,13 +164,13 @@ def raster(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any
                 color=color,
                 rasterized=True,
             )
-            edges, rate = found.over_time(times, MOST_BINS)
-            mean = found.rate(len(times))
+            edges, rate = activity.over_time(times, MOST_BINS)
+            mean = activity.rate(len(times))
             label = name if mean is None else f"{name}: {mean:.3g} Hz"
             if len(rate):
                 rates.stairs(rate, edges / scale, baseline=None, color=color, label=label)
-            ticks.append(base + (found.neurons - 1) / 2)
-            base += found.neurons
+            ticks.append(base + (activity.neurons - 1) / 2)
+            base += activity.neurons
             if number + 1 < len(names):
                 dots.axhline(base - 0.5, color="#babdb6", linewidth=0.6)
     dots.set_ylim(-0.5, max(base - 0.5, 0.5))
@@ -186,9 +186,9 @@ def raster(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any
     return figure
 
 
-def _band(name: str, found: Activity) -> str:
+def _band(name: str, activity: Activity) -> str:
     """What a band of the raster is called: with how many neurons it shows, where these are not all."""
-    return name if found.members is None else f"{name}\n({found.neurons:,} of {found.size:,})"
+    return name if activity.members is None else f"{name}\n({activity.neurons:,} of {activity.size:,})"
 
 
 def _rate(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any:
@@ -215,11 +215,11 @@ def _trace(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any
     groups = {r.group: r.between for r in model.traces}
     begin, end, scale = _span(model, window, [groups.get(n) for n in names])
     with h5py.File(folder / "traces.h5") as file:
-        found = {name: file[name] for name in names}
-        counts = {name: min(len(group["members"]), MOST_LINES) for name, group in found.items()}
+        traced = {name: file[name] for name in names}
+        counts = {name: min(len(group["members"]), MOST_LINES) for name, group in traced.items()}
         figure = new_figure(8, 1.0 + max(0.6 * sum(counts.values()), 1.6))
         axes = iter(figure.subplots(sum(counts.values()), 1, sharex=True, sharey=True, squeeze=False)[:, 0])
-        for number, (name, group) in enumerate(found.items()):
+        for number, (name, group) in enumerate(traced.items()):
             unit = group[variable].attrs["unit"]
             for k in range(counts[name]):
                 at = next(axes)

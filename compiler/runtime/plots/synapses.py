@@ -79,10 +79,10 @@ def histogram(folder: Path, model: Model, plot: Plot) -> Any:
 def matrix(folder: Path, model: Model, plot: Plot) -> Any:
     """A row per target, a column per source; where several synapses join a pair (or a cell), their sum."""
     projection, variable = _asked(plot)
-    found = next(p for p in model.projections if p.name == projection)
+    family = next(p for p in model.projections if p.name == projection)
     sizes = {p.name: p.size for p in model.populations}
-    sources = list(dict.fromkeys(m.source for m in found.members))
-    targets = list(dict.fromkeys(m.target for m in found.members))
+    sources = list(dict.fromkeys(m.source for m in family.members))
+    targets = list(dict.fromkeys(m.target for m in family.members))
     left = dict(zip(sources, np.cumsum([0, *(sizes[s] for s in sources)]).tolist(), strict=False))
     top = dict(zip(targets, np.cumsum([0, *(sizes[t] for t in targets)]).tolist(), strict=False))
     width, height = sum(sizes[s] for s in sources), sum(sizes[t] for t in targets)
@@ -90,7 +90,7 @@ def matrix(folder: Path, model: Model, plot: Plot) -> Any:
     image = np.zeros((rows, columns))
     unit = "1"
     with h5py.File(folder / "synapses.h5") as file:
-        for member in found.members:
+        for member in family.members:
             group = file[projection][f"{member.source}->{member.target}"]
             unit = group[variable].attrs["unit"]
             if not {"source", "sources"} & group.keys() or not group[variable].shape[0]:

@@ -32,10 +32,10 @@ def copy_records(source: Path, folder: Path, model: Model, step: int) -> bool:
         return False
     if step <= model.simulate.warmup:  # nothing is recorded yet, or the sample at time 0, which will be taken again
         return True
-    found = False
+    copied = False
     for name in RECORDS:
         if (source / name).exists():
-            found = True
+            copied = True
             copy_file(source / name, folder / name, RECORDING)
             try:
                 unmark(folder / name)
@@ -45,7 +45,7 @@ def copy_records(source: Path, folder: Path, model: Model, step: int) -> bool:
                 message = f"`{source / name}` cannot be gone on with: {error}"
                 help = "resume from the checkpoint file alone, copied to another folder: records then begin there"
                 raise RunError("E0909", message, help, exit_code=2) from None
-    return found
+    return copied
 
 
 def adopt_checkpoint(path: Path, folder: Path) -> Path:

@@ -74,9 +74,9 @@ def recording(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError) as error:  # HDF5 says it in its text, whichever of them it raises
-        found = re.search(r"errno = (\d+)", str(error))
-        number = int(found[1]) if found else getattr(error, "errno", None)
-        if number not in UNWRITABLE and not (isinstance(error, OSError) and found):
+        match = re.search(r"errno = (\d+)", str(error))
+        number = int(match[1]) if match else getattr(error, "errno", None)
+        if number not in UNWRITABLE and not (isinstance(error, OSError) and match):
             raise
         raise unwritable(OSError(number, os.strerror(number or 0)), path, RECORDING) from error
 

@@ -44,12 +44,12 @@ class Written:
 def written_by(model: Model, merged: Merged | None = None) -> list[Written]:
     """What a run of the model writes, largest first. Checkpoints and weights are those of `merged`, and left out
     without it."""
-    found: list[Written] = []
+    written: list[Written] = []
     if model.simulate is not None:
-        found = [*_spikes(model), *_traces(model), *_rates(model), *_synapses(model)]
+        written = [*_spikes(model), *_traces(model), *_rates(model), *_synapses(model)]
     if merged is not None:
-        found += _kept(model, merged)
-    return sorted(found, key=lambda w: (-w.bytes, w.what))
+        written += _kept(model, merged)
+    return sorted(written, key=lambda w: (-w.bytes, w.what))
 
 
 def _samples(model: Model, every: int, at: int | None, between: tuple[int, int] | None = None) -> int:

@@ -32,8 +32,8 @@ class Room:
 
 def memory_room(proc: Path = _PROC, groups: Path = _GROUPS) -> Room | None:
     """The memory that this process may have in all."""
-    found = [r for r in (_machine(proc), *_control_groups(proc, groups), _address_space(proc)) if r is not None]
-    return min(found, key=lambda r: r.bytes, default=None)
+    limits = [r for r in (_machine(proc), *_control_groups(proc, groups), _address_space(proc)) if r is not None]
+    return min(limits, key=lambda r: r.bytes, default=None)
 
 
 def disk_room(place: Path) -> Room | None:

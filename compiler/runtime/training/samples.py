@@ -71,15 +71,15 @@ def data_of(path: Path, inputs: Sequence[TensorInput], model: Model) -> Data:
     columns = dict(model.train.data.columns) if model.train is not None else {}
     scales = {name: scale for name, _, scale in model.train.data.arrays} if model.train is not None else {}
     with readable(f"`{path}`"):
-        found = headers(path)
+        known = headers(path)
     arrays = []
     together: list[tuple[str, tuple[str, ...]]] = []
     for item in inputs:
         array = item.name
-        if item.name in columns and found.keys() >= set(columns[item.name]):
+        if item.name in columns and known.keys() >= set(columns[item.name]):
             together.append((array, columns[item.name]))
         else:
-            array = _array_of(path, item, found, names, columns.get(item.name, ()), len(inputs))
+            array = _array_of(path, item, known, names, columns.get(item.name, ()), len(inputs))
         arrays.append((item.name, array, scales.get(item.name, 1.0)))
     memory = model.train.data.memory if model.train is not None else DEFAULT_MEMORY
     return Data(str(path), tuple(arrays), 0.0, columns=tuple(together), memory=memory)
@@ -100,24 +100,24 @@ def headers_checked(data: Data, inputs: Sequence[TensorInput]) -> dict[str, int]
 
 
 def _array_of(
-    path: Path, item: TensorInput, found: Mapping[str, object], names: Mapping[str, str], columns: Sequence[str],
+    path: Path, item: TensorInput, arrays: Mapping[str, object], names: Mapping[str, str], columns: Sequence[str],
     inputs: int,
 ) -> str:  # fmt: skip
     """The name of an input's array; "" for a file that holds one array without a name."""
-    if not found or "" in found:
+    if not arrays or "" in arrays:
         if inputs == 1:
             return ""
         raise _refuse(f"`{path}` holds one array, but the network has {inputs} inputs", "use an .npz file")
     for name in (names.get(item.name, item.name), item.name):
-        if name in found:
+        if name in arrays:
             return name
-    listed = ", ".join(f"`{n}`" for n in list(found)[:12])
-    missing = next((c for c in columns if c not in found), None)
+    listed = ", ".join(f"`{n}`" for n in list(arrays)[:12])
+    missing = next((c for c in columns if c not in arrays), None)
     if missing is not None:
         message = f"`{path}` has no column `{missing}`, of which the input `{item.name}` is made"
-        raise _refuse(message, did_you_mean(missing, found) or f"it has {listed}")
+        raise _refuse(message, did_you_mean(missing, arrays) or f"it has {listed}")
     wanted = names.get(item.name, item.name)
-    help = did_you_mean(wanted, found) or f"it has {listed}"
+    help = did_you_mean(wanted, arrays) or f"it has {listed}"
     raise _refuse(f"`{path}` has no array `{wanted}` for the input `{item.name}`", help)
 
 
@@ -147,14 +147,14 @@ def checked(arrays: dict[str, Array], inputs: Sequence[TensorInput], where: str)
     return arrays
 
 
-def _fits(item: TensorInput, found: Header, where: str) -> None:
-    help = sample_help(item.name, item.shape, item.dtype != "real", found.shape, found.kind, fixed=True)
-    if found.kind not in "fiub":
-        raise _refuse(f"the array for `{item.name}` in {where} holds {found.dtype}, not numbers", help)
-    if item.dtype != "real" and found.kind == "f":
-        raise _refuse(f"`{item.name}` needs whole numbers, but its array in {where} holds {found.dtype}", help)
-    if not found.shape or found.shape[1:] != item.shape:
-        has = list(found.shape)
+def _fits(item: TensorInput, header: Header, where: str) -> None:
+    help = sample_help(item.name, item.shape, item.dtype != "real", header.shape, header.kind, fixed=True)
+    if header.kind not in "fiub":
+        raise _refuse(f"the array for `{item.name}` in {where} holds {header.dtype}, not numbers", help)
+    if item.dtype != "real" and header.kind == "f":
+        raise _refuse(f"`{item.name}` needs whole numbers, but its array in {where} holds {header.dtype}", help)
+    if not header.shape or header.shape[1:] != item.shape:
+        has = list(header.shape)
         message = f"`{item.name}` has samples of shape {list(item.shape)}, but the array in {where} is {has}"
         raise _refuse(message, help or "the first axis counts samples")
 
