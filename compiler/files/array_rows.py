@@ -90,7 +90,7 @@ class ImageRows:
         return decode(self._listed, (int(n) for n in rows), self._image)
 
 
-class HeldRows:
+class MemoryRows:
     """An array in memory."""
 
     def __init__(self, array: Array) -> None:
@@ -115,7 +115,7 @@ def open_rows(path: Path, name: str | None, columns: tuple[str, ...], cache: Pat
     """The array `name` of a file, or `columns` of it side by side. Raises OSError, ValueError."""
     if path.is_dir():
         if name == LABELS:
-            return HeldRows(np.array(listing(path).labels, np.int64))
+            return MemoryRows(np.array(listing(path).labels, np.int64))
         return ImageRows(path)
     regular(path)
     if columns and path.suffix != ".csv":

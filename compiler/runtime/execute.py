@@ -1,9 +1,9 @@
 """Runs a model from its file to a finished run directory.
 
-Assumes: the parts beside this module.
+Assumes: the other modules of this folder.
 Guarantees: whatever happens after the folder is open, run.json says how the run ended; a failure keeps what was
-recorded and raises; a signal ends the run between two steps, with a checkpoint to resume from, and anything before the
-first step at once. Plots are drawn when the run directory has its name: nothing that happens then changes how it ended.
+recorded and raises; a signal ends the run between two steps, with a checkpoint to resume from, and at once before the
+first step. Plots are drawn after the run directory has its final name: they cannot change how the run ended.
 Does not: print (the caller shows the result and the progress).
 """
 
@@ -128,7 +128,7 @@ def _fail(folder: RunFolder, times: Times, message: str) -> None:
 
 
 def _run(job: _Job) -> RunResult:
-    # Slow to import, and a build needs none of them.
+    # Slow to import, and not needed for a build.
     from compiler.runtime.spiking.run_spiking import run_spiking
     from compiler.runtime.training.run_training import run_training
 
@@ -160,7 +160,7 @@ def _run(job: _Job) -> RunResult:
 
 
 def _finished(model: Model, outcome: Outcome, times: Times, folder: RunFolder) -> RunResult:
-    """Give the folder of a run that came to an end its name."""
+    """Finish the folder of a run that ended."""
     times.add("run", *outcome.seconds)
     warnings = tuple(folder.record["warnings"])
     checks = check_expectations(model, outcome.rates, outcome.counts, outcome.metrics)
@@ -194,7 +194,7 @@ def _finished(model: Model, outcome: Outcome, times: Times, folder: RunFolder) -
 
 
 def _with_plots(result: RunResult, model: Model, folder: RunFolder, times: Times) -> RunResult:
-    """Draw the plots of a finished run; that they cannot be drawn, or that a signal ends the drawing, is a warning."""
+    """Draw the plots of a finished run; a failure or a signal while drawing is a warning."""
     from compiler.runtime.plots.plots import Plotted, draw_plots, drawn
 
     number = result.signal
@@ -249,7 +249,7 @@ def _resumed(prepared: Prepared, options: Options) -> tuple[tuple[Position, Path
 
 
 def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str) -> dict[str, Any]:
-    """What run.json says before anything ran."""
+    """The contents of run.json before the run begins."""
     model = prepared.model
     return {
         "status": "running",
@@ -277,7 +277,7 @@ def _head(prepared: Prepared, options: Options, artifact: Artifact, started: str
 
 
 def _way(run: Path, folder: Path) -> str | None:
-    """The path from a run directory to a folder, which stays right when both are moved; None between drives."""
+    """The path from a run directory to a folder, which stays valid when both are moved; None between drives."""
     try:
         return os.path.relpath(folder, run.resolve())
     except ValueError:
@@ -294,7 +294,7 @@ def _texts(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
 
 
 def _write_model(prepared: Prepared, options: Options, folder: Path) -> None:
-    """model.yaml: the model with everything that it uses expanded."""
+    """model.yaml: the model with all `use` expanded."""
     from compiler.runtime.artifacts.expanded import expanded_yaml
 
     text = expanded_yaml(prepared.path, options.set)

@@ -1,4 +1,4 @@
-"""What the model expects of a run (`expect:`), checked against what came out.
+"""The expectations of a model (`expect:`), checked against the results of a run.
 
 Assumes: the frontend refuses expectations about what is not recorded; rates in Hz by population, spike counts, and
 the metrics of the last epoch.
@@ -78,7 +78,7 @@ def check_expectations(
         for name in _names(args["of"]):
             if item.kind == "rate":
                 low, high = (1000 * x for x in rate_bounds(args))
-                # Bounds went to 1/ms and back: 1e-9 of them is rounding, not a result.
+                # Bounds were converted to 1/ms and back: 1e-9 of them is rounding.
                 low, high = float(f"{low:.9g}"), float(f"{high:.9g}")
                 checks.append(_check(f"rate of {name}", rates.get(name), low, high, "Hz"))
             else:

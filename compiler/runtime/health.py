@@ -1,10 +1,10 @@
-"""Looks for numbers that are not finite in state and weights, and names the first offender.
+"""Checks that state and weights are finite, and names the first array that is not.
 
 Assumes: arrays are named by model path (`exc.v`).
-Guarantees: state, which every step computes anyway, is looked at every 1,000 steps of a simulation; synapses and
-weights, of which a step may touch few, as often as takes about 2 % of a run at most, however large the model; at the
-end all of it.
-Does not: look at work arrays or records.
+Guarantees: state, which every step computes anyway, is checked every 1,000 steps of a simulation; synapses and
+weights, of which a step may touch few, as often as costs at most about 2 % of a run, whatever the size of the model;
+everything is checked at the end.
+Does not: check work arrays or records.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from compiler.ir.level2.program import Array, Merged
 from compiler.ir.space import Role
 from compiler.runtime.common.arrays import persistent_arrays, to_logical
 
-SHARE = 50  # time between two looks at weights, in units of the time that one look takes
-STEPS = 1000  # steps between two looks at the state
+SHARE = 50  # time between two checks of weights, in units of the time of one check
+STEPS = 1000  # steps between two checks of the state
 _LARGE = 1 << 20
 
 
 class Health:
-    """Looks at drain points; `look` and `look_at_step` raise RunError (E0908) when something is not finite."""
+    """Checks at drain points; `look` and `look_at_step` raise RunError (E0908) when something is not finite."""
 
     def __init__(self, program: Merged) -> None:
         arrays = persistent_arrays(program)
@@ -36,12 +36,12 @@ class Health:
         self._last = self._last_state = time.perf_counter()
 
     def look(self, instance: Instance, where: str) -> None:
-        """Looks at every real state and weight. `where`: "by step 200"."""
+        """Check every floating-point state and weight. `where`: "by step 200"."""
         _look(instance, (*self._state, *self._learned), where)
 
     def look_at_step(self, instance: Instance, where: str, due: bool) -> None:
-        """Looks at every real state when it is `due`, or the last look was a second ago; at weights and synapses unless
-        the last look was a short time ago."""
+        """Check every floating-point state when it is `due`, or the last check was a second ago; weights and
+        synapses unless they were checked recently."""
         begin = time.perf_counter()
         if due or begin - self._last_state > 1.0:
             _look(instance, self._state, where)
@@ -54,7 +54,7 @@ class Health:
 
 def _finite(values: AnyArray) -> bool:
     if values.size > _LARGE:
-        # A sum is finite where every element is, short of overflow: one pass without a temporary.
+        # Barring overflow, a sum is finite if every element is: one pass without a temporary.
         with np.errstate(all="ignore"):
             if np.isfinite(np.sum(values, dtype=np.float64)):
                 return True

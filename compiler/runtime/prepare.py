@@ -1,4 +1,4 @@
-"""From a model file and a caller's options to a lowered program, with the time that each part took.
+"""From a model file and a caller's options to a lowered program, with the time of each part.
 
 Assumes: compiler.frontend.load reads and checks the file.
 Guarantees: options are applied to the checked model, so that the file is never rewritten; a model that has nothing
@@ -61,8 +61,8 @@ def prepare(path: Path, options: Options, times: Times) -> Prepared:
 
 
 def prepare_to_run(path: Path, options: Options, times: Times) -> Prepared:
-    """As `prepare`, for what is to be built or run: RunError (E0905) for what this machine cannot hold, before anything
-    is made that is large; a warning (W0005) for what takes more than half of it."""
+    """As `prepare`, before a build or run: RunError (E0905) where the model exceeds the memory or disk of this
+    machine, before anything large is allocated; a warning (W0005) above half of it."""
     refuse_options(options)
     model, warnings = load_checked(path, options, times)
     refuse_nothing_to_run(model)
@@ -75,7 +75,7 @@ def prepare_to_run(path: Path, options: Options, times: Times) -> Prepared:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check of a model file gave. `name`, `needs`: of the model; None and empty after errors."""
+    """The result of a check. `name`, `needs`: of the model; None and empty after errors."""
 
     diagnostics: tuple[Diagnostic, ...]
     name: str | None = None
@@ -96,8 +96,8 @@ def check_model(path: Path, options: Options, lowered: bool) -> Checked:
 
 
 def look_ahead(path: Path, options: Options, model: Model) -> tuple[Need, ...]:
-    """The bill of a checked model: the whole one where something is large and the model can be lowered here, otherwise
-    what is known without lowering it."""
+    """The memory and disk needs of a checked model: complete where something is large and the model can be lowered
+    here, otherwise those that are known without lowering."""
     needs = least_needs(model, options)
     runnable = (model.simulate is not None and bool(model.populations)) is not (model.train is not None)
     if not runnable or large(needs, 1) or not large(needs, FEW):
@@ -107,7 +107,7 @@ def look_ahead(path: Path, options: Options, model: Model) -> tuple[Need, ...]:
 
 
 FEW: Final = 32
-"""What takes less than this part of the room is not looked at more closely."""
+"""Needs below 1 / FEW of the machine's capacity are not computed exactly."""
 
 
 def _lowered(path: Path, options: Options, times: Times, model: Model, warnings: tuple[Diagnostic, ...]) -> Prepared:
@@ -168,7 +168,7 @@ def refuse_options(options: Options) -> None:
 
 
 def with_options(model: Model, options: Options) -> Model:
-    """`model` with what the options say in place of it. Raises RunError (E0912, exit 2)."""
+    """`model` with its values replaced by those of the options. Raises RunError (E0912, exit 2)."""
     numerics = model.numerics
     if options.precision is not None:
         numerics = replace(numerics, precision=options.precision)
@@ -227,7 +227,7 @@ def _steps(duration: str, dt: float, warmup: int) -> int:
 
 
 def _milliseconds(text: str) -> float | None:
-    """A number and a unit of time ("2 s") in ms; None when it is not that."""
+    """A number and a unit of time ("2 s") in ms; None for any other text."""
     match = re.fullmatch(r"\s*([-+0-9.eE]+)\s*([A-Za-zµ]+)\s*", text)
     if match is None:
         return None

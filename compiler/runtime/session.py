@@ -1,6 +1,7 @@
-"""What the orchestration hands to the two kinds of run, and what it gets back.
+"""The inputs and results of the two loops, simulation and training.
 
-Assumes / guarantees: plain records. Does not: act.
+Assumes / guarantees: plain records.
+Does not: act.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from compiler.runtime.prepare import Prepared
 
 
 @dataclass(frozen=True)
-class Course:
-    """How a training went. `epoch`: the last one, of `epochs`; `stopped`: by `stop`; `best`: the best epoch (0: none
-    was found), by `metric`, which was `value` in it; `weights`: "best" or "last", those in weights.safetensors."""
+class TrainingSummary:
+    """Summary of the epochs of a training. `epoch`: the last one, of `epochs`; `stopped`: by `stop`; `best`: the
+    best epoch (0: none) by `metric`, with its `value`; `weights`: "best" or "last", those in weights.safetensors."""
 
     epoch: int
     epochs: int
@@ -29,7 +30,7 @@ class Course:
     weights: str
 
     def text(self) -> str | None:
-        """In a line for people; None where nothing is to be said."""
+        """One line for users; None where there is nothing to report."""
         best = f"best epoch {self.best} ({self.metric} {self.value:.4g})" if self.best else ""
         if self.best not in (0, self.epoch) and self.weights == "last":
             best += ", but the weights are those of the last"
@@ -40,9 +41,9 @@ class Course:
 
 @dataclass
 class Outcome:
-    """What a loop leaves behind. `seconds`: CPU and wall seconds of the loop; `extra`: fields of `times`;
-    `window`: the steps of a simulation whose records are in the folder (rates.py); `course`: what a
-    training says of its epochs."""
+    """The result of a loop. `seconds`: CPU and wall seconds of the loop; `extra`: fields of `times`; `window`: the
+    steps of a simulation whose records are in the folder (compiler/runtime/common/rates.py); `course`: of a
+    training."""
 
     rates: dict[str, float]
     counts: dict[str, int]
@@ -51,12 +52,12 @@ class Outcome:
     seconds: tuple[float, float]
     extra: dict[str, float]
     window: tuple[int, int] | None = None
-    course: Course | None = None
+    course: TrainingSummary | None = None
 
 
 @dataclass(frozen=True)
 class Session:
-    """What both loops need. `resumed`: where the run goes on, and the file that says so."""
+    """The input of both loops. `resumed`: the position to resume from, and its checkpoint."""
 
     prepared: Prepared
     instance: Instance

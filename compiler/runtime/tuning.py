@@ -1,7 +1,7 @@
 """From a model file to its lock file: prepare, measure, write.
 
 Assumes: compiler/tune/measure.py and compiler/tune/lock.py.
-Guarantees: a model in which nothing can be chosen is refused with the reason.
+Guarantees: a model without a choice of strategies is refused with the reason.
 Does not: print.
 """
 
@@ -26,14 +26,14 @@ from compiler.tune.measure import Timer, Tuned, tune
 
 @dataclass(frozen=True)
 class TuneResult:
-    """The file that was written, what was found by path, and warnings of the model."""
+    """The lock file, the measured contractions, and warnings of the model."""
 
     file: Path
     tuned: tuple[Tuned, ...]
     warnings: tuple[Diagnostic, ...]
 
     def summary(self) -> dict[str, dict[str, Any]]:
-        """By path: the way, what the rules say, and the microseconds of both."""
+        """By path: the chosen strategy, the default one, and the microseconds of both."""
         return {
             t.path: {
                 "way": identity(t.choice),

@@ -24,7 +24,7 @@ from compiler.core.disk import scratch_folder
 from compiler.core.errors import RunError
 from compiler.runtime.artifacts.checkpoint import latest_checkpoint, read_position, resumable
 from compiler.runtime.common.options import Options
-from compiler.runtime.common.progress import Lines
+from compiler.runtime.common.progress import LineProgress
 from compiler.runtime.execute import run_model
 from compiler.runtime.record.superblock import lookup3, unmark
 from tests.construct_runs import write_construct
@@ -265,7 +265,7 @@ def test_where_a_killed_run_lies(here: Path, capfd: pytest.CaptureFixture[str]) 
     assert resumable(place)
     examine()
     assert "netloom run MODEL --resume runs/.killed.1234` goes on from step-" in capfd.readouterr().out
-    run_model(path, Options(out=here / "told", build_dir=here / "build"), Lines())
+    run_model(path, Options(out=here / "told", build_dir=here / "build"), LineProgress())
     assert f"--resume {here / '.told.'}" in capfd.readouterr().err
     second = run(path, resume=here / "runs" / "killed", out=here / "second")
     same_end(here / "told", second.folder)

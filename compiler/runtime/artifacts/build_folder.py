@@ -1,11 +1,11 @@
-"""The build folder `build/<name>/`: made beside its place and swapped in, left alone when nothing changed.
+"""The build folder `build/<name>/`: built beside its final path and swapped in; reused when nothing changed.
 
 Assumes: a backend that writes all its files into the folder it is given.
-Guarantees: a folder is complete or not there; it is replaced only when this module made it. It is used again when the
-program, the options, the compiler asked for and this installation are those of its stamp, so that a second build emits
-nothing, and when its files and what is loaded are as they were built; else, and with a stamp that is not whole, it is
-made again.
-Does not: know what is in the folder.
+Guarantees: a folder is complete or absent; only folders that this module created are replaced. It is used again when
+the program, the options, the compiler asked for and this installation are those of its stamp, so that a second build
+emits nothing, and when its files and the loaded binaries are unchanged; otherwise, and with a damaged stamp, it is
+built again.
+Does not: know the contents of the folder.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from compiler.ir.level2.program import Merged
 from compiler.runtime.common.hashes import program_digest
 
 STAMP: Final = ".netloom-build.json"
-"""In every build folder: what it was made from."""
+"""In every build folder: the digest of its inputs."""
 ATTEMPTS: Final = 20
 DIGESTED: Final = 1 << 20
-"""Bytes up to which the digest of a file stands in the stamp."""
+"""Bytes up to which the stamp has the digest of a file."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def is_build_folder(folder: Path) -> bool:
 
 
 def _swap(new: Scratch, place: Path) -> None:
-    """`new` becomes `place`; what stood there is removed. Several processes may do so at once: the last one wins."""
+    """`new` becomes `place`; the previous folder is removed. Several processes may do so at once: the last one wins."""
     for attempt in range(ATTEMPTS):
         with scratch_folder(place, "a build folder") as old:
             with suppress(FileNotFoundError):
@@ -95,12 +95,12 @@ def _swap(new: Scratch, place: Path) -> None:
 
 
 def _stamp(folder: Path) -> dict[str, Any] | None:
-    """What stands in a stamp; None where there is none, or none that is whole."""
+    """The contents of a stamp; None where it is missing or damaged."""
     return find_value(folder / STAMP)
 
 
 def _states(folder: Path) -> dict[str, str | int]:
-    """The files of a build folder with their digests; of large ones, which nobody loads from here, with their sizes."""
+    """The files of a build folder with their digests; large ones, which are not loaded from here, with their sizes."""
     states: dict[str, str | int] = {}
     for path in sorted(folder.iterdir()):
         if path.name != STAMP and path.is_file():
@@ -110,8 +110,8 @@ def _states(folder: Path) -> dict[str, str | int]:
 
 
 def _artifact(folder: Path, stamp: Mapping[str, Any]) -> Artifact | None:
-    """The artifact of an earlier build; its text stays on disk. None when a file of the folder, or one that is loaded,
-    is not as it was built, or gone."""
+    """The artifact of an earlier build; its text stays on disk. None when a file of the folder, or a loaded one, is
+    changed or missing."""
     binary, *beside = (Path(path) for path in stamp["loaded"])
     now = _states(folder)
     if any(now.get(name) != state for name, state in stamp["files"].items()):
@@ -122,7 +122,7 @@ def _artifact(folder: Path, stamp: Mapping[str, Any]) -> Artifact | None:
 
 
 def _surroundings(backend: Backend) -> dict[str, str]:
-    """What else a build depends on: the compiler asked for, and the code of this installation."""
+    """The other dependencies of a build: the compiler asked for, and the code of this installation."""
     root = Path(__file__).resolve().parents[3]
     newest, files = 0, 0
     for package in ("backends", "compiler"):
@@ -131,7 +131,7 @@ def _surroundings(backend: Backend) -> dict[str, str]:
                 newest = max(newest, path.stat().st_mtime_ns)
                 files += 1
     return {
-        "machine": platform.node(),  # code may be for its processor
+        "machine": platform.node(),  # code may be specific to its processor
         "target": backend.capabilities.name,
         "CC": os.environ.get("CC", ""),
         "installation": f"{root} {files} {newest}",

@@ -1,9 +1,9 @@
-"""A digest in the metadata of the safetensors files that runs write, so that a changed bit is noticed.
+"""A digest in the metadata of the safetensors files that runs write, so that corruption is detected.
 
 Assumes: files in the format safetensors: the length of the header, the header in JSON, the numbers.
-Guarantees: `sealed` and `check_digest` fit together: SHA-256 over the whole file with zeros in the digest's own place.
-Every file of ours carries two marks, `writer` and `digest`: a changed bit in one of them leaves the other, which says
-that something is missing. Files of others carry neither and are taken as they are.
+Guarantees: `sealed` and `check_digest` fit together: SHA-256 over the whole file with zeros in place of the digest
+itself. Every file of ours carries two marks, `writer` and `digest`: a changed bit in one of them leaves the other,
+which says that something is missing. Files of others carry neither and are taken as they are.
 Does not: read or write numbers.
 """
 

@@ -3,7 +3,7 @@
 Assumes: a file that has been checked.
 Guarantees: loading the text gives the same model; paths of data files still count from the folder of the original file,
 which the first line names, and run.json for `netloom evaluate`.
-Does not: take in the standard library, which is referred to by name.
+Does not: inline the standard library, which is referred to by name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The results of a run as a caller reads them: what is in run.json, and readers of the other files.
+"""The results of a run for callers: the contents of run.json, and readers of the other files.
 
 Assumes: a run directory as run_folder.py leaves it.
 Guarantees: readers open files when they are called; arrays are numpy's.
@@ -38,9 +38,9 @@ class BuildResult:
 @dataclass(frozen=True)
 class RunResult:
     """`status`: "ok" | "interrupted" (a failed run raises); `rates` in Hz by population; `counts`: spikes by
-    population; `metrics`: those of the last epoch; `checks`: the model's expectations; `signal`: the signal that
-    came, which may have ended no more than the drawing of plots ("ok"); `course`: a line about the epochs of a training
-    that stopped early or looked for its best weights."""
+    population; `metrics`: those of the last epoch; `checks`: the model's expectations; `signal`: the signal that was
+    received, perhaps only while plots were drawn ("ok"); `course`: a line about the epochs of a training with early
+    stopping or best weights."""
 
     folder: Path
     status: str

@@ -1,8 +1,9 @@
-"""The run directory `runs/<name>-<stamp>/`: written under a hidden name (disk.py), renamed when it is finished.
+"""The run directory `runs/<name>-<stamp>/`: written under a hidden name (compiler/core/disk.py), renamed when it is
+finished.
 
 Assumes: one thread writes it.
-Guarantees: what has the final name is finished, and run.json says how ("ok", "failed", "interrupted"), on a full disk
-too; a run that fails keeps what it recorded; two runs never share a folder.
+Guarantees: a folder with the final name is finished, and run.json says how ("ok", "failed", "interrupted"), on a full
+disk too; a run that fails keeps what it recorded; two runs never share a folder.
 Does not: know what the files hold.
 """
 
@@ -21,7 +22,7 @@ from compiler.core.strict_json import dumps
 
 RESERVE: Final = ".reserve"
 RESERVED: Final = 1 << 16
-"""Bytes that a run holds on disk, so that run.json can say that the disk is full."""
+"""Bytes that a run reserves on disk, so that run.json can report a full disk."""
 TAKEN: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
 
 
@@ -46,8 +47,8 @@ class RunFolder:
             write_text(self.path / "run.json", text, "the record of the run")
 
     def finish(self, status: str, message: str | None = None) -> Path:
-        """Write run.json with `status` and give the folder its final name, which is returned. Nothing changes how a
-        run has ended."""
+        """Write run.json with `status` and give the folder its final name, which is returned. The first status is
+        final."""
         if self.path == self.final:
             return self.final
         self.record["status"] = status
@@ -93,9 +94,9 @@ def open_run_folder(name: str, runs: Path, out: Path | None) -> RunFolder:
     scratch = scratch_folder(final, "the run directory")
     try:
         with writing(final, "the run directory", RESERVED):
-            (scratch.path / RESERVE).write_bytes(os.urandom(RESERVED))  # no file system stores these in less
+            (scratch.path / RESERVE).write_bytes(os.urandom(RESERVED))  # random, so that no file system compresses them
     except RunError:
         scratch.remove()
         raise
-    scratch.kept = True  # from now on it holds results
+    scratch.kept = True  # from now on the folder holds results
     return RunFolder(final, scratch, scratch.path)

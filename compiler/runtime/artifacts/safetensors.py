@@ -2,8 +2,8 @@
 
 Assumes: files of any program; names and shapes as runs write them (`conv1.weight`, in logical shape).
 Guarantees: a file that does not fit is refused with everything that is missing, left over or of another shape; numbers
-of other floating types are converted (bfloat16 too). `num_batches_tracked` of PyTorch's batch norms is no weight.
-Does not: rename, transpose or cut.
+of other floating types are converted (bfloat16 too). `num_batches_tracked` of PyTorch's batch norms is ignored.
+Does not: rename, transpose or slice.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _LISTED = 8  # names in a message
 
 
 def read_weights(path: Path) -> dict[str, Reals]:
-    """The arrays of a file by name. Raises RunError (E0916, exit 2) when it is none, or holds other types,
-    E0927 when it is a damaged one of ours."""
+    """The arrays of a file by name. Raises RunError (E0916, exit 2) when it is no such file, or holds other types,
+    E0927 when it is one of ours and damaged."""
     from safetensors import SafetensorError, deserialize
 
     try:
@@ -59,7 +59,7 @@ def read_weights(path: Path) -> dict[str, Reals]:
 
 
 def learned(graphs: tuple[TensorGraph, ...]) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of what a trained network consists of: weights and running statistics."""
+    """Names and shapes of the weights and running statistics of a trained network."""
     return {
         node.out.name: node.out.shape
         for graph in graphs
@@ -71,7 +71,7 @@ def learned(graphs: tuple[TensorGraph, ...]) -> dict[str, tuple[int, ...]]:
 
 
 def misfits(weights: Mapping[str, Reals], wanted: Shapes) -> tuple[str, str | None] | None:
-    """What is wrong with weights, and help; None when they fit."""
+    """(message, help) where weights do not fit; None when they do."""
     missing = [n for n in wanted if n not in weights]
     extra = sorted(n for n in weights if n not in wanted)
     other = [

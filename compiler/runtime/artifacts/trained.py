@@ -1,10 +1,10 @@
-"""A network with its weights: where `evaluate`, `predict`, `export` and standalone builds find both.
+"""A network with its weights, for `evaluate`, `predict`, `export` and standalone builds.
 
 Assumes: run directories as run_folder.py leaves them; model files.
-Guarantees: of a run directory the model as it ran (precision and order too), its paths counting from the folder of the
-original file, wherever the caller is: as run.json gives it, or if the files are not there (any more), where it lies
-beside the run directory now; and weights.safetensors; of a model file the weights that `--weights` or
-`network: {weights: ...}` names. Weights are compared with the network before anything is built.
+Guarantees: a run directory gives the model as it ran (precision and order too) and weights.safetensors; data paths
+count from the folder of the original file, as run.json gives it or, if the files are not there (any more), relative to
+the run directory. A model file gives the weights that `--weights` or `network: {weights: ...}` names. Weights are
+compared with the network before anything is built.
 Does not: lower or run.
 """
 
@@ -96,8 +96,8 @@ def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sin
 
 
 def data_folders(source: Path, record: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Where the files may lie that the model of a run directory names: in the folder of the model file as it was, or
-    as it lies now when it was moved together with the run."""
+    """Candidates for the folder that paths of a run's model count from: the folder of the model file at the time of
+    the run, or the one that was moved together with the run."""
     noted, way = record.get("folder"), record.get("from_run")
     first = Path(noted) if isinstance(noted, str) else Path(record["file"]).absolute().parent
     if not isinstance(way, str):

@@ -1,8 +1,8 @@
-"""Arguments of the Python API: their types, and the few values that some may have.
+"""Checks of the arguments of the Python API.
 
-Assumes: nothing of what a caller gives.
-Guarantees: what comes back has the type that `Options` says; anything else is a RunError (E0912, exit 2) that names the
-argument, what it may be and what it was. Integers and numbers of NumPy are taken as Python's.
+Assumes: nothing about the values.
+Guarantees: results have the type of the field of `Options`; anything else is a RunError (E0912, exit 2) that names the
+argument, the allowed values and the given one. NumPy scalars are accepted.
 Does not: know models: whether a duration is an integer number of steps is checked where the step is known.
 """
 
@@ -44,7 +44,7 @@ def choice_or_none(name: str, value: Any, among: Sequence[str]) -> str | None:
 
 
 def target_of(name: str, value: Any) -> str:
-    """The name of a target; whether there is one of that name is the registry's to say."""
+    """The name of a target; whether it exists is checked by the registry."""
     if isinstance(value, str):
         return value
     from backends.registry import TARGETS
@@ -81,14 +81,14 @@ def flag(name: str, value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy scalar as one of Python; anything else as it is."""
+    """A NumPy scalar as a Python one; other values unchanged."""
     import numpy as np  # slow to import, and the command line needs none of this
 
     return value.item() if isinstance(value, np.generic) else value
 
 
 def settings_of(name: str, value: Any) -> dict[str, str]:
-    """Settings as `--set` takes them: by name, numbers and truth values as text."""
+    """Settings as for `--set`: by name, numbers and bools as text."""
     if value is None:
         return {}
     wanted = "a dict of parameters by name, such as {'n': 100}"

@@ -1,11 +1,11 @@
-"""Two digests: of a model (what it is) and of a merged program (what a build folder was made from).
+"""Two digests: of a model, and of a merged program (the input of a build folder).
 
 Assumes: frozen dataclasses; spans are outside of equality.
-Guarantees: equal models hash equal, wherever they stand in their files; `simulate`, `train`, `record`, `plots` and
-`expect` are outside of the model's hash, and so are parameters that only they use; a value from a file counts by the
-file's content, so that a model may be moved with its files. The program's digest covers all that a build folder
-shows, comments that name model lines included.
-Does not: hash training data, which is outside of the model.
+Guarantees: equal models have equal hashes, wherever they are in their files; `simulate`, `train`, `record`, `plots` and
+`expect` are not part of the model's hash, nor are parameters that only they use; a value from a file is hashed by the
+file's content, so that a model may be moved with its files. The program's digest covers everything that is emitted,
+including comments that name model lines.
+Does not: hash training data, which is not part of the model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from compiler.ir.level0.model import FromFile, Model
 from compiler.ir.level2.program import Merged, Template
 
 OUTSIDE = frozenset({"description", "simulate", "train", "spikes", "traces", "plots", "expect"})
-"""Fields of a model that do not say what the model is."""
+"""Fields that are not part of a model's identity."""
 
 
 @cache
@@ -32,7 +32,7 @@ def _fields(cls: Any) -> tuple[str, ...]:
 
 
 def _digest(value: object, done: dict[int, bytes]) -> bytes:
-    """Bytes that are equal for equal values; a shared subtree is visited once (`done`, by identity)."""
+    """A digest that is equal for equal values; a shared subtree is visited once (`done`, by identity)."""
     if isinstance(value, tuple):
         return b"(" + b",".join([_digest(v, done) for v in value]) + b")"
     if isinstance(value, FromFile):
@@ -60,7 +60,7 @@ def model_hash(model: Model) -> str:
     """Hexadecimal digest of what defines the model."""
     done: dict[int, bytes] = {}
     h = hashlib.sha256()
-    # A parameter counts by what it changes; only those that equations read by name stand for themselves.
+    # A parameter counts through the values it determines; only those that equations read by name count themselves.
     sources = [d.source for d in (*model.drives, *(i.changing for i in model.poisson if i.changing is not None))]
     neurons = (*(p.neuron for p in model.populations), *(s.neuron for s in sources))
     read = {name for neuron in neurons for name in neuron.model_params}
@@ -75,7 +75,7 @@ def model_hash(model: Model) -> str:
 
 
 def program_digest(program: Merged, options: Mapping[str, str]) -> str:
-    """Hexadecimal digest of a merged program and of what else decides how it is built."""
+    """Hexadecimal digest of a merged program and of the build options."""
     h = hashlib.blake2b(digest_size=20)
 
     def add(text: str) -> None:

@@ -1,8 +1,8 @@
-"""What a lock file beside a model says of its contractions.
+"""The strategies that a lock file beside a model prescribes.
 
 Assumes: compiler/tune/lock.py.
-Guarantees: pins for the target, and a warning for each that does not hold any more.
-Does not: measure (tuning.py).
+Guarantees: pins for the target, and a warning for each stale one.
+Does not: measure (compiler/runtime/tuning.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def sites_of(lowered: Lowered, backend: Backend) -> tuple[Site, ...]:
 
 
 def lock_warnings(path: Path, pins: Pins, lowered: Lowered, backend: Backend) -> tuple[Diagnostic, ...]:
-    """Warnings about the pins that do not hold for the program."""
+    """Warnings about stale pins."""
     if not pins:
         return ()
     sites = sites_of(lowered, backend)

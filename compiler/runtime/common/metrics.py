@@ -1,9 +1,9 @@
-"""Metrics of an epoch from the sums that the program kept.
+"""Metrics of an epoch from the sums that the program accumulated.
 
 Assumes: the sums of compiler/passes/layers/lower_metrics.py, by name without `metric.`, and `loss` and `count`.
-Guarantees: means over the samples (with a mask: over what counts); precision, recall and F1 are means over the classes
-(a class that was never found, or is not there, counts 0), R2 is 1 - residual / variance (nan where the targets do not
-vary), all are nan where nothing counts; a confusion matrix is no number and stands for itself.
+Guarantees: means over the samples (with a mask: over the elements it includes); precision, recall and F1 are macro
+averages (a class that is never predicted, or has no samples, counts 0), R2 is 1 - residual / variance (nan where the
+targets do not vary), all are nan where everything is masked; a confusion matrix is kept apart, as it is not a number.
 Does not: read the program, or write (run_training.py does).
 """
 
@@ -22,7 +22,7 @@ Sums = Mapping[str, npt.NDArray[np.float64]]
 
 def metrics_of(sums: Sums) -> dict[str, float]:
     """The loss first, then the metrics in the order of the sums."""
-    count = float(np.sum(sums["count"])) or math.nan  # a mask may leave nothing
+    count = float(np.sum(sums["count"])) or math.nan  # a mask may exclude everything
     out = {"loss": 0.0}
     for key in (k for k in sums if k.partition(".")[0] == "loss"):  # the terms of a sum have counts of their own
         own = float(np.sum(sums[key.replace("loss", "count")])) or math.nan
@@ -43,7 +43,7 @@ def metrics_of(sums: Sums) -> dict[str, float]:
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The whole lines of metrics.jsonl, one per epoch; what is null there is nan. [] without the file."""
+    """The complete lines of metrics.jsonl, one per epoch; null becomes nan. [] without the file."""
     path = folder / "metrics.jsonl"
     if not path.exists():
         return []
@@ -54,7 +54,7 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
 
 
 def confusion_of(sums: Sums) -> list[list[float]] | None:
-    """How much of each class (row) was taken for each (column); None where it is not measured."""
+    """Counts by class (row) and predicted class (column); None where it is not measured."""
     counts = sums.get("confusion.counts")
     if counts is None:
         return None

@@ -39,7 +39,7 @@ Settings = Mapping[str, str | int | float | bool]
 
 @dataclass(frozen=True)
 class Option:
-    """What the command line and the Python API know of a field of `Options`."""
+    """The description of a field of `Options` for the command line and the Python API."""
 
     help: str
     check: Callable[[str, Any], Any]

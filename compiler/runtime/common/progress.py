@@ -18,20 +18,20 @@ class Progress(Protocol):
     def start(self, label: str, total: float) -> None: ...
 
     def update(self, done: float, text: str) -> None:
-        """`done` of `total`; `text` says what there is to say ("1.2 s of 10 s, 3.4 x real time")."""
+        """`done` of `total`; `text`: the status ("1.2 s of 10 s, 3.4 x real time")."""
         ...
 
     def finish(self) -> None: ...
 
 
 @runtime_checkable
-class Telling(Protocol):
-    """A progress that also shows a line of its own."""
+class ProgressWithNotes(Protocol):
+    """A progress that also shows messages."""
 
     def tell(self, text: str) -> None: ...
 
 
-class Quiet:
+class SilentProgress:
     """Shows nothing."""
 
     def start(self, label: str, total: float) -> None:
@@ -44,7 +44,7 @@ class Quiet:
         pass
 
 
-class Lines:
+class LineProgress:
     """One line every few seconds, for logs."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Lines:
         pass
 
 
-class Bars:
+class BarProgress:
     """A bar with the time that is left."""
 
     def __init__(self) -> None:
@@ -103,5 +103,5 @@ class Bars:
 def progress(quiet: bool) -> Progress:
     """The progress that fits standard error."""
     if quiet:
-        return Quiet()
-    return Bars() if sys.stderr.isatty() else Lines()
+        return SilentProgress()
+    return BarProgress() if sys.stderr.isatty() else LineProgress()

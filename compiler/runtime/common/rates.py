@@ -67,7 +67,8 @@ class Activity:
 
 
 def activities(model: Model, window: Window | None = None) -> dict[str, Activity]:
-    """What was recorded of each population whose spikes are, when steps `window` ran (None: all of the model's)."""
+    """The recorded activity of each population with recorded spikes, for the steps `window` (None: all of the
+    model's)."""
     assert model.simulate is not None
     first, last = (0, model.simulate.steps) if window is None else window
     sizes = {p.name: p.size for p in model.populations}

@@ -1,6 +1,6 @@
-"""Ctrl-C, SIGTERM and SIGHUP: a request to stop after the step that runs, or the end of what loses nothing.
+"""Ctrl-C, SIGTERM and SIGHUP: a request to stop after the current step, or an immediate end where nothing is lost.
 
-Assumes: calls of generated code that take long leave the main thread free (backends/cpu/run/load.py).
+Assumes: long calls of generated code leave the main thread free (backends/cpu/run/load.py).
 Guarantees: inside of `ended_by_signals` a signal raises Interrupted; inside of `stop_on_signals` the first one only
 sets a flag, and a second one ends a command at once, anywhere (from Python: Ctrl-C raises KeyboardInterrupt). A signal
 that is ignored (nohup) stays ignored; the handlers that were there before are put back.
@@ -35,7 +35,7 @@ class Stop:
 
 
 @dataclass
-class Ending:
+class TerminationHandler:
     """A handler that ends what runs. `command`: the process is a command's, so that a second signal may end it;
     `number`: the signal that came."""
 
@@ -48,9 +48,9 @@ class Ending:
 
 
 @contextmanager
-def ended_by_signals(command: bool = False) -> Iterator[Ending]:
+def ended_by_signals(command: bool = False) -> Iterator[TerminationHandler]:
     """Signals raise Interrupted. Within a command's, those that the Python API asks for are the command's."""
-    ending = Ending(command or _is_command(signal.getsignal(signal.SIGTERM)))
+    ending = TerminationHandler(command or _is_command(signal.getsignal(signal.SIGTERM)))
     with _handled(ending):
         yield ending
 
@@ -80,7 +80,7 @@ def stop_on_signals() -> Iterator[Stop]:
 
 
 def _is_command(handler: Any) -> bool:
-    return isinstance(handler, Ending) and handler.command
+    return isinstance(handler, TerminationHandler) and handler.command
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Stopwatches: how long each part of a run took, in CPU and in wall seconds.
+"""CPU and wall seconds of each part of a run.
 
 Assumes: one thread.
 Guarantees: CPU seconds include children that were waited for (the C compiler).

@@ -1,7 +1,7 @@
-"""What a training does about its own metrics: when to stop, how far the learning rate is lowered, which epoch was best.
+"""Early stopping, reduction of the learning rate on plateaus, and the best epoch, from the metrics of a training.
 
 Assumes: rows of metrics.jsonl, one per epoch from the first on.
-Guarantees: functions of the rows alone, so that a resumed run decides as an unbroken one. A value that is not
+Guarantees: pure functions of the rows, so that a resumed run decides as an uninterrupted one. A value that is not
 finite is never better.
 Does not: read or write.
 """
@@ -48,7 +48,7 @@ def stops(rows: Rows, stop: Stop) -> bool:
 
 
 def plateau_factor(rows: Rows, plateau: Plateau) -> float:
-    """What the learning rate is multiplied by in the epoch that follows."""
+    """The factor of the learning rate in the next epoch."""
     best, waited, factor = None, 0, 1.0
     for row in rows:
         value = row[plateau.watched.name]

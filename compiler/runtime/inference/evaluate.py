@@ -1,6 +1,6 @@
 """evaluate: loss and metrics of a trained network on a data set.
 
-Assumes: a model with `train`: its loss and metrics are what is measured.
+Assumes: a model with `train`, which defines the loss and metrics.
 Guarantees: the phase "eval" alone is lowered. Without a data file, the samples that the training kept for validation
 (all of them when it kept none): the same numbers as in metrics.jsonl in the line of the epoch that the weights are of
 (the best or the last), bit for bit. With one, all of its samples.
@@ -40,8 +40,8 @@ PHASE = "eval"
 
 @dataclass(frozen=True)
 class EvaluateResult:
-    """`metrics`: the loss first; `samples`: how many they are means over; `part`: "validation" or "all";
-    `confusion`: rows of the matrix, where the training measures it."""
+    """`metrics`: the loss first; `samples`: the number of samples; `part`: "validation" or "all"; `confusion`: rows
+    of the matrix, where the training measures it."""
 
     metrics: Mapping[str, float]
     samples: int
@@ -67,7 +67,7 @@ def evaluate_file(source: Path, options: Options, data: Path | None = None) -> E
     except ModelError as error:
         if data is None:
             raise
-        first = error.diagnostics[0]  # nothing in the model is wrong
+        first = error.diagnostics[0]  # the model itself is correct
         code = "E0917" if first.code == "E0703" else first.code
         raise RunError(code, first.message, first.help, exit_code=2) from None
     samples, kept = split(set_.examples, train.data.validation, train.seed)

@@ -1,8 +1,8 @@
-"""predict: the outputs of a trained network for samples that a caller gives.
+"""predict: the outputs of a trained network for given samples.
 
-Assumes: compiler/passes/predict_pipeline.py.
-Guarantees: every sample is computed once, in order; a short last batch repeats nothing that is seen.
-Does not: know where weights come from (trained.py), or compare with targets (evaluate.py).
+Assumes: compiler/passes/pipeline/predict.py.
+Guarantees: every sample is computed once, in order; padding of the last batch is not in the outputs.
+Does not: find the weights (compiler/runtime/artifacts/trained.py) or compare with targets (evaluate.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compiler.core.cache import cache_folder
 from compiler.core.diagnostics import Diagnostic, did_you_mean
 from compiler.core.disk import new_file
 from compiler.core.errors import RunError
-from compiler.files.array_rows import HeldRows, Rows
+from compiler.files.array_rows import MemoryRows, Rows
 from compiler.files.sample_checks import sample_checks
 from compiler.ir.level0.model import Model
 from compiler.passes.pipeline.predict import ORDER, PHASE, Prediction, data_name, inputs_of, lower_predict
@@ -35,7 +35,7 @@ from compiler.runtime.resources.bill import refuse_memory
 from compiler.runtime.training.samples import Samples, from_caller, from_file, readable
 
 BATCH = 64
-"""Samples of a batch, where nothing else is asked for."""
+"""The default batch size."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class Predictor:
         self._checks = sample_checks(network, {i.name: i.name for i in prediction.inputs})
 
     def __call__(self, samples: Mapping[str, AnyArray | Rows]) -> dict[str, AnyArray]:
-        """The outputs for arrays by input, all of one length; what stays in its file is read batch by batch. Raises
-        RunError (E0917, exit 2)."""
+        """The outputs for arrays by input, all of one length; arrays that stay in files are read batch by batch.
+        Raises RunError (E0917, exit 2)."""
         p = self.prediction
-        rows_of = {name: HeldRows(a) if isinstance(a, np.ndarray) else a for name, a in samples.items()}
+        rows_of = {name: MemoryRows(a) if isinstance(a, np.ndarray) else a for name, a in samples.items()}
         count = next(iter(rows_of.values())).shape[0]
         parts: dict[str, list[AnyArray]] = {o.name: [] for o in p.outputs}
         order = self._arrays[ORDER]
@@ -157,6 +157,6 @@ def predict_file(
 
 
 def write_npz(path: Path, arrays: Mapping[str, AnyArray]) -> None:
-    """An .npz file, written beside its place and renamed."""
+    """Write an .npz file, atomically."""
     with new_file(path, "the outputs", sum(a.nbytes for a in arrays.values())) as stream:
         np.savez(stream, **dict(arrays))  # type: ignore[arg-type]

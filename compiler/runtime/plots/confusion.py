@@ -2,8 +2,8 @@
 
 Assumes: confusion.jsonl as run_training.py writes it: a line for each epoch, with the matrices of `training` and, where
 samples are kept, `validation`.
-Guarantees: the last epoch's, of the validation samples if there are any; colours are shares of a row.
-Does not: save figures (plots.py).
+Guarantees: the last epoch's, of the validation samples if there are any; colours are fractions of a row.
+Does not: save figures (compiler/runtime/plots/plots.py).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from compiler.ir.level0.model import Model
 from compiler.runtime.plots.style import new_figure
 
 CONFUSION: Final = "confusion.jsonl"
-MOST_NUMBERS: Final = 20  # classes of which every number is shown
+MOST_NUMBERS: Final = 20  # up to so many classes the numbers are shown
 
 
 def confusion(folder: Path, model: Model) -> Any:
-    """Rows: the class; columns: what it was taken for. None before the first epoch."""
+    """Rows: the class; columns: the predicted class. None before the first epoch."""
     path = folder / CONFUSION
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     if not lines:

@@ -2,8 +2,7 @@
 
 Assumes: spikes.h5, traces.h5, rates.h5, synapses.h5 and metrics.jsonl in the run's folder, as the runner writes
 them.
-Guarantees: without matplotlib nothing fails: `draw_plots` says so in its result; no window opens; the same data give
-the same SVG.
+Guarantees: without matplotlib the result of `draw_plots` has a warning; no window opens; equal data give equal SVG.
 Does not: run anything.
 """
 
@@ -37,7 +36,7 @@ DRAWING: Final = threading.Lock()
 
 @dataclass(frozen=True)
 class Plotted:
-    """`files`: what was written, relative to the run's folder; `warning`: why something is not there."""
+    """`files`: the plots, relative to the run's folder; `warning`: why some are missing."""
 
     files: tuple[str, ...]
     warning: str | None = None
@@ -123,8 +122,8 @@ def _names(plot: Plot) -> tuple[str, ...]:
 
 
 def _span(model: Model, window: Window | None, between: Sequence[Window | None]) -> tuple[float, float, float]:
-    """The time [ms] of which something is shown, and what to divide by so that numbers stay short: (begin, end, 1 or
-    1000). `between`: the steps that each thing was recorded in (None: all)."""
+    """The time axis [ms] and its divisor: (begin, end, 1 or 1000). `between`: the steps that each thing was recorded
+    in (None: all)."""
     assert model.simulate is not None
     first, last = (0, model.simulate.steps) if window is None else window
     parts = [(first, last) if b is None else (max(first, b[0]), min(last, b[1])) for b in between]
@@ -187,7 +186,7 @@ def raster(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any
 
 
 def _band(name: str, activity: Activity) -> str:
-    """What a band of the raster is called: with how many neurons it shows, where these are not all."""
+    """The label of a band of the raster, with the number of neurons shown where these are not all."""
     return name if activity.members is None else f"{name}\n({activity.neurons:,} of {activity.size:,})"
 
 

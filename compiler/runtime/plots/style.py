@@ -1,6 +1,8 @@
-"""What all plots share: colours and figures without a window.
+"""Shared by all plots: colours and figures without a window.
 
-Assumes: matplotlib. Guarantees: pyplot is never imported. Does not: draw.
+Assumes: matplotlib.
+Guarantees: pyplot is never imported.
+Does not: draw.
 """
 
 from __future__ import annotations

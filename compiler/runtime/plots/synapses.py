@@ -1,8 +1,8 @@
-"""Plots of recorded synapses: how a variable is distributed, as a matrix, over time.
+"""Plots of recorded synapses: histogram, matrix, and values over time.
 
 Assumes: synapses.h5 as record_synapses.py writes it.
-Guarantees: members of a family are drawn together, one colour each (the matrix: one block each, in order); vacant
-places count for nothing.
+Guarantees: members of a family are drawn together, one colour each (the matrix: one block each, in order); vacant slots
+are ignored.
 Does not: save figures (plots.py).
 """
 
@@ -31,7 +31,7 @@ def _label(variable: str, unit: str) -> str:
 
 
 def values_at(group: Any, variable: str, sample: int | None = None) -> Any:
-    """(samples, synapses), or one sample, of a variable; NaN at vacant places."""
+    """(samples, synapses), or one sample, of a variable; NaN in vacant slots."""
     rows: Any = slice(None) if sample is None else sample
     values = np.asarray(group[variable][rows], np.float64)
     for ends in ("sources", "targets"):
@@ -77,7 +77,7 @@ def histogram(folder: Path, model: Model, plot: Plot) -> Any:
 
 
 def matrix(folder: Path, model: Model, plot: Plot) -> Any:
-    """A row per target, a column per source; where several synapses join a pair (or a cell), their sum."""
+    """A row per target, a column per source; the sum over synapses with the same pair (or cell)."""
     projection, variable = _asked(plot)
     family = next(p for p in model.projections if p.name == projection)
     sizes = {p.name: p.size for p in model.populations}
@@ -96,7 +96,7 @@ def matrix(folder: Path, model: Model, plot: Plot) -> Any:
             if not {"source", "sources"} & group.keys() or not group[variable].shape[0]:
                 continue
             source, reached = (group[f"{e}s"][-1] if f"{e}s" in group else group[e][:] for e in ("source", "target"))
-            held = (source >= 0) & (reached >= 0)  # -1: a vacant place
+            held = (source >= 0) & (reached >= 0)  # -1: a vacant slot
             source, reached = source[held], reached[held]
             x = (source + left[member.source]) * columns // width
             y = (reached + top[member.target]) * rows // height

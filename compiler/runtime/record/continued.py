@@ -1,10 +1,10 @@
-"""What a run that goes on takes over: the records up to the checkpoint, and the checkpoint itself.
+"""What a resumed run copies from its predecessor: the records up to the checkpoint, and the checkpoint.
 
-Assumes: the files of the run before are whole up to its checkpoint, as compiler/runtime/spiking/run_spiking.py sees
-to; the run may have been killed at any moment.
-Guarantees: the new folder begins with copies; nothing of the run before is changed. The checkpoint is taken over last:
-a folder that has one has the records that belong to it.
-Does not: find the checkpoint (checkpoint.py).
+Assumes: the files of the previous run are complete up to its checkpoint, as compiler/runtime/spiking/run_spiking.py
+guarantees; it may have been killed at any moment.
+Guarantees: the new folder begins with copies; the previous run is not changed. The checkpoint is copied last: a
+folder with a checkpoint has its records.
+Does not: find the checkpoint (compiler/runtime/artifacts/checkpoint.py).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def copy_records(source: Path, folder: Path, model: Model, step: int) -> bool:
 
 
 def adopt_checkpoint(path: Path, folder: Path) -> Path:
-    """Put the checkpoint that a run goes on from into its own folder, so that this can be resumed at once."""
+    """Copy the checkpoint that a run resumes from into its folder, so that this can be resumed at once."""
     place = folder / "checkpoints" / path.name
     link_file(path, place, "a checkpoint")
     return place
@@ -82,7 +82,7 @@ def _cut_samples(file: Any, model: Model, end: float) -> None:
 
 
 def _cut_synapses(file: Any, model: Model, end: float) -> None:
-    # What is sampled at the end of a run only has no sample before.
+    # Variables that are sampled at the end of a run have no earlier sample.
     late = {r.projection for r in model.synapses if not r.every}
     late_histograms = {(h.projection, h.variable) for h in model.histograms if not h.every}
     for projection, members in file.items():

@@ -1,12 +1,12 @@
-"""HDF5 datasets that grow along their first axis, made and appended to without h5py's slower convenience.
+"""HDF5 datasets that grow along their first axis, through h5py's faster low-level interface.
 
-On a full disk HDF5 neither closes a file nor, at the end, itself: the interpreter crashes. So nothing is handed to it
-that has no room, and what it cannot write after all (a quota, another process that fills the disk) it writes into
-memory that is thrown away.
+On a full disk HDF5 neither closes a file nor, at the end, itself: the interpreter crashes. So free space is checked
+before every write, and when writing fails anyway (a quota, another process that fills the disk) the file is closed into
+memory that is discarded.
 
 Assumes: one writer.
 Guarantees: a file of 10,000 populations takes seconds, not minutes: datasets share their creation properties, small
-ones have small chunks. Files are of HDF5 1.10's format. A published file is in order at any moment: it can be read
+ones have small chunks. Files are of HDF5 1.10's format. A published file is consistent at any moment: it can be read
 (SWMR) while it is written, and after the writer has been killed, up to the last flush.
 Does not: read (h5py does).
 """
@@ -32,10 +32,11 @@ from compiler.core.errors import RunError
 
 FORMAT: Final = ("v110", "v110")
 MARGIN: Final = 1 << 20
-"""Bytes that stay free for what HDF5 has not written yet, and what the end of a run needs."""
+"""Bytes that are kept free for HDF5's unwritten data and the end of a run."""
 RECORDING: Final = "the recording"
 METADATA: Final = 1 << 20
-"""Bytes of HDF5's cache of metadata: closing a file takes the square of what it holds of published datasets."""
+"""Bytes of HDF5's cache of metadata: closing a file takes time quadratic in the cached metadata of published
+datasets."""
 
 
 def open_file(path: Path) -> Any:
@@ -51,7 +52,7 @@ def open_file(path: Path) -> Any:
 
 
 def require(file: Any, count: int) -> None:
-    """See that `count` bytes more have room in a file (a low-level FileID). Raises RunError (E0930)."""
+    """Check that `count` more bytes fit into a file (a low-level FileID). Raises RunError (E0930)."""
     _require(Path(os.fsdecode(h5f.get_name(file))), file.get_filesize(), count)
 
 
@@ -69,11 +70,11 @@ def _require(path: Path, size: int, count: int) -> None:
 
 @contextmanager
 def recording(path: Path) -> Iterator[None]:
-    """Around what writes records to `path`, a file or the folder of a run: what the disk refuses HDF5 is a RunError
-    (E0930)."""
+    """A context for code that writes records to `path`, a file or the folder of a run: write errors of HDF5 become a
+    RunError (E0930)."""
     try:
         yield
-    except (OSError, RuntimeError) as error:  # HDF5 says it in its text, whichever of them it raises
+    except (OSError, RuntimeError) as error:  # whichever it raises, HDF5 has errno in its message
         match = re.search(r"errno = (\d+)", str(error))
         number = int(match[1]) if match else getattr(error, "errno", None)
         if number not in UNWRITABLE and not (isinstance(error, OSError) and match):
@@ -82,8 +83,8 @@ def recording(path: Path) -> Iterator[None]:
 
 
 def close_file(file: Any, datasets: Sequence[Growing] = ()) -> None:
-    """Close a file and its datasets, in any case. What cannot be written then is lost; a file that cannot be read any
-    more is removed. Raises RunError (E0930)."""
+    """Close a file and its datasets, in any case. Data that cannot be written are lost; a file that is unreadable
+    afterwards is removed. Raises RunError (E0930)."""
     if not file:
         return
     path = Path(file.filename)
@@ -102,7 +103,7 @@ def close_file(file: Any, datasets: Sequence[Growing] = ()) -> None:
 
 
 def _close_into_nothing(file: Any, datasets: Sequence[Growing]) -> None:
-    """Close a file that the disk does not take. The limit on sizes is for memory that is no file's as well."""
+    """Close a file that cannot be written. The limit on file sizes also applies to memfd."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     if hasattr(os, "memfd_create"):
@@ -126,12 +127,12 @@ def _readable(path: Path) -> bool:
 
 
 def publish(file: Any) -> None:
-    """From now on rows are added to what is there, and nothing else."""
+    """Start SWMR: from now on only rows are appended."""
     file.swmr_mode = True
 
 
 def flush(datasets: Iterable[Growing]) -> None:
-    """Let a reader see all rows. (Flushing a whole file that is published takes the square of its datasets.)"""
+    """Let a reader see all rows. (Flushing a whole published file takes time quadratic in its datasets.)"""
     for data in datasets:
         data.flush()
 
@@ -151,7 +152,7 @@ class Growing:
             self._flushed = self.rows
 
     def close(self) -> None:
-        """Let go of the dataset."""
+        """Release the dataset."""
         self._id = None
 
     def append(self, values: npt.NDArray[Any]) -> None:
@@ -171,7 +172,7 @@ class Growing:
 def growing(
     group: Any, name: str, dtype: str, tail: tuple[int, ...], chunk: int, attributes: dict[str, str]
 ) -> Growing:
-    """The dataset `name` of a group, made with chunks of `chunk` rows where it is not there yet."""
+    """The dataset `name` of a group, created with chunks of `chunk` rows if missing."""
     key = name.encode()
     if key in group.id:
         return Growing(h5d.open(group.id, key, _access()), tail)

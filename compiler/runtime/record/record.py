@@ -1,7 +1,7 @@
 """Recording: drains the buffers of an instance into spikes.h5 and traces.h5.
 
 Assumes: buffers named as compiler/passes/cells/lower_records.py names them; the traces of one population have one list
-of members and one interval (the frontend sees to that).
+of members and one interval (checked by the frontend).
 Guarantees: files grow as the run goes on, nothing of a long run is kept in memory; spikes are sorted by time, then by
 id; times count from the end of the warm-up. spikes.h5 has the SONATA layout (/spikes/<population>/timestamps in ms,
 /spikes/<population>/node_ids); traces.h5 has /<population>/<variable> (samples, members), /<population>/members and
@@ -53,9 +53,9 @@ def sorted_events(pairs: Pairs) -> Pairs:
 
 
 @dataclass
-class _Held:
-    """Spikes of one population: where they go, which neurons and steps are `wanted`, and those that are not on disk
-    yet."""
+class _SpikeBuffer:
+    """Spikes of one population: their datasets, the neurons and steps that are `wanted`, and the events not yet
+    written."""
 
     times: Growing
     ids: Growing
@@ -65,7 +65,7 @@ class _Held:
     events: int = 0
 
 
-def _kept(pairs: Pairs, held: _Held) -> Pairs:
+def _kept(pairs: Pairs, held: _SpikeBuffer) -> Pairs:
     """The (step, id) pairs that the model wants."""
     if held.wanted is not None:
         pairs = pairs[held.wanted[pairs[:, 1]]]
@@ -81,7 +81,7 @@ class SpikeWriter(RecordFile):
         assert model.simulate is not None
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
         self.counts: dict[str, int] = {}
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _SpikeBuffer] = {}
         self._waiting = 0
         super().__init__(path)
         self._file.attrs["magic"] = SONATA_MAGIC
@@ -102,12 +102,12 @@ class SpikeWriter(RecordFile):
             if between is not None:
                 between = between[0] + self._warmup, between[1] + self._warmup
             ids = growing(group, "node_ids", "uint64", (), chunk, {})
-            self._held[name] = _Held(times, ids, wanted, between)
+            self._held[name] = _SpikeBuffer(times, ids, wanted, between)
             self.counts[name] = times.rows
         publish(self._file)
 
     def drain(self, instance: Instance, keep: bool = True) -> None:
-        """Take what the buffers hold and empty them; with keep=False it is dropped (the warm-up)."""
+        """Take the contents of the buffers and empty them; with keep=False they are dropped (the warm-up)."""
         for name, held in self._held.items():
             buffer = f"{name}.spikes.record"
             used = int(instance.read(f"{buffer}.used")[0])
@@ -124,7 +124,7 @@ class SpikeWriter(RecordFile):
             self._append()
 
     def _append(self) -> None:
-        """Put what is held in memory into the file: all of it, or nothing."""
+        """Write the events in memory to the file: all, or none."""
         require(self._file.id, 16 * self._waiting)
         for held in self._held.values():
             if held.events:
@@ -154,7 +154,7 @@ class SpikeWriter(RecordFile):
 
 
 @dataclass
-class _Times:
+class _SampleTimes:
     """The times of a group: `first` is the number of the sample in row 0, `values` a dataset of the group; `every` and
     `shift` as shift_of says."""
 
@@ -166,7 +166,7 @@ class _Times:
 
 
 @dataclass
-class _Samples:
+class _TraceBuffer:
     """One variable: its buffer, how many samples came before, and which ones are kept (low < number <= high)."""
 
     buffer: str
@@ -186,8 +186,8 @@ class TraceWriter(RecordFile):
         super().__init__(path)
         start = max(start - self._warmup, 0)
         arrays = {a.name: a for a in program.arrays}
-        self._buffers: list[_Samples] = []
-        groups: dict[str, _Times] = {}
+        self._buffers: list[_TraceBuffer] = []
+        groups: dict[str, _SampleTimes] = {}
         for number, record in enumerate(model.traces):
             name = record.group
             group = self._group(record, path)
@@ -200,11 +200,11 @@ class TraceWriter(RecordFile):
                 if record.between is not None:
                     low, high = ((x + shift) // record.every for x in record.between)
                 seen = (start + shift) // record.every
-                self._buffers.append(_Samples(array.name, m, data, seen, low, high))
+                self._buffers.append(_TraceBuffer(array.name, m, data, seen, low, high))
                 if name not in groups:
                     times = growing(group, "time", "float64", (), 1024, {"unit": "ms"})
                     first = max(seen, low) + 1 - times.rows
-                    groups[name] = _Times(times, data, record.every, shift, first)
+                    groups[name] = _SampleTimes(times, data, record.every, shift, first)
         self._groups = tuple(groups.values())
         publish(self._file)
 
@@ -220,7 +220,7 @@ class TraceWriter(RecordFile):
         return group
 
     def drain(self, instance: Instance, keep: bool = True) -> None:
-        """Append what the buffers hold and empty them; with keep=False it is dropped (the warm-up)."""
+        """Append the contents of the buffers and empty them; with keep=False they are dropped (the warm-up)."""
         for b in self._buffers:
             used = int(instance.read(f"{b.buffer}.used")[0])
             if used and keep:

@@ -1,10 +1,10 @@
-"""Recording of rates: numbers of events of every step, summed up in bins, into rates.h5.
+"""Recording of rates: event counts per step, summed in bins, into rates.h5.
 
 Assumes: buffers named as compiler/passes/cells/lower_records.py names them.
 Guarantees: /<population>/rate (Hz, the mean over the population and the bin) and /<population>/time (ms, the end of the
 bin, from the end of the warm-up); a last bin that the run does not fill is not written, nor a first one that began
-before the end of the warm-up (bins that end at an event of a phase). What is counted of a bin that is not full goes
-into checkpoints.
+before the end of the warm-up (bins that end at an event of a phase). The counts of an incomplete bin are in
+checkpoints.
 Does not: change what is simulated.
 """
 
@@ -26,8 +26,8 @@ from compiler.runtime.record.record import ZERO
 
 @dataclass
 class _Bins:
-    """One population: what is not a whole bin yet waits in `rest`; the next `skip` steps belong to a bin whose
-    beginning is not known; `first`: the number of the bin in row 0 of the file."""
+    """One population: the counts of an incomplete bin are in `rest`; the next `skip` steps belong to a bin whose
+    beginning is unknown; `first`: the number of the bin in row 0 of the file."""
 
     population: str
     every: int
@@ -74,7 +74,7 @@ class RateWriter(RecordFile):
         return {b.population: b.rest for b in self._bins}
 
     def drain(self, instance: Instance, keep: bool = True) -> None:
-        """Append the bins that are full; with keep=False what the buffers hold is dropped (the warm-up)."""
+        """Append the bins that are full; with keep=False the contents of the buffers are dropped (the warm-up)."""
         for b in self._bins:
             buffer = f"{b.population}.spike_count.record"
             used = int(instance.read(f"{buffer}.used")[0])

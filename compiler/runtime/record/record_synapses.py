@@ -1,14 +1,14 @@
 """Recording of synapses: variables of projections, sampled between steps, into synapses.h5.
 
 Assumes: arrays named by model path (`plastic[input->output].w`), as compiler/passes makes them.
-Guarantees: samples are taken at the end of the steps that the model names, by reading, so nothing else changes.
-synapses.h5 has for each projection and member /<projection>/<source>-><target>/ with `source` and `target` (neurons
-of each synapse), <variable> (samples, synapses), <variable>.histogram (samples, bars) with the attributes `low` and
-`high`, and `time` or <variable>.histogram.time in ms. Synapses stand source by source, targets ascending; explicit
-pairs in the user's order; elements of a convolution's kernel as (out channel, in channel, y, x), without ends. Where
-synapses are rewired there is `targets` (samples, synapses) in place of `target`: a new synapse has the place of an old
-one of the same source. Where their in-degrees are kept it is `sources`, and synapses stand target by target.
--1 is a vacant place; histograms leave these out.
+Guarantees: samples are taken at the end of the steps that the model names, by reading only. synapses.h5 has for each
+projection and member /<projection>/<source>-><target>/ with `source` and `target` (neurons of each synapse), <variable>
+(samples, synapses), <variable>.histogram (samples, bars) with the attributes `low` and `high`, and `time` or
+<variable>.histogram.time in ms. Synapses stand source by source, targets ascending; explicit pairs in the user's order;
+elements of a convolution's kernel as (out channel, in channel, y, x), without ends. Where synapses are rewired there is
+`targets` (samples, synapses) in place of `target`: a new synapse takes the slot of an old one of the same source. Where
+their in-degrees are kept it is `sources`, and synapses stand target by target. -1 is a vacant slot; histograms exclude
+these.
 Does not: buffer on the device: a sample of every step would be slow (samples are meant to be far apart).
 """
 
@@ -34,7 +34,7 @@ Order = npt.NDArray[np.int64] | None
 
 
 def user_order(projection: Projection, member: Member) -> Order:
-    """Where each of the user's pairs is stored."""
+    """The storage index of each of the user's pairs."""
     if projection.rule != "pairs":
         return None
     return np.argsort(pair_order(pairs_of(projection, member)))
@@ -83,7 +83,8 @@ def _count(group: Any) -> int | None:
 @dataclass
 class _Sampled:
     """One variable of one member. `edges`: of a histogram; `constant`: of a variable without an array;
-    `every` and `shift` as shift_of says; `exists`: the array that says which places hold a synapse, where some may not.
+    `every` and `shift` as shift_of says; `exists`: the array that marks the slots with a synapse, where some may be
+    vacant.
     """
 
     array: str
@@ -227,7 +228,7 @@ class SynapseWriter(RecordFile):
         return values if s.order is None else values[s.order]
 
     def _dataset(self, s: _Sampled, instance: Instance) -> Growing:
-        """Where the samples of a variable go."""
+        """The dataset of the samples of a variable."""
         values = self._values(s, instance)
         dtype = "float64" if values.dtype.kind != "f" else values.dtype.name
         dtype = "int32" if s.variable in ("sources", "targets") else dtype

@@ -1,9 +1,9 @@
 """A spiking run in its folder: records, loop, checkpoints, rates.
 
 Assumes: a session whose model has `simulate`.
-Guarantees: the folder of a resumed run begins with the records of the run that it continues, so it ends as the
-folder of an unbroken one. A checkpoint is written after all that was recorded until then is on disk: a run that is
-killed at any moment can be gone on with from the last one.
+Guarantees: the folder of a resumed run begins with the records of the run that it continues, so it ends equal to the
+folder of an uninterrupted one. A checkpoint is written after all earlier records are on disk: a run that is killed at
+any moment can be resumed from the last one.
 Does not: build or plot.
 """
 
@@ -21,7 +21,7 @@ from backends.protocol import AnyArray
 from compiler.core.errors import RunError
 from compiler.ir.level0.model import Checkpoints
 from compiler.runtime.artifacts.checkpoint import Position, begun_of_checkpoint, save_checkpoint
-from compiler.runtime.common.progress import Telling
+from compiler.runtime.common.progress import ProgressWithNotes
 from compiler.runtime.common.rates import mean_rates
 from compiler.runtime.health import Health
 from compiler.runtime.record.continued import adopt_checkpoint, copy_records
@@ -39,7 +39,7 @@ RATES = "rates/"
 
 
 def run_spiking(session: Session) -> Outcome:
-    """Simulate to the end, or to a signal; rates are over all that is recorded in the folder."""
+    """Simulate to the end, or to a signal; rates are over all records in the folder."""
     model, program = session.prepared.model, session.prepared.lowered.merged
     assert model.simulate is not None
     start = _begin(session)
@@ -50,7 +50,7 @@ def run_spiking(session: Session) -> Outcome:
         checkpoints = SpikingCheckpoints(session, start, rates)
         if start.checkpoint is not None:
             checkpoints.adopt(start.checkpoint)
-        if model.simulate.checkpoints is not None and isinstance(session.progress, Telling):
+        if model.simulate.checkpoints is not None and isinstance(session.progress, ProgressWithNotes):
             session.progress.tell(f"should this run be killed, go on with `--resume {session.folder}`")
         result = simulate(
             session.instance,
@@ -85,7 +85,7 @@ def run_spiking(session: Session) -> Outcome:
 def _writers(
     session: Session, start: _Start, opened: ExitStack
 ) -> tuple[SpikeWriter | None, TraceWriter | None, RateWriter | None, SynapseWriter | None]:
-    """What writes the records that the model asks for; each is closed with `opened`, whatever the others do."""
+    """The writers of the model's records; `opened` closes each of them in any case."""
     model, program, folder = session.prepared.model, session.prepared.lowered.merged, session.folder
     spikes, traces, rates, synapses = None, None, None, None
     if model.spikes:
@@ -108,8 +108,8 @@ def _writers(
 
 @dataclass(frozen=True)
 class _Start:
-    """Where a run begins: the step before its first one, the checkpoint that it goes on from, since which step (after
-    the warm-up) its folder has records, and the bins of rates that are begun."""
+    """Where a run begins: the step before its first one, its checkpoint, the step (after the warm-up) since which
+    its folder has records, and the incomplete bins of rates."""
 
     step: int = 0
     checkpoint: Path | None = None
@@ -118,7 +118,7 @@ class _Start:
 
 
 def _begin(session: Session) -> _Start:
-    """The records and the place of the run that is gone on with, if there is one. Raises RunError (E0909)."""
+    """Copy the records and return the position of the run that is resumed, if any. Raises RunError (E0909)."""
     if session.resumed is None:
         return _Start()
     simulate = session.prepared.model.simulate
@@ -156,11 +156,11 @@ class SpikingCheckpoints:
         self._written = time.perf_counter()
 
     def adopt(self, path: Path) -> None:
-        """Begin with the checkpoint of the run that is gone on with."""
+        """Begin with the checkpoint of the run that is resumed."""
         self._kept.append(adopt_checkpoint(path, self._session.folder))
 
     def next_step(self, done: int) -> int | None:
-        """The first step after `done` at whose end one is due, whatever the clock says."""
+        """The first step after `done` at whose end one is due by simulated time."""
         every, warmup = self._wanted.every, self._simulate.warmup
         return ((done - warmup) // every + 1) * every + warmup if every else None
 

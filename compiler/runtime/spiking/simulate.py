@@ -1,9 +1,9 @@
-"""The loop of a spiking run: blocks of steps, drained as they fill.
+"""The loop of a spiking run: blocks of steps between drains of the record buffers.
 
 Assumes: an instance that stands after step `first - 1`; the model has `simulate`.
 Guarantees: the first `simulate.warmup` steps are not recorded; blocks are sized by time, which never changes a
-result; buffers are drained when one is full, at the ends of warm-up and run, and now and then, when all records are
-flushed, too, which takes about 2 % of a run at most, however many there are; a state that is not finite ends the run
+result; buffers are drained when one is full, at the ends of warm-up and run, and at intervals, when all records are
+flushed, too, which takes at most about 2 % of a run, whatever their number; a state that is not finite ends the run
 within 1,000 steps; a signal ends the loop after the step that runs, with all records on disk. A checkpoint is written
 when all records are on disk, of a state that is finite.
 Does not: build, load or plot.
@@ -24,13 +24,13 @@ from compiler.runtime.common.signals import Stop
 from compiler.runtime.health import STEPS, Health
 from compiler.runtime.record.record_synapses import SynapseWriter
 
-BLOCK_SECONDS = 0.1  # wall time that a block is meant to take: how long a signal may have to wait
-FLUSH_SECONDS = 1.0  # time between two flushes, the least: what a run that is killed may lose
-FLUSH_SHARE = 50  # the same in units of the time that the last one took
+BLOCK_SECONDS = 0.1  # target wall time of a block: the longest delay of a signal
+FLUSH_SECONDS = 1.0  # least time between two flushes: what a killed run may lose
+FLUSH_SHARE = 50  # the same in units of the duration of the last flush
 
 
 class Writer(Protocol):
-    """What takes records out of an instance and puts them on disk."""
+    """Moves records from an instance to disk."""
 
     def drain(self, instance: Instance, keep: bool = True) -> None: ...
 
@@ -50,7 +50,7 @@ class Checkpoints(Protocol):
 
 
 @dataclass(frozen=True)
-class Simulated:
+class SimulationResult:
     """`step`: the last step that ran; seconds of the loop, draining included."""
 
     step: int
@@ -70,7 +70,7 @@ def simulate(
     progress: Progress,
     done: int = 0,
     checkpoints: Checkpoints | None = None,
-) -> Simulated:
+) -> SimulationResult:
     """Run the steps after step `done` to the end. Raises RunError (E0908) when a state is not finite."""
     assert model.simulate is not None
     dt, warmup = model.simulate.dt, model.simulate.warmup
@@ -113,11 +113,11 @@ def simulate(
             progress.update(simulated, f"{total}, {factor:.3g} x real time")
         health.look(instance, f"by step {done} ({(done - warmup) * dt:g} ms)")
     finally:
-        records.drain(keep=done > warmup)  # after a failure, too: what led to it is worth seeing
+        records.drain(keep=done > warmup)  # also after a failure, for diagnosis
         records.flush(time.perf_counter())
         progress.finish()
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    return Simulated(done, cpu, wall, (done - begin_step) * dt, stop.number if done < last else None)
+    return SimulationResult(done, cpu, wall, (done - begin_step) * dt, stop.number if done < last else None)
 
 
 def _next_block(block: int, seconds: float, complete: bool) -> int:
@@ -145,7 +145,7 @@ def _next_stop(
 
 
 class _Records:
-    """All writers of a run. `next_flush`: when what was drained should be put into the files again."""
+    """All writers of a run. `next_flush`: when the drained records are flushed to the files next."""
 
     def __init__(self, instance: Instance, writers: Sequence[Writer], synapses: SynapseWriter | None) -> None:
         self._instance, self._writers = instance, writers
@@ -157,7 +157,7 @@ class _Records:
             writer.drain(self._instance, keep=keep)
 
     def flush(self, begin: float, durable: bool = False) -> None:
-        """Let readers see all that was drained; `begin`: when that began; `durable`: as far as the disk."""
+        """Flush all drained records for readers; `begin`: the time of the call; `durable`: fsync, too."""
         for file in self._files:
             if durable:
                 file.sync()

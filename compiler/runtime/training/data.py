@@ -1,6 +1,6 @@
-"""Which samples are trained on, and in which order: the split and the order of an epoch.
+"""The split into training and validation samples, and the order of an epoch.
 
-Assumes: compiler/passes/layers/load_data.py put the samples into the program and counted them in the same way.
+Assumes: compiler/passes/layers/load_data.py loaded the samples in the same order.
 Guarantees: split and orders depend on (seed, epoch) alone, whatever numpy's version: they sort raw output of Philox,
 which numpy promises to keep. So a resumed run sees the same batches.
 Does not: read files (but the labels that strata are made of), scale or augment.
@@ -36,7 +36,7 @@ def split(count: int, validation: float | Kept, seed: int) -> tuple[Indices, Ind
         return np.sort(order[kept:]).astype(np.int32), np.sort(order[:kept]).astype(np.int32)
     if validation.strata is not None:
         order = order[np.argsort(_strata(validation.strata, count)[order], kind="stable")]
-    # At even distances of an order that is sorted by class: each class gives its share, give or take one.
+    # At even distances in an order sorted by class: each class has its share, within one.
     place = np.arange(count)
     if validation.folds:
         taken = place % validation.folds == validation.fold

@@ -1,11 +1,11 @@
-"""What the phases of a training are fed with: the order of the samples and, where these do not fit into memory, the
-samples of the next batches.
+"""Feeds the phases of a training: the order of the samples and, where these do not fit into memory, the samples of the
+next batches.
 
 Assumes: `<phase>.order` as compiler/passes/kernels/lower_feeds.py reads it; windows as
 compiler/passes/layers/load_data.py makes them.
-Guarantees: a phase sees the samples that it would see with all of them in memory, so that its results have the same
-bits; beside the window, the rows that come next are held once: they are read while the program works on the window.
-Does not: choose the order (data.py), run.
+Guarantees: a phase reads the same samples as with all of them in memory, so that results are bitwise equal; the next
+rows are prefetched into one buffer beside the window while the program works on it.
+Does not: choose the order (compiler/runtime/training/data.py), run.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Feed:
         return min((part + 1) * self._window, batches)
 
     def _read(self, part: int) -> None:
-        """Begin to read the rows of a part of the order."""
+        """Start to prefetch the rows of a part of the order."""
         assert self._pool is not None
         rows = self._window * self._batch
         self._next = (part, self._pool.submit(self._take, self._order[part * rows : (part + 1) * rows], 1))
@@ -135,7 +135,7 @@ class Feed:
             raise RunError(code, bad.message.replace("`data.", "`"), help, exit_code=1)
 
     def _settle(self) -> None:
-        """Wait for what is being read."""
+        """Wait for the prefetch."""
         if self._next is not None:
             _, future = self._next
             self._next = None

@@ -3,8 +3,8 @@
 Assumes: phases "train" and "eval" as compiler/passes/kernels/lower_tensors.py makes them: step k takes batch
 (k - 1) mod batches of `<phase>.order`; sums over an epoch stand in `metric.*`.
 Guarantees: what epoch e does depends on the weights before it and on (seed, e); metrics.jsonl has a flushed line per
-epoch; a run that is resumed, in the middle of an epoch too, ends with the bits of an unbroken one; weights.safetensors
-holds the best weights where these are asked for.
+epoch; a run that is resumed, in the middle of an epoch too, ends bitwise equal to an uninterrupted one;
+weights.safetensors has the best weights where these are requested.
 Does not: build or plot.
 """
 
@@ -37,17 +37,17 @@ from compiler.runtime.common.watch import best_epoch, plateau_factor, stops
 from compiler.runtime.health import Health
 from compiler.runtime.plots.confusion import CONFUSION
 from compiler.runtime.record.continued import adopt_checkpoint
-from compiler.runtime.session import Course, Outcome, Session
+from compiler.runtime.session import Outcome, Session, TrainingSummary
 from compiler.runtime.training.data import Indices, epoch_order, split
 from compiler.runtime.training.feed import Feed
 
 METRICS: Final = "metrics.jsonl"
-BLOCK_SECONDS = 0.1  # wall time that a block of batches is meant to take: how long a signal may have to wait
+BLOCK_SECONDS = 0.1  # target wall time of a block of batches: the longest delay of a signal
 
 
 @dataclass
 class _Loop:
-    """What one training run works with."""
+    """State of one training run."""
 
     session: Session
     train: Train
@@ -60,9 +60,9 @@ class _Loop:
     block: int = 1
     shown: str = ""  # the results of the last epoch, for the progress
     history: list[dict[str, float]] = field(default_factory=list)  # the rows of metrics.jsonl
-    best: dict[str, AnyArray] = field(default_factory=dict)  # the best weights so far, where they are kept
-    best_epoch: int = 0  # the epoch that they are of
-    adopted: Path | None = None  # the checkpoint that the run goes on from, until there is one of its own
+    best: dict[str, AnyArray] = field(default_factory=dict)  # the best weights so far, if kept
+    best_epoch: int = 0  # their epoch
+    adopted: Path | None = None  # the checkpoint to resume from, until the run has its own
 
     @property
     def ended(self) -> bool:
@@ -135,13 +135,13 @@ def _trained(loop: _Loop) -> Outcome:
     )
 
 
-def _course(loop: _Loop, epochs: int) -> Course:
-    """What is said of a training after so many epochs. The best epoch counts if its weights are at hand."""
+def _course(loop: _Loop, epochs: int) -> TrainingSummary:
+    """The summary after so many epochs. The best epoch counts if its weights are available."""
     train = loop.train
     watched = train.best or (train.stop.watched if train.stop is not None else None)
     best = 0 if watched is None else best_epoch(loop.history, watched)
     name = "" if watched is None else watched.name
-    return Course(
+    return TrainingSummary(
         epochs,
         train.epochs,
         loop.ended,
@@ -228,7 +228,7 @@ def take_metrics(instance: Instance, program: Merged) -> dict[str, float]:
 
 
 def take_sums(instance: Instance, program: Merged) -> Sums:
-    """What metrics are made of, since the last call."""
+    """The sums for metrics since the last call."""
     sums: dict[str, npt.NDArray[np.float64]] = {}
     for array in program.arrays:
         if array.name.startswith("metric."):
@@ -238,7 +238,7 @@ def take_sums(instance: Instance, program: Merged) -> Sums:
 
 
 def _save(loop: _Loop, epoch: int, batch: int) -> None:
-    """A checkpoint after `epoch` whole epochs and `batch` batches."""
+    """Write a checkpoint after `epoch` complete epochs and `batch` batches."""
     step = epoch * loop.batches + batch
     position = Position("training", step, loop.session.prepared.seed, loop.session.hash, epoch, batch, loop.best_epoch)
     name = f"epoch-{epoch:06d}.safetensors" if not batch else f"epoch-{epoch:06d}-{batch:06d}.safetensors"
@@ -280,8 +280,8 @@ def _set_factor(loop: _Loop) -> None:
 
 
 def _follow(loop: _Loop, path: Path, position: Position) -> None:
-    """What depends on the epochs before: the best weights and the learning rate. Raises RunError (E0909) where the
-    metrics of these epochs are needed and not there."""
+    """Restore what depends on earlier epochs: the best weights and the learning rate. Raises RunError (E0909) where
+    their metrics are needed and missing."""
     train = loop.train
     watched = (train.best, *(w.watched for w in (train.stop, train.plateau) if w is not None))
     known = len(loop.history) == position.epoch

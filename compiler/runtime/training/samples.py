@@ -1,9 +1,9 @@
-"""Samples for the inputs of a trained network, from another file than it was trained on, or from a caller's arrays.
+"""Samples for the inputs of a trained network, from another file, or from a caller's arrays.
 
 Assumes: the formats of compiler/files/array_files.py; a training that was loaded without its data
-(frontend/build_data.py).
+(compiler/frontend/build/tensors/data.py).
 Guarantees: an array of the right shape and kind of numbers for every input, all of one length; anything else is refused
-(E0917) with what was found.
+(E0917).
 Does not: scale (the program does).
 """
 
@@ -35,14 +35,14 @@ def _refuse(message: str, help: str | None = None) -> RunError:
 
 
 def array_names(model: Model) -> dict[str, str]:
-    """Which array of a data file the training read for each input, where it said so."""
+    """Which array of a data file the training read for each input, where it is given."""
     data = model.train.data if model.train is not None else None
     return {} if data is None else {name: text for name, _, text in data.files if text}
 
 
 def from_file(path: Path, inputs: Sequence[TensorInput], model: Model, cache: Path) -> dict[str, Array | Rows]:
-    """The arrays of a file (or folder of images) for `inputs`; those that are larger than a training would load stay in
-    it. Raises RunError (E0917, exit 2)."""
+    """The arrays of a file (or folder of images) for `inputs`; larger ones than a training loads stay in the file.
+    Raises RunError (E0917, exit 2)."""
     data = data_of(path, inputs, model)
     sizes = headers_checked(data, inputs)
     large = sum(sizes.values()) > data.memory
@@ -55,7 +55,7 @@ def from_file(path: Path, inputs: Sequence[TensorInput], model: Model, cache: Pa
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """What is wrong with a file becomes a RunError (E0917, exit 2)."""
+    """Errors of reading become a RunError (E0917, exit 2)."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -63,8 +63,8 @@ def readable(what: str) -> Iterator[None]:
 
 
 def data_of(path: Path, inputs: Sequence[TensorInput], model: Model) -> Data:
-    """Where `inputs` stand in a file: in the columns, or in the array, that the training read, or in one that is called
-    like the input; what it scales is scaled. Raises RunError (E0917, exit 2)."""
+    """Where `inputs` stand in a file: in the columns, or in the array, that the training read, or in one with the
+    name of the input; with the training's scale. Raises RunError (E0917, exit 2)."""
     if not path.exists():
         raise _refuse(f"there is no data file `{path}`")
     names = array_names(model)
