@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from scripts.house import PICTURE, folder, folders, imports, picture
+
+ROOT = Path(__file__).resolve().parents[2]
 
 FLOORS = {"compiler/frontend": 6, "compiler/passes": 5, "backends/cuda": 4}
 """The longest chain of imports among the direct children of a folder, at most."""
@@ -36,3 +41,17 @@ def test_layers_stand_on_core_expressions_and_ir() -> None:
 
 def test_the_picture_is_current() -> None:
     assert PICTURE.read_text(encoding="utf-8") == picture(), "stale: run `python -m scripts.house --picture`"
+
+
+CITING = ("compiler/cli", "compiler/runtime", "compiler/core", "compiler/files", "docs")
+
+
+def test_files_that_are_cited_exist() -> None:
+    """Python files that docstrings, comments and pages cite: by path, or by name from beside."""
+    tops = ("compiler", "backends", "scripts", "tests", "benchmarks")
+    files = {p.relative_to(ROOT).as_posix() for top in tops for p in (ROOT / top).rglob("*.py")}
+    for path in (p for top in CITING for p in (ROOT / top).rglob("*.*") if p.suffix in (".py", ".md")):
+        cited = re.findall(r"(?<![\w/*.])[a-z]\w*(?:/\w+)*\.py\b", path.read_text(encoding="utf-8"))
+        near = path.relative_to(ROOT).parent.as_posix()
+        missing = {c for c in cited if files.isdisjoint({c, f"{near}/{c}", f"compiler/{c}"})}
+        assert not missing, f"{path}: {sorted(missing)}"

@@ -4,7 +4,7 @@ Assumes: the sums of compiler/passes/layers/lower_metrics.py, by name without `m
 Guarantees: means over the samples (with a mask: over the elements it includes); precision, recall and F1 are macro
 averages (a class that is never predicted, or has no samples, counts 0), R2 is 1 - residual / variance (nan where the
 targets do not vary), all are nan where everything is masked; a confusion matrix is kept apart, as it is not a number.
-Does not: read the program, or write (run_training.py does).
+Does not: read the program, or write (compiler/runtime/training/run_training.py does).
 """
 
 from __future__ import annotations

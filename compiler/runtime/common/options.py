@@ -3,7 +3,7 @@
 Assumes: compiler/runtime/common/arguments.py checks values of Python callers.
 Guarantees: `Options` is plain immutable data. compiler/cli/options.py makes the parameters of the commands from its
 fields, `accepts` the signatures of the Python functions.
-Does not: validate against a model (prepare.py does).
+Does not: validate against a model (compiler/runtime/prepare.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The plot of a confusion matrix.
 
-Assumes: confusion.jsonl as run_training.py writes it: a line for each epoch, with the matrices of `training` and, where
-samples are kept, `validation`.
+Assumes: confusion.jsonl as compiler/runtime/training/run_training.py writes it: a line for each epoch, with the
+matrices of `training` and, where samples are kept, `validation`.
 Guarantees: the last epoch's, of the validation samples if there are any; colours are fractions of a row.
 Does not: save figures (compiler/runtime/plots/plots.py).
 """

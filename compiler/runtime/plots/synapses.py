@@ -1,6 +1,6 @@
 """Plots of recorded synapses: histogram, matrix, and values over time.
 
-Assumes: synapses.h5 as record_synapses.py writes it.
+Assumes: synapses.h5 as compiler/runtime/record/record_synapses.py writes it.
 Guarantees: members of a family are drawn together, one colour each (the matrix: one block each, in order); vacant slots
 are ignored.
 Does not: save figures (plots.py).

@@ -1,6 +1,7 @@
 """The bill of a model before anything large is made: what it needs in memory and on disk, and what there is.
 
-Assumes: the numbers of passes/relations/expected_sizes.py, layout/plan_memory.py and recorded.py; the room of room.py.
+Assumes: compiler/passes/relations/expected_sizes.py, compiler/layout/plan_memory.py, recorded.py and room.py beside
+this module.
 Guarantees: `refuse` raises E0905 for what surely does not fit, with the largest parts; `warnings` gives W0005 for what
 takes more than half of the room, or will not fit if it goes as expected.
 Does not: read data, connect or allocate.

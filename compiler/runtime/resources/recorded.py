@@ -1,7 +1,7 @@
 """What a run writes: the bytes of its records, checkpoints and weights, before it begins.
 
-Assumes: a checked model; what the writers of this folder write (record.py, record_rates.py, record_synapses.py,
-checkpoint.py).
+Assumes: a checked model; the formats of the writers in compiler/runtime/record and of
+compiler/runtime/artifacts/checkpoint.py.
 Guarantees: the numbers in the files are counted exactly where they follow from the model; spikes are counted at
 SPIKE_RATE, and synapses of random rules as expected, which `note` says. What HDF5 adds (a few kB a file, and the rest
 of a last chunk) is not counted.
