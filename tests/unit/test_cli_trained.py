@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from compiler import build
 from compiler.cli import app as cli_app
+from compiler.core.errors import RunError
 from tests.cpu.networks_for_use import samples, write_network
 
 LAYERS = """
@@ -59,6 +61,19 @@ def test_standalone(net: Path) -> None:
     assert code == 0
     assert out.split() == ["build/net_standalone/net.c", "build/net_standalone/net.h"]
     assert call("build", "net.yaml", "--embed")[0] == 2
+
+
+def test_standalone_from_python(net: Path) -> None:
+    """The C file that the command writes; what goes with `standalone` alone is refused without it, as there."""
+    result = build("net.yaml", standalone=True, embed=True, batch=2)
+    text = result.artifact.read_bytes()
+    assert result.artifact.suffix == ".c" and result.artifact.parent == result.folder
+    assert call("build", "net.yaml", "--standalone", "--embed", "--batch", "2")[0] == 0
+    assert result.artifact.read_bytes() == text
+    with pytest.raises(RunError, match="go with `standalone`"):
+        build("net.yaml", embed=True)
+    assert call("build", "net.yaml", "--embed")[0] == 2
+    assert call("build", "net.yaml", "--standalone", "--timings")[0] == 2
 
 
 def test_export_and_import(net: Path) -> None:
