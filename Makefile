@@ -57,6 +57,10 @@ test-wheel: $(DEV_STAMP) ## Build the wheel, install it in an empty environment,
 golden: $(DEV_STAMP) ## Write the golden files again (review the difference before committing it)
 	$(PYTEST) -m "not slow and not gpu and not wheel" --update-golden tests/golden tests/errors $(ARGS)
 
+.PHONY: replay
+replay: $(DEV_STAMP) ## Compare what is emitted with another revision (ARGS='--revision REV MODEL ...'; default: main, all models)
+	$(BIN)/python -m scripts.replay $(ARGS)
+
 .PHONY: lint
 lint: $(DEV_STAMP) ## Check style (ruff), formatting (ruff format) and types (mypy --strict)
 	$(BIN)/ruff check .
