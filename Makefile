@@ -55,7 +55,7 @@ test-wheel: $(DEV_STAMP) ## Build the wheel, install it in an empty environment,
 
 .PHONY: golden
 golden: $(DEV_STAMP) ## Write the golden files again (review the difference before committing it)
-	$(PYTEST) -m "not slow and not gpu and not wheel" --update-golden tests/golden tests/errors $(ARGS)
+	$(PYTEST) -m "not slow and not gpu and not wheel" --update-golden tests/golden tests/errors tests/passes $(ARGS)
 
 .PHONY: replay
 replay: $(DEV_STAMP) ## Compare what is emitted with another revision (ARGS='--revision REV MODEL ...'; default: main, all models)

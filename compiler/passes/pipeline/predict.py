@@ -9,6 +9,7 @@ Does not: read files or weights.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from compiler.core.source import NOWHERE
@@ -21,7 +22,7 @@ from compiler.passes import PIPELINE
 from compiler.passes.layers.load_data import DataSet
 from compiler.passes.layers.lower_network import lower_network
 from compiler.passes.pipeline.lower import Lowered, lowered
-from compiler.passes.pipeline.manager import Context, Lowering, run_passes
+from compiler.passes.pipeline.manager import Context, Lowering, Ran, run_passes
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.fold_norms import Fold, fold_norms
 from compiler.strategies import ROWS
@@ -108,9 +109,11 @@ def lower_predict(
     outputs: tuple[str, ...] = (),
     verify: bool = False,
     fold: bool = True,
+    observe: Callable[[Ran], None] | None = None,
 ) -> Prediction:
     """The program `<name>_predict` for batches of `batch` samples. `outputs`: names of layers (default:
-    `default_outputs`). Batches that would leave most lanes of a target empty are stored row by row."""
+    `default_outputs`). Batches that would leave most lanes of a target empty are stored row by row. `observe`: called
+    after each pass."""
     assert model.network is not None
     names = outputs or default_outputs(model)
     scales = {n: s for n, _, s in model.train.data.arrays} if model.train is not None else {}
@@ -134,7 +137,7 @@ def lower_predict(
     data = DataSet({}, {PHASE: batch}, NOWHERE)
     fed = _fed(simple, scales, batch)
     ir = Lowering(model, f"{model.name}_predict", simple, fed, data=data, decisions=tuple(decisions))
-    ir = run_passes(PIPELINE, context, ir)
+    ir = run_passes(PIPELINE, context, ir, observe)
     layers: dict[str, Layer] = {layer.name: layer for layer in whole.layers}
     kept = ir.graphs[0].kept
     results = tuple(Output(n, f"{PHASE}/{t}", layers[n].shape) for n, t in zip(names, kept, strict=True))
