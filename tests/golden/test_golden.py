@@ -1,4 +1,4 @@
-"""Golden text of the IR and of the emitted C: what a change of the compiler changes is seen and reviewed.
+"""Golden text of the IR and of the emitted C and CUDA: what a change of the compiler changes is seen and reviewed.
 
 `make golden` (or `pytest --update-golden tests/golden`) writes the files again.
 """
@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from backends.cpu.backend import CpuBackend
+from backends.cuda.run.backend import CudaBackend
 from compiler.frontend.load import load_model
 from compiler.ir.text import parse_ir, print_ir
 from compiler.passes.pipeline.lower import Lowered, lower
+from compiler.passes.pipeline.predict import lower_predict
 
 HERE = Path(__file__).resolve().parent
 MODELS = ("cuba", "lenet_digits")
@@ -73,6 +75,18 @@ def test_templates(root: Path, golden: Golden, name: str) -> None:
 @pytest.mark.parametrize("name", ["cuba", "custom_optimizer"])
 def test_emitted_c(root: Path, golden: Golden, name: str) -> None:
     golden(HERE / f"{name}.c", CpuBackend().emit(lowered(root, name).merged))
+
+
+@pytest.mark.parametrize(("name", "phases"), [("cuba", "all"), ("lenet5", "train"), ("lstm", "predict"),
+                                             ("transformer", "predict")])  # fmt: skip
+def test_emitted_cuda(root: Path, golden: Golden, name: str, phases: str) -> None:
+    """Spikes (the whole text); the kernels of a convolution with its gradients, a recurrent layer, attention."""
+    model = load_model(root / "models" / f"{name}.yaml", shown=f"models/{name}.yaml")
+    cuda = CudaBackend()
+    use = phases == "predict"
+    program = lower_predict(model, cuda.capabilities, 64).lowered if use else lower(model, cuda.capabilities)
+    text = cuda.emit(program.merged)
+    golden(HERE / f"{name}.{phases}.cu", text if phases == "all" else text[text.index("/* ==== kernels") :])
 
 
 @pytest.mark.parametrize("name", MODELS)

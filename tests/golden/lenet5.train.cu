@@ -1,0 +1,1951 @@
+/* ==== kernels ==================================================================================== */
+
+/* ---- k0  conv1.weight: initial value (uniform)  (models/lenet5.yaml:14:7) */
+
+struct k0_row {
+    real *x_; /* real [i], written */
+    nl_i64 n_;
+    nl_u64 key_;
+    alignas(8) real low_;
+    alignas(8) real high_;
+};
+
+NL_FN void k0_initial_value_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k0_row *const self = (const k0_row *)nl_t.self;
+    const nl_i64 step = nl_t.step;
+    real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_ = self->n_;
+    const nl_u64 key_ = self->key_;
+    const real low_ = self->low_;
+    const real high_ = self->high_;
+    const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
+        real x_ = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
+        if (nl_t.waits) nl_wait();
+        x_p_[i] = x_;
+    }
+    if (nl_t.waits) nl_wait();
+}
+extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
+
+
+/* ---- k1  batch.mask: rows that exist  (models/lenet5.yaml:25:5) */
+
+struct k1_row {
+    real *y_; /* real [row], written */
+    const nl_i32 *order_; /* nl_i32 [k], read */
+    nl_i64 n_row_;
+    nl_i64 batches_;
+    nl_i64 padded_;
+};
+
+NL_FN void k1_rows_that_exist_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k1_row *const self = (const k1_row *)nl_t.self;
+    const nl_i64 step = nl_t.step;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
+    const nl_i64 n_row_ = self->n_row_;
+    const nl_i64 batches_ = self->batches_;
+    const nl_i64 padded_ = self->padded_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_row_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 row = nl_me.part * nl_t.chunk + threadIdx.x; row < nl_end; row += blockDim.x) {
+        nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + row;
+        const nl_i32 order_ = order_p_[k_];
+        real y_ = order_ >= 0 ? 1.0f : 0.0f;
+        y_p_[row] = y_;
+    }
+}
+extern "C" __global__ void NL_BLOCK k1_rows_that_exist(NL_ARGUMENTS) { k1_rows_that_exist_block(NL_TASK(k1_row)); }
+
+
+/* ---- k2  batch.count: sum over d0 */
+
+struct k2_row {
+    real *y_; /* real [0], written */
+    const real *x0_; /* real [d0], read */
+    double *y1_; /* double [0], updated */
+    real *y2_; /* real [0], written */
+    nl_i64 n_d0_;
+};
+
+NL_FN void k2_sum_over_d0_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k2_row *const self = (const k2_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    double *__restrict__ const y1_p_ = nl_global(self->y1_);
+    real *__restrict__ const y2_p_ = nl_global(self->y2_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_splits = nl_group >> nl_bits;
+    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
+    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(1ll, (nl_part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        real acc = 0.0f;
+        const nl_i64 nl_terms = n_d0_;
+        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
+        nl_i64 r = nl_first;
+        const auto nl_more = [&](int) {
+            const nl_i64 d0 = r;
+            const real x0_ = x0_p_[d0];
+            acc += x0_;
+            r += nl_group;
+        };
+#pragma unroll 1
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+        while (r < nl_terms) nl_more(0);
+        if (nl_are_many(nl_group)) {
+            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
+                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            if (!nl_all.here) return;
+            acc = nl_all.value;
+        }
+        if (nl_lane == 0) {
+            real y_ = acc;
+            double y1_ = y1_p_[0];
+            y1_ = y1_ + (double)y_;
+            real y2_ = 1.0f * (1.0f / y_);
+            y_p_[0] = y_;
+            y1_p_[0] = y1_;
+            y2_p_[0] = y2_;
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k2_sum_over_d0(NL_ARGUMENTS) { k2_sum_over_d0_block(NL_TASK(k2_row)); }
+
+
+/* ---- k3  image: batch of data.images  (models/lenet5.yaml:10:5) */
+
+struct k3_row {
+    real *y_; /* real [row][f], written */
+    const nl_i32 *order_; /* nl_i32 [k], read */
+    const real *data_; /* real [example][f], read */
+    nl_i64 n_f_;
+    nl_i64 n_row_;
+    nl_i64 batches_;
+    nl_i64 padded_;
+    alignas(8) real factor_;
+};
+
+NL_FN void k3_batch_of_data_images_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k3_row *const self = (const k3_row *)nl_t.self;
+    const nl_i64 step = nl_t.step;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
+    const real *__restrict__ const data_p_ = nl_global(self->data_);
+    const nl_i64 n_f_ = self->n_f_;
+    const nl_i64 n_row_ = self->n_row_;
+    const nl_i64 batches_ = self->batches_;
+    const nl_i64 padded_ = self->padded_;
+    const real factor_ = self->factor_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+        nl_u64 rest = e;
+        const nl_i64 f = nl_take(rest, n_f_);
+        const nl_i64 row = rest;
+        nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + row;
+        const nl_i32 order_ = order_p_[k_];
+        nl_i32 example_ = nl_max_i32(order_, 0);
+        const real data_ = data_p_[example_ * n_f_ + f];
+        real y_ = data_ * factor_;
+        y_p_[row * n_f_ + f] = y_;
+    }
+}
+extern "C" __global__ void NL_BLOCK k3_batch_of_data_images(NL_ARGUMENTS) { k3_batch_of_data_images_block(NL_TASK(k3_row)); }
+
+
+/* ---- k4  label: batch of data.labels  (models/lenet5.yaml:11:5) */
+
+struct k4_row {
+    nl_i32 *y_; /* nl_i32 [row][f], written */
+    const nl_i32 *order_; /* nl_i32 [k], read */
+    const nl_i32 *data_; /* nl_i32 [example][f], read */
+    nl_i64 n_f_;
+    nl_i64 n_row_;
+    nl_i64 batches_;
+    nl_i64 padded_;
+};
+
+NL_FN void k4_batch_of_data_labels_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k4_row *const self = (const k4_row *)nl_t.self;
+    const nl_i64 step = nl_t.step;
+    nl_i32 *__restrict__ const y_p_ = nl_global(self->y_);
+    const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
+    const nl_i32 *__restrict__ const data_p_ = nl_global(self->data_);
+    const nl_i64 n_f_ = self->n_f_;
+    const nl_i64 n_row_ = self->n_row_;
+    const nl_i64 batches_ = self->batches_;
+    const nl_i64 padded_ = self->padded_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+        nl_u64 rest = e;
+        const nl_i64 f = nl_take(rest, n_f_);
+        const nl_i64 row = rest;
+        nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + row;
+        const nl_i32 order_ = order_p_[k_];
+        nl_i32 example_ = nl_max_i32(order_, 0);
+        const nl_i32 data_ = data_p_[example_ * n_f_ + f];
+        nl_i32 y_ = data_;
+        y_p_[row * n_f_ + f] = y_;
+    }
+}
+extern "C" __global__ void NL_BLOCK k4_batch_of_data_labels(NL_ARGUMENTS) { k4_batch_of_data_labels_block(NL_TASK(k4_row)); }
+
+
+/* ---- k5  upsample.spread: elementwise  (models/lenet5.yaml:13:7) */
+
+struct k5_row {
+    real *y_; /* real [d0][d3][d4][d5], written */
+    const real *x0_; /* real [d0][d4], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d3_;
+    nl_i64 n_d4_;
+    nl_i64 n_d5_;
+    nl_i64 y_by_d0_;
+    nl_i64 y_by_d3_;
+    nl_i64 y_by_d4_;
+    nl_i64 x0_by_d0_;
+};
+
+NL_FN void k5_elementwise_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k5_row *const self = (const k5_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_d3_ = self->n_d3_;
+    const nl_i64 n_d4_ = self->n_d4_;
+    const nl_i64 n_d5_ = self->n_d5_;
+    const nl_i64 y_by_d0_ = self->y_by_d0_;
+    const nl_i64 y_by_d3_ = self->y_by_d3_;
+    const nl_i64 y_by_d4_ = self->y_by_d4_;
+    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_d0_ * n_d3_ * n_d4_ * n_d5_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+        nl_u64 rest = e;
+        const nl_i64 d5 = nl_take(rest, n_d5_);
+        const nl_i64 d4 = nl_take(rest, n_d4_);
+        const nl_i64 d3 = nl_take(rest, n_d3_);
+        const nl_i64 d0 = rest;
+        const real x0_ = x0_p_[d0 * x0_by_d0_ + d4];
+        real y_ = x0_;
+        y_p_[d0 * y_by_d0_ + d3 * y_by_d3_ + d4 * y_by_d4_ + d5] = y_;
+    }
+}
+extern "C" __global__ void NL_BLOCK k5_elementwise(NL_ARGUMENTS) { k5_elementwise_block(NL_TASK(k5_row)); }
+
+
+/* ---- k6  conv1.activated: direct conv  (models/lenet5.yaml:14:7) */
+
+struct k6_row {
+    real *y_; /* real [n][k][oh][ow], written */
+    const real *x0_; /* real [n][c][oh + r + x0_from2][ow + s + x0_from3], read */
+    const real *x1_; /* real [k][c][r][s], read */
+    const real *e0_; /* real [k], read */
+    nl_i64 n_n_;
+    nl_i64 n_k_;
+    nl_i64 n_oh_;
+    nl_i64 n_ow_;
+    nl_i64 n_c_;
+    nl_i64 n_r_;
+    nl_i64 n_s_;
+    nl_i64 y_by_n_;
+    nl_i64 y_by_k_;
+    nl_i64 y_by_oh_;
+    nl_i64 x0_by_n_;
+    nl_i64 x0_by_c_;
+    nl_i64 x0_stride2_;
+    nl_i64 x0_from2_;
+    nl_i64 x0_extent2_;
+    nl_i64 x0_from3_;
+    nl_i64 x0_extent3_;
+    nl_i64 x1_by_k_;
+    nl_i64 x1_by_c_;
+    nl_i64 x1_by_r_;
+    nl_i64 s_tile_;
+    nl_i64 s_strips_;
+    nl_i64 s_rows_;
+    nl_i64 s_samples_;
+    nl_i64 s_blocks_;
+    nl_i64 s_deep_;
+    nl_i64 s_channels_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k6_direct_conv_product(const k6_row *self, nl_i64 step, nl_convolution &nl_p)
+{
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 n_oh_ = self->n_oh_;
+    const nl_i64 n_ow_ = self->n_ow_;
+    const nl_i64 n_c_ = self->n_c_;
+    const nl_i64 n_r_ = self->n_r_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x0_by_c_ = self->x0_by_c_;
+    const nl_i64 x0_stride2_ = self->x0_stride2_;
+    const nl_i64 x0_from2_ = self->x0_from2_;
+    const nl_i64 x0_extent2_ = self->x0_extent2_;
+    const nl_i64 x0_from3_ = self->x0_from3_;
+    const nl_i64 x0_extent3_ = self->x0_extent3_;
+    const nl_i64 x1_by_k_ = self->x1_by_k_;
+    const nl_i64 x1_by_c_ = self->x1_by_c_;
+    const nl_i64 x1_by_r_ = self->x1_by_r_;
+    const nl_i64 s_strips_ = self->s_strips_;
+    const nl_i64 s_rows_ = self->s_rows_;
+    const nl_i64 s_samples_ = self->s_samples_;
+    const nl_i64 s_blocks_ = self->s_blocks_;
+    const nl_i64 s_deep_ = self->s_deep_;
+    const nl_i64 s_channels_ = self->s_channels_;
+    nl_p.image = nl_image{x0_p_, x0_by_n_, (nl_i32)x0_by_c_, (nl_i32)x0_stride2_, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x0_extent2_, (nl_i32)x0_extent3_, (nl_i32)(x0_from2_), (nl_i32)(x0_from3_)};
+    nl_p.weights = x1_p_;
+    nl_p.by_o = (nl_i32)x1_by_k_;
+    nl_p.by_c = (nl_i32)x1_by_c_;
+    nl_p.by_r = (nl_i32)x1_by_r_;
+    nl_p.by_s = (nl_i32)1;
+    nl_p.outs = (nl_i32)n_k_;
+    nl_p.rows = (nl_i32)n_oh_;
+    nl_p.cols = (nl_i32)n_ow_;
+    nl_p.taps = (nl_i32)n_r_;
+    nl_p.step = 1;
+    nl_p.tap = 1;
+    nl_p.strips = (nl_i32)s_strips_;
+    nl_p.height = (nl_i32)s_rows_;
+    nl_p.samples = (nl_i32)s_samples_;
+    nl_p.blocks = (nl_i32)s_blocks_;
+    nl_p.deep = (nl_i32)s_deep_;
+    nl_p.channels = (nl_i32)s_channels_;
+}
+
+NL_PART void k6_direct_conv_store(const k6_row *self, nl_i64 step, const nl_strips &nl_s)
+{
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 y_by_k_ = self->y_by_k_;
+    const nl_i64 y_by_oh_ = self->y_by_oh_;
+    const nl_strips nl_own = nl_s;
+    const nl_i64 n = nl_own.n, oh = nl_own.i;
+    const real *nl_at = nl_own.at;
+#pragma unroll 2
+    for (nl_i64 k = nl_own.o; k < nl_own.o_end; k += nl_own.by_o, nl_at += nl_own.far) {
+#pragma unroll
+        for (int nl_p = 0; nl_p < 4; nl_p++) {
+            const int nl_q = nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
+            const nl_i64 ow = nl_own.j + nl_q;
+            if (ow >= nl_own.j_end) continue;
+            const real acc = nl_at[nl_q];
+            const real e0_ = e0_p_[k];
+            real y_ = nl_max_f32(acc + e0_, 0.0f);
+            y_p_[n * y_by_n_ + k * y_by_k_ + oh * y_by_oh_ + ow] = y_;
+        }
+    }
+}
+
+
+/* ---- k7  max_pool2d.y: maximum over r, s  (models/lenet5.yaml:15:7) */
+
+struct k7_row {
+    real *y_; /* real [n][c][oh][ow], written */
+    const real *x0_; /* real [n][c][2 * oh + r + x0_from2][2 * ow + s + x0_from3], read */
+    nl_i64 n_n_;
+    nl_i64 n_c_;
+    nl_i64 n_oh_;
+    nl_i64 n_ow_;
+    nl_i64 y_by_n_;
+    nl_i64 y_by_c_;
+    nl_i64 y_by_oh_;
+    nl_i64 x0_by_n_;
+    nl_i64 x0_by_c_;
+    nl_i64 x0_stride2_;
+    nl_i64 x0_from2_;
+    nl_i64 x0_from3_;
+};
+
+NL_FN void k7_maximum_over_r_s_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k7_row *const self = (const k7_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_c_ = self->n_c_;
+    const nl_i64 n_oh_ = self->n_oh_;
+    const nl_i64 n_ow_ = self->n_ow_;
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 y_by_c_ = self->y_by_c_;
+    const nl_i64 y_by_oh_ = self->y_by_oh_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x0_by_c_ = self->x0_by_c_;
+    const nl_i64 x0_stride2_ = self->x0_stride2_;
+    const nl_i64 x0_from2_ = self->x0_from2_;
+    const nl_i64 x0_from3_ = self->x0_from3_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+        nl_u64 rest = e;
+        const nl_i64 ow = nl_take(rest, n_ow_);
+        const nl_i64 oh = nl_take(rest, n_oh_);
+        const nl_i64 c = nl_take(rest, n_c_);
+        const nl_i64 n = rest;
+        real acc = -NL_INF_F32;
+        for (nl_i64 r = 0; r < 2; r++) {
+            for (nl_i64 s = 0; s < 2; s++) {
+                const real x0_ = x0_p_[n * x0_by_n_ + c * x0_by_c_ + (2 * oh + r + x0_from2_) * x0_stride2_ + 2 * ow + s + x0_from3_];
+                acc = nl_max_f32(acc, x0_);
+            }
+        }
+        real y_ = acc;
+        y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow] = y_;
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k7_maximum_over_r_s(NL_ARGUMENTS) { k7_maximum_over_r_s_block(NL_TASK(k7_row)); }
+
+
+/* ---- k8  dense1.activated: matmul  (models/lenet5.yaml:19:7) */
+
+struct k8_row {
+    real *y_; /* real [n][o], written */
+    const real *x0_; /* real [n][k], read */
+    const real *x1_; /* real [o][k], read */
+    const real *e0_; /* real [o], read */
+    nl_i64 n_n_;
+    nl_i64 n_o_;
+    nl_i64 n_k_;
+    nl_i64 y_by_n_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_o_;
+    nl_i64 s_tile_;
+    nl_i64 s_splits_;
+    nl_i64 s_depth_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k8_matmul_product(const k8_row *self, nl_i64 step, nl_product &nl_p)
+{
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_o_ = self->n_o_;
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x1_by_o_ = self->x1_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x0_p_;
+    nl_p.of[0].first = 0;
+    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].deep.steps[0].by = 1;
+    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].first = 0;
+    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].deep.steps[0].by = 1;
+    nl_p.m = n_n_;
+    nl_p.n = n_o_;
+    nl_p.k = n_k_;
+    nl_p.tile = (int)s_tile_;
+    nl_p.splits = (int)s_splits_;
+    nl_p.depth = s_depth_;
+    nl_p.by_m = false;
+}
+
+NL_PART void k8_matmul_store(const k8_row *self, nl_i64 step, const nl_sums &nl_s)
+{
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
+    if (nl_fast >= nl_s.fast_end) return;
+    const nl_i64 o = nl_fast;
+#pragma unroll 1
+    for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
+        const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
+        if (nl_slow >= nl_s.slow_end) return;
+        const nl_i64 n = nl_slow;
+        const real acc = nl_s.at[nl_e];
+        const real e0_ = e0_p_[o];
+        real y_ = nl_max_f32(acc + e0_, 0.0f);
+        y_p_[n * y_by_n_ + o] = y_;
+    }
+}
+
+
+/* ---- k9  logits.biased: matmul  (models/lenet5.yaml:21:7) */
+
+struct k9_row {
+    real *y_; /* real [n][o], written */
+    const real *x0_; /* real [n][k], read */
+    const real *x1_; /* real [o][k], read */
+    const real *e0_; /* real [o], read */
+    nl_i64 n_n_;
+    nl_i64 n_o_;
+    nl_i64 n_k_;
+    nl_i64 y_by_n_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_o_;
+    nl_i64 s_tile_;
+    nl_i64 s_splits_;
+    nl_i64 s_depth_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p)
+{
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_o_ = self->n_o_;
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x1_by_o_ = self->x1_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x0_p_;
+    nl_p.of[0].first = 0;
+    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].deep.steps[0].by = 1;
+    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].first = 0;
+    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].deep.steps[0].by = 1;
+    nl_p.m = n_n_;
+    nl_p.n = n_o_;
+    nl_p.k = n_k_;
+    nl_p.tile = (int)s_tile_;
+    nl_p.splits = (int)s_splits_;
+    nl_p.depth = s_depth_;
+    nl_p.by_m = false;
+}
+
+NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_s)
+{
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
+    if (nl_fast >= nl_s.fast_end) return;
+    const nl_i64 o = nl_fast;
+#pragma unroll 1
+    for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
+        const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
+        if (nl_slow >= nl_s.slow_end) return;
+        const nl_i64 n = nl_slow;
+        const real acc = nl_s.at[nl_e];
+        const real e0_ = e0_p_[o];
+        real y_ = acc + e0_;
+        y_p_[n * y_by_n_ + o] = y_;
+    }
+}
+
+
+/* ---- k10  loss.largest: maximum over d1 */
+
+struct k10_row {
+    real *y_; /* real [d0], written */
+    const real *x0_; /* real [d0][d1], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d1_;
+    nl_i64 x0_by_d0_;
+};
+
+NL_FN void k10_maximum_over_d1_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k10_row *const self = (const k10_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_d1_ = self->n_d1_;
+    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_splits = nl_group >> nl_bits;
+    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
+    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        const nl_i64 d0 = e;
+        real acc = -NL_INF_F32;
+        const nl_i64 nl_terms = n_d1_;
+        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
+        nl_i64 r = nl_first;
+        const auto nl_more = [&](int) {
+            const nl_i64 d1 = r;
+            const real x0_ = x0_p_[d0 * x0_by_d0_ + d1];
+            acc = nl_max_f32(acc, x0_);
+            r += nl_group;
+        };
+#pragma unroll 1
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+        while (r < nl_terms) nl_more(0);
+        if (nl_are_many(nl_group)) {
+            const auto nl_all = nl_joined<real, nl_max_f32>(
+                acc, -NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
+            if (!nl_all.here) return;
+            acc = nl_all.value;
+        }
+        if (nl_lane == 0) {
+            real y_ = acc;
+            y_p_[d0] = y_;
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k10_maximum_over_d1(NL_ARGUMENTS) { k10_maximum_over_d1_block(NL_TASK(k10_row)); }
+
+
+/* ---- k11  loss.total: sum over d1 */
+
+struct k11_row {
+    real *y_; /* real [d0], written */
+    const real *x0_; /* real [d0][d1], read */
+    const real *x1_; /* real [d0], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d1_;
+    nl_i64 x0_by_d0_;
+};
+
+NL_FN void k11_sum_over_d1_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k11_row *const self = (const k11_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_d1_ = self->n_d1_;
+    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_splits = nl_group >> nl_bits;
+    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
+    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        const nl_i64 d0 = e;
+        real acc = 0.0f;
+        const nl_i64 nl_terms = n_d1_;
+        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
+        nl_i64 r = nl_first;
+        const auto nl_more = [&](int) {
+            const nl_i64 d1 = r;
+            const real x0_ = x0_p_[d0 * x0_by_d0_ + d1];
+            const real x1_ = x1_p_[d0];
+            acc += nl_exp_f32(x0_ - x1_);
+            r += nl_group;
+        };
+#pragma unroll 1
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+        while (r < nl_terms) nl_more(0);
+        if (nl_are_many(nl_group)) {
+            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
+                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            if (!nl_all.here) return;
+            acc = nl_all.value;
+        }
+        if (nl_lane == 0) {
+            real y_ = acc;
+            y_p_[d0] = y_;
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k11_sum_over_d1(NL_ARGUMENTS) { k11_sum_over_d1_block(NL_TASK(k11_row)); }
+
+
+/* ---- k12  loss.picked: sum over d1 */
+
+struct k12_row {
+    real *y_; /* real [d0], written */
+    const real *x0_; /* real [d0][d1], read */
+    const nl_i32 *x1_; /* nl_i32 [d0], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d1_;
+    nl_i64 x0_by_d0_;
+};
+
+NL_FN void k12_sum_over_d1_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k12_row *const self = (const k12_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const nl_i32 *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_d1_ = self->n_d1_;
+    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_splits = nl_group >> nl_bits;
+    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
+    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        const nl_i64 d0 = e;
+        real acc = 0.0f;
+        const nl_i64 nl_terms = n_d1_;
+        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
+        nl_i64 r = nl_first;
+        const auto nl_more = [&](int) {
+            const nl_i64 d1 = r;
+            const real x0_ = x0_p_[d0 * x0_by_d0_ + d1];
+            const nl_i32 x1_ = x1_p_[d0];
+            acc += d1 == x1_ ? x0_ : 0.0f;
+            r += nl_group;
+        };
+#pragma unroll 1
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+        while (r < nl_terms) nl_more(0);
+        if (nl_are_many(nl_group)) {
+            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
+                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            if (!nl_all.here) return;
+            acc = nl_all.value;
+        }
+        if (nl_lane == 0) {
+            real y_ = acc;
+            y_p_[d0] = y_;
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k12_sum_over_d1(NL_ARGUMENTS) { k12_sum_over_d1_block(NL_TASK(k12_row)); }
+
+
+/* ---- k13  loss: sum over d0 */
+
+struct k13_row {
+    real *y_; /* real [0], written */
+    const real *x0_; /* real [d0], read */
+    const real *x1_; /* real [d0], read */
+    const real *x2_; /* real [d0], read */
+    const real *x3_; /* real [d0], read */
+    const real *e0_; /* real [0], read */
+    double *y1_; /* double [0], updated */
+    nl_i64 n_d0_;
+};
+
+NL_FN void k13_sum_over_d0_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k13_row *const self = (const k13_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const real *__restrict__ const x2_p_ = nl_global(self->x2_);
+    const real *__restrict__ const x3_p_ = nl_global(self->x3_);
+    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
+    double *__restrict__ const y1_p_ = nl_global(self->y1_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_splits = nl_group >> nl_bits;
+    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
+    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(1ll, (nl_part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        real acc = 0.0f;
+        const nl_i64 nl_terms = n_d0_;
+        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
+        nl_i64 r = nl_first;
+        const auto nl_more = [&](int) {
+            const nl_i64 d0 = r;
+            const real x0_ = x0_p_[d0];
+            const real x1_ = x1_p_[d0];
+            const real x2_ = x2_p_[d0];
+            const real x3_ = x3_p_[d0];
+            acc += (nl_log_f32(x1_) + x2_ - x3_) * x0_;
+            r += nl_group;
+        };
+#pragma unroll 1
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+        while (r < nl_terms) nl_more(0);
+        if (nl_are_many(nl_group)) {
+            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
+                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            if (!nl_all.here) return;
+            acc = nl_all.value;
+        }
+        if (nl_lane == 0) {
+            const real e0_ = e0_p_[0];
+            real y_ = acc / e0_;
+            double y1_ = y1_p_[0];
+            y1_ = y1_ + (double)acc;
+            y_p_[0] = y_;
+            y1_p_[0] = y1_;
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k13_sum_over_d0(NL_ARGUMENTS) { k13_sum_over_d0_block(NL_TASK(k13_row)); }
+
+
+/* ---- k14  accuracy.first: minimum over d1 */
+
+struct k14_row {
+    real *y_; /* real [d0], written */
+    const real *x0_; /* real [d0][d1], read */
+    const real *x1_; /* real [d0], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d1_;
+    nl_i64 x0_by_d0_;
+};
+
+NL_FN void k14_minimum_over_d1_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k14_row *const self = (const k14_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_d1_ = self->n_d1_;
+    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_splits = nl_group >> nl_bits;
+    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
+    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        const nl_i64 d0 = e;
+        real acc = NL_INF_F32;
+        const nl_i64 nl_terms = n_d1_;
+        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
+        nl_i64 r = nl_first;
+        const auto nl_more = [&](int) {
+            const nl_i64 d1 = r;
+            const real x0_ = x0_p_[d0 * x0_by_d0_ + d1];
+            const real x1_ = x1_p_[d0];
+            acc = nl_min_f32(acc, x0_ == x1_ ? (real)d1 : 1e+09f);
+            r += nl_group;
+        };
+#pragma unroll 1
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+        while (r < nl_terms) nl_more(0);
+        if (nl_are_many(nl_group)) {
+            const auto nl_all = nl_joined<real, nl_min_f32>(
+                acc, NL_INF_F32, nl_me, nl_t.memory, nl_bits, nl_splits);
+            if (!nl_all.here) return;
+            acc = nl_all.value;
+        }
+        if (nl_lane == 0) {
+            real y_ = acc;
+            y_p_[d0] = y_;
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k14_minimum_over_d1(NL_ARGUMENTS) { k14_minimum_over_d1_block(NL_TASK(k14_row)); }
+
+
+/* ---- k15  metric.accuracy.after: sum over d0 */
+
+struct k15_row {
+    double *y_; /* double [0], updated */
+    const real *x0_; /* real [d0], read */
+    const nl_i32 *x1_; /* nl_i32 [d0], read */
+    const real *x2_; /* real [d0], read */
+    nl_i64 n_d0_;
+};
+
+NL_FN void k15_sum_over_d0_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k15_row *const self = (const k15_row *)nl_t.self;
+    double *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const nl_i32 *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const real *__restrict__ const x2_p_ = nl_global(self->x2_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_splits = nl_group >> nl_bits;
+    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
+    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(1ll, (nl_part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        real acc = 0.0f;
+        const nl_i64 nl_terms = n_d0_;
+        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
+        nl_i64 r = nl_first;
+        const auto nl_more = [&](int) {
+            const nl_i64 d0 = r;
+            const real x0_ = x0_p_[d0];
+            const nl_i32 x1_ = x1_p_[d0];
+            const real x2_ = x2_p_[d0];
+            acc += x0_ == (real)x1_ ? x2_ : 0.0f;
+            r += nl_group;
+        };
+#pragma unroll 1
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+        while (r < nl_terms) nl_more(0);
+        if (nl_are_many(nl_group)) {
+            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
+                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            if (!nl_all.here) return;
+            acc = nl_all.value;
+        }
+        if (nl_lane == 0) {
+            double y_ = y_p_[0];
+            y_ = y_ + (double)acc;
+            y_p_[0] = y_;
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k15_sum_over_d0(NL_ARGUMENTS) { k15_sum_over_d0_block(NL_TASK(k15_row)); }
+
+
+/* ---- k16  loss.total.grad: elementwise */
+
+struct k16_row {
+    real *y_; /* real [d0], updated */
+    const real *x0_; /* real [0], read */
+    const real *x1_; /* real [d0], read */
+    real *y1_; /* real [d0], written */
+    nl_i64 n_d0_;
+};
+
+NL_FN void k16_elementwise_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k16_row *const self = (const k16_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    real *__restrict__ const y1_p_ = nl_global(self->y1_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 d0 = nl_me.part * nl_t.chunk + threadIdx.x; d0 < nl_end; d0 += blockDim.x) {
+        const real x0_ = x0_p_[0];
+        const real x1_ = x1_p_[d0];
+        real v0_ = x0_ * x1_;
+        real y_ = y_p_[d0];
+        y_ = v0_ * (1.0f / y_);
+        real y1_ = v0_ * -1.0f;
+        y_p_[d0] = y_;
+        y1_p_[d0] = y1_;
+    }
+}
+extern "C" __global__ void NL_BLOCK k16_elementwise(NL_ARGUMENTS) { k16_elementwise_block(NL_TASK(k16_row)); }
+
+
+/* ---- k17  logits.biased.grad.sum: sum over  */
+
+struct k17_row {
+    real *y_; /* real [d0][d1], written */
+    const real *x0_; /* real [d0], read */
+    const nl_i32 *x1_; /* nl_i32 [d0], read */
+    const real *e0_; /* real [d0], read */
+    const real *e1_; /* real [d0][d1], read */
+    const real *e2_; /* real [d0], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d1_;
+    nl_i64 y_by_d0_;
+    nl_i64 e1_by_d0_;
+};
+
+NL_FN void k17_sum_over_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k17_row *const self = (const k17_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const nl_i32 *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
+    const real *__restrict__ const e1_p_ = nl_global(self->e1_);
+    const real *__restrict__ const e2_p_ = nl_global(self->e2_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_d1_ = self->n_d1_;
+    const nl_i64 y_by_d0_ = self->y_by_d0_;
+    const nl_i64 e1_by_d0_ = self->e1_by_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+        nl_u64 rest = e;
+        const nl_i64 d1 = nl_take(rest, n_d1_);
+        const nl_i64 d0 = rest;
+        real acc = 0.0f;
+        const real x0_ = x0_p_[d0];
+        const nl_i32 x1_ = x1_p_[d0];
+        acc += x0_ * (d1 == x1_ ? 1.0f : 0.0f);
+        const real e0_ = e0_p_[d0];
+        const real e1_ = e1_p_[d0 * e1_by_d0_ + d1];
+        const real e2_ = e2_p_[d0];
+        real y_ = acc + e0_ * nl_exp_f32(e1_ - e2_);
+        y_p_[d0 * y_by_d0_ + d1] = y_;
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k17_sum_over(NL_ARGUMENTS) { k17_sum_over_block(NL_TASK(k17_row)); }
+
+
+/* ---- k18  dense1.bias.grad: sum over d0  (models/lenet5.yaml:19:7) */
+
+struct k18_row {
+    real *y_; /* real [d1], written */
+    const real *x0_; /* real [d1][d0], read */
+    nl_i64 n_d1_;
+    nl_i64 n_d0_;
+    nl_i64 x0_by_d0_;
+};
+
+NL_FN void k18_sum_over_d0_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k18_row *const self = (const k18_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const nl_i64 n_d1_ = self->n_d1_;
+    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_splits = nl_group >> nl_bits;
+    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
+    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d1_, (nl_part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        const nl_i64 d1 = e;
+        real acc = 0.0f;
+        const nl_i64 nl_terms = n_d0_;
+        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
+        nl_i64 r = nl_first;
+        const auto nl_more = [&](int) {
+            const nl_i64 d0 = r;
+            const real x0_ = x0_p_[d1 + d0 * x0_by_d0_];
+            acc += x0_;
+            r += nl_group;
+        };
+#pragma unroll 1
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+        while (r < nl_terms) nl_more(0);
+        if (nl_are_many(nl_group)) {
+            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
+                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            if (!nl_all.here) return;
+            acc = nl_all.value;
+        }
+        if (nl_lane == 0) {
+            real y_ = acc;
+            y_p_[d1] = y_;
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k18_sum_over_d0(NL_ARGUMENTS) { k18_sum_over_d0_block(NL_TASK(k18_row)); }
+
+
+/* ---- k19  dense1.biased.grad: matmul  (models/lenet5.yaml:20:7) */
+
+struct k19_row {
+    real *y_; /* real [n][k], written */
+    const real *x0_; /* real [n][o], read */
+    const real *x1_; /* real [k][o], read */
+    const real *e0_; /* real [n][k], read */
+    nl_i64 n_n_;
+    nl_i64 n_k_;
+    nl_i64 n_o_;
+    nl_i64 y_by_n_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_o_;
+    nl_i64 e0_by_n_;
+    nl_i64 s_tile_;
+    nl_i64 s_splits_;
+    nl_i64 s_depth_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k19_matmul_product(const k19_row *self, nl_i64 step, nl_product &nl_p)
+{
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 n_o_ = self->n_o_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x1_by_o_ = self->x1_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x0_p_;
+    nl_p.of[0].first = 0;
+    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].deep.steps[0].by = 1;
+    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].first = 0;
+    nl_p.of[1].side.steps[0].by = 1;
+    nl_p.of[1].deep.steps[0].by = x1_by_o_;
+    nl_p.m = n_n_;
+    nl_p.n = n_k_;
+    nl_p.k = n_o_;
+    nl_p.tile = (int)s_tile_;
+    nl_p.splits = (int)s_splits_;
+    nl_p.depth = s_depth_;
+    nl_p.by_m = false;
+}
+
+NL_PART void k19_matmul_store(const k19_row *self, nl_i64 step, const nl_sums &nl_s)
+{
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 e0_by_n_ = self->e0_by_n_;
+    const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
+    if (nl_fast >= nl_s.fast_end) return;
+    const nl_i64 k = nl_fast;
+#pragma unroll 1
+    for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
+        const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
+        if (nl_slow >= nl_s.slow_end) return;
+        const nl_i64 n = nl_slow;
+        const real acc = nl_s.at[nl_e];
+        const real e0_ = e0_p_[n * e0_by_n_ + k];
+        real y_ = acc * (e0_ > 0.0f ? 1.0f : 0.0f);
+        y_p_[n * y_by_n_ + k] = y_;
+    }
+}
+
+
+/* ---- k20  dense1.weight.grad: matmul  (models/lenet5.yaml:19:7) */
+
+struct k20_row {
+    real *y_; /* real [o][k], written */
+    const real *x0_; /* real [o][n], read */
+    const real *x1_; /* real [k][n], read */
+    nl_i64 n_o_;
+    nl_i64 n_k_;
+    nl_i64 n_n_;
+    nl_i64 y_by_o_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_n_;
+    nl_i64 s_tile_;
+    nl_i64 s_splits_;
+    nl_i64 s_depth_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k20_matmul_product(const k20_row *self, nl_i64 step, nl_product &nl_p)
+{
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_o_ = self->n_o_;
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x1_by_n_ = self->x1_by_n_;
+    const nl_i64 s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x0_p_;
+    nl_p.of[0].first = 0;
+    nl_p.of[0].side.steps[0].by = 1;
+    nl_p.of[0].deep.steps[0].by = x0_by_n_;
+    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].first = 0;
+    nl_p.of[1].side.steps[0].by = 1;
+    nl_p.of[1].deep.steps[0].by = x1_by_n_;
+    nl_p.m = n_o_;
+    nl_p.n = n_k_;
+    nl_p.k = n_n_;
+    nl_p.tile = (int)s_tile_;
+    nl_p.splits = (int)s_splits_;
+    nl_p.depth = s_depth_;
+    nl_p.by_m = false;
+}
+
+NL_PART void k20_matmul_store(const k20_row *self, nl_i64 step, const nl_sums &nl_s)
+{
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const nl_i64 y_by_o_ = self->y_by_o_;
+    const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
+    if (nl_fast >= nl_s.fast_end) return;
+    const nl_i64 k = nl_fast;
+#pragma unroll 1
+    for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
+        const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
+        if (nl_slow >= nl_s.slow_end) return;
+        const nl_i64 o = nl_slow;
+        const real acc = nl_s.at[nl_e];
+        real y_ = acc;
+        y_p_[o * y_by_o_ + k] = y_;
+    }
+}
+
+
+/* ---- k21  flatten.y.grad: matmul  (models/lenet5.yaml:19:7) */
+
+struct k21_row {
+    real *y_; /* real [n][k], written */
+    const real *x0_; /* real [n][o], read */
+    const real *x1_; /* real [k][o], read */
+    nl_i64 n_n_;
+    nl_i64 n_k_;
+    nl_i64 n_o_;
+    nl_i64 y_by_n_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_o_;
+    nl_i64 s_tile_;
+    nl_i64 s_splits_;
+    nl_i64 s_depth_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k21_matmul_product(const k21_row *self, nl_i64 step, nl_product &nl_p)
+{
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 n_o_ = self->n_o_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x1_by_o_ = self->x1_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x0_p_;
+    nl_p.of[0].first = 0;
+    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].deep.steps[0].by = 1;
+    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].first = 0;
+    nl_p.of[1].side.steps[0].by = 1;
+    nl_p.of[1].deep.steps[0].by = x1_by_o_;
+    nl_p.m = n_n_;
+    nl_p.n = n_k_;
+    nl_p.k = n_o_;
+    nl_p.tile = (int)s_tile_;
+    nl_p.splits = (int)s_splits_;
+    nl_p.depth = s_depth_;
+    nl_p.by_m = false;
+}
+
+NL_PART void k21_matmul_store(const k21_row *self, nl_i64 step, const nl_sums &nl_s)
+{
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
+    if (nl_fast >= nl_s.fast_end) return;
+    const nl_i64 k = nl_fast;
+#pragma unroll 1
+    for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
+        const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
+        if (nl_slow >= nl_s.slow_end) return;
+        const nl_i64 n = nl_slow;
+        const real acc = nl_s.at[nl_e];
+        real y_ = acc;
+        y_p_[n * y_by_n_ + k] = y_;
+    }
+}
+
+
+/* ---- k22  conv1.activated.grad.first: minimum over r, s  (models/lenet5.yaml:15:7) */
+
+struct k22_row {
+    real *y_; /* real [n][c][oh][ow], written */
+    const real *x0_; /* real [n][c][2 * oh + r + x0_from2][2 * ow + s + x0_from3], read */
+    const real *x1_; /* real [n][c][oh][ow], read */
+    nl_i64 n_n_;
+    nl_i64 n_c_;
+    nl_i64 n_oh_;
+    nl_i64 n_ow_;
+    nl_i64 y_by_n_;
+    nl_i64 y_by_c_;
+    nl_i64 y_by_oh_;
+    nl_i64 x0_by_n_;
+    nl_i64 x0_by_c_;
+    nl_i64 x0_stride2_;
+    nl_i64 x0_from2_;
+    nl_i64 x0_from3_;
+    nl_i64 x1_by_n_;
+    nl_i64 x1_by_c_;
+    nl_i64 x1_by_oh_;
+};
+
+NL_FN void k22_minimum_over_r_s_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k22_row *const self = (const k22_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_c_ = self->n_c_;
+    const nl_i64 n_oh_ = self->n_oh_;
+    const nl_i64 n_ow_ = self->n_ow_;
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 y_by_c_ = self->y_by_c_;
+    const nl_i64 y_by_oh_ = self->y_by_oh_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x0_by_c_ = self->x0_by_c_;
+    const nl_i64 x0_stride2_ = self->x0_stride2_;
+    const nl_i64 x0_from2_ = self->x0_from2_;
+    const nl_i64 x0_from3_ = self->x0_from3_;
+    const nl_i64 x1_by_n_ = self->x1_by_n_;
+    const nl_i64 x1_by_c_ = self->x1_by_c_;
+    const nl_i64 x1_by_oh_ = self->x1_by_oh_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_oh_ * n_ow_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+        nl_u64 rest = e;
+        const nl_i64 ow = nl_take(rest, n_ow_);
+        const nl_i64 oh = nl_take(rest, n_oh_);
+        const nl_i64 c = nl_take(rest, n_c_);
+        const nl_i64 n = rest;
+        real acc = NL_INF_F32;
+        for (nl_i64 r = 0; r < 2; r++) {
+            for (nl_i64 s = 0; s < 2; s++) {
+                const real x0_ = x0_p_[n * x0_by_n_ + c * x0_by_c_ + (2 * oh + r + x0_from2_) * x0_stride2_ + 2 * ow + s + x0_from3_];
+                const real x1_ = x1_p_[n * x1_by_n_ + c * x1_by_c_ + oh * x1_by_oh_ + ow];
+                acc = nl_min_f32(acc, x0_ == x1_ ? ((real)((0LL + r) * 2LL + s)) : 1e+09f);
+            }
+        }
+        real y_ = acc;
+        y_p_[n * y_by_n_ + c * y_by_c_ + oh * y_by_oh_ + ow] = y_;
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k22_minimum_over_r_s(NL_ARGUMENTS) { k22_minimum_over_r_s_block(NL_TASK(k22_row)); }
+
+
+/* ---- k23  conv1.biased.grad: sum over r, s  (models/lenet5.yaml:15:7) */
+
+struct k23_row {
+    real *y_; /* real [n][c][i2][i3], written */
+    const real *x0_; /* real [n][c][(i2 - r + x0_from2) / 2][(i3 - s + x0_from3) / 2], read */
+    const real *x1_; /* real [n][c][(i2 - r + x1_from2) / 2][(i3 - s + x1_from3) / 2], read */
+    const real *e0_; /* real [n][c][i2][i3], read */
+    nl_i64 n_n_;
+    nl_i64 n_c_;
+    nl_i64 n_i2_;
+    nl_i64 n_i3_;
+    nl_i64 y_by_n_;
+    nl_i64 y_by_c_;
+    nl_i64 y_by_i2_;
+    nl_i64 x0_by_n_;
+    nl_i64 x0_by_c_;
+    nl_i64 x0_stride2_;
+    nl_i64 x0_from2_;
+    nl_i64 x0_extent2_;
+    nl_i64 x0_from3_;
+    nl_i64 x0_extent3_;
+    nl_i64 x1_by_n_;
+    nl_i64 x1_by_c_;
+    nl_i64 x1_stride2_;
+    nl_i64 x1_from2_;
+    nl_i64 x1_extent2_;
+    nl_i64 x1_from3_;
+    nl_i64 x1_extent3_;
+    nl_i64 e0_by_n_;
+    nl_i64 e0_by_c_;
+    nl_i64 e0_by_i2_;
+};
+
+NL_FN void k23_sum_over_r_s_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k23_row *const self = (const k23_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_c_ = self->n_c_;
+    const nl_i64 n_i2_ = self->n_i2_;
+    const nl_i64 n_i3_ = self->n_i3_;
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 y_by_c_ = self->y_by_c_;
+    const nl_i64 y_by_i2_ = self->y_by_i2_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x0_by_c_ = self->x0_by_c_;
+    const nl_i64 x0_stride2_ = self->x0_stride2_;
+    const nl_i64 x0_from2_ = self->x0_from2_;
+    const nl_i64 x0_extent2_ = self->x0_extent2_;
+    const nl_i64 x0_from3_ = self->x0_from3_;
+    const nl_i64 x0_extent3_ = self->x0_extent3_;
+    const nl_i64 x1_by_n_ = self->x1_by_n_;
+    const nl_i64 x1_by_c_ = self->x1_by_c_;
+    const nl_i64 x1_stride2_ = self->x1_stride2_;
+    const nl_i64 x1_from2_ = self->x1_from2_;
+    const nl_i64 x1_extent2_ = self->x1_extent2_;
+    const nl_i64 x1_from3_ = self->x1_from3_;
+    const nl_i64 x1_extent3_ = self->x1_extent3_;
+    const nl_i64 e0_by_n_ = self->e0_by_n_;
+    const nl_i64 e0_by_c_ = self->e0_by_c_;
+    const nl_i64 e0_by_i2_ = self->e0_by_i2_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_n_ * n_c_ * n_i2_ * n_i3_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+        nl_u64 rest = e;
+        const nl_i64 i3 = nl_take(rest, n_i3_);
+        const nl_i64 i2 = nl_take(rest, n_i2_);
+        const nl_i64 c = nl_take(rest, n_c_);
+        const nl_i64 n = rest;
+        real acc = 0.0f;
+        for (nl_i64 r = nl_rest(((nl_i32)i2 + (nl_i32)x0_from2_), 2); r < 2; r += 2) {
+            for (nl_i64 s = nl_rest(((nl_i32)i3 + (nl_i32)x0_from3_), 2); s < 2; s += 2) {
+                const real x0_ = (((nl_i32)i2 - (nl_i32)r + (nl_i32)x0_from2_) % 2 == 0) & ((nl_u32)(((nl_i32)i2 - (nl_i32)r + (nl_i32)x0_from2_) / 2) < (nl_u32)x0_extent2_) & (((nl_i32)i3 - (nl_i32)s + (nl_i32)x0_from3_) % 2 == 0) & ((nl_u32)(((nl_i32)i3 - (nl_i32)s + (nl_i32)x0_from3_) / 2) < (nl_u32)x0_extent3_) ? x0_p_[n * x0_by_n_ + c * x0_by_c_ + ((nl_i64)(((nl_i32)i2 - (nl_i32)r + (nl_i32)x0_from2_) / 2)) * x0_stride2_ + (nl_i64)(((nl_i32)i3 - (nl_i32)s + (nl_i32)x0_from3_) / 2)] : 0.0f;
+                const real x1_ = (((nl_i32)i2 - (nl_i32)r + (nl_i32)x1_from2_) % 2 == 0) & ((nl_u32)(((nl_i32)i2 - (nl_i32)r + (nl_i32)x1_from2_) / 2) < (nl_u32)x1_extent2_) & (((nl_i32)i3 - (nl_i32)s + (nl_i32)x1_from3_) % 2 == 0) & ((nl_u32)(((nl_i32)i3 - (nl_i32)s + (nl_i32)x1_from3_) / 2) < (nl_u32)x1_extent3_) ? x1_p_[n * x1_by_n_ + c * x1_by_c_ + ((nl_i64)(((nl_i32)i2 - (nl_i32)r + (nl_i32)x1_from2_) / 2)) * x1_stride2_ + (nl_i64)(((nl_i32)i3 - (nl_i32)s + (nl_i32)x1_from3_) / 2)] : 0.0f;
+                acc += x1_ == ((real)((0LL + r) * 2LL + s)) ? x0_ : 0.0f;
+            }
+        }
+        const real e0_ = e0_p_[n * e0_by_n_ + c * e0_by_c_ + i2 * e0_by_i2_ + i3];
+        real y_ = acc * (e0_ > 0.0f ? 1.0f : 0.0f);
+        y_p_[n * y_by_n_ + c * y_by_c_ + i2 * y_by_i2_ + i3] = y_;
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k23_sum_over_r_s(NL_ARGUMENTS) { k23_sum_over_r_s_block(NL_TASK(k23_row)); }
+
+
+/* ---- k24  conv1.bias.grad: sum over d0, d2, d3  (models/lenet5.yaml:14:7) */
+
+struct k24_row {
+    real *y_; /* real [d1], written */
+    const real *x0_; /* real [d1][d0][d2], read */
+    nl_i64 n_d1_;
+    nl_i64 n_d0_;
+    nl_i64 n_d2_;
+    nl_i64 x0_by_d1_;
+    nl_i64 x0_by_d0_;
+};
+
+NL_FN void k24_sum_over_d0_d2_d3_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k24_row *const self = (const k24_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const nl_i64 n_d1_ = self->n_d1_;
+    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_d2_ = self->n_d2_;
+    const nl_i64 x0_by_d1_ = self->x0_by_d1_;
+    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_splits = nl_group >> nl_bits;
+    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
+    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(n_d1_, (nl_part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        const nl_i64 d1 = e;
+        real acc = 0.0f;
+        const nl_i64 nl_terms = n_d0_ * n_d2_;
+        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
+        nl_i64 r = nl_first;
+        nl_u64 at = nl_first, by = nl_group;
+        nl_i64 d2 = nl_take(at, n_d2_);
+        const nl_i64 d2_step = nl_take(by, n_d2_);
+        nl_i64 d0 = at;
+        const nl_i64 d0_step = by;
+        const auto nl_more = [&](int) {
+            const real x0_ = x0_p_[d1 * x0_by_d1_ + d0 * x0_by_d0_ + d2];
+            acc += x0_;
+            r += nl_group;
+            d2 += d2_step;
+            if (d2 >= n_d2_) {
+                d2 -= n_d2_;
+                d0++;
+            }
+            d0 += d0_step;
+        };
+#pragma unroll 1
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+        while (r < nl_terms) nl_more(0);
+        if (nl_are_many(nl_group)) {
+            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
+                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            if (!nl_all.here) return;
+            acc = nl_all.value;
+        }
+        if (nl_lane == 0) {
+            real y_ = acc;
+            y_p_[d1] = y_;
+        }
+    }
+}
+extern "C" __global__ void NL_BLOCK k24_sum_over_d0_d2_d3(NL_ARGUMENTS) { k24_sum_over_d0_d2_d3_block(NL_TASK(k24_row)); }
+
+
+/* ---- k25  max_pool2d.y.grad: direct conv  (models/lenet5.yaml:16:7) */
+
+struct k25_row {
+    real *y_; /* real [n][c][i2][i3], written */
+    const real *x0_; /* real [n][k][i2 - r + x0_from2][i3 - s + x0_from3], read */
+    const real *x1_; /* real [c][k][r][s], read */
+    nl_i64 n_n_;
+    nl_i64 n_c_;
+    nl_i64 n_i2_;
+    nl_i64 n_i3_;
+    nl_i64 n_k_;
+    nl_i64 n_r_;
+    nl_i64 n_s_;
+    nl_i64 y_by_n_;
+    nl_i64 y_by_c_;
+    nl_i64 y_by_i2_;
+    nl_i64 x0_by_n_;
+    nl_i64 x0_by_k_;
+    nl_i64 x0_stride2_;
+    nl_i64 x0_from2_;
+    nl_i64 x0_extent2_;
+    nl_i64 x0_from3_;
+    nl_i64 x0_extent3_;
+    nl_i64 x1_by_c_;
+    nl_i64 x1_by_k_;
+    nl_i64 x1_by_r_;
+    nl_i64 s_tile_;
+    nl_i64 s_strips_;
+    nl_i64 s_rows_;
+    nl_i64 s_samples_;
+    nl_i64 s_blocks_;
+    nl_i64 s_deep_;
+    nl_i64 s_channels_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k25_direct_conv_product(const k25_row *self, nl_i64 step, nl_convolution &nl_p)
+{
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_c_ = self->n_c_;
+    const nl_i64 n_i2_ = self->n_i2_;
+    const nl_i64 n_i3_ = self->n_i3_;
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 n_r_ = self->n_r_;
+    const nl_i64 n_s_ = self->n_s_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x0_by_k_ = self->x0_by_k_;
+    const nl_i64 x0_stride2_ = self->x0_stride2_;
+    const nl_i64 x0_from2_ = self->x0_from2_;
+    const nl_i64 x0_extent2_ = self->x0_extent2_;
+    const nl_i64 x0_from3_ = self->x0_from3_;
+    const nl_i64 x0_extent3_ = self->x0_extent3_;
+    const nl_i64 x1_by_c_ = self->x1_by_c_;
+    const nl_i64 x1_by_k_ = self->x1_by_k_;
+    const nl_i64 x1_by_r_ = self->x1_by_r_;
+    const nl_i64 s_strips_ = self->s_strips_;
+    const nl_i64 s_rows_ = self->s_rows_;
+    const nl_i64 s_samples_ = self->s_samples_;
+    const nl_i64 s_blocks_ = self->s_blocks_;
+    const nl_i64 s_deep_ = self->s_deep_;
+    const nl_i64 s_channels_ = self->s_channels_;
+    nl_p.image = nl_image{x0_p_, x0_by_n_, (nl_i32)x0_by_k_, (nl_i32)x0_stride2_, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)x0_extent2_, (nl_i32)x0_extent3_, (nl_i32)(x0_from2_ - 1 * (n_r_ - 1)), (nl_i32)(x0_from3_ - 1 * (n_s_ - 1))};
+    nl_p.weights = x1_p_ + (n_r_ - 1) * x1_by_r_ + (n_s_ - 1) * 1;
+    nl_p.by_o = (nl_i32)x1_by_c_;
+    nl_p.by_c = (nl_i32)x1_by_k_;
+    nl_p.by_r = -(nl_i32)x1_by_r_;
+    nl_p.by_s = -(nl_i32)1;
+    nl_p.outs = (nl_i32)n_c_;
+    nl_p.rows = (nl_i32)n_i2_;
+    nl_p.cols = (nl_i32)n_i3_;
+    nl_p.taps = (nl_i32)n_r_;
+    nl_p.step = 1;
+    nl_p.tap = 1;
+    nl_p.strips = (nl_i32)s_strips_;
+    nl_p.height = (nl_i32)s_rows_;
+    nl_p.samples = (nl_i32)s_samples_;
+    nl_p.blocks = (nl_i32)s_blocks_;
+    nl_p.deep = (nl_i32)s_deep_;
+    nl_p.channels = (nl_i32)s_channels_;
+}
+
+NL_PART void k25_direct_conv_store(const k25_row *self, nl_i64 step, const nl_strips &nl_s)
+{
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 y_by_c_ = self->y_by_c_;
+    const nl_i64 y_by_i2_ = self->y_by_i2_;
+    const nl_strips nl_own = nl_s;
+    const nl_i64 n = nl_own.n, i2 = nl_own.i;
+    const real *nl_at = nl_own.at;
+#pragma unroll 2
+    for (nl_i64 c = nl_own.o; c < nl_own.o_end; c += nl_own.by_o, nl_at += nl_own.far) {
+#pragma unroll
+        for (int nl_p = 0; nl_p < 4; nl_p++) {
+            const int nl_q = nl_own.q + ((nl_p + nl_own.turn) & 3) * nl_own.by_q;
+            const nl_i64 i3 = nl_own.j + nl_q;
+            if (i3 >= nl_own.j_end) continue;
+            const real acc = nl_at[nl_q];
+            real y_ = acc;
+            y_p_[n * y_by_n_ + c * y_by_c_ + i2 * y_by_i2_ + i3] = y_;
+        }
+    }
+}
+
+
+/* ---- k26  conv1.weight.grad: direct conv weights  (models/lenet5.yaml:14:7) */
+
+struct k26_row {
+    real *y_; /* real [k][c][r][s], written */
+    const real *x0_; /* real [k][n][oh][ow], read */
+    const real *x1_; /* real [c][n][oh + r + x1_from2][ow + s + x1_from3], read */
+    nl_i64 n_k_;
+    nl_i64 n_c_;
+    nl_i64 n_r_;
+    nl_i64 n_s_;
+    nl_i64 n_n_;
+    nl_i64 n_oh_;
+    nl_i64 n_ow_;
+    nl_i64 y_by_k_;
+    nl_i64 y_by_c_;
+    nl_i64 y_by_r_;
+    nl_i64 x0_by_k_;
+    nl_i64 x0_by_n_;
+    nl_i64 x0_by_oh_;
+    nl_i64 x1_by_c_;
+    nl_i64 x1_by_n_;
+    nl_i64 x1_stride2_;
+    nl_i64 x1_from2_;
+    nl_i64 x1_extent2_;
+    nl_i64 x1_from3_;
+    nl_i64 x1_extent3_;
+    nl_i64 s_blocks_;
+    nl_i64 s_channels_;
+    nl_i64 s_rows_;
+    nl_i64 s_shares_;
+    nl_i64 s_splits_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k26_direct_conv_weights_product(const k26_row *self, nl_i64 step, nl_weights &nl_p)
+{
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 n_c_ = self->n_c_;
+    const nl_i64 n_r_ = self->n_r_;
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_oh_ = self->n_oh_;
+    const nl_i64 n_ow_ = self->n_ow_;
+    const nl_i64 x0_by_k_ = self->x0_by_k_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x0_by_oh_ = self->x0_by_oh_;
+    const nl_i64 x1_by_c_ = self->x1_by_c_;
+    const nl_i64 x1_by_n_ = self->x1_by_n_;
+    const nl_i64 x1_stride2_ = self->x1_stride2_;
+    const nl_i64 x1_from2_ = self->x1_from2_;
+    const nl_i64 x1_extent2_ = self->x1_extent2_;
+    const nl_i64 x1_from3_ = self->x1_from3_;
+    const nl_i64 x1_extent3_ = self->x1_extent3_;
+    const nl_i64 s_blocks_ = self->s_blocks_;
+    const nl_i64 s_channels_ = self->s_channels_;
+    const nl_i64 s_rows_ = self->s_rows_;
+    const nl_i64 s_shares_ = self->s_shares_;
+    const nl_i64 s_splits_ = self->s_splits_;
+    nl_p.image = nl_image{x1_p_, x1_by_n_, (nl_i32)x1_by_c_, (nl_i32)x1_stride2_, (nl_i32)n_n_, (nl_i32)n_c_, (nl_i32)x1_extent2_, (nl_i32)x1_extent3_, (nl_i32)(x1_from2_), (nl_i32)(x1_from3_)};
+    nl_p.out = nl_image{x0_p_, x0_by_n_, (nl_i32)x0_by_k_, (nl_i32)x0_by_oh_, (nl_i32)n_n_, (nl_i32)n_k_, (nl_i32)n_oh_, (nl_i32)n_ow_, 0, 0};
+    nl_p.taps = (nl_i32)n_r_;
+    nl_p.step = 1;
+    nl_p.tap = 1;
+    nl_p.blocks = (nl_i32)s_blocks_;
+    nl_p.channels = (nl_i32)s_channels_;
+    nl_p.height = (nl_i32)s_rows_;
+    nl_p.shares = (nl_i32)s_shares_;
+    nl_p.splits = (nl_i32)s_splits_;
+}
+
+NL_PART void k26_direct_conv_weights_store(const k26_row *self, nl_i64 step, const nl_filters &nl_s)
+{
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const nl_i64 y_by_k_ = self->y_by_k_;
+    const nl_i64 y_by_c_ = self->y_by_c_;
+    const nl_i64 y_by_r_ = self->y_by_r_;
+    const nl_filters nl_own = nl_s;
+#pragma unroll 1
+    for (int nl_e = threadIdx.x; nl_e < nl_own.size; nl_e += 256) {
+        const int nl_tap = nl_e % 5, nl_line = nl_e / 5;
+        const int nl_row = nl_line % nl_own.taps, nl_filter = nl_line / nl_own.taps;
+        const int nl_channel = nl_filter % nl_own.stride, nl_out = nl_filter / nl_own.stride;
+        if (nl_out >= nl_own.outs || nl_channel >= nl_own.channels) continue;
+        const nl_i64 k = nl_own.o + nl_out, c = nl_own.c + nl_channel;
+        const nl_i64 r = nl_row, s = nl_tap;
+        const real acc = nl_own.at[nl_e];
+        real y_ = acc;
+        y_p_[k * y_by_k_ + c * y_by_c_ + r * y_by_r_ + s] = y_;
+    }
+}
+
+
+/* ---- k27  conv1.weight: optimizer update  (library/optimizers/adam.yaml:4:5) */
+
+struct k27_row {
+    real *param_; /* real [i], updated */
+    const real *gradient_; /* real [i], read */
+    real *m_; /* real [i], updated */
+    real *v_; /* real [i], updated */
+    nl_i64 n_;
+    alignas(8) real learning_rate_;
+    alignas(8) real beta1_;
+    alignas(8) real beta2_;
+    alignas(8) real epsilon_;
+};
+
+NL_FN void k27_optimizer_update_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k27_row *const self = (const k27_row *)nl_t.self;
+    const nl_i64 step = nl_t.step;
+    real *__restrict__ const param_p_ = nl_global(self->param_);
+    const real *__restrict__ const gradient_p_ = nl_global(self->gradient_);
+    real *__restrict__ const m_p_ = nl_global(self->m_);
+    real *__restrict__ const v_p_ = nl_global(self->v_);
+    const nl_i64 n_ = self->n_;
+    const real learning_rate_ = self->learning_rate_;
+    const real beta1_ = self->beta1_;
+    const real beta2_ = self->beta2_;
+    const real epsilon_ = self->epsilon_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
+        const real gradient_ = gradient_p_[i];
+        real m_ = m_p_[i];
+        m_ = beta1_ * m_ + (1.0f - beta1_) * gradient_;
+        real v_ = v_p_[i];
+        v_ = beta2_ * v_ + (1.0f - beta2_) * (gradient_ * gradient_);
+        real m_hat_ = m_ / (1.0f - nl_pow_f32(beta1_, (real)step));
+        real v_hat_ = v_ / (1.0f - nl_pow_f32(beta2_, (real)step));
+        real param_ = param_p_[i];
+        param_ = param_ - learning_rate_ * m_hat_ / (nl_sqrt_f32(v_hat_) + epsilon_);
+        param_p_[i] = param_;
+        m_p_[i] = m_;
+        v_p_[i] = v_;
+    }
+}
+extern "C" __global__ void NL_BLOCK k27_optimizer_update(NL_ARGUMENTS) { k27_optimizer_update_block(NL_TASK(k27_row)); }
+
+
+/* ---- k28  batch.count: sum over d0 */
+
+struct k28_row {
+    real *y_; /* real [0], written */
+    const real *x0_; /* real [d0], read */
+    double *y1_; /* double [0], updated */
+    nl_i64 n_d0_;
+};
+
+NL_FN void k28_sum_over_d0_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k28_row *const self = (const k28_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    double *__restrict__ const y1_p_ = nl_global(self->y1_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_u32 nl_group = nl_t.group, nl_bits = nl_bits_of(nl_group);
+    const nl_u32 nl_splits = nl_group >> nl_bits;
+    const nl_u32 nl_part = nl_me.part / nl_splits, nl_share = nl_me.part % nl_splits;
+    const nl_u32 nl_lane = threadIdx.x & ((1u << nl_bits) - 1);
+    const nl_i64 nl_end = nl_least(1ll, (nl_part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_part * nl_t.chunk + (threadIdx.x >> nl_bits); e < nl_end;
+            e += blockDim.x >> nl_bits) {
+        real acc = 0.0f;
+        const nl_i64 nl_terms = n_d0_;
+        const nl_u32 nl_first = (nl_share << nl_bits) + nl_lane;
+        nl_i64 r = nl_first;
+        const auto nl_more = [&](int) {
+            const nl_i64 d0 = r;
+            const real x0_ = x0_p_[d0];
+            acc += x0_;
+            r += nl_group;
+        };
+#pragma unroll 1
+        while (r + 3ll * nl_group < nl_terms) nl_each<4>(nl_more);
+#pragma unroll 1
+        while (r < nl_terms) nl_more(0);
+        if (nl_are_many(nl_group)) {
+            const auto nl_all = nl_joined<real, nl_sum_of<real>>(
+                acc, 0.0f, nl_me, nl_t.memory, nl_bits, nl_splits);
+            if (!nl_all.here) return;
+            acc = nl_all.value;
+        }
+        if (nl_lane == 0) {
+            real y_ = acc;
+            double y1_ = y1_p_[0];
+            y1_ = y1_ + (double)y_;
+            y_p_[0] = y_;
+            y1_p_[0] = y1_;
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k28_sum_over_d0(NL_ARGUMENTS) { k28_sum_over_d0_block(NL_TASK(k28_row)); }
+
+
+/* ---- direct_conv_5_step_1_tap_1: k6, k25 (nl_group says which) */
+extern "C" __global__ void NL_BLOCK direct_conv_5_step_1_tap_1(NL_ARGUMENTS)
+{
+    __shared__ nl_convolution nl_p;
+    const nl_task nl_t = NL_TASK(char);
+    if (threadIdx.x == 0) {
+        switch (nl_group) {
+        case 6:
+            k6_direct_conv_product((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 25:
+            k25_direct_conv_product((const k25_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        }
+    }
+    __syncthreads();
+    nl_wait();
+    nl_strips nl_s;
+    if (!nl_direct<8, 5, 1, 1>(nl_t, nl_p, nl_s)) return;
+    switch (nl_group) {
+    case 6:
+        k6_direct_conv_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 25:
+        k25_direct_conv_store((const k25_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    }
+}
+
+/* ---- direct_conv_5_step_1_tap_1_narrow: k6, k25 (nl_group says which) */
+extern "C" __global__ void NL_BLOCK direct_conv_5_step_1_tap_1_narrow(NL_ARGUMENTS)
+{
+    __shared__ nl_convolution nl_p;
+    const nl_task nl_t = NL_TASK(char);
+    if (threadIdx.x == 0) {
+        switch (nl_group) {
+        case 6:
+            k6_direct_conv_product((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 25:
+            k25_direct_conv_product((const k25_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        }
+    }
+    __syncthreads();
+    nl_wait();
+    nl_strips nl_s;
+    if (!nl_direct<4, 5, 1, 1>(nl_t, nl_p, nl_s)) return;
+    switch (nl_group) {
+    case 6:
+        k6_direct_conv_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 25:
+        k25_direct_conv_store((const k25_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    }
+}
+
+/* ---- matmul: k8, k9, k19, k20, k21 (nl_group says which) */
+extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
+{
+    __shared__ nl_product nl_p;
+    const nl_task nl_t = NL_TASK(char);
+    if (threadIdx.x == 0) {
+        switch (nl_group) {
+        case 8:
+            k8_matmul_product((const k8_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 9:
+            k9_matmul_product((const k9_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 19:
+            k19_matmul_product((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 20:
+            k20_matmul_product((const k20_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 21:
+            k21_matmul_product((const k21_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        }
+    }
+    __syncthreads();
+    nl_wait();
+    nl_sums nl_s;
+    if (!nl_matmul(nl_t, nl_p, nl_s)) return;
+    switch (nl_group) {
+    case 8:
+        k8_matmul_store((const k8_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 9:
+        k9_matmul_store((const k9_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 19:
+        k19_matmul_store((const k19_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 20:
+        k20_matmul_store((const k20_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 21:
+        k21_matmul_store((const k21_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    }
+}
+
+/* ---- direct_conv_weights_5_step_1_tap_1: k26 (nl_group says which) */
+extern "C" __global__ void __launch_bounds__(256, 3) direct_conv_weights_5_step_1_tap_1(NL_ARGUMENTS)
+{
+    __shared__ nl_weights nl_p;
+    const nl_task nl_t = NL_TASK(char);
+    if (threadIdx.x == 0) {
+        switch (nl_group) {
+        case 26:
+            k26_direct_conv_weights_product((const k26_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        }
+    }
+    __syncthreads();
+    nl_wait();
+    nl_filters nl_s;
+    if (!nl_direct_weights<8, 5, 1, 1>(nl_t, nl_p, nl_s)) return;
+    switch (nl_group) {
+    case 26:
+        k26_direct_conv_weights_store((const k26_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    }
+}

@@ -1,0 +1,1072 @@
+/* ==== kernels ==================================================================================== */
+
+/* ---- k0  lstm_1.input.weight: initial value (uniform)  (models/lstm.yaml:15:7) */
+
+struct k0_row {
+    real *x_; /* real [i], written */
+    nl_i64 n_;
+    nl_u64 key_;
+    alignas(8) real low_;
+    alignas(8) real high_;
+};
+
+NL_FN void k0_initial_value_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k0_row *const self = (const k0_row *)nl_t.self;
+    const nl_i64 step = nl_t.step;
+    real *__restrict__ const x_p_ = nl_global(self->x_);
+    const nl_i64 n_ = self->n_;
+    const nl_u64 key_ = self->key_;
+    const real low_ = self->low_;
+    const real high_ = self->high_;
+    const nl_i64 nl_end = nl_least(n_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 i = nl_me.part * nl_t.chunk + threadIdx.x; i < nl_end; i += blockDim.x) {
+        real x_ = low_ + (high_ - low_) * nl_uniform_f32(key_, (nl_u64)i, (nl_u64)step, 0u);
+        if (nl_t.waits) nl_wait();
+        x_p_[i] = x_;
+    }
+    if (nl_t.waits) nl_wait();
+}
+extern "C" __global__ void NL_BLOCK k0_initial_value(NL_ARGUMENTS) { k0_initial_value_block(NL_TASK(k0_row)); }
+
+
+/* ---- k1  image: batch of data.image  (models/lstm.yaml:11:5) */
+
+struct k1_row {
+    real *y_; /* real [row][f], written */
+    const nl_i32 *order_; /* nl_i32 [k], read */
+    const real *data_; /* real [example][f], read */
+    nl_i64 n_f_;
+    nl_i64 n_row_;
+    nl_i64 batches_;
+    nl_i64 padded_;
+    alignas(8) real factor_;
+};
+
+NL_FN void k1_batch_of_data_image_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k1_row *const self = (const k1_row *)nl_t.self;
+    const nl_i64 step = nl_t.step;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const nl_i32 *__restrict__ const order_p_ = nl_global(self->order_);
+    const real *__restrict__ const data_p_ = nl_global(self->data_);
+    const nl_i64 n_f_ = self->n_f_;
+    const nl_i64 n_row_ = self->n_row_;
+    const nl_i64 batches_ = self->batches_;
+    const nl_i64 padded_ = self->padded_;
+    const real factor_ = self->factor_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_row_ * n_f_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+        nl_u64 rest = e;
+        const nl_i64 f = nl_take(rest, n_f_);
+        const nl_i64 row = rest;
+        nl_i64 k_ = nl_mod_i64(step - 1LL, batches_) * padded_ + row;
+        const nl_i32 order_ = order_p_[k_];
+        nl_i32 example_ = nl_max_i32(order_, 0);
+        const real data_ = data_p_[example_ * n_f_ + f];
+        real y_ = data_ * factor_;
+        y_p_[row * n_f_ + f] = y_;
+    }
+}
+extern "C" __global__ void NL_BLOCK k1_batch_of_data_image(NL_ARGUMENTS) { k1_batch_of_data_image_block(NL_TASK(k1_row)); }
+
+
+/* ---- k2  lstm.input.biased: implicit gemm  (models/lstm.yaml:15:7) */
+
+struct k2_row {
+    real *y_; /* real [n][t0][o], written */
+    const real *x0_; /* real [n][t0][k], read */
+    const real *x1_; /* real [o][k], read */
+    const real *e0_; /* real [o], read */
+    nl_i64 n_n_;
+    nl_i64 n_t0_;
+    nl_i64 n_o_;
+    nl_i64 n_k_;
+    nl_i64 y_by_n_;
+    nl_i64 y_by_t0_;
+    nl_i64 x0_by_n_;
+    nl_i64 x0_by_t0_;
+    nl_i64 x1_by_o_;
+    nl_i64 s_tile_;
+    nl_i64 s_splits_;
+    nl_i64 s_depth_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k2_implicit_gemm_product(const k2_row *self, nl_i64 step, nl_product &nl_p)
+{
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_t0_ = self->n_t0_;
+    const nl_i64 n_o_ = self->n_o_;
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x0_by_t0_ = self->x0_by_t0_;
+    const nl_i64 x1_by_o_ = self->x1_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x0_p_;
+    nl_p.of[0].first = 0;
+    nl_p.of[0].deep_first = true;
+    nl_p.of[0].side.count = 2;
+    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].side.steps[1].by = x0_by_t0_;
+    nl_p.of[0].side.steps[1].extent = n_t0_;
+    nl_p.of[0].deep.count = 1;
+    nl_p.of[0].deep.steps[0].by = 1;
+    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].first = 0;
+    nl_p.of[1].deep_first = true;
+    nl_p.of[1].side.count = 1;
+    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].deep.count = 1;
+    nl_p.of[1].deep.steps[0].by = 1;
+    nl_p.m = n_n_ * n_t0_;
+    nl_p.n = n_o_;
+    nl_p.k = n_k_;
+    nl_p.tile = (int)s_tile_;
+    nl_p.splits = (int)s_splits_;
+    nl_p.depth = s_depth_;
+    nl_p.by_m = false;
+}
+
+NL_PART void k2_implicit_gemm_store(const k2_row *self, nl_i64 step, const nl_sums &nl_s)
+{
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
+    const nl_i64 n_t0_ = self->n_t0_;
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 y_by_t0_ = self->y_by_t0_;
+    const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
+    if (nl_fast >= nl_s.fast_end) return;
+    const nl_i64 o = nl_fast;
+#pragma unroll 1
+    for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
+        const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
+        if (nl_slow >= nl_s.slow_end) return;
+        nl_u32 rest = nl_slow;
+        const nl_i64 t0 = nl_take(rest, (nl_u32)n_t0_);
+        const nl_i64 n = rest;
+        const real acc = nl_s.at[nl_e];
+        const real e0_ = e0_p_[o];
+        real y_ = acc + e0_;
+        y_p_[n * y_by_n_ + t0 * y_by_t0_ + o] = y_;
+    }
+}
+
+
+/* ---- k3  lstm.input.part: sum over z1  (models/lstm.yaml:15:7) */
+
+struct k3_row {
+    real *y_; /* real [d0][d1][d2], written */
+    const real *x0_; /* real [d0][d2][d1 + z1 + x0_from1], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d1_;
+    nl_i64 n_d2_;
+    nl_i64 y_by_d0_;
+    nl_i64 y_by_d1_;
+    nl_i64 x0_by_d0_;
+    nl_i64 x0_stride1_;
+    nl_i64 x0_from1_;
+};
+
+NL_FN void k3_sum_over_z1_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k3_row *const self = (const k3_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_d1_ = self->n_d1_;
+    const nl_i64 n_d2_ = self->n_d2_;
+    const nl_i64 y_by_d0_ = self->y_by_d0_;
+    const nl_i64 y_by_d1_ = self->y_by_d1_;
+    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    const nl_i64 x0_stride1_ = self->x0_stride1_;
+    const nl_i64 x0_from1_ = self->x0_from1_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_ * n_d2_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+        nl_u64 rest = e;
+        const nl_i64 d2 = nl_take(rest, n_d2_);
+        const nl_i64 d1 = nl_take(rest, n_d1_);
+        const nl_i64 d0 = rest;
+        real acc = 0.0f;
+        for (nl_i64 z1 = 0; z1 < 1; z1++) {
+            const real x0_ = x0_p_[d0 * x0_by_d0_ + d2 + (d1 + z1 + x0_from1_) * x0_stride1_];
+            acc += x0_;
+        }
+        real y_ = acc;
+        y_p_[d0 * y_by_d0_ + d1 * y_by_d1_ + d2] = y_;
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k3_sum_over_z1(NL_ARGUMENTS) { k3_sum_over_z1_block(NL_TASK(k3_row)); }
+
+
+/* ---- k4  lstm.start: elementwise  (models/lstm.yaml:15:7) */
+
+struct k4_row {
+    real *y_; /* real [d0], written */
+    nl_i64 n_d0_;
+};
+
+NL_FN void k4_elementwise_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k4_row *const self = (const k4_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_d0_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 d0 = nl_me.part * nl_t.chunk + threadIdx.x; d0 < nl_end; d0 += blockDim.x) {
+        real y_ = 0.0f;
+        y_p_[d0] = y_;
+    }
+}
+extern "C" __global__ void NL_BLOCK k4_elementwise(NL_ARGUMENTS) { k4_elementwise_block(NL_TASK(k4_row)); }
+
+
+/* ---- k5  lstm.at.input.carried: matmul  (models/lstm.yaml:15:7) */
+
+struct k5_row {
+    real *y_; /* real [n][o], written */
+    const real *x0_; /* real [n][k], read */
+    const real *x1_; /* real [o][k], read */
+    nl_i64 n_n_;
+    nl_i64 n_o_;
+    nl_i64 n_k_;
+    nl_i64 y_by_n_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_o_;
+    nl_i64 s_tile_;
+    nl_i64 s_splits_;
+    nl_i64 s_depth_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k5_matmul_product(const k5_row *self, nl_i64 step, nl_product &nl_p)
+{
+    const real *const x0_p_ = nl_global(self->x0_);
+    const real *const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_o_ = self->n_o_;
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x1_by_o_ = self->x1_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x0_p_;
+    nl_p.of[0].first = 0;
+    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].deep.steps[0].by = 1;
+    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].first = 0;
+    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].deep.steps[0].by = 1;
+    nl_p.m = n_n_;
+    nl_p.n = n_o_;
+    nl_p.k = n_k_;
+    nl_p.tile = (int)s_tile_;
+    nl_p.splits = (int)s_splits_;
+    nl_p.depth = s_depth_;
+    nl_p.by_m = false;
+}
+
+NL_PART void k5_matmul_store(const k5_row *self, nl_i64 step, const nl_sums &nl_s)
+{
+    real *const y_p_ = nl_global(self->y_);
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
+    if (nl_fast >= nl_s.fast_end) return;
+    const nl_i64 o = nl_fast;
+#pragma unroll 1
+    for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
+        const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
+        if (nl_slow >= nl_s.slow_end) return;
+        const nl_i64 n = nl_slow;
+        const real acc = nl_s.at[nl_e];
+        real y_ = acc;
+        y_p_[n * y_by_n_ + o] = y_;
+    }
+}
+
+
+/* ---- k6  lstm.at.memory: matmul  (models/lstm.yaml:15:7) */
+
+struct k6_row {
+    real *y_; /* real [n][o], written */
+    const real *x0_; /* real [n][k], read */
+    const real *x1_; /* real [o][k], read */
+    const real *e0_; /* real [n][o], read */
+    const real *e1_; /* real [n][o], read */
+    const real *e2_; /* real [n][o], read */
+    const real *e3_; /* real [n][o], read */
+    const real *e4_; /* real [n][o], read */
+    const real *e5_; /* real [n][o], read */
+    nl_i64 n_n_;
+    nl_i64 n_o_;
+    nl_i64 n_k_;
+    nl_i64 y_by_n_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_o_;
+    nl_i64 e0_by_n_;
+    nl_i64 e1_by_n_;
+    nl_i64 e2_by_n_;
+    nl_i64 e3_by_n_;
+    nl_i64 e4_by_n_;
+    nl_i64 e5_by_n_;
+    nl_i64 s_tile_;
+    nl_i64 s_splits_;
+    nl_i64 s_depth_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k6_matmul_product(const k6_row *self, nl_i64 step, nl_product &nl_p)
+{
+    const real *const x0_p_ = nl_global(self->x0_);
+    const real *const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_o_ = self->n_o_;
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x1_by_o_ = self->x1_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x0_p_;
+    nl_p.of[0].first = 0;
+    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].deep.steps[0].by = 1;
+    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].first = 0;
+    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].deep.steps[0].by = 1;
+    nl_p.m = n_n_;
+    nl_p.n = n_o_;
+    nl_p.k = n_k_;
+    nl_p.tile = (int)s_tile_;
+    nl_p.splits = (int)s_splits_;
+    nl_p.depth = s_depth_;
+    nl_p.by_m = false;
+}
+
+NL_PART void k6_matmul_store(const k6_row *self, nl_i64 step, const nl_sums &nl_s)
+{
+    real *const y_p_ = nl_global(self->y_);
+    const real *const e0_p_ = nl_global(self->e0_);
+    const real *const e1_p_ = nl_global(self->e1_);
+    const real *const e2_p_ = nl_global(self->e2_);
+    const real *const e3_p_ = nl_global(self->e3_);
+    const real *const e4_p_ = nl_global(self->e4_);
+    const real *const e5_p_ = nl_global(self->e5_);
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 e0_by_n_ = self->e0_by_n_;
+    const nl_i64 e1_by_n_ = self->e1_by_n_;
+    const nl_i64 e2_by_n_ = self->e2_by_n_;
+    const nl_i64 e3_by_n_ = self->e3_by_n_;
+    const nl_i64 e4_by_n_ = self->e4_by_n_;
+    const nl_i64 e5_by_n_ = self->e5_by_n_;
+    const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
+    if (nl_fast >= nl_s.fast_end) return;
+    const nl_i64 o = nl_fast;
+#pragma unroll 1
+    for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
+        const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
+        if (nl_slow >= nl_s.slow_end) return;
+        const nl_i64 n = nl_slow;
+        const real acc = nl_s.at[nl_e];
+        const real e0_ = e0_p_[n * e0_by_n_ + o];
+        const real e1_ = e1_p_[n * e1_by_n_ + o];
+        const real e2_ = e2_p_[n * e2_by_n_ + o];
+        const real e3_ = e3_p_[n * e3_by_n_ + o];
+        const real e4_ = e4_p_[n * e4_by_n_ + o];
+        const real e5_ = e5_p_[n * e5_by_n_ + o];
+        real y_ = nl_sigmoid_f32(e1_ + e2_) * e0_ + nl_sigmoid_f32(e3_ + e4_) * nl_tanh_f32(acc + e5_);
+        y_p_[n * y_by_n_ + o] = y_;
+    }
+}
+
+
+/* ---- k7  lstm.at.h: matmul  (models/lstm.yaml:15:7) */
+
+struct k7_row {
+    real *y_; /* real [n][o], written */
+    const real *x0_; /* real [n][k], read */
+    const real *x1_; /* real [o][k], read */
+    const real *e0_; /* real [n][o], read */
+    const real *e1_; /* real [n][o], read */
+    nl_i64 n_n_;
+    nl_i64 n_o_;
+    nl_i64 n_k_;
+    nl_i64 y_by_n_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_o_;
+    nl_i64 e0_by_n_;
+    nl_i64 e1_by_n_;
+    nl_i64 s_tile_;
+    nl_i64 s_splits_;
+    nl_i64 s_depth_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k7_matmul_product(const k7_row *self, nl_i64 step, nl_product &nl_p)
+{
+    const real *const x0_p_ = nl_global(self->x0_);
+    const real *const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_o_ = self->n_o_;
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x1_by_o_ = self->x1_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x0_p_;
+    nl_p.of[0].first = 0;
+    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].deep.steps[0].by = 1;
+    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].first = 0;
+    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].deep.steps[0].by = 1;
+    nl_p.m = n_n_;
+    nl_p.n = n_o_;
+    nl_p.k = n_k_;
+    nl_p.tile = (int)s_tile_;
+    nl_p.splits = (int)s_splits_;
+    nl_p.depth = s_depth_;
+    nl_p.by_m = false;
+}
+
+NL_PART void k7_matmul_store(const k7_row *self, nl_i64 step, const nl_sums &nl_s)
+{
+    real *const y_p_ = nl_global(self->y_);
+    const real *const e0_p_ = nl_global(self->e0_);
+    const real *const e1_p_ = nl_global(self->e1_);
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 e0_by_n_ = self->e0_by_n_;
+    const nl_i64 e1_by_n_ = self->e1_by_n_;
+    const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
+    if (nl_fast >= nl_s.fast_end) return;
+    const nl_i64 o = nl_fast;
+#pragma unroll 1
+    for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
+        const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
+        if (nl_slow >= nl_s.slow_end) return;
+        const nl_i64 n = nl_slow;
+        const real acc = nl_s.at[nl_e];
+        const real e0_ = e0_p_[n * e0_by_n_ + o];
+        const real e1_ = e1_p_[n * e1_by_n_ + o];
+        real y_ = nl_sigmoid_f32(acc + e1_) * nl_tanh_f32(e0_);
+        y_p_[n * y_by_n_ + o] = y_;
+    }
+}
+
+
+/* ---- k8  lstm.ways: sum over z1  (models/lstm.yaml:15:7) */
+
+struct k8_row {
+    real *y_; /* real [d0][d1], written */
+    const real *x0_; /* real [d0][d1 + z1 + x0_from1], read */
+    const real *x1_; /* real [d0][d1 + z1 + x1_from1], read */
+    nl_i64 n_d0_;
+    nl_i64 n_d1_;
+    nl_i64 y_by_d0_;
+    nl_i64 x0_by_d0_;
+    nl_i64 x0_from1_;
+    nl_i64 x0_extent1_;
+    nl_i64 x1_by_d0_;
+    nl_i64 x1_from1_;
+    nl_i64 x1_extent1_;
+};
+
+NL_FN void k8_sum_over_z1_block(const nl_task &nl_t)
+{
+    const nl_job &nl_me = nl_t.me;
+    const k8_row *const self = (const k8_row *)nl_t.self;
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_d0_ = self->n_d0_;
+    const nl_i64 n_d1_ = self->n_d1_;
+    const nl_i64 y_by_d0_ = self->y_by_d0_;
+    const nl_i64 x0_by_d0_ = self->x0_by_d0_;
+    const nl_i64 x0_from1_ = self->x0_from1_;
+    const nl_i64 x0_extent1_ = self->x0_extent1_;
+    const nl_i64 x1_by_d0_ = self->x1_by_d0_;
+    const nl_i64 x1_from1_ = self->x1_from1_;
+    const nl_i64 x1_extent1_ = self->x1_extent1_;
+    if (nl_t.waits) nl_wait();
+    const nl_i64 nl_end = nl_least(n_d0_ * n_d1_, (nl_me.part + 1ll) * nl_t.chunk);
+#pragma unroll 1
+    for (nl_i64 e = nl_me.part * nl_t.chunk + threadIdx.x; e < nl_end; e += blockDim.x) {
+        nl_u64 rest = e;
+        const nl_i64 d1 = nl_take(rest, n_d1_);
+        const nl_i64 d0 = rest;
+        real acc = 0.0f;
+        for (nl_i64 z1 = 0; z1 < 1; z1++) {
+            const real x0_ = ((nl_u32)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)x0_from1_) < (nl_u32)x0_extent1_) ? x0_p_[d0 * x0_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)x0_from1_)] : 0.0f;
+            const real x1_ = ((nl_u32)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)x1_from1_) < (nl_u32)x1_extent1_) ? x1_p_[d0 * x1_by_d0_ + (nl_i64)((nl_i32)d1 + (nl_i32)z1 + (nl_i32)x1_from1_)] : 0.0f;
+            acc += x0_ + x1_;
+        }
+        real y_ = acc;
+        y_p_[d0 * y_by_d0_ + d1] = y_;
+    }
+}
+extern "C" __global__ void __launch_bounds__(256, 4) k8_sum_over_z1(NL_ARGUMENTS) { k8_sum_over_z1_block(NL_TASK(k8_row)); }
+
+
+/* ---- k9  logits.biased: matmul  (models/lstm.yaml:16:7) */
+
+struct k9_row {
+    real *y_; /* real [n][o], written */
+    const real *x0_; /* real [n][k], read */
+    const real *x1_; /* real [o][k], read */
+    const real *e0_; /* real [o], read */
+    nl_i64 n_n_;
+    nl_i64 n_o_;
+    nl_i64 n_k_;
+    nl_i64 y_by_n_;
+    nl_i64 x0_by_n_;
+    nl_i64 x1_by_o_;
+    nl_i64 s_tile_;
+    nl_i64 s_splits_;
+    nl_i64 s_depth_;
+    nl_i64 scratch_bytes_;
+};
+
+NL_PART void k9_matmul_product(const k9_row *self, nl_i64 step, nl_product &nl_p)
+{
+    const real *__restrict__ const x0_p_ = nl_global(self->x0_);
+    const real *__restrict__ const x1_p_ = nl_global(self->x1_);
+    const nl_i64 n_n_ = self->n_n_;
+    const nl_i64 n_o_ = self->n_o_;
+    const nl_i64 n_k_ = self->n_k_;
+    const nl_i64 x0_by_n_ = self->x0_by_n_;
+    const nl_i64 x1_by_o_ = self->x1_by_o_;
+    const nl_i64 s_tile_ = self->s_tile_;
+    const nl_i64 s_splits_ = self->s_splits_;
+    const nl_i64 s_depth_ = self->s_depth_;
+    nl_p.of[0].data = x0_p_;
+    nl_p.of[0].first = 0;
+    nl_p.of[0].side.steps[0].by = x0_by_n_;
+    nl_p.of[0].deep.steps[0].by = 1;
+    nl_p.of[1].data = x1_p_;
+    nl_p.of[1].first = 0;
+    nl_p.of[1].side.steps[0].by = x1_by_o_;
+    nl_p.of[1].deep.steps[0].by = 1;
+    nl_p.m = n_n_;
+    nl_p.n = n_o_;
+    nl_p.k = n_k_;
+    nl_p.tile = (int)s_tile_;
+    nl_p.splits = (int)s_splits_;
+    nl_p.depth = s_depth_;
+    nl_p.by_m = false;
+}
+
+NL_PART void k9_matmul_store(const k9_row *self, nl_i64 step, const nl_sums &nl_s)
+{
+    real *__restrict__ const y_p_ = nl_global(self->y_);
+    const real *__restrict__ const e0_p_ = nl_global(self->e0_);
+    const nl_i64 y_by_n_ = self->y_by_n_;
+    const nl_i64 nl_fast = nl_s.fast + (threadIdx.x & ((1u << nl_s.bits) - 1));
+    if (nl_fast >= nl_s.fast_end) return;
+    const nl_i64 o = nl_fast;
+#pragma unroll 1
+    for (int nl_e = threadIdx.x; nl_e < nl_s.size; nl_e += 256) {
+        const nl_i64 nl_slow = nl_s.slow + (nl_e >> nl_s.bits);
+        if (nl_slow >= nl_s.slow_end) return;
+        const nl_i64 n = nl_slow;
+        const real acc = nl_s.at[nl_e];
+        const real e0_ = e0_p_[o];
+        real y_ = acc + e0_;
+        y_p_[n * y_by_n_ + o] = y_;
+    }
+}
+
+
+/* ---- implicit_gemm_plain_plain: k2 (nl_group says which) */
+extern "C" __global__ void __launch_bounds__(256, 3) implicit_gemm_plain_plain(NL_ARGUMENTS)
+{
+    __shared__ nl_product nl_p;
+    const nl_task nl_t = NL_TASK(char);
+    if (threadIdx.x == 0) {
+        switch (nl_group) {
+        case 2:
+            k2_implicit_gemm_product((const k2_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        }
+    }
+    __syncthreads();
+    nl_wait();
+    nl_sums nl_s;
+    if (!nl_implicit_gemm<0, nl_reader<0>, nl_reader<0>>(nl_t, nl_p, nl_s)) return;
+    switch (nl_group) {
+    case 2:
+        k2_implicit_gemm_store((const k2_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    }
+}
+
+/* ---- matmul: k5, k6, k7, k9 (nl_group says which) */
+extern "C" __global__ void __launch_bounds__(256, 3) matmul(NL_ARGUMENTS)
+{
+    __shared__ nl_product nl_p;
+    const nl_task nl_t = NL_TASK(char);
+    if (threadIdx.x == 0) {
+        switch (nl_group) {
+        case 5:
+            k5_matmul_product((const k5_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 6:
+            k6_matmul_product((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 7:
+            k7_matmul_product((const k7_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        case 9:
+            k9_matmul_product((const k9_row *)nl_rows + nl_t.me.row, nl_t.step, nl_p);
+            break;
+        }
+    }
+    __syncthreads();
+    nl_wait();
+    nl_sums nl_s;
+    if (!nl_matmul(nl_t, nl_p, nl_s)) return;
+    switch (nl_group) {
+    case 5:
+        k5_matmul_store((const k5_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 6:
+        k6_matmul_store((const k6_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 7:
+        k7_matmul_store((const k7_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    case 9:
+        k9_matmul_store((const k9_row *)nl_rows + nl_t.me.row, nl_t.step, nl_s);
+        break;
+    }
+}
+
+/* ==== chains ===================================================================================== */
+
+#define NL_UNIT (16 / (int)sizeof(real)) /* reals that are read at once */
+#define NL_TILE 4 /* samples that are summed at once */
+#define NL_MINE 16 /* units of a matrix that a thread keeps in registers */
+
+struct __align__(16) nl_unit {
+    real x[NL_UNIT];
+};
+
+/* A matrix that stays in shared memory. In memory its rows are `by_row` reals apart; here it begins at `at`, its rows are
+   `pitch` reals apart, and what fills them, and their number, up to whole units is zero. */
+struct __align__(16) nl_matrix {
+    const real *from;
+    nl_i64 by_row;
+    nl_i32 rows, columns, at, pitch;
+};
+
+/* A stage of a chain: links that are made one after the other at each point. The rows of the links follow, then what
+   they read of a sample, the factors of its products, and where results go that the next stage multiplies. `what`: the
+   number of its shape; of its template, where it is a map by itself (outs is 0).
+     each       elements of a sample, of a map
+     outs       outputs of the products
+     bits, split, ways     2^bits outputs are summed side by side, each by 2^split threads, 2^ways products at a time
+     products, fresh       products, and how many have values that have to be brought
+     mine       whether threads have in registers what they multiply: as in all stages where this is so
+     rows, reads           bytes of the rows, and how many nl_read follow them */
+struct __align__(16) nl_stage {
+    nl_i64 each;
+    nl_i32 what, outs, bits, split, ways, products, fresh, mine, rows, reads, unused[4];
+};
+
+/* What a product multiplies: a matrix that stands at `at`, with elements by_out and by_term apart, and `terms` values of
+   a sample, in memory by_sample apart, here at `slot` and `pitch` apart. They are brought there, if they are `fresh`. */
+struct __align__(16) nl_factor {
+    const real *values;
+    nl_i64 by_sample;
+    nl_i32 at, by_out, by_term, slot, fresh, terms, pitch, unused;
+};
+
+/* What a stage reads: `bytes` of each sample. */
+struct __align__(16) nl_read {
+    const char *from;
+    nl_i64 bytes;
+};
+
+/* Where a result goes beside its array: to `slot` (less than 0: nowhere), `pitch` reals apart for each sample. */
+struct __align__(8) nl_feed_to {
+    nl_i32 slot, pitch;
+};
+
+/* A chain; its matrices and stages (`record` bytes each) follow. `values`, `sums`: where they stand in shared memory, in
+   reals; `turn`: between the two places of sums; `records`: in bytes; `mine`: the first stage for which threads have
+   something in registers. */
+struct __align__(16) nl_chain {
+    nl_i64 samples;
+    nl_i32 matrices, stages, record, values, sums, turn, records, mine, unused[2];
+};
+
+/* The points of a stage that are at hand: outputs from `out` on, 2^bits side by side, of samples from `first` on, of which
+   the block has `before` more; `size` of them. */
+struct nl_points {
+    const real *sums;
+    real *values;
+    const nl_feed_to *feeds;
+    nl_i64 first, outs;
+    int before, out, bits, split, wide, size;
+};
+
+/* The sum of a product at a point: its parts are joined in a fixed order. */
+NL_FN real nl_sum_of(const nl_points &t, int product, int e) {
+    const real *const at = t.sums + (((product << t.split) * t.wide) << t.bits) + e;
+    real sum = *at;
+#pragma unroll 4
+    for (int g = 1; g < 1 << t.split; g++) sum += at[(g * t.wide) << t.bits];
+    return sum;
+}
+
+NL_FN void nl_feed(const nl_points &t, int place, int own, int out, real value) {
+    const nl_feed_to to = t.feeds[place];
+    if (to.slot >= 0) t.values[to.slot + (t.before + own) * to.pitch + out] = value;
+}
+
+/* lstm.at.input.carried, lstm.at.input.carried, lstm.at.memory, lstm.at.h */
+NL_FN void nl_stage_0(const char *nl_rows, nl_i64 step, const nl_points &nl_t)
+{
+#pragma unroll 1
+    for (int nl_e = threadIdx.x; nl_e < nl_t.size; nl_e += 256) {
+        const int nl_own = nl_e >> nl_t.bits, nl_out = nl_t.out + (nl_e & ((1 << nl_t.bits) - 1));
+        if (nl_out >= nl_t.outs) continue;
+        const nl_i64 nl_sample = nl_t.first + nl_own;
+        real nl_y0;
+        { /* lstm.at.input.carried: matmul */
+            const real acc = nl_sum_of(nl_t, 0, nl_e);
+            real y_ = acc;
+            nl_y0 = y_;
+        }
+        real nl_y1;
+        { /* lstm.at.input.carried: matmul */
+            const real acc = nl_sum_of(nl_t, 1, nl_e);
+            real y_ = acc;
+            nl_y1 = y_;
+        }
+        real nl_y2;
+        real *nl_at2;
+        { /* lstm.at.memory: matmul */
+            const k6_row *const self = (const k6_row *)(nl_rows + 224);
+            real *const y_p_ = nl_global(self->y_);
+            const real *const e0_p_ = nl_global(self->e0_);
+            const real *const e2_p_ = nl_global(self->e2_);
+            const real *const e4_p_ = nl_global(self->e4_);
+            const real *const e5_p_ = nl_global(self->e5_);
+            const nl_i64 y_by_n_ = self->y_by_n_;
+            const nl_i64 e0_by_n_ = self->e0_by_n_;
+            const nl_i64 e2_by_n_ = self->e2_by_n_;
+            const nl_i64 e4_by_n_ = self->e4_by_n_;
+            const nl_i64 e5_by_n_ = self->e5_by_n_;
+            const nl_i64 n = nl_sample;
+            const nl_i64 o = nl_out;
+            const real acc = nl_sum_of(nl_t, 2, nl_e);
+            const real e0_ = e0_p_[n * e0_by_n_ + o];
+            const real e2_ = e2_p_[n * e2_by_n_ + o];
+            const real e4_ = e4_p_[n * e4_by_n_ + o];
+            const real e5_ = e5_p_[n * e5_by_n_ + o];
+            real y_ = nl_sigmoid_f32(nl_y1 + e2_) * e0_ + nl_sigmoid_f32(nl_y0 + e4_) * nl_tanh_f32(acc + e5_);
+            nl_y2 = y_;
+            nl_at2 = &y_p_[n * y_by_n_ + o];
+        }
+        real nl_y3;
+        real *nl_at3;
+        { /* lstm.at.h: matmul */
+            const k7_row *const self = (const k7_row *)(nl_rows + 432);
+            real *const y_p_ = nl_global(self->y_);
+            const real *const e1_p_ = nl_global(self->e1_);
+            const nl_i64 y_by_n_ = self->y_by_n_;
+            const nl_i64 e1_by_n_ = self->e1_by_n_;
+            const nl_i64 n = nl_sample;
+            const nl_i64 o = nl_out;
+            const real acc = nl_sum_of(nl_t, 3, nl_e);
+            const real e1_ = e1_p_[n * e1_by_n_ + o];
+            real y_ = nl_sigmoid_f32(acc + e1_) * nl_tanh_f32(nl_y2);
+            nl_y3 = y_;
+            nl_at3 = &y_p_[n * y_by_n_ + o];
+        }
+        *nl_at2 = nl_y2;
+        *nl_at3 = nl_y3;
+        nl_feed(nl_t, 0, nl_own, nl_out, nl_y3);
+    }
+}
+
+
+NL_FN void nl_fetch_unit(void *to, const void *from) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((nl_u32)__cvta_generic_to_shared(to)), "l"(from)
+                 : "memory");
+#else
+    *(nl_unit *)to = *(const nl_unit *)from;
+#endif
+}
+
+/* By `many` threads, of which this one is number `me`. */
+NL_FN void nl_fetch_record(char *to, const char *from, int bytes, int me, int many) {
+#pragma unroll 1
+    for (int b = 16 * me; b < bytes; b += 16 * many) nl_fetch_unit(to + b, from + b);
+}
+
+/* Fetches a matrix: a warp for each row. */
+NL_FN void nl_keep(real *kept, const nl_matrix &m) {
+    const int lane = threadIdx.x % 32, rows = (m.rows + NL_UNIT - 1) / NL_UNIT * NL_UNIT;
+    const bool whole = (m.columns | m.by_row) % NL_UNIT == 0 && (nl_u64)m.from % 16 == 0;
+#pragma unroll 1
+    for (int row = threadIdx.x / 32; row < rows; row += (256 + 32) / 32) {
+        real *const to = kept + m.at + (nl_i64)row * m.pitch;
+        const real *const from = m.from + row * m.by_row;
+        if (whole && row < m.rows) {
+#pragma unroll 4
+            for (int k = NL_UNIT * lane; k < m.columns; k += NL_UNIT * 32) nl_fetch_unit(to + k, from + k);
+#pragma unroll 1
+            for (int k = m.columns + lane; k < m.pitch; k += 32) to[k] = 0;
+        } else {
+#pragma unroll 4
+            for (int k = lane; k < m.pitch; k += 32) {
+                const bool inside = row < m.rows && k < m.columns;
+                nl_fetch(to + k, inside ? from + k : m.from, inside);
+            }
+        }
+    }
+}
+
+/* Has what a stage will read brought to this processor while another one runs: without, it would wait for it. Nobody
+   looks at what arrives in `spare`. What is written meanwhile is written there too. */
+NL_FN void nl_expect(const char *record, nl_i64 first, int samples, char *spare) {
+#if __CUDA_ARCH__ >= 800
+    const nl_stage &l = *(const nl_stage *)record;
+    const nl_read *const reads = (const nl_read *)(record + sizeof(nl_stage) + l.rows);
+    const int lane = threadIdx.x % 32;
+    int at = 0;
+#pragma unroll 1
+    for (int r = 0; r < l.reads; r++) {
+        const nl_read x = reads[r];
+        const char *const from = x.from + first * x.bytes;
+#pragma unroll 1
+        for (int b = 32 * lane; b < samples * (int)x.bytes; b += 32 * 32, at++) {
+            if (at == 16) {
+                asm volatile("cp.async.wait_all;" ::: "memory");
+                at = 0;
+            }
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+                             (nl_u32)__cvta_generic_to_shared(spare + 4 * (at * 32 + lane))),
+                         "l"(from + b)
+                         : "memory");
+        }
+    }
+#endif
+}
+
+/* The values that products multiply, of this block's samples, in whole units. */
+NL_FN void nl_bring(real *values, const nl_factor &f, nl_i64 first, int samples) {
+    const real *from = nl_global(f.values) + first * f.by_sample;
+    values += f.slot;
+#pragma unroll 1
+    for (int s = 0; s < samples; s++, from += f.by_sample, values += f.pitch)
+#pragma unroll 1
+        for (int k = threadIdx.x; k < f.pitch; k += 256) values[k] = k < f.terms ? from[k] : (real)0;
+}
+
+/* This thread's part of an output of S samples: every 2^split-th unit of terms from `unit` on. DEEP: terms are
+   neighbours in the matrix. */
+template <int S, bool DEEP>
+NL_FN void nl_part_of(const nl_factor &f, int bits, int split, const real *matrix, const real *values, int unit, real *sums) {
+    const int step = NL_UNIT << split, by = DEEP ? step : step * f.by_term, pitch = f.pitch, by_term = f.by_term;
+    nl_unit acc[S] = {};
+    matrix += unit * NL_UNIT * (DEEP ? 1 : by_term);
+    values += unit * NL_UNIT;
+#pragma unroll 4
+    for (int left = (pitch / NL_UNIT - unit + (1 << split) - 1) >> split; left > 0; left--) {
+        nl_unit w;
+        if (DEEP)
+            w = *(const nl_unit *)matrix;
+        else
+            nl_each<NL_UNIT>([&](int i) { w.x[i] = matrix[i * by_term]; });
+        nl_each<S>([&](int s) {
+            const nl_unit x = *(const nl_unit *)(values + s * pitch);
+            nl_each<NL_UNIT>([&](int i) { acc[s].x[i] += w.x[i] * x.x[i]; });
+        });
+        matrix += by;
+        values += step;
+    }
+    nl_each<S>([&](int s) {
+        real sum = acc[s].x[0];
+        nl_each<NL_UNIT - 1>([&](int i) { sum += acc[s].x[i + 1]; });
+        sums[s << bits] = sum;
+    });
+}
+
+/* The parts of the sums of 2^bits outputs from `out` on of S samples from `sample` on, of all products of a stage. */
+template <int S>
+NL_FN void nl_stage_sums(const nl_stage &l, const nl_factor *factors, const real *kept, const real *values, int sample,
+                         int out, real *sums) {
+    const int side = threadIdx.x & ((1 << l.bits) - 1), rest = threadIdx.x >> l.bits;
+    const int unit = rest >> l.ways;
+    if (out + side >= l.outs || unit >> l.split != 0) return;
+#pragma unroll 1
+    for (int p = rest & ((1 << l.ways) - 1); p < l.products; p += 1 << l.ways) {
+        const nl_factor f = factors[p];
+        const real *const matrix = kept + f.at + (out + side) * f.by_out, *const x = values + f.slot + sample * f.pitch;
+        real *const at = sums + ((((p << l.split) + unit) * S) << l.bits) + side;
+        if (f.by_term == 1)
+            nl_part_of<S, true>(f, l.bits, l.split, matrix, x, unit, at);
+        else
+            nl_part_of<S, false>(f, l.bits, l.split, matrix, x, unit, at);
+    }
+}
+
+/* What a thread does in all stages for which it has its units of a matrix in registers: those of product `way`, every
+   `step`th real of the values from real `from` on, `last` of them behind the first; its parts of sums go to `at` (for one
+   sample). Behind the last unit there is nothing to add: the matrix is 0 there. */
+struct nl_mine {
+    nl_unit units[NL_MINE];
+    int way, pitch, from, step, last, at;
+    bool idle;
+};
+
+NL_FN void nl_take_mine(const nl_stage &l, const nl_factor *factors, const real *kept, nl_mine &mine) {
+    const int side = threadIdx.x & ((1 << l.bits) - 1), rest = threadIdx.x >> l.bits, unit = rest >> l.ways;
+    mine.way = rest & ((1 << l.ways) - 1);
+    mine.idle = side >= l.outs || mine.way >= l.products || unit >> l.split != 0;
+    if (mine.idle) return;
+    const nl_factor f = factors[mine.way];
+    const real *const matrix = kept + f.at + side * f.by_out;
+    mine.pitch = f.pitch;
+    mine.from = unit * NL_UNIT;
+    mine.step = NL_UNIT << l.split;
+    mine.last = (((f.pitch / NL_UNIT - unit + (1 << l.split) - 1) >> l.split) - 1) * mine.step;
+    mine.at = (mine.way << l.split) + unit;
+    nl_each<NL_MINE>([&](int u) {
+        const int k = mine.from + u * mine.step;
+        nl_each<NL_UNIT>([&](int i) { mine.units[u].x[i] = k < f.pitch ? matrix[(k + i) * f.by_term] : (real)0; });
+    });
+}
+
+/* The same sums of `wide` samples as by nl_stage_sums, bit for bit, with what threads have in registers. */
+NL_FN void nl_my_sums(const nl_stage &l, const nl_factor *factors, const nl_mine &mine, const real *values, int sample,
+                      int wide, real *sums) {
+    if (mine.idle) return;
+    const real *x = values + factors[mine.way].slot + sample * mine.pitch + mine.from;
+    real *at = sums + ((mine.at * wide) << l.bits) + (threadIdx.x & ((1 << l.bits) - 1));
+#pragma unroll 1
+    for (int s = 0; s < wide; s++, x += mine.pitch, at += 1 << l.bits) {
+        nl_unit acc = {};
+        nl_each<NL_MINE / 4>([&](int g) {
+            if (4 * g * mine.step > mine.last) return;
+            nl_unit y[4];
+            nl_each<4>([&](int k) { y[k] = *(const nl_unit *)(x + min((4 * g + k) * mine.step, mine.last)); });
+            nl_each<4>([&](int k) {
+                nl_each<NL_UNIT>([&](int i) { acc.x[i] += mine.units[4 * g + k].x[i] * y[k].x[i]; });
+            });
+        });
+        real sum = acc.x[0];
+        nl_each<NL_UNIT - 1>([&](int i) { sum += acc.x[i + 1]; });
+        *at = sum;
+    }
+}
+
+/* Takes nl_chunk samples through all stages of the chain at nl_rows: what one stage has written, the next ones may read
+   after a barrier. 256 threads sum, the others have what comes next fetched meanwhile: the record of the stage
+   after the next one, and what the next one reads. Products of a stage are summed together, and then each thread goes
+   through all links of its points. Records have three places: that of this stage, of the next one, and of the one before, which the one
+   after the next takes; sums two in turn, so that a barrier for each tile is enough. */
+extern "C" __global__ void __launch_bounds__(288) nl_chained(NL_ARGUMENTS)
+{
+    extern __shared__ __align__(16) char nl_chip[];
+    const nl_chain c = *nl_global((const nl_chain *)nl_rows);
+    const nl_matrix *const matrices = (const nl_matrix *)((const nl_chain *)nl_rows + 1);
+    const char *next = (const char *)(matrices + c.matrices);
+    real *const kept = (real *)nl_chip, *const values = kept + c.values;
+    char *const spare = nl_chip + c.records, *const records = spare + 4 * 512;
+    const nl_i64 step = *nl_run.step + nl_ahead, first = blockIdx.x * nl_chunk;
+    const int samples = (int)nl_least(nl_chunk, c.samples - first);
+    nl_fetch_record(records, next, (c.stages > 1 ? 2 : 1) * c.record, threadIdx.x, 288);
+    next += 2 * c.record;
+    nl_wait();
+#pragma unroll 1
+    for (int m = 0; m < c.matrices; m++) nl_keep(kept, matrices[m]);
+    int turn = 0, here = 0;
+    nl_mine mine;
+#pragma unroll 1
+    for (int n = 0; n < c.stages; n++, next += c.record) {
+        nl_arrived();
+        const int before = here == 0 ? 2 * c.record : here - c.record;
+        const nl_stage l = *(const nl_stage *)(records + here);
+        const char *const rows = records + here + sizeof(nl_stage);
+        here = here == 2 * c.record ? 0 : here + c.record;
+        const bool looks_ahead = threadIdx.x >= 256;
+        const auto look_ahead = [&] {
+            if (n + 2 < c.stages) nl_fetch_record(records + before, next, c.record, threadIdx.x - 256, 32);
+            if (n + 1 < c.stages) nl_expect(records + here, first, samples, spare);
+        };
+        if (looks_ahead && l.outs != 0) {
+            if (l.fresh) __syncthreads();
+            // while the others go through the links
+            for (int s = 0; s < samples; s += NL_TILE)
+                for (int out = 0; out < l.outs; out += 1 << l.bits) {
+                    __syncthreads();
+                    if (s + out == 0) look_ahead();
+                }
+            continue;
+        }
+        const nl_factor *const factors = (const nl_factor *)(rows + l.rows + l.reads * sizeof(nl_read));
+        if (l.fresh) {
+#pragma unroll 1
+            for (int p = 0; p < l.products; p++)
+                if (factors[p].fresh) nl_bring(values, factors[p], first, samples);
+            __syncthreads();
+        }
+        if (n == c.mine) nl_take_mine(l, factors, kept, mine);
+        nl_points t;
+        t.values = values;
+        t.feeds = (const nl_feed_to *)(factors + l.products);
+        t.outs = l.outs;
+        t.bits = l.bits;
+        t.split = l.split;
+#pragma unroll 1
+        for (int s = 0; s < samples; s += NL_TILE) {
+            const int many = samples - s < NL_TILE ? samples - s : NL_TILE;
+            t.first = first + s;
+            t.before = s;
+            t.wide = many > 2 ? NL_TILE : many;
+            t.size = many << l.bits;
+#pragma unroll 1
+            for (int out = 0; out < l.outs; out += 1 << l.bits) {
+                real *const sums = kept + c.sums + turn;
+                turn = c.turn - turn;
+                if (l.mine)
+                    nl_my_sums(l, factors, mine, values, s, t.wide, sums);
+                else if (t.wide == 1)
+                    nl_stage_sums<1>(l, factors, kept, values, s, out, sums);
+                else if (t.wide == 2)
+                    nl_stage_sums<2>(l, factors, kept, values, s, out, sums);
+                else
+                    nl_stage_sums<NL_TILE>(l, factors, kept, values, s, out, sums);
+                __syncthreads();
+                t.sums = sums;
+                t.out = out;
+                switch (l.what) {
+                case 0: nl_stage_0(rows, step, t); break;
+                }
+            }
+        }
+    }
+}
