@@ -58,8 +58,12 @@ golden: $(DEV_STAMP) ## Write the golden files again (review the difference befo
 	$(PYTEST) -m "not slow and not gpu and not wheel" --update-golden tests/golden tests/errors tests/passes $(ARGS)
 
 .PHONY: replay
-replay: $(DEV_STAMP) ## Compare what is emitted with another revision (ARGS='--revision REV MODEL ...'; default: main, all models)
+replay: $(DEV_STAMP) ## Compare what is emitted with another revision (main; ARGS='--revision REV MODEL ...')
 	$(BIN)/python -m scripts.replay $(ARGS)
+
+.PHONY: mutants
+mutants: $(DEV_STAMP) ## Switch each optimization off: a test has to notice (minutes; ARGS='NAME ...' for some)
+	$(BIN)/python -m scripts.mutants $(ARGS)
 
 .PHONY: lint
 lint: $(DEV_STAMP) ## Check style (ruff), formatting (ruff format) and types (mypy --strict)

@@ -10,7 +10,7 @@ import pytest
 
 from backends.registry import backend
 from compiler.ir.level0.model import Model
-from compiler.ir.level2.program import Merged
+from compiler.ir.level2.program import Kind, Merged
 from compiler.passes.pipeline.lower import lower
 from tests.numeric.simulated import model_of
 from tests.numeric.trained import Trained, load
@@ -66,6 +66,15 @@ def test_cpu_is_the_reference(tmp_path: Path) -> None:
     start = cpu.read("table.weight")
     assert two_steps(cpu) == two_steps(reference)
     assert not np.array_equal(start, cpu.read("table.weight"))
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_rows_are_read_where_they_stand(tmp_path: Path, target: str) -> None:
+    """No sum over all rows of the table is left."""
+    merged = program(model_of(write(tmp_path), tmp_path), target)
+    (read,) = (t for t in merged.templates if t.name.endswith(": rows"))
+    assert read.kind is Kind.MAP
+    assert not [t.name for t in merged.templates if t.kind is Kind.CONTRACT and t.name.startswith("table")]
 
 
 def test_sums_of_places_are_additions_in_order(tmp_path: Path) -> None:

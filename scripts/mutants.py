@@ -1,0 +1,319 @@
+"""Mutants: each optimization switched off in turn, which a test has to notice.
+
+    python -m scripts.mutants [NAME ...]                   all of them, or some
+    python -m pytest -p scripts.mutants --mutant NAME      a run of tests without one optimization
+
+Assumes: an environment with the extra `dev`; the tests that a mutant names pass without it (this is run first).
+Guarantees: exit status 1 where the tests that are expected to notice pass, or do not run. Functions are replaced in the
+process of the tests; no file is changed.
+Does not: look for other tests that might notice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PASSES = "tests/passes/test_passes.py"
+TEXTS = "tests/unit/test_optimizations.py"
+SYNAPSES = f"{TEXTS}::test_synapses_share_what_is_one_for_a_spike_and_draw_many_at_once"
+GOLDEN = "tests/golden/test_golden.py"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`places`: "module:name", or "module:Class.method"; `instead`: from what stands there to what stands there in the
+    mutant; `tests`: those of which one is to notice, as pytest names them."""
+
+    name: str
+    places: tuple[str, ...]
+    instead: Callable[[Any], Any]
+    tests: tuple[str, ...]
+
+
+def _always(value: Any) -> Callable[[Any], Any]:
+    """A function that gives `value`, whatever it is asked."""
+    return lambda _: lambda *_args, **_more: value
+
+
+def _argument(number: int) -> Callable[[Any], Any]:
+    """A function that gives back one of its arguments."""
+    return lambda _: lambda *args, **_more: args[number]
+
+
+def _pass(name: str, cls: str, case: str) -> Mutant:
+    """A pass from graph to graph that leaves every graph as it is."""
+    place = f"compiler.passes.pipeline.tensors:{cls}.rewrite"
+    return Mutant(name, (place,), _argument(3), (f"{PASSES}::test_case[{name}.{case}]",))
+
+
+def _strategy(name: str) -> Mutant:
+    def without(groups: Any) -> Any:
+        return tuple(tuple(x for x in group if x[0] != name) for group in groups)
+
+    test = f"{TEXTS}::test_a_model_takes_the_strategy[{name}]"
+    return Mutant(f"strategy {name}", ("compiler.strategies:GROUPS",), without, (test,))
+
+
+def _text(name: str, place: str, instead: Callable[[Any], Any], *cases: str) -> Mutant:
+    return Mutant(name, (place,), instead, tuple(f"{TEXTS}::test_the_text_has_it[{case}]" for case in cases))
+
+
+def _each_alone(_: Any) -> Any:
+    """A digest that no two kernels share."""
+    from itertools import count
+
+    numbers = count()
+    return lambda kernel: f"{next(numbers):016x}"
+
+
+def _exact(fold: Any) -> Any:
+    return lambda network, kept, exact=False: fold(network, kept, True)
+
+
+def _apart(place: Any) -> Any:
+    return lambda merged, sizes, apart=0: place(merged, sizes, 1 << 62)
+
+
+def _one_point(_: Any) -> Any:
+    from backends.c_family.cprint import indent
+
+    return lambda inner, *_: indent(inner)
+
+
+def _no_draws(_: Any) -> Any:
+    from backends.cpu.kernels.batched_rng import Draws
+
+    return lambda k, nest, *_: (nest, Draws())
+
+
+def _no_draws_of_synapses(_: Any) -> Any:
+    from backends.cpu.kernels.batched_rng import Draws
+
+    return lambda k, statements, *_: (statements, Draws())
+
+
+def _each_time(_: Any) -> Any:
+    return lambda p, known: ((), p.statements)
+
+
+def _all_meet(_: Any) -> Any:
+    from backends.cuda.kernels.barrier_placement import Meetings
+
+    return lambda launches, pairs: Meetings(frozenset(range(len(launches))), frozenset())
+
+
+def _one_part(_: Any) -> Any:
+    from backends.cuda.emit.translation_units import whole_of
+
+    return lambda program: (whole_of(program),)
+
+
+_EVENTS = "backends.cpu.kernels.propagate"
+_TENSORS = "compiler.passes.kernels.lower_tensors"
+STRATEGIES = (
+    "rows_conv", "winograd_rows", "rows_dense", "lanes_dense", "dense_weight_gradient", "lanes_pairs", "lanes_conv",
+    "winograd_conv", "lanes_conv_weight_gradient", "winograd_weight_gradient", "matmul", "direct_conv",
+    "direct_conv_weights", "implicit_gemm", "tensor_cores_tf32", "tensor_cores_tf32x3",
+)  # fmt: skip
+MUTANTS = (
+    # passes
+    _pass("compose_moves", "ComposeMoves", "slices"),
+    _pass("fuse_maps", "FuseMaps", "chain"),
+    _pass("hoist_factors", "HoistFactors", "scale"),
+    _pass("early_factors", "EarlyFactors", "late"),
+    _pass("recompute", "Recompute", "checkpoint"),
+    _pass("simplify_graph", "SimplifyGraph", "equal"),
+    Mutant(
+        "persistent_rnn",
+        ("compiler.passes.pipeline.programs:PersistentRnn.run",),
+        _argument(2),
+        (f"{PASSES}::test_case[persistent_rnn.gru]",),
+    ),
+    # within passes
+    Mutant(
+        "sums of two moves are joined",
+        ("compiler.passes.tensors.compose_moves:_joined",),
+        _always(None),
+        (f"{PASSES}::test_case[compose_moves.halves]",),
+    ),
+    Mutant(
+        "elementwise work joins reductions",
+        ("compiler.passes.tensors.fuse_maps:_visits_once",),
+        _always("never"),
+        (f"{PASSES}::test_case[fuse_maps.reduction]",),
+    ),
+    Mutant(
+        "equal nodes are one",
+        ("compiler.passes.tensors.simplify_graph:_share",),
+        lambda _: list,
+        (f"{PASSES}::test_case[simplify_graph.equal]",),
+    ),
+    Mutant(
+        "epilogues",
+        (f"{_TENSORS}:epilogues",),
+        lambda _: lambda *_: ({}, []),
+        ("tests/unit/test_require_fusion.py::test_met", f"{PASSES}::test_case[require_fusion.one_kernel]"),
+    ),
+    Mutant(
+        "horizontal fusion",
+        (f"{_TENSORS}:siblings",),
+        lambda _: lambda *_: ({}, []),
+        ("tests/unit/test_fuse_siblings.py", f"{GOLDEN}::test_decisions"),
+    ),
+    Mutant(
+        "results take the arrays of operands",
+        (f"{_TENSORS}:reused",),
+        lambda _: lambda *_: ({}, []),
+        ("tests/unit/test_reuse_arrays.py", f"{GOLDEN}::test_decisions"),
+    ),
+    Mutant(
+        "variables are written in place",
+        (f"{_TENSORS}:_in_place",),
+        _always({}),
+        (f"{GOLDEN}::test_program[lenet_digits]",),
+    ),
+    Mutant(
+        "lookups are gathers",
+        (f"{_TENSORS}:row_read",),
+        _always(None),
+        ("tests/cpu/test_lookups.py::test_rows_are_read_where_they_stand",),
+    ),
+    Mutant(
+        "gradients of lookups are additions to rows",
+        (f"{_TENSORS}:rows_added", "compiler.passes.kernels.fuse_epilogues:rows_added"),
+        _always(None),
+        ("tests/cpu/test_lookups.py",),
+    ),
+    Mutant(
+        "samples stand beside each other in vectors",
+        (f"{_TENSORS}:real_lanes",),
+        _always(0),
+        (f"{TEXTS}::test_a_model_takes_the_strategy[lanes_dense]",),
+    ),
+    Mutant(
+        "chains",
+        ("compiler.passes.program.persistent_rnn:chains",),
+        lambda _: lambda merged: (merged, [], frozenset()),
+        (f"{TEXTS}::test_the_text_has_it[lstm-cuda-nl_chained(]",),
+    ),
+    Mutant(
+        "batches of launches",
+        ("compiler.passes.program.batch_launches:gather",),
+        lambda _: lambda merged, unrolled: (merged, []),
+        ("tests/unit/test_chains.py::test_what_does_not_wait_is_one_launch",),
+    ),
+    Mutant(
+        "kernels of one text are one template",
+        ("compiler.passes.program.merge:digest",),
+        _each_alone,
+        (f"{PASSES}::test_case[merge.equal]", "tests/cpu/test_merging.py::test_the_example_models_have_few_templates"),
+    ),
+    Mutant(
+        "normalisations are folded into weights",
+        ("compiler.passes.pipeline.predict:fold_norms",),
+        _exact,
+        ("tests/numeric/test_fold_norms.py",),
+    ),
+    Mutant(
+        "frozen synapses have no statements",
+        ("compiler.passes.model.freeze_learning:freeze_learning",),
+        _argument(0),
+        (f"{PASSES}::test_case[freeze_learning.frozen]",),
+    ),
+    Mutant(
+        "tensors share memory",
+        ("compiler.layout.plan_memory:place",),
+        _apart,
+        (f"{TEXTS}::test_tensors_share_memory",),
+    ),
+    *(_strategy(name) for name in STRATEGIES),
+    # emitters
+    _text("csr_prefetch", f"{_EVENTS}:Due", _always(None), "cuba-cpu-nl_prefetch("),
+    _text("toeplitz_simd", f"{_EVENTS}:parts_of", _always(None), "spiking_conv-cpu-channels side by side"),
+    Mutant("batched_rng of synapses", (f"{_EVENTS}:drawn_in_rows",), _no_draws_of_synapses, (SYNAPSES,)),
+    Mutant("values of an event are computed once", (f"{_EVENTS}:once_per_event",), _each_time, (SYNAPSES,)),
+    _text("batched_rng", "backends.cpu.kernels.nest:drawn_in_chunks", _no_draws, "stdp-cpu-nl_words("),
+    _text("two_per_thread", "backends.cuda.kernels.nest:in_pairs", _one_point, "cuba-cuda-nl_two"),
+    _text("waves", "backends.cuda.emit.emit:resident_templates", _always(()), "cuba-cuda-nl_wave"),
+    Mutant(
+        "few meetings",
+        ("backends.cuda.persistent.simulation:meetings",),
+        _all_meet,
+        ("tests/unit/test_cuda_resident.py::test_the_last_wave_of_the_microcircuit_goes_on_in_the_next_step",),
+    ),
+    Mutant(
+        "translation units",
+        ("backends.cuda.emit.emit:parts_of",),
+        _one_part,
+        ("tests/unit/test_cuda_emit.py",),
+    ),
+)
+
+# ---------------------------------------------------------------------------------- as a plugin of pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--mutant", help="the optimization that is switched off")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    mutant = next(m for m in MUTANTS if m.name == config.getoption("--mutant"))
+    for owner, name in map(found, mutant.places):
+        setattr(owner, name, mutant.instead(getattr(owner, name)))
+
+
+def found(place: str) -> tuple[Any, str]:
+    """The module or class that a place is in, and its name there."""
+    module, _, path = place.partition(":")
+    *owners, name = path.split(".")
+    owner = importlib.import_module(module)
+    for part in owners:
+        owner = getattr(owner, part)
+    return owner, name
+
+
+# ----------------------------------------------------------------------------------------- as a command
+
+
+def tested(tests: Sequence[str], mutant: str | None = None) -> int:
+    """The exit status of pytest: 0 where all tests pass, 1 where one fails; anything else is a mistake."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow and not gpu and not nvrtc", *tests]
+    command += ["-p", "no:cacheprovider"] if mutant is None else ["-p", "scripts.mutants", "--mutant", mutant]
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+
+
+def verdict(mutant: Mutant) -> str:
+    status = tested(mutant.tests, mutant.name)
+    return {0: "NOT NOTICED", 1: "noticed"}.get(status, f"MISTAKE (pytest ended with {status})")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Switch optimizations off; a test has to notice.")
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(m.name for m in MUTANTS)}")
+    names = parser.parse_args(words).names
+    chosen = [m for m in MUTANTS if m.name in names or not names]
+    if tested(sorted({t for m in chosen for t in m.tests})):
+        print("the tests fail without a mutant")
+        return 1
+    failed = False
+    with ThreadPoolExecutor(2) as pool:
+        for mutant, said in zip(chosen, pool.map(verdict, chosen), strict=True):
+            print(f"{mutant.name:<45} {said}", flush=True)
+            failed |= said != "noticed"
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

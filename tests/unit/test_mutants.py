@@ -1,0 +1,25 @@
+"""The table of mutants is whole: `make mutants` runs them."""
+
+from __future__ import annotations
+
+import pytest
+
+from compiler.passes import PIPELINE
+from compiler.strategies import GROUPS
+from scripts.mutants import MUTANTS, ROOT, Mutant, found
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+def test_what_is_switched_off_and_what_notices_are_there(mutant: Mutant) -> None:
+    for owner, name in map(found, mutant.places):
+        assert hasattr(owner, name)
+    for test in mutant.tests:
+        path, _, name = test.partition("::")
+        assert f"def {name.partition('[')[0]}(" in (ROOT / path).read_text(encoding="utf-8") or not name
+
+
+def test_every_optional_pass_and_every_strategy_has_a_mutant() -> None:
+    names = {m.name for m in MUTANTS}
+    assert len(names) == len(MUTANTS)
+    assert {p.name for p in PIPELINE if p.optional} <= names
+    assert {f"strategy {name}" for group in GROUPS for name, _ in group} <= names

@@ -1,0 +1,102 @@
+"""Optimizations act on the models that they are for. What they must not change is tested elsewhere; these tests fail
+where one is lost (scripts/mutants.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backends.registry import backend
+from compiler.frontend.load import load_model
+from compiler.ir.level2.program import Contract, Merged
+from compiler.ir.space import Role
+from compiler.layout.plan_memory import place
+from compiler.passes.pipeline.lower import lower
+from compiler.passes.pipeline.predict import lower_predict
+from compiler.strategies import GROUPS
+
+STRATEGIES = {
+    "rows_conv": ("lenet5", "cpu", "one sample"),
+    "winograd_rows": ("resnet20", "cpu", "one sample"),
+    "rows_dense": ("mlp", "cpu", "one sample"),
+    "lanes_dense": ("mlp", "cpu", "exact"),
+    "dense_weight_gradient": ("mlp", "cpu", "exact"),
+    "lanes_pairs": ("transformer", "cpu", "exact"),
+    "lanes_conv": ("lenet5", "cpu", "exact"),
+    "winograd_conv": ("lenet_digits", "cpu", "exact"),
+    "lanes_conv_weight_gradient": ("lenet5", "cpu", "exact"),
+    "winograd_weight_gradient": ("resnet20", "cpu", "exact"),
+    "matmul": ("mlp", "cuda", "exact"),
+    "direct_conv": ("lenet5", "cuda", "exact"),
+    "direct_conv_weights": ("lenet5", "cuda", "exact"),
+    "implicit_gemm": ("lstm", "cuda", "exact"),
+    "tensor_cores_tf32": ("transformer", "cuda", "tf32"),
+    "tensor_cores_tf32x3": ("transformer", "cuda", "tf32x3"),
+}
+"""Each with a model, a target, and how exact the products of a training are; or a use for one sample at a time."""
+
+
+SYNAPSES = """\
+language: 1
+name: synapses
+neurons:
+  cell: {state: {v: 0}, inputs: {g: {}}, update: [v = 0.9 * v + g], spike: {when: v > 1, reset: [v = 0]}}
+synapses:
+  scaled:
+    params: {w: 0.5}
+    pre: {state: {x: 0}, update: [x = 0.9 * x], on_spike: [x = x + 1]}
+    on_pre: [deliver(w * pre.x)]
+populations: {p: {neuron: cell, size: 9}}
+projections:
+  shared: {from: p, to: p, connect: RULE, synapse: scaled, deliver: {into: g}}
+  drawn: {from: p, to: p, connect: RULE, deliver: {into: g, weight: {uniform: {low: 0, high: 1}}}}
+simulate: {dt: 1 ms, duration: 5 ms, seed: 1}
+""".replace("RULE", "{fixed_probability: {p: 0.5, storage: procedural}}")
+
+
+def program(name: str, target: str, how: str = "exact") -> Merged:
+    model = load_model(Path(__file__).parents[2] / "models" / f"{name}.yaml")
+    capabilities = backend(target).capabilities
+    if how == "one sample":
+        return lower_predict(model, capabilities, 1).lowered.merged
+    return lower(replace(model, numerics=replace(model.numerics, products=how)), capabilities).merged
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_model_takes_the_strategy(strategy: str) -> None:
+    found = program(*STRATEGIES[strategy])
+    assert strategy in {t.body.strategy for t in found.templates if isinstance(t.body, Contract)}
+
+
+def test_every_strategy_has_a_model() -> None:
+    assert {name for group in GROUPS for name, _ in group} == STRATEGIES.keys()
+
+
+def test_tensors_share_memory() -> None:
+    placed = place(program("resnet20", "cpu"), {})
+    assert 2 * placed.arena_bytes[Role.WORK] < placed.unshared_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "what"),
+    [
+        ("spiking_conv", "cpu", "channels side by side"),
+        ("stdp", "cpu", "nl_words("),  # draws of many neurons at once
+        ("cuba", "cpu", "nl_prefetch("),  # rows of synapses, before their events are delivered
+        ("cuba", "cuda", "nl_two"),  # points of a thread
+        ("cuba", "cuda", "nl_wave"),
+        ("lstm", "cuda", "nl_chained("),
+        ("lenet5", "cuda", "switch (nl_group)"),  # products of several templates in one kernel
+    ],
+)
+def test_the_text_has_it(name: str, target: str, what: str) -> None:
+    assert what in backend(target).emit(program(name, target))
+
+
+@pytest.mark.parametrize("what", ["each_0_ = ", "nl_words(words, weight_key_"])
+def test_synapses_share_what_is_one_for_a_spike_and_draw_many_at_once(tmp_path: Path, what: str) -> None:
+    (tmp_path / "model.yaml").write_text(SYNAPSES, encoding="utf-8")
+    cpu = backend("cpu")
+    assert what in cpu.emit(lower(load_model(tmp_path / "model.yaml"), cpu.capabilities).merged)
