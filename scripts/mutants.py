@@ -233,6 +233,18 @@ MUTANTS = (
         (f"{PASSES}::test_case[freeze_learning.frozen]",),
     ),
     Mutant(
+        "expressions are simplified",
+        ("compiler.expr.simplify:simplify",),
+        _argument(0),
+        ("tests/unit/test_expr_algebra.py", f"{PASSES}::test_case[integrate_odes.linear]"),
+    ),
+    Mutant(
+        "linear equations are integrated exactly",
+        ("compiler.passes.model.integrate_odes:linear_system",),
+        _always(None),
+        (f"{PASSES}::test_case[integrate_odes.linear]",),
+    ),
+    Mutant(
         "tensors share memory",
         ("compiler.layout.plan_memory:place",),
         _apart,
@@ -252,6 +264,12 @@ MUTANTS = (
         ("backends.cuda.persistent.simulation:meetings",),
         _all_meet,
         ("tests/unit/test_cuda_resident.py::test_the_last_wave_of_the_microcircuit_goes_on_in_the_next_step",),
+    ),
+    Mutant(
+        "shapes of tiles that no row has are not printed",
+        ("backends.cuda.emit.emit:numbers_of",),
+        _always(None),
+        ("tests/unit/test_cuda_emit.py",),
     ),
     Mutant(
         "translation units",
@@ -303,6 +321,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Switch optimizations off; a test has to notice.")
     parser.add_argument("names", nargs="*", help=f"of {', '.join(m.name for m in MUTANTS)}")
     names = parser.parse_args(words).names
+    if unknown := set(names) - {m.name for m in MUTANTS}:
+        parser.error(f"there is no mutant {', '.join(sorted(unknown))}")
     chosen = [m for m in MUTANTS if m.name in names or not names]
     if tested(sorted({t for m in chosen for t in m.tests})):
         print("the tests fail without a mutant")
@@ -310,7 +330,7 @@ def main(words: Sequence[str] | None = None) -> int:
     failed = False
     with ThreadPoolExecutor(2) as pool:
         for mutant, said in zip(chosen, pool.map(verdict, chosen), strict=True):
-            print(f"{mutant.name:<45} {said}", flush=True)
+            print(f"{mutant.name:<50} {said}", flush=True)
             failed |= said != "noticed"
     return int(failed)
 

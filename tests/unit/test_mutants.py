@@ -6,6 +6,7 @@ import pytest
 
 from compiler.passes import PIPELINE
 from compiler.strategies import GROUPS
+from scripts import mutants
 from scripts.mutants import MUTANTS, ROOT, Mutant, found
 
 
@@ -23,3 +24,15 @@ def test_every_optional_pass_and_every_strategy_has_a_mutant() -> None:
     assert len(names) == len(MUTANTS)
     assert {p.name for p in PIPELINE if p.optional} <= names
     assert {f"strategy {name}" for group in GROUPS for name, _ in group} <= names
+
+
+@pytest.mark.parametrize(("plain", "mutated", "status"), [(0, 1, 0), (0, 0, 1), (0, 4, 1), (1, 1, 1)])
+def test_only_a_test_that_fails_notices(monkeypatch: pytest.MonkeyPatch, plain: int, mutated: int, status: int) -> None:
+    monkeypatch.setattr(mutants, "tested", lambda tests, mutant=None: plain if mutant is None else mutated)
+    assert mutants.main(["fuse_maps"]) == status
+
+
+def test_without_an_optimization_its_test_fails() -> None:
+    (mutant,) = (m for m in MUTANTS if m.name == "fuse_maps")
+    assert mutants.verdict(mutant) == "noticed"
+    assert mutants.tested(mutant.tests) == 0
