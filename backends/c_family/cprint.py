@@ -377,7 +377,7 @@ class Printer:
             # a right operand of equal precedence keeps its parentheses: sums of reals do not reassociate
             right = self._inside(self._as(b, scope, t), level + 1)
             return f"{left} {op} {right}", level
-        if op == "%" and t == DType.I64 and b in _SLOTS and a in (Ref("step"), Binary("-", Ref("step"), Num(1))):
+        if op == "%" and t == DType.I64 and b in _SLOTS and a in (Ref("step"), Ref("step") - 1):
             self.used.add("nl_slot")
             return f"nl_slot({self._as(a, scope, t)[0]}, {self._as(b, scope, t)[0]})", _ATOM
         if op in ("//", "%"):

@@ -15,12 +15,81 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from compiler.core.source import NOWHERE, Span
 
 
+class Node:
+    """Operators that build trees: `a * b + 1`, `a < b`, `a & b`, `a | b`, `~a`; `a.eq(b)` and `a.ne(b)`, as `==`
+    compares the trees themselves. A Python number stands for a `Num`; on the left of a comparison it has to be one."""
+
+    def __add__(self, other: Operand) -> Binary:
+        return _built("+", self, other)
+
+    def __radd__(self, other: Operand) -> Binary:
+        return _built("+", other, self)
+
+    def __sub__(self, other: Operand) -> Binary:
+        return _built("-", self, other)
+
+    def __rsub__(self, other: Operand) -> Binary:
+        return _built("-", other, self)
+
+    def __mul__(self, other: Operand) -> Binary:
+        return _built("*", self, other)
+
+    def __rmul__(self, other: Operand) -> Binary:
+        return _built("*", other, self)
+
+    def __truediv__(self, other: Operand) -> Binary:
+        return _built("/", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Binary:
+        return _built("/", other, self)
+
+    def __floordiv__(self, other: Operand) -> Binary:
+        return _built("//", self, other)
+
+    def __mod__(self, other: Operand) -> Binary:
+        return _built("%", self, other)
+
+    def __pow__(self, other: Operand) -> Binary:
+        return _built("**", self, other)
+
+    def __lt__(self, other: Operand) -> Binary:
+        return _built("<", self, other)
+
+    def __le__(self, other: Operand) -> Binary:
+        return _built("<=", self, other)
+
+    def __gt__(self, other: Operand) -> Binary:
+        return _built(">", self, other)
+
+    def __ge__(self, other: Operand) -> Binary:
+        return _built(">=", self, other)
+
+    def eq(self, other: Operand) -> Binary:
+        return _built("==", self, other)
+
+    def ne(self, other: Operand) -> Binary:
+        return _built("!=", self, other)
+
+    def __and__(self, other: Operand) -> Binary:
+        return _built("and", self, other)
+
+    def __or__(self, other: Operand) -> Binary:
+        return _built("or", self, other)
+
+    def __neg__(self) -> Unary:
+        return Unary("-", _operand(self))
+
+    def __invert__(self) -> Unary:
+        return Unary("not", _operand(self))
+
+
 @dataclass(frozen=True)
-class Num:
+class Num(Node):
     """A number. `value` is int when it was written without point and exponent, else float."""
 
     value: int | float
@@ -28,13 +97,13 @@ class Num:
 
 
 @dataclass(frozen=True)
-class Bool:
+class Bool(Node):
     value: bool
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Quantity:
+class Quantity(Node):
     """A number with a unit as written, e.g. 20 and "ms". Erased to Num by check_units."""
 
     value: int | float
@@ -43,14 +112,14 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Ref:
+class Ref(Node):
     """A name; dots are part of it (`post.y`)."""
 
     name: str
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
-class _Inner:
+class _Inner(Node):
     """Equality and hash of nodes with parts, spans left out: by structure, in time by the different nodes. A hash is
     computed once for a node."""
 
@@ -106,10 +175,19 @@ class Call(_Inner):
 
 
 Expr = Num | Bool | Quantity | Ref | Unary | Binary | Cond | Call
+Operand = Node | float
+"""What stands beside an operator: an expression or a Python number."""
 
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 LOGICAL = frozenset({"and", "or"})
-ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+
+
+def _operand(x: Operand) -> Expr:
+    return x if isinstance(x, Expr) else Num(cast("float", x))
+
+
+def _built(op: str, left: Operand, right: Operand) -> Binary:
+    return Binary(op, _operand(left), _operand(right))
 
 
 def children(e: Expr) -> tuple[Expr, ...]:
@@ -225,23 +303,25 @@ def extent(e: Expr) -> tuple[int, int]:
     return known[id(e)]
 
 
-def rewrite(e: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
-    """`e` with `leaf` applied to what has no parts; structure that does not change is shared, not copied, and what
-    was shared stays so."""
-    if not children(e):
-        return leaf(e)
+def rewrite(e: Expr, fn: Callable[[Expr], Expr], *, top_down: bool = False, shared: bool = True) -> Expr:
+    """`e` with `fn` applied to each node whose parts are rewritten already; `top_down`: before its parts, which stay as
+    `fn` made them when it returned another node. Structure that does not change is shared, not copied, and what was
+    shared stays so; with `shared=False`, `fn` is asked each time anew (each draw has a number of its own)."""
     done: dict[int, Expr] = {}
 
     def changed(x: Expr) -> Expr:
         kids = children(x)
         if not kids:
-            return leaf(x)
-        found = done.get(id(x))
-        if found is None:
-            new = tuple(changed(k) for k in kids)
-            found = x if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(x, new)
-            done[id(x)] = found
-        return found
+            return fn(x)
+        result = done.get(id(x)) if shared else None
+        if result is None:
+            result = fn(x) if top_down else x
+            if result is x:
+                new = tuple(changed(k) for k in kids)
+                result = x if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(x, new)
+                result = result if top_down else fn(result)
+            done[id(x)] = result
+        return result
 
     return changed(e)
 

@@ -167,7 +167,7 @@ def _power(a: Expr, b: Expr, da: Expr, db: Expr, span: Span) -> Expr:
         if isinstance(b, Num):
             lower: Expr = Num(b.value - 1)
         else:
-            lower = Binary("-", b, _ONE)
+            lower = b - _ONE
         power = a if lower == _ONE else _ONE if lower == _ZERO else Binary("**", a, lower, span)
         by_base = _product(_product(b, power), da)
     by_exponent: Expr = _ZERO
@@ -175,7 +175,7 @@ def _power(a: Expr, b: Expr, da: Expr, db: Expr, span: Span) -> Expr:
         slope = _product(Binary("**", a, b, span), Call("log", (a,), span))
         if not (isinstance(a, Num) and a.value > 0):
             # at a = 0 the power is constant in b > 0, but 0 * log(0) is nan
-            slope = Cond(Binary("==", a, _ZERO), _ZERO, slope)
+            slope = Cond(a.eq(_ZERO), _ZERO, slope)
         by_exponent = _product(slope, db)
     return _sum(by_base, by_exponent)
 
@@ -221,21 +221,21 @@ def _rule(text: str) -> Expr:
 
 
 def _sum(a: Expr, b: Expr) -> Expr:
-    return b if a == _ZERO else a if b == _ZERO else Binary("+", a, b)
+    return b if a == _ZERO else a if b == _ZERO else a + b
 
 
 def _difference(a: Expr, b: Expr) -> Expr:
-    return a if b == _ZERO else _negative(b) if a == _ZERO else Binary("-", a, b)
+    return a if b == _ZERO else _negative(b) if a == _ZERO else a - b
 
 
 def _product(a: Expr, b: Expr) -> Expr:
     if _ZERO in (a, b):
         return _ZERO
-    return b if a == _ONE else a if b == _ONE else Binary("*", a, b)
+    return b if a == _ONE else a if b == _ONE else a * b
 
 
 def _negative(a: Expr) -> Expr:
-    return a if a == _ZERO else Unary("-", a)
+    return a if a == _ZERO else -a
 
 
 def _choice(test: Expr, a: Expr, b: Expr, span: Span) -> Expr:
@@ -319,4 +319,4 @@ class _Affine:
 
 
 def _quotient(a: Expr, b: Expr) -> Expr:
-    return a if a == _ZERO else Binary("/", a, b)
+    return a if a == _ZERO else a / b

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
-from compiler.expr.ast import Call, Expr, Ref, children, extent, refs, substitute, with_children
+from compiler.expr.ast import Call, Expr, Ref, children, extent, refs, rewrite, substitute, with_children
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.parse import MAX_DEPTH, parse_expr
 from compiler.expr.simplify import has_random
@@ -78,17 +78,7 @@ def reads_through(e: Expr, lets: Iterable[tuple[str, Expr]]) -> set[str]:
 def expand(e: Expr) -> Expr:
     """`e` with relu, sigmoid, clip, ... replaced by their definitions in functions.py; for backends
     that print only the basic functions. A call whose argument draws random numbers is kept."""
-    done: dict[int, Expr] = {}
-
-    def whole(x: Expr) -> Expr:
-        kids = children(x)
-        if not kids:
-            return x
-        if id(x) not in done:
-            done[id(x)] = _defined(with_children(x, tuple(whole(k) for k in kids)))
-        return done[id(x)]
-
-    return whole(e)
+    return rewrite(e, _defined)
 
 
 def _defined(e: Expr) -> Expr:

@@ -28,8 +28,8 @@ from compiler.expr.ast import (
     Unary,
     children,
     nodes,
+    rewrite,
     same,
-    with_children,
 )
 from compiler.expr.functions import FUNCTIONS, RANDOM
 from compiler.expr.interp import ExprError, evaluate
@@ -37,24 +37,13 @@ from compiler.expr.interp import ExprError, evaluate
 
 def simplify(e: Expr, *, finite: bool = False) -> Expr:
     """`e` with constants folded and identities applied, from the leaves upwards."""
-    return _simplify(e, finite, {})
+    return rewrite(e, lambda x: _tidy(x, finite))
 
 
-def _simplify(e: Expr, finite: bool, done: dict[int, Expr]) -> Expr:
-    kids = children(e)
-    if not kids:
-        return e
-    found = done.get(id(e))
-    if found is None:
-        new = tuple(_simplify(k, finite, done) for k in kids)
-        whole = e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
-        found = done[id(e)] = _tidy(whole, new, finite)
-    return found
-
-
-def _tidy(e: Expr, new: tuple[Expr, ...], finite: bool) -> Expr:
-    """`e`, whose parts `new` are simple, simplified."""
-    if all(isinstance(k, Num | Bool) for k in new):
+def _tidy(e: Expr, finite: bool) -> Expr:
+    """`e`, whose parts are simple, simplified."""
+    parts = children(e)
+    if parts and all(isinstance(x, Num | Bool) for x in parts):
         folded = _fold(e)
         if folded is not None:
             return folded

@@ -15,7 +15,7 @@ from typing import Final
 
 from backends.c_family.cprint import Line, Symbol
 from backends.cpu.kernels.kernel import Kernel
-from compiler.expr.ast import Call, Expr, Num, Ref, children, with_children
+from compiler.expr.ast import Call, Expr, Num, Ref, rewrite
 from compiler.ir.level2.program import Emit, Nest, Statement
 from compiler.ir.space import DType
 
@@ -56,15 +56,15 @@ def drawn_in_chunks(k: Kernel, nest: Nest, dim: str, index: str, base: str, end:
         draws.scope[local] = Symbol(f"{function}({', '.join(parts)})", real)
         return local
 
-    def put(e: Expr) -> Expr | None:
+    def put(e: Expr) -> Expr:
         match e:
             case Call(func, (Ref(), Ref(at), Num())) if func in _WORDS and at == dim:
                 if e not in found:
                     found[e] = buffer(e, _WORDS[func][real is DType.F64])
                 return Ref(found[e])
-        return None
+        return e
 
-    return replace(nest, prologue=_replaced(nest.prologue, put)), draws
+    return replace(nest, prologue=rewritten(nest.prologue, put)), draws
 
 
 def drawn_in_rows(
@@ -98,28 +98,23 @@ def drawn_in_rows(
         draws.scope[local] = Symbol(f"{name}[{t}]", real)
         return local
 
-    def put(e: Expr) -> Expr | None:
+    def put(e: Expr) -> Expr:
         match e:
             case Call(func, (Ref(), Ref("syn"), Num(), *_)) if func in _WORDS:
                 if e not in found:
                     found[e] = buffer(e, _WORDS[func][real is DType.F64])
                 return Ref(found[e])
-        return None
+        return e
 
-    return _replaced(statements, put), draws
+    return rewritten(statements, put), draws
 
 
-def _replaced(statements: Sequence[Statement], put: Callable[[Expr], Expr | None]) -> tuple[Statement, ...]:
-    """The statements with every expression for which `put` has another one replaced by it."""
+def rewritten(statements: Sequence[Statement], fn: Callable[[Expr], Expr]) -> tuple[Statement, ...]:
+    """The statements with their expressions rewritten, the outermost first."""
 
-    def within(e: Expr) -> Expr:
-        other = put(e)
-        if other is not None:
-            return other
-        kids = children(e)
-        return with_children(e, tuple(within(x) for x in kids)) if kids else e
+    def one(s: Statement) -> Statement:
+        if isinstance(s, Emit):
+            return replace(s, when=rewrite(s.when, fn, top_down=True))
+        return replace(s, value=rewrite(s.value, fn, top_down=True))
 
-    def statement(s: Statement) -> Statement:
-        return replace(s, when=within(s.when)) if isinstance(s, Emit) else replace(s, value=within(s.value))
-
-    return tuple(statement(s) for s in statements)
+    return tuple(one(s) for s in statements)

@@ -29,9 +29,9 @@ from backends.c_family.cprint import (
     statement_refs,
     type_of,
 )
-from backends.cpu.kernels.batched_rng import drawn_in_chunks
+from backends.cpu.kernels.batched_rng import drawn_in_chunks, rewritten
 from backends.cpu.kernels.kernel import Kernel, axis_index, axis_inside, scaled
-from compiler.expr.ast import Binary, Call, Expr, Ref, children, refs, with_children
+from compiler.expr.ast import Binary, Call, Expr, Ref, calls, refs, rewrite
 from compiler.ir.level2.program import (
     Add,
     ArrayFormal,
@@ -65,7 +65,7 @@ class Guard:
 
 def has_draws(e: Expr) -> bool:
     """Whether a random number is drawn in an expression."""
-    return (isinstance(e, Call) and e.func in _DRAWS) or any(has_draws(x) for x in children(e))
+    return not _DRAWS.isdisjoint(calls(e))
 
 
 class NestPrinter:
@@ -118,11 +118,7 @@ class NestPrinter:
                     found[e] = f"#{local}"
                     self.scope[found[e]] = Symbol(local, t)
                 return Ref(found[e])
-            kids = children(e)
-            return with_children(e, tuple(moved(x) for x in kids)) if kids else e
-
-        def statement(s: Statement) -> Statement:
-            return replace(s, when=moved(s.when)) if isinstance(s, Emit) else replace(s, value=moved(s.value))
+            return e
 
         kept: list[Statement] = []
         for s in nest.prologue:
@@ -134,12 +130,12 @@ class NestPrinter:
                 self.scope[s.target] = Symbol(local, t)
                 known.add(s.target)
             else:
-                kept.append(statement(s))
+                kept += rewritten([s], moved)
         return replace(
             nest,
             prologue=tuple(kept),
-            term=None if nest.term is None else moved(nest.term),
-            epilogue=tuple(statement(s) for s in nest.epilogue),
+            term=None if nest.term is None else rewrite(nest.term, moved, top_down=True),
+            epilogue=rewritten(nest.epilogue, moved),
         )
 
     # ------------------------------------------------------------------------------------- accesses

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from compiler.expr.ast import Call, Expr, Ref, children, with_children
+from compiler.expr.ast import Call, Expr, Num, Ref, nodes, refs, rewrite
 
 DELAYED: Final = "delayed"
 
@@ -25,21 +25,14 @@ def delayed_name(e: Expr) -> str | None:
 
 def read_delayed(e: Expr) -> set[str]:
     """The names that `e` reads with the delay."""
-    name = delayed_name(e)
-    return {name} if name is not None else set[str]().union(*(read_delayed(k) for k in children(e)))
+    return {name for x in nodes(e) if (name := delayed_name(x)) is not None}
 
 
 def read_now(e: Expr) -> set[str]:
     """The names that `e` reads without the delay."""
-    if isinstance(e, Ref):
-        return {e.name}
-    return set() if delayed_name(e) is not None else set[str]().union(*(read_now(k) for k in children(e)))
+    return refs(rewrite(e, lambda x: x if delayed_name(x) is None else Num(0), top_down=True))
 
 
 def put_delayed(e: Expr, new: Mapping[str, Expr]) -> Expr:
     """`e` with what `new` has for a name in place of that name's delayed reads."""
-    name = delayed_name(e)
-    if name is not None:
-        return new[name]
-    kids = children(e)
-    return with_children(e, tuple(put_delayed(k, new) for k in kids)) if kids else e
+    return rewrite(e, lambda x: x if (name := delayed_name(x)) is None else new[name], top_down=True)

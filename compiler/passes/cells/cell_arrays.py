@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compiler.expr.ast import Binary, Num, Ref
+from compiler.expr.ast import Ref
 from compiler.ir.level0.model import Set
 from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.program import (
@@ -72,7 +72,7 @@ def delivered_access(slots: int) -> Strided:
     return Strided((Axis((("slot", 1),), stride="n"), Axis((("i", 1),))))
 
 
-SLOT = Set("slot", Binary("%", Binary("-", Ref("step"), Num(1)), Ref("ring_slots")))
+SLOT = Set("slot", (Ref("step") - 1) % Ref("ring_slots"))
 """The slot of the ring that filled up until the end of the last step."""
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from compiler.expr.ast import Binary, Call, Expr, Num, Ref, refs
+from compiler.expr.ast import Call, Expr, Num, Ref, refs
 from compiler.ir.level0.model import Const, PhaseDef, Set
 from compiler.ir.level1.graph import Cell, Instance
 from compiler.ir.level2.program import (
@@ -126,8 +126,8 @@ def _body(at: _Lowering, part: Part) -> tuple[Set, ...]:
         for name in at.folds:
             delivered: Expr = Ref(f"{name}_delivered")
             if at.fixed_point:
-                delivered = Binary("*", Call("float", (delivered,)), Ref(f"{name}_quantum"))
-            fold.append(Set(name, Binary("+", Ref(name), delivered)))
+                delivered = Call("float", (delivered,)) * Ref(f"{name}_quantum")
+            fold.append(Set(name, Ref(name) + delivered))
             fold.append(Set(f"{name}_delivered", Num(0)))
     used = set().union(*(refs(s.value) for s in part.statements))
     several = {v for p in at.cell.pools if p.several for v in p.variables}

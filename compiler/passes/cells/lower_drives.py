@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, substitute
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.ir.level0.model import (
     Const,
     Drive,
@@ -110,15 +110,15 @@ def _timed_reads(
         every, last, row = f"{local}_timed_every", f"{local}_timed_last", f"{local}_timed_row"
         columns |= {every: array.every, last: array.rows - 1}
         formals += [ScalarFormal(every, DType.I64), ScalarFormal(last, DType.I64)]
-        body.append(Set(row, Call("min", (Binary("//", before, Ref(every)), Ref(last)))))
+        body.append(Set(row, Call("min", (before // Ref(every), Ref(last)))))
         ends = [(row, f"{local}_timed")]
         value: Expr = Ref(f"{local}_timed")
         if array.interpolate:
             ahead, after = f"{local}_timed_row_ahead", f"{local}_timed_ahead"
-            body.append(Set(ahead, Call("min", (Binary("+", Ref(row), Num(1)), Ref(last)))))
+            body.append(Set(ahead, Call("min", (Ref(row) + 1, Ref(last)))))
             ends.append((ahead, after))
-            part = Binary("/", Call("float", (Binary("%", before, Ref(every)),)), Call("float", (Ref(every),)))
-            value = Binary("+", value, Binary("*", Binary("-", Ref(after), value), part))
+            part = Call("float", (before % Ref(every),)) / Call("float", (Ref(every),))
+            value = value + (Ref(after) - value) * part
         for at, formal in ends:
             row_axis = Axis(((at, 1),), stride="n" if array.columns else 1)
             axes = (row_axis, Axis((("i", 1),))) if array.columns else (row_axis,)
@@ -171,7 +171,7 @@ def lower_source(builder: ProgramBuilder, model: Model, drive: Drive, population
     timed = {name: locals_[hidden(name)] for name in source.timed}
     body, formals, bound, columns, shape = _timed_reads(timed, model, real)
     for name in source.noise:
-        scaled = Binary("/", Call("normal", ()), Call("sqrt", (Ref("dt"),)))
+        scaled = Call("normal", ()) / Call("sqrt", (Ref("dt"),))
         body.append(Set(locals_[hidden(name)], scaled))
     *lets, value = cell.lets
     needed = refs(value.value)
@@ -265,8 +265,8 @@ def lower_drives(builder: ProgramBuilder, model: Model, decisions: list[Decision
         first = (drive.population, drive.into) not in begun
         begun.add((drive.population, drive.into))
         array, base, base_array, base_columns = _target(builder, drive, population, first)
-        before = Cond(Binary(">", Ref("driven_first"), Num(0)), Ref("undriven"), Ref("driven"))
-        statements = (*source.body, Set("driven", Binary("+", before, source.value), drive.span), *source.then)
+        before = Cond(Ref("driven_first") > 0, Ref("undriven"), Ref("driven"))
+        statements = (*source.body, Set("driven", before + source.value, drive.span), *source.then)
         formals = (
             ArrayFormal("driven", builder.precision, Mode.UPDATE, ELEMENT),
             ScalarFormal("n", DType.I64),

@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from itertools import product
 
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, substitute
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
 from compiler.ir.level0.model import Drive, Model, PoissonInput
 from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.program import (
@@ -50,8 +50,8 @@ def _count(outcomes: int) -> Expr:
         return Call("poisson", (Ref("key"), Ref("i"), Num(0), Ref("mean")))
     total: Expr | None = None
     for k in range(outcomes):
-        one = Cond(Binary(">=", Ref("u"), Ref(f"below_{k}")), Num(1.0), Num(0.0))
-        total = one if total is None else Binary("+", total, one)
+        one = Cond(Ref("u") >= Ref(f"below_{k}"), Num(1.0), Num(0.0))
+        total = one if total is None else total + one
     assert total is not None
     return total
 
@@ -63,9 +63,9 @@ def _changing(builder: ProgramBuilder, model: Model, item: PoissonInput, rate: D
     population = next(p for p in model.populations if p.name == item.population)
     path = f"{item.name}[{item.population}]"
     source = lower_source(builder, model, rate, population, path)
-    mean = Binary("*", Call("max", (source.value, Num(0.0))), Ref("step_length"))
+    mean = Call("max", (source.value, Num(0.0))) * Ref("step_length")
     count = substitute(_count(0), {"mean": Ref("event_mean")})
-    delivered = Binary("+", Ref("driven"), Binary("*", Ref("event_weight"), Ref("drawn_events")))
+    delivered = Ref("driven") + Ref("event_weight") * Ref("drawn_events")
     key = ("poisson input", id(rate.source), source.shape)
     row = builder.row(
         key,
@@ -136,7 +136,7 @@ def lower_inputs(builder: ProgramBuilder, model: Model, instances: Mapping[str, 
         )
         draw = (Assign("u", Call("uniform", (Ref("key"), Ref("i"), Num(0)))),) if outcomes else ()
         drawn = Assign("drawn", _count(outcomes))
-        delivered = Binary("+", Ref("input"), Binary("*", Ref("weight"), Ref("drawn")))
+        delivered = Ref("input") + Ref("weight") * Ref("drawn")
         key = ("poisson input", outcomes)
         row = builder.row(
             key,

@@ -16,7 +16,7 @@ import numpy as np
 
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
-from compiler.expr.ast import Binary, Call, Cond, Expr, Ref, refs
+from compiler.expr.ast import Call, Cond, Expr, Ref, refs
 from compiler.ir.level0.model import PhaseDef, Set, hidden
 from compiler.ir.level1.graph import Cell, Instance, PoolCell
 from compiler.ir.level2.program import (
@@ -169,10 +169,10 @@ def _reduce(
     result: Expr = Ref("acc")
     combine = _COMBINE[r.op]
     if r.op == "mean":
-        result = Binary("/", result, Call("float", (Ref("members"),)))
+        result = result / Call("float", (Ref("members"),))
     if r.op == "argmax" and not stage:
         index, none = Call("float", (Ref("k"),)), Call("float", (Ref("members"),))
-        term, combine = Cond(Binary("==", term, Ref("largest")), index, none), "min"
+        term, combine = Cond(term.eq(Ref("largest")), index, none), "min"
     used = refs(term)
     variables = (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state, *arrays)
     read = [n for n in variables if n in used]

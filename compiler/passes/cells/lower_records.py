@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from compiler.expr.ast import Binary, Call, Expr, Ref
+from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level0.model import Model
 from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.program import (
@@ -173,9 +173,9 @@ def record_traces(
                 held = real
                 if deliveries.fixed_point:
                     held = DType.I64
-                    part = Binary("*", Call("float", (part,)), Ref("quantum"))
+                    part = Call("float", (part,)) * Ref("quantum")
                     columns["quantum"] = deliveries.quanta.get((record.population, variable), 1.0)
-                value = Binary("+", value, part)
+                value = value + part
                 access = ELEMENT
                 if slots:
                     access = Strided((Axis((("slot", 1),), stride="n"), Axis((("i", 1),))))

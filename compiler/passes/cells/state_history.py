@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.expr.ast import Binary, Ref
+from compiler.expr.ast import Ref
 from compiler.ir.level0.model import Model
 from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.delayed import read_delayed
@@ -68,7 +68,7 @@ def keep_past(builder: ProgramBuilder, model: Model, instances: Mapping[str, Ins
     real = builder.precision
     now = ArrayFormal("x", real, Mode.READ, ELEMENT)
     value = Assign("past", Ref("x"))
-    slot = Assign("slot", Binary("%", Ref("step"), Ref("ring_slots")))
+    slot = Assign("slot", Ref("step") % Ref("ring_slots"))
 
     def formals(index: str) -> tuple[Formal, ...]:
         access = Strided((Axis(((index, 1),), stride="n"), Axis((("i", 1),))))

@@ -7,7 +7,7 @@ Does not: shuffle.
 
 from __future__ import annotations
 
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref
 from compiler.ir.level1.graph import (
     BatchMask,
     Feed,
@@ -55,7 +55,7 @@ def _gather_dims(p: Phase, tensor: Tensor) -> tuple[tuple[Dim, ...], Strided, di
         Axis((("f", 1),), stride=p.lanes),
         Axis(((LANE, 1),)),
     )
-    number = Binary("+", Binary("*", Ref("block"), Num(p.lanes)), Ref(LANE))
+    number = Ref("block") * p.lanes + Ref(LANE)
     return dims, Strided(axes_l), columns, number, blocks * p.lanes
 
 
@@ -69,11 +69,7 @@ def lower_feed(p: Phase, node: Feed | BatchMask, data: DataSet) -> None:
     if order not in p.builder.arrays:
         p.builder.array(Array(order, DType.I32, (batches, padded), Role.DATA))
     columns |= {"batches": batches, "padded": padded}
-    position = Binary(
-        "+",
-        Binary("*", Binary("%", Binary("-", Ref("step"), Num(1)), Ref("batches")), Ref("padded")),
-        number,
-    )
+    position = (Ref("step") - 1) % Ref("batches") * Ref("padded") + number
     bound = {"y": p.temporary(out, getattr(node, "span", data.span)), "order": order}
     p.arrays[out.name] = bound["y"]
     look = ArrayFormal("order", DType.I32, Mode.READ, Strided((Axis((("k", 1),)),)))
@@ -81,7 +77,7 @@ def lower_feed(p: Phase, node: Feed | BatchMask, data: DataSet) -> None:
     formals = [ArrayFormal("y", dtype, Mode.WRITE, access), look]
     scalars: tuple[tuple[str, float], ...] = ()
     if isinstance(node, BatchMask):
-        value: Expr = Cond(Binary(">=", Ref("order"), Num(0)), Num(1.0), Num(0.0))
+        value: Expr = Cond(Ref("order") >= 0, Num(1.0), Num(0.0))
         statements: tuple[Statement, ...] = (Assign("k", position), Assign("y", value))
         dims = tuple(d for d in dims if d.name != "f")
         axes = tuple(a for a in access.axes if a.terms[0][0] != "f")
@@ -100,7 +96,7 @@ def lower_feed(p: Phase, node: Feed | BatchMask, data: DataSet) -> None:
         formals.append(ArrayFormal("data", p.builder.arrays[node.array].dtype, Mode.READ, read))
         element: Expr = Ref("data")
         if out.dtype == "real":
-            element = Binary("*", element, Ref("factor"))
+            element = element * Ref("factor")
             scalars = (("factor", node.scale),)
         statements = (
             Assign("k", position),
@@ -125,7 +121,7 @@ def lower_feed(p: Phase, node: Feed | BatchMask, data: DataSet) -> None:
 def lower_rand(p: Phase, node: Rand) -> None:
     """Uniform draws at (step, logical row-major index), whatever the layout."""
     dims, access, columns, number, _ = _gather_dims(p, node.out)
-    index = Binary("+", Binary("*", number, Ref("n_f")), Ref("f"))
+    index = number * Ref("n_f") + Ref("f")
     array = p.temporary(node.out, node.span)
     p.arrays[node.out.name] = array
     emit_row(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from compiler.expr.ast import Binary, Cond, Num, Ref
+from compiler.expr.ast import Cond, Num, Ref
 from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.level2.program import Add, ArrayFormal, Assign, Axis, Kind, Mode, Nest, Strided
 from compiler.ir.space import Affine, plain_dim
@@ -87,7 +87,7 @@ def lower_rows_added(p: Phase, node: Contract, lookup: Lookup) -> None:
         walks.append(Walk("place", p.tensors[node.ins[lookup.index]], renamed))
         bound["place"] = bound[index]
         loops = _loops(p, walks, [*(d for d in asked if d[0] in asking), *kept, *summed], [d for d, _ in summed])
-        term = Cond(Binary("==", Ref(index), Ref(ROW)), lookup.value, Num(0.0))
+        term = Cond(Ref(index).eq(Ref(ROW)), lookup.value, Num(0.0))
         prologue, epilogue = (Assign(ROW, Ref("place")),), (Assign("y", Ref("acc"), node.span),)
         nest = Nest(loops.dims, prologue, "add", term, "acc", epilogue)
         mode, kind = Mode.WRITE, Kind.REDUCE

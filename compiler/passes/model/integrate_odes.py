@@ -25,7 +25,7 @@ from dataclasses import replace
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, refs, substitute
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named, reads_through, too_deep, too_large
 from compiler.expr.simplify import has_random, simplify
@@ -66,7 +66,7 @@ def _input_decays(cell: Cell, fraction: str = "") -> tuple[dict[str, Expr], tupl
     for name, tau in decays(cell):
         step: Expr = DT if not fraction else product(Num(0.5), DT)
         column = f"decay_{fraction}_{name}" if fraction else f"decay_{name}"
-        derived.append(DerivedScalar(column, Call("exp", (Unary("-", Binary("/", step, tau)),))))
+        derived.append(DerivedScalar(column, Call("exp", (-(step / tau),))))
         after[name] = product(Ref(column), Ref(name))
     return after, tuple(derived)
 
@@ -109,11 +109,11 @@ def _exponential_euler(cell: Cell) -> Plan | None:
         rate = _at_time(simplify(affine[0].get(ode.state, ZERO)), STEP_MIDDLE)
         constant = _at_time(simplify(affine[1]), STEP_MIDDLE)
         if is_zero(rate):
-            after[ode.state] = Binary("+", Ref(ode.state), product(DT, constant))
+            after[ode.state] = Ref(ode.state) + product(DT, constant)
             continue
-        slope = Binary("+", product(rate, Ref(ode.state)), constant)
+        slope = product(rate, Ref(ode.state)) + constant
         relative = product(DT, Call("exprel", (product(rate, DT),)))
-        after[ode.state] = Binary("+", Ref(ode.state), product(slope, relative))
+        after[ode.state] = Ref(ode.state) + product(slope, relative)
     decayed, columns = _input_decays(cell)
     after.update(decayed)
     return Plan(tuple(statements), after, (*derived, *columns))
@@ -141,7 +141,7 @@ def _runge_kutta(cell: Cell, order: int) -> Plan:
         half, half_columns = _input_decays(cell, "half")
         used = set[str]().union(*(reads_through(o.rhs, _pairs(cell)) for o in cell.dynamics))
         derived += [c for c in half_columns if any(c.name == f"decay_half_{n}" for n in used)]
-        end = Binary("+", STEP_START, DT)
+        end = STEP_START + DT
         halfway: Expr = product(Num(0.5), DT)
         plan: list[tuple[int, Expr, Expr, dict[str, Expr]]] = [(2, halfway, STEP_MIDDLE, half)]
         if order == 4:
@@ -152,7 +152,7 @@ def _runge_kutta(cell: Cell, order: int) -> Plan:
             previous = slopes[-1]
             for ode in cell.dynamics:
                 local = f"s{number}_{ode.state}"
-                value = Binary("+", Ref(ode.state), product(length, previous[ode.state]))
+                value = Ref(ode.state) + product(length, previous[ode.state])
                 statements.append(Set(local, value, ode.span))
                 bindings[ode.state] = Ref(local)
             more, slope = _stage(cell, number, bindings, t)
@@ -161,17 +161,9 @@ def _runge_kutta(cell: Cell, order: int) -> Plan:
         for ode in cell.dynamics:
             k = [s[ode.state] for s in slopes]
             slope_of[ode.state] = (
-                k[1]
-                if order == 2
-                else Binary(
-                    "/",
-                    total([k[0], product(Num(2.0), k[1]), product(Num(2.0), k[2]), k[3]]),
-                    Num(6.0),
-                )
+                k[1] if order == 2 else total([k[0], product(Num(2.0), k[1]), product(Num(2.0), k[2]), k[3]]) / 6.0
             )
-    after: dict[str, Expr] = {
-        ode.state: Binary("+", Ref(ode.state), product(DT, slope_of[ode.state])) for ode in cell.dynamics
-    }
+    after: dict[str, Expr] = {ode.state: Ref(ode.state) + product(DT, slope_of[ode.state]) for ode in cell.dynamics}
     after.update(full)
     return Plan(tuple(statements), after, tuple(derived))
 
@@ -291,10 +283,10 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
         derived.append(
             DerivedScalar(
                 "refractory_steps",
-                Call("int", (Call("round", (Binary("/", cell.refractory, DT),)),)),
+                Call("int", (Call("round", (cell.refractory / DT,)),)),
             )
         )
-        step.append(Set("held", Binary(">", Ref(COUNTER), Num(0))))
+        step.append(Set("held", Ref(COUNTER) > 0))
     step += plan.statements
     changed = list(plan.after)
     # All new values are computed from old ones before any is stored.
@@ -330,13 +322,13 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
     if cell.when is not None:
         when: Expr = _at_time(substitute(cell.when, renamed), STEP_END)
         if cell.refractory is not None:
-            when = Binary("and", Unary("not", Ref("held")), when)
+            when = ~Ref("held") & when
         step.append(Set("spiked", when))
         for reset in cell.reset:
             value = _at_time(substitute(reset.value, renamed), STEP_END)
             step.append(Set(reset.target, Cond(Ref("spiked"), value, Ref(reset.target)), reset.span))
         if cell.refractory is not None:
-            less = Cond(Ref("held"), Binary("-", Ref(COUNTER), Num(1)), Num(0))
+            less = Cond(Ref("held"), Ref(COUNTER) - 1, Num(0))
             step.append(Set(COUNTER, Cond(Ref("spiked"), Ref("refractory_steps"), less)))
     done = replace(
         cell,

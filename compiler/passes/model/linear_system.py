@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, Unary, refs
+from compiler.expr.ast import Cond, Expr, Num, Ref, refs
 from compiler.expr.diff import linear_in
 from compiler.expr.simplify import has_random, simplify
 from compiler.ir.level0.model import Ode, Set
@@ -32,13 +32,13 @@ class Plan:
 
 
 def product(a: Expr, b: Expr) -> Expr:
-    return Binary("*", a, b)
+    return a * b
 
 
 def total(parts: Sequence[Expr]) -> Expr:
     result = parts[0]
     for part in parts[1:]:
-        result = Binary("+", result, part)
+        result = result + part
     return result
 
 
@@ -86,7 +86,7 @@ def linear_system(cell: Cell, odes: tuple[Ode, ...], arrays: tuple[str, ...]) ->
     for name, tau in decaying:
         if refs(tau) & barred:
             return None
-        rate = Unary("-", Binary("/", Num(1.0), tau))
+        rate = -(1.0 / tau)
         matrix.append(tuple(rate if n == name else ZERO for n in names))
         offset.append(ZERO)
     for _ in still:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.core.errors import Sink
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, refs, substitute, with_children
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
 from compiler.ir.level0.model import Set
@@ -78,16 +78,16 @@ class Split:
 
 def number_draws(e: Expr, count: list[int]) -> Expr:
     """Random calls become draws of the row's stream at (step, element): key, index, number of the draw."""
-    if isinstance(e, Call) and e.func in RANDOM:
-        draw = Num(count[0])
+
+    def draw(x: Expr) -> Expr:
+        if not isinstance(x, Call) or x.func not in RANDOM:
+            return x
         count[0] += 1
-        args = tuple(number_draws(a, count) for a in e.args)
-        return Call(RANDOM[e.func], (Ref("key"), Ref("i"), draw, *args), e.span)
-    kids = children(e)
-    if not kids:
-        return e
-    new = tuple(number_draws(k, count) for k in kids)
-    return e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
+        number = Num(count[0] - 1)
+        args = tuple(number_draws(a, count) for a in x.args)
+        return Call(RANDOM[x.func], (Ref("key"), Ref("i"), number, *args), x.span)
+
+    return rewrite(e, draw, top_down=True, shared=False)
 
 
 def _numbered(sets: Sequence[Set], count: list[int]) -> tuple[Set, ...]:
@@ -222,7 +222,7 @@ def _order(statements: Sequence[Set]) -> tuple[str, ...]:
 
 def _kept(name: str, kinds: Mapping[str, Kind]) -> Expr:
     held: Expr = Ref(f"{name}_kept")
-    return Binary("!=", held, Num(0.0)) if kinds.get(name) is Kind.BOOL else held
+    return held.ne(0.0) if kinds.get(name) is Kind.BOOL else held
 
 
 def _event(cell: Cell, event: AtEvent, count: list[int]) -> Part:

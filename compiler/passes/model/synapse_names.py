@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from compiler.core.names import free_name
-from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, children, refs, substitute, with_children
+from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.ir.level0.model import Action, EndDef, Ode, Set, SynapseDef, SynapseEvent, Transpose, values_of
 from compiler.ir.level2.delayed import put_delayed, read_delayed, read_now
 from compiler.ir.level2.program import PLANES
@@ -106,18 +106,20 @@ def read_of_neurons(synapse: SynapseDef) -> set[tuple[str, str]]:
 
 def _since(e: Expr, held: Mapping[str, str]) -> Expr:
     """`t - pre.last_spike` as a whole number of steps times dt."""
-    match e:
-        case Binary("-", Ref("t"), Ref(name)) if name in held:
-            step = Ref(held[name])
-            elapsed = Binary("*", Binary("-", Ref("step"), step), Ref("dt"))
-            return Cond(Binary(">", step, Num(0)), elapsed, Binary("-", Ref("t"), Num(NEVER)))
-    kids = children(e)
-    return with_children(e, tuple(_since(x, held) for x in kids)) if kids else e
+
+    def since(x: Expr) -> Expr:
+        match x:
+            case Binary("-", Ref("t"), Ref(name)) if name in held:
+                step = Ref(held[name])
+                return Cond(step > 0, (Ref("step") - step) * Ref("dt"), Ref("t") - NEVER)
+        return x
+
+    return rewrite(e, since, top_down=True)
 
 
 def _time(held: str) -> Expr:
     """The time [ms] of a spike whose step is held."""
-    return Cond(Binary(">", Ref(held), Num(0)), time_of(Ref(held)), Num(NEVER))
+    return Cond(Ref(held) > 0, time_of(Ref(held)), Num(NEVER))
 
 
 def flatten(synapse: SynapseDef) -> Flat:

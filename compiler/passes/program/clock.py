@@ -11,28 +11,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from compiler.expr.ast import Binary, Call, Expr, Num, Ref
+from compiler.expr.ast import Call, Expr, Ref
 
 WARMUP: Final = "warmup_steps"
 """Column: how many steps run before time 0."""
 DT: Final = Ref("dt")
-CLOCK: Final = Binary("-", Ref("step"), Ref(WARMUP))
+CLOCK: Final = Ref("step") - Ref(WARMUP)
 """The number of the step, 1 for the first after time 0."""
-BEFORE: Final = Binary("-", CLOCK, Num(1))
+BEFORE: Final = CLOCK - 1
 """Steps between time 0 and the start of this one; below 0 in the warm-up."""
-STEP_END: Final = Binary("*", CLOCK, DT)
-STEP_START: Final = Binary("*", BEFORE, DT)
-STEP_MIDDLE: Final = Binary("+", STEP_START, Binary("*", Num(0.5), DT))
+STEP_END: Final = CLOCK * DT
+STEP_START: Final = BEFORE * DT
+STEP_MIDDLE: Final = STEP_START + 0.5 * DT
 
 
 def time_of(step: Expr) -> Expr:
     """The time [ms] at which a step ended."""
-    return Binary("*", Binary("-", step, Ref(WARMUP)), DT)
+    return (step - Ref(WARMUP)) * DT
 
 
 def counter(of: str, every: str) -> Expr:
     """`count` or `step` of a phase: step k after time 0 is step (k - 1) % every + 1 of trial (k - 1) // every. In the
     warm-up trials follow each other, too; they are counted backwards from -1."""
     if of == "count":
-        return Call("float", (Binary("//", BEFORE, Ref(every)),))
-    return Call("float", (Binary("+", Binary("%", BEFORE, Ref(every)), Num(1)),))
+        return Call("float", (BEFORE // Ref(every),))
+    return Call("float", (BEFORE % Ref(every) + 1,))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.source import Span
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs
 from compiler.expr.interp import evaluate
 from compiler.files.array_files import headers, read_array
 from compiler.ir.level0.model import Const, Distribution, Driven, Formula, FromFile, Listed, Value
@@ -88,18 +88,18 @@ def drawn(
 
     match kind:
         case "uniform":
-            span = Binary("-", column("high"), column("low"))
-            return Binary("+", column("low"), Binary("*", span, call("uniform"))), ("low", "high")
+            span = column("high") - column("low")
+            return column("low") + span * call("uniform"), ("low", "high")
         case "exponential":
-            x: Expr = Binary("*", column("mean"), call("exponential"))
+            x: Expr = column("mean") * call("exponential")
             columns: tuple[str, ...] = ("mean",)
         case "lognormal" | "normal":
-            x = Binary("+", column("mean"), Binary("*", column("std"), call("normal")))
+            x = column("mean") + column("std") * call("normal")
             columns = ("mean", "std")
             if kind == "lognormal":
                 x = Call("exp", (x,))
             if args.get("keep_sign"):
-                wrong = Binary("<", Binary("*", x, column("mean")), Num(0.0))
+                wrong = x * column("mean") < 0.0
                 x = Cond(wrong, Num(0.0), x)
         case _:
             raise AssertionError(kind)

@@ -9,7 +9,7 @@ Does not: run statements of a synapse model (lower_synapses).
 from __future__ import annotations
 
 from compiler.core.names import free_name
-from compiler.expr.ast import Binary, Call, Expr, Ref
+from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level0.model import Const, Distribution, Member, Projection
 from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.program import (
@@ -93,7 +93,7 @@ def lower_static(
         columns["counts"] = 1.0 / deliveries.quanta[post.name, into]
         statement = Add(
             formal,
-            Call("int", (Call("round", (Binary("*", value, Ref("counts")),)),)),
+            Call("int", (Call("round", (value * Ref("counts"),)),)),
             projection.span,
         )
     else:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from compiler.core.names import free_name
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, calls, children, substitute, with_children
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, calls, rewrite, substitute
 from compiler.ir.level0.model import Const, Distribution, Formula, Rewire, Set, SynapseDef, Value
 from compiler.ir.level2.program import (
     ELEMENT,
@@ -232,7 +232,7 @@ def _start(s: Synapses, what: str, gone: str) -> tuple[Text, dict[str, float]]:
         values.append(("exists", Num(1)))
     key = ("new synapses", s.number, what, tuple(kinds), "updated" in s.arrays)
     if key not in s.cache:
-        is_gone = Binary("==", Ref(gone), Num(1))
+        is_gone = Ref(gone).eq(1)
         statements: tuple[Statement, ...] = tuple(Assign(n, Cond(is_gone, e, Ref(n))) for n, e in values)
         variants = s.cache.setdefault(("new synapses", s.number, what), [])
         variants.append(key)
@@ -256,8 +256,11 @@ def _value(value: Value, prefix: str, own: dict[str, Expr], count: list[int]) ->
 
 def _numbered(e: Expr, count: list[int]) -> Expr:
     """Each draw with a number of its own."""
-    kids = tuple(_numbered(k, count) for k in children(e))
-    if isinstance(e, Call) and kids and kids[0] == Ref("key"):
+
+    def draw(x: Expr) -> Expr:
+        if not isinstance(x, Call) or x.args[:1] != (Ref("key"),):
+            return x
         count[0] += 1
-        return Call(e.func, (*kids[:2], Num(count[0] - 1), *kids[3:]), e.span)
-    return with_children(e, kids) if kids else e
+        return Call(x.func, (*x.args[:2], Num(count[0] - 1), *x.args[3:]), x.span)
+
+    return rewrite(e, draw, shared=False)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.expr.ast import Binary, Ref
+from compiler.expr.ast import Ref
 from compiler.expr.interp import evaluate
 from compiler.ir.level0.model import Member, Projection
 from compiler.ir.level1.graph import DerivedScalar, Instance, Propagator
@@ -338,7 +338,7 @@ def at_all_neurons(s: Synapses, stage: str, text: Text, end: str, event: str | N
     signature = _signature(s, text, (), {}, {end: ELEMENT})
     statements = text.statements
     if "past_slots" in signature.columns:
-        slot = Binary("%", Binary("+", Ref("step"), Ref("past_shift")), Ref("past_slots"))
+        slot = (Ref("step") + Ref("past_shift")) % Ref("past_slots")
         statements = (Assign("past_slot", slot), *statements)
     if event is not None:
         signature.formals += [ArrayFormal(f, DType.I32, Mode.WRITE, Whole()) for f in ("spikes", "spike_count")]

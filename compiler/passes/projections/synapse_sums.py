@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from compiler.core.names import free_name
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, with_children
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite
 from compiler.ir.level0.model import Action, Rewire, Set, Transpose
 from compiler.ir.level2.program import (
     ELEMENT,
@@ -91,12 +91,8 @@ def segments(flat: Flat, actions: Sequence[Action]) -> list[Segment]:
 
 def _taken_out(e: Expr, found: list[Sum], taken: set[str]) -> Expr:
     """`e` with names in place of its sums, inner ones first."""
-    kids = tuple(_taken_out(k, found, taken) for k in children(e))
-    if not isinstance(e, Call) or e.func not in SUMS:
-        return with_children(e, kids) if kids else e
-    op, end = SUMS[e.func]
 
-    def one(op: str, value: Expr) -> Ref:
+    def one(op: str, end: str, value: Expr) -> Ref:
         same = [x.name for x in found if (x.op, x.end, x.value) == (op, end, value)]
         if not same:
             name = free_name(f"{end}_{op}", frozenset(taken))
@@ -105,9 +101,15 @@ def _taken_out(e: Expr, found: list[Sum], taken: set[str]) -> Expr:
             same = [name]
         return Ref(same[0])
 
-    if op == "mean":
-        return Binary("/", one("sum", kids[0]), Ref("copies") if end == INSTANCES else one("sum", Num(1.0)))
-    return one(op, kids[0])
+    def name_of(x: Expr) -> Expr:
+        if not isinstance(x, Call) or x.func not in SUMS:
+            return x
+        op, end = SUMS[x.func]
+        if op == "mean":
+            return one("sum", end, x.args[0]) / (Ref("copies") if end == INSTANCES else one("sum", end, Num(1.0)))
+        return one(op, end, x.args[0])
+
+    return rewrite(e, name_of)
 
 
 def gather(s: Synapses, stage: str, what: str, one: Sum, part: int, due: Due) -> int:
@@ -158,7 +160,7 @@ def _text(flat: Flat, what: str, one: Sum) -> Text:
     step = Set(one.name, one.value)
     lets = used_lets(flat, [step])
     if one.op == "sum":
-        value: Expr = Binary("+", held, one.value)
+        value: Expr = held + one.value
     else:
         value = Call(one.op, (held, Call("float", (one.value,))))
     if flat.definition.vacancies:

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Final
 
 from compiler.core.names import free_name
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, children, refs, substitute, with_children
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named
 from compiler.expr.simplify import simplify
@@ -28,7 +28,7 @@ from compiler.passes.model.linear_system import is_zero
 from compiler.passes.model.synapse_names import TAKEN, Flat
 from compiler.passes.program.clock import STEP_END
 
-EXISTS: Final = Binary("!=", Ref("exists"), Num(0))
+EXISTS: Final = Ref("exists").ne(0)
 """Whether a place holds a synapse."""
 RANDOM = {"random": "uniform", "normal": "normal", "exponential": "exponential", "poisson": "poisson"}
 
@@ -92,12 +92,14 @@ def apart(text: Text, clashing: set[str], taken: set[str]) -> Text:
 
 def numbered(e: Expr, count: list[int], index: str) -> Expr:
     """Random calls as draws of the row's stream at (step, index): key, index, number of the draw."""
-    kids = children(e)
-    new = tuple(numbered(k, count, index) for k in kids)
-    if isinstance(e, Call) and e.func in RANDOM:
+
+    def draw(x: Expr) -> Expr:
+        if not isinstance(x, Call) or x.func not in RANDOM:
+            return x
         count[0] += 1
-        return Call(RANDOM[e.func], (Ref("key"), Ref(index), Num(count[0] - 1), *new), e.span)
-    return e if all(a is b for a, b in zip(kids, new, strict=True)) else with_children(e, new)
+        return Call(RANDOM[x.func], (Ref("key"), Ref(index), Num(count[0] - 1), *x.args), x.span)
+
+    return rewrite(e, draw, shared=False)
 
 
 def statements_of(sets: Iterable[Set], index: str) -> tuple[Statement, ...]:
@@ -135,21 +137,21 @@ def _up_to_date(flat: Flat) -> list[Set]:
     d = flat.definition
     lets = named((let.target, let.value) for let in d.lets)
     elapsed = Ref("elapsed")
-    out = [Set("elapsed", Binary("*", Binary("-", Ref("step"), Ref("updated")), Ref("dt")))]
+    out = [Set("elapsed", (Ref("step") - Ref("updated")) * Ref("dt"))]
     for ode in d.dynamics:
         rhs = substitute(ode.rhs, lets)
         affine = linear_in(rhs, (ode.state,))
         assert affine is not None, f"`d{ode.state}/dt` is not linear in its own state"
         rate, constant = simplify(affine[0].get(ode.state, Num(0.0))), simplify(affine[1])
         state = Ref(ode.state)
-        time = Binary("*", rate, elapsed)
+        time = rate * elapsed
         if is_zero(constant):
-            value: Expr = state if is_zero(rate) else Binary("*", state, Call("exp", (time,)))
+            value: Expr = state if is_zero(rate) else state * Call("exp", (time,))
         elif is_zero(rate):
-            value = Binary("+", state, Binary("*", constant, elapsed))
+            value = state + constant * elapsed
         else:
-            slope = Binary("+", Binary("*", rate, state), constant)
-            value = Binary("+", state, Binary("*", slope, Binary("*", elapsed, Call("exprel", (time,)))))
+            slope = rate * state + constant
+            value = state + slope * (elapsed * Call("exprel", (time,)))
         out.append(Set(ode.state, value, ode.span))
     return out
 
@@ -176,7 +178,7 @@ def text_of(
     formals: dict[tuple[str, str], str] = {}
     out: list[Statement] = []
     states = {*flat.states, "updated", "exists"}
-    tests: list[Expr] = [Binary("==", Ref("delays"), Ref("age"))] if aged else []
+    tests: list[Expr] = [Ref("delays").eq(Ref("age"))] if aged else []
     if flat.definition.vacancies and not vacant:
         tests.append(EXISTS)
 
@@ -190,7 +192,7 @@ def text_of(
         out.append(Assign(s.target, value, s.span))
 
     if tests:
-        out.append(Assign("due", tests[0] if len(tests) == 1 else Binary("and", tests[0], tests[1])))
+        out.append(Assign("due", tests[0] if len(tests) == 1 else tests[0] & tests[1]))
     for s in before:
         assign(s, s.value)
     if updated_at is not None and touches(flat, actions):
@@ -215,7 +217,7 @@ def text_of(
         formal = formals[key]
         value = value_of(value)
         if fixed_point:
-            value = Call("int", (Call("round", (Binary("*", value, Ref(f"{formal}_counts")),)),))
+            value = Call("int", (Call("round", (value * Ref(f"{formal}_counts"),)),))
         if tests:
             value = Cond(Ref("due"), value, Num(0) if fixed_point else Num(0.0))
         out.append(Add(formal, value, action.span))

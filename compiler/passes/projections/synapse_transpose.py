@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.expr.ast import Binary, Cond, Num, Ref
+from compiler.expr.ast import Cond, Num, Ref
 from compiler.ir.level0.model import Projection, Transpose
 from compiler.ir.level2.program import (
     ELEMENT,
@@ -73,10 +73,10 @@ def _dense(s: Synapses, bound: dict[str, str]) -> Made:
     """Source j has its synapses in row j, without itself where there is a hole; the other one is in row i."""
     hole = int(s.pre.name == s.post.name and int(dict(s.member.args).get("autapses", 1)) == 0)
     j, k, i, zero = Ref("j"), Ref("k"), Ref("i"), Num(0)
-    target = Binary("+", k, Cond(Binary(">=", k, j), Ref("hole"), zero))
-    row = Binary("*", i, Ref("n_from"))
-    column = Binary("-", j, Cond(Binary(">", j, i), Ref("hole"), zero))
-    statements = (Assign("i", target), Assign("at", Binary("+", row, column)), Assign("w", Ref("other")))
+    target = k + Cond(k >= j, Ref("hole"), zero)
+    row = i * Ref("n_from")
+    column = j - Cond(j > i, Ref("hole"), zero)
+    statements = (Assign("i", target), Assign("at", row + column), Assign("w", Ref("other")))
     nest = Nest((Dim("j", "n_pre"), Dim("k", "n_to")), statements)
     columns: dict[str, ColumnValue] = {"n_pre": s.pre.size, "hole": hole}
     columns |= {"n_to": s.post.size - hole, "n_from": s.pre.size - hole}

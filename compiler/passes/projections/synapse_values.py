@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.expr.ast import Binary, Call, Cond, Num, Ref
+from compiler.expr.ast import Call, Cond, Num, Ref
 from compiler.ir.level0.model import Const, Formula, Member, Value
 from compiler.ir.level2.program import (
     ELEMENT,
@@ -94,7 +94,7 @@ def _occupied(s: Synapses, extent: int | SizeOf) -> Held:
     """Which places hold a synapse at the start, drawn by number."""
     held = steps_array(s, f"{s.name}.exists", "syn", extent)
     chance = Call("uniform", (Ref("key"), Ref("i"), Num(0)))
-    value = Cond(Binary("<", chance, Ref("occupied")), Num(1), Num(0))
+    value = Cond(chance < Ref("occupied"), Num(1), Num(0))
     formals: tuple[Formal, ...] = (
         ArrayFormal("exists", DType.I32, Mode.WRITE, ELEMENT),
         ScalarFormal("n", DType.I64),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from compiler.core.names import free_name
-from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
+from compiler.expr.ast import Cond, Expr, Num, Ref
 from compiler.ir.level0.model import OptimizerDef, Set, Train
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.level1.graph import Node, Store, Tensor, Update, Variable, Weight
@@ -36,23 +36,23 @@ class Mean:
 def accumulated(g: GraphBuilder, means: Sequence[Mean], names: Iterable[str], batches: int) -> dict[str, Tensor]:
     """The gradients of `names` since the last update: of each mean over all that it counted, added up. Numbers of its
     own: `accumulated.batches` (done since then), and for each mean `accumulated.samples` and a sum per weight."""
-    one = Binary("+", _X0, Num(1.0))
+    one = _X0 + 1.0
     done = g.add(Variable(Tensor("accumulated.batches", ()), 0.0, inner=True))
-    next_ = Cond(Binary("<", one, Ref("batches")), one, Num(0.0))
+    next_ = Cond(one < Ref("batches"), one, Num(0.0))
     after = g.map("accumulated.batches.after", next_, (identity(done),), scalars=(("batches", float(batches)),))
-    kept = Cond(Binary(">", _X1, Num(0.0)), _X0, Num(0.0))
+    kept = Cond(_X1 > 0.0, _X0, Num(0.0))
     out: dict[str, Tensor] = {}
     for k, part in enumerate(means):
         which = f".{k}" if k else ""
         samples = g.add(Variable(Tensor(f"accumulated.samples{which}", ()), 0.0, inner=True))
-        body: Expr = Binary("+", kept, _X2)
+        body: Expr = kept + _X2
         operands = (identity(samples), (done, ()), (part.count, ()))
         total = g.map(f"accumulated.samples{which}.after", body, operands)
         for name in (n for n in names if n in part.gradients):
             mean = _mean(g, f"{name}.accumulated{which}", part.gradients[name], (done, part.count, total))
             if name in out:
                 label = f"{name}.accumulated{which}.with"
-                mean = g.map(label, Binary("+", _X0, _X1), (identity(out[name]), identity(mean)))
+                mean = g.map(label, _X0 + _X1, (identity(out[name]), identity(mean)))
             out[name] = mean
         g.add(Store(samples.name, total.name))
     g.add(Store(done.name, after.name))
@@ -62,12 +62,12 @@ def accumulated(g: GraphBuilder, means: Sequence[Mean], names: Iterable[str], ba
 def _mean(g: GraphBuilder, label: str, gradient: Tensor, numbers: tuple[Tensor, Tensor, Tensor]) -> Tensor:
     """The mean of gradients so far. `numbers`: batches done before, what this one counts, what all count."""
     done, count, total = numbers
-    kept = Cond(Binary(">", _X1, Num(0.0)), _X0, Num(0.0))
+    kept = Cond(_X1 > 0.0, _X0, Num(0.0))
     whole = g.add(Variable(Tensor(label, gradient.shape), 0.0, inner=True))
-    sums = Binary("+", kept, Binary("*", _X2, Ref("x3")))
+    sums = kept + _X2 * Ref("x3")
     new = g.map(f"{label}.after", sums, (identity(whole), (done, ()), identity(gradient), (count, ())))
     g.add(Store(whole.name, new.name))
-    mean = Cond(Binary(">", _X1, Num(0.0)), Binary("/", _X0, _X1), Num(0.0))  # a loss may have counted nothing
+    mean = Cond(_X1 > 0.0, _X0 / _X1, Num(0.0))  # a loss may have counted nothing
     return g.map(f"{label}.mean", mean, (identity(new), (total, ())))
 
 
@@ -84,8 +84,8 @@ def with_average(optimizer: OptimizerDef, keep: float) -> OptimizerDef:
     taken = frozenset({n for n, _ in (*optimizer.params, *optimizer.state)} | {s.target for s in optimizer.update})
     rate = free_name("average_rate", taken)
     own, param = Ref(name), Ref("param")
-    moved = Binary("+", own, Binary("*", Ref(rate), Binary("-", param, own)))
-    statement = Set(name, Cond(Binary("==", Ref("step"), Num(1)), param, moved), optimizer.span)
+    moved = own + Ref(rate) * (param - own)
+    statement = Set(name, Cond(Ref("step").eq(1), param, moved), optimizer.span)
     new = float(1 - Fraction(repr(keep)))
     return replace(
         optimizer,

@@ -18,7 +18,7 @@ from compiler.ir.level1.graph import Contract, Map, Node, Store, Update
 from compiler.ir.space import Affine, plain_dim, stays_inside
 from compiler.passes.tensors.simplify_graph import operands
 
-_SUM = Binary("+", Ref("x0"), Ref("x1"))
+_SUM = Ref("x0") + Ref("x1")
 
 
 def _is_move(node: Node, body: Binary | Ref) -> bool:

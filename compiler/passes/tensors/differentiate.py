@@ -23,10 +23,9 @@ from compiler.expr.ast import (
     Expr,
     Num,
     Ref,
-    children,
     refs,
+    rewrite,
     substitute,
-    with_children,
 )
 from compiler.expr.diff import NotDifferentiable, diff
 from compiler.expr.simplify import simplify
@@ -61,7 +60,7 @@ def _chain(g: GraphBuilder, tensor: Tensor, parts: list[Tensor], mark: str) -> T
     dims = (*((f"d{a}", e) for a, e in enumerate(tensor.shape)), ("z", 1))
     axes = tuple(Affine(((f"d{a}", 1), ("z", 1))) if a == rank - 1 else along(f"d{a}") for a in range(rank))
     outer = tuple(along(f"d{a}") for a in range(rank))
-    body = Binary("+", Ref("x0"), Ref("x1"))
+    body = Ref("x0") + Ref("x1")
     count = 0
     while len(parts) > 1:
         left = parts[: len(parts) % 2]
@@ -86,28 +85,22 @@ def _shifted(body: Expr, count: int) -> Expr:
 def _times_gradient(slope: Expr) -> Expr:
     if isinstance(slope, Num) and slope.value == 1:
         return Ref("x0")
-    return simplify(Binary("*", Ref("x0"), slope))
+    return simplify(Ref("x0") * slope)
 
 
 def _through_output(slope: Expr, body: Expr, output: Expr) -> Expr:
     """The slope with the function's own value read from the output, so that its argument need not be kept:
     sigmoid, tanh, exp, and relu (whose output is positive exactly where its argument is)."""
     argument = body.args[0] if isinstance(body, Call) and body.func == "relu" else None
-    done: dict[int, Expr] = {}
 
     def through(x: Expr) -> Expr:
         if x == body:
             return output
         if isinstance(x, Binary) and x.left == argument and x.op in (">", "<="):
             return Binary(x.op, output, x.right)
-        kids = children(x)
-        if not kids:
-            return x
-        if id(x) not in done:
-            done[id(x)] = with_children(x, tuple(through(k) for k in kids))
-        return done[id(x)]
+        return x
 
-    return through(slope)
+    return rewrite(slope, through, top_down=True)
 
 
 @dataclass
@@ -186,7 +179,7 @@ def _max_gradient(g: GraphBuilder, node: Contract, gradient: Tensor, name: str) 
     reduced = [(d, e) for d, e in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}]
     position: Expr = Num(0)
     for d, extent in reduced:
-        position = simplify(Binary("+", Binary("*", position, Num(extent)), Ref(d)))
+        position = simplify(position * extent + Ref(d))
     first = g.add(
         Contract(
             Tensor(f"{name}.first", node.out.shape, "real", node.out.batched),
@@ -194,7 +187,7 @@ def _max_gradient(g: GraphBuilder, node: Contract, gradient: Tensor, name: str) 
             node.out_map,
             (x.name, node.out.name),
             (node.in_maps[0], node.out_map),
-            Cond(Binary("==", Ref("x0"), Ref("x1")), Call("float", (position,)), Num(FIRST)),
+            Cond(Ref("x0").eq(Ref("x1")), Call("float", (position,)), Num(FIRST)),
             "min",
             math.nan,  # never equal to the maximum: padding is not a candidate
             (),
@@ -208,7 +201,7 @@ def _max_gradient(g: GraphBuilder, node: Contract, gradient: Tensor, name: str) 
             node.in_maps[0],
             (gradient.name, first.name),
             (node.out_map, node.out_map),
-            Cond(Binary("==", Ref("x1"), Call("float", (position,))), Ref("x0"), Num(0.0)),
+            Cond(Ref("x1").eq(Call("float", (position,))), Ref("x0"), Num(0.0)),
             "add",
             0.0,
             (),
@@ -241,7 +234,7 @@ def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str], mark
             return _chain(g, tensor, found, mark)
         body: Expr = Ref("x0")
         for i in range(1, len(found)):
-            body = Binary("+", body, Ref(f"x{i}"))
+            body = body + Ref(f"x{i}")
         return g.map(f"{tensor.name}.grad{mark}.sum", body, [identity(t) for t in found], like=tensor)
 
     def contribute(operand: str, tensor: Tensor | None) -> None:

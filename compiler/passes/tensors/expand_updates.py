@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from compiler.core.names import free_name
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, substitute
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.ir.level0.model import Network, OptimizerDef, Set, Train, WeightGroup
 from compiler.ir.level1.builder import GraphBuilder, Operand, identity
 from compiler.ir.level1.graph import Contract, Reindex, Tensor, Update, Variable
@@ -63,11 +63,11 @@ def expand_updates(
         if train.clip[0] == "value":
             bound = free_name("clip_value", taken)
             params = (*params, (bound, limit))
-            clipped: Expr = Call("max", (Call("min", (gradient, Ref(bound))), Binary("-", Num(0), Ref(bound))))
+            clipped: Expr = Call("max", (Call("min", (gradient, Ref(bound))), 0 - Ref(bound)))
         else:
             factor = free_name("clip_factor", taken)
             reads = (*reads, (factor, _clip_factor(g, [(n, gradients[n]) for n in names], limit).name))
-            clipped = Binary("*", gradient, Ref(factor))
+            clipped = gradient * Ref(factor)
         statements = tuple(Set(s.target, substitute(s.value, {"gradient": clipped}), s.span) for s in statements)
     found = []
     for name in names:
@@ -86,7 +86,7 @@ def _plateau_name(optimizer: OptimizerDef) -> str:
 def _on_plateau(g: GraphBuilder, optimizer: OptimizerDef) -> OptimizerDef:
     """The optimizer with its learning rate multiplied by a number that the host writes between epochs."""
     g.add(Variable(Tensor(PLATEAU, ()), 1.0, inner=True))
-    rate: dict[str, Expr] = {"learning_rate": Binary("*", Ref("learning_rate"), Ref(_plateau_name(optimizer)))}
+    rate: dict[str, Expr] = {"learning_rate": Ref("learning_rate") * Ref(_plateau_name(optimizer))}
     return replace(optimizer, update=tuple(Set(s.target, substitute(s.value, rate), s.span) for s in optimizer.update))
 
 
@@ -113,14 +113,14 @@ def _timed(
     per_epoch, last, total, several = (
         free_name(n, taken) for n in ("steps_per_epoch", "last_epoch", "last_step", "batches_per_step")
     )
-    before = Binary("//", Binary("-", Ref("step"), Num(1)), Ref(per_epoch))
+    before = (Ref("step") - 1) // Ref(per_epoch)
     meanings: dict[str, tuple[Expr, str, float]] = {
-        "epoch": (Binary("+", Num(1), before), per_epoch, float(batches)),
+        "epoch": (1 + before, per_epoch, float(batches)),
         "epochs": (Ref(last), last, float(train.epochs)),
         "steps": (Ref(total), total, float(train.epochs * batches // train.accumulate)),
     }
     if train.accumulate > 1:
-        meanings["step"] = (Binary("//", Ref("step"), Ref(several)), several, float(train.accumulate))
+        meanings["step"] = (Ref("step") // Ref(several), several, float(train.accumulate))
     bindings = {name: meaning[0] for name, meaning in meanings.items() if name in read}
     extra = tuple((column, value) for name, (_, column, value) in meanings.items() if name in read)
     statements = tuple(Set(s.target, substitute(s.value, bindings), s.span) for s in optimizer.update)
@@ -132,15 +132,15 @@ def _clip_factor(g: GraphBuilder, gradients: list[tuple[str, Tensor]], limit: fl
     goes from array to array, so that its text does not depend on how many there are."""
     x0, x1, d0 = Ref("x0"), Ref("x1"), Ref("d0")
     total = g.map("clip.start", Num(0.0), (), like=Tensor("", ()))
-    carried = Cond(Binary("==", d0, Num(0)), x1, Num(0.0))
+    carried = Cond(d0.eq(0), x1, Num(0.0))
     for name, gradient in gradients:
         size = math.prod(gradient.shape)
         flat = g.add(Reindex(Tensor(f"{name}.clip.flat", (size,)), gradient.name))
-        square: Expr = Binary("+", Binary("*", x0, x0), carried)
+        square: Expr = x0 * x0 + carried
         out = Tensor(f"{name}.clip.sum", ())
         total = g.add(Contract(out, (("d0", size),), (), (flat.name, total.name), ((along("d0"),), ()), square))
-    size_of = Binary("+", Call("sqrt", (x0,)), Num(1e-6))
-    body = Call("min", (Num(1.0), Binary("/", Ref("limit"), size_of)))
+    size_of = Call("sqrt", (x0,)) + 1e-6
+    body = Call("min", (Num(1.0), Ref("limit") / size_of))
     return g.map("clip.factor", body, (identity(total),), scalars=(("limit", limit),))
 
 
@@ -180,7 +180,7 @@ def _with_norms(
         label = f"{weight.name}.{s.target}"
         whole = g.map(f"{label}.of", substitute(body, bindings), operands, like=weight, scalars=params, span=s.span)
         x0 = Ref("x0")
-        total = g.reduce(f"{label}.square", Binary("*", x0, x0), (identity(whole),), whole, (), span=s.span)
+        total = g.reduce(f"{label}.square", x0 * x0, (identity(whole),), whole, (), span=s.span)
         scalars[s.target] = g.map(f"{label}.norm", Call("sqrt", (x0,)), (identity(total),), span=s.span)
         norms.append((s.target, scalars[s.target].name))
         values.pop(s.target, None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.expr.ast import Binary, Expr, Ref, substitute
+from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.simplify import has_random
 from compiler.ir.level1.builder import renumber, used_operands
 from compiler.ir.level1.graph import Contract, Map, Node
@@ -44,7 +44,7 @@ def _is_product(reader: Contract) -> bool:
 
 
 def _text_product(body: Expr) -> bool:
-    return body in (Binary("*", Ref("x0"), Ref("x1")), Binary("*", Ref("x1"), Ref("x0")))
+    return body in (Ref("x0") * Ref("x1"), Ref("x1") * Ref("x0"))
 
 
 def _both_vary(reader: Contract) -> bool:

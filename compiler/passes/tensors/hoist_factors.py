@@ -67,11 +67,11 @@ def _split(body: Expr, fixed: set[str]) -> tuple[Expr, Expr] | None:
     match body:
         case Unary("-", x):
             found = _split(x, fixed)
-            return None if found is None else (Unary("-", found[0]), found[1])
+            return None if found is None else (-found[0], found[1])
         case Binary("*" | "/" as op, x, by) if refs(by) <= fixed:
             found = _split(x, fixed)
             return None if found is None else (Binary(op, found[0], by), found[1])
         case Binary("*", by, x) if refs(by) <= fixed:
             found = _split(x, fixed)
-            return None if found is None else (Binary("*", by, found[0]), found[1])
+            return None if found is None else (by * found[0], found[1])
     return None
