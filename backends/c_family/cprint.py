@@ -19,7 +19,21 @@ from typing import Final, Literal
 import numpy as np
 
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary, children, refs
+from compiler.expr.ast import (
+    COMPARISONS,
+    LOGICAL,
+    Binary,
+    Bool,
+    Call,
+    Cond,
+    Expr,
+    Num,
+    Quantity,
+    Ref,
+    Unary,
+    children,
+    refs,
+)
 from compiler.expr.functions import CONSTANTS
 from compiler.ir.level2.program import Add, Assign, Emit, Mode, Statement
 from compiler.ir.space import DType
@@ -178,24 +192,17 @@ def type_of(e: Expr, scope: Scope, real: DType) -> Scalar:
         case Bool():
             return "bool"
         case Ref(name, span):
-            if name in scope:
-                return scope[name].type
-            if name in CONSTANTS:
-                return real
-            raise PrintError(f"`{name}` has no meaning in this kernel", span)
-        case Unary("not", _):
+            if name not in scope and name not in CONSTANTS:
+                raise PrintError(f"`{name}` has no meaning in this kernel", span)
+            return scope[name].type if name in scope else real
+        case Unary(op, x):
+            return "bool" if op == "not" else _number(type_of(x, scope, real))
+        case Binary(op, _, _) if op in COMPARISONS or op in LOGICAL:
             return "bool"
-        case Unary(_, x):
-            return _number(type_of(x, scope, real))
         case Binary(op, a, b):
-            if op in ("<", "<=", ">", ">=", "==", "!=", "and", "or"):
-                return "bool"
             both = join(_number(type_of(a, scope, real)), _number(type_of(b, scope, real)))
-            if op == "/" and not is_real(both):
-                return real
-            if op == "**" and not is_real(both) and not _whole_power(b):
-                return real
-            return both
+            needs_real = op == "/" or (op == "**" and not _whole_power(b))
+            return real if needs_real and not is_real(both) else both
         case Cond(_, a, b):
             return join(type_of(a, scope, real), type_of(b, scope, real))
         case Call(func, args, span):

@@ -148,36 +148,41 @@ class _Checker:
                 return None if value == 0 else DIMENSIONLESS
             case Bool():
                 return DIMENSIONLESS
-            case Quantity(value, unit):
-                known = parse_unit(unit)
-                if known is None:
-                    self.sink.error("E0403", f"`{unit}` is not a known unit", e.span)
-                    return None
-                return known[0]
+            case Quantity():
+                return self.quantity(e)
             case Ref(name):
                 return self.env.get(name) if name in self.env or name not in CONSTANTS else DIMENSIONLESS
             case Unary(_, x):
                 return self.infer(x)
-            case Binary("**", a, b):
-                return self.power(e, a, b)
-            case Binary(op, a, b) if op in ("*", "/"):
-                left, right = self.factor(a), self.factor(b)
-                if left is None or right is None:
-                    return None
-                return left * right if op == "*" else left / right
-            case Binary(op, a, b) if op in LOGICAL:
-                self.infer(a)
-                self.infer(b)
-                return DIMENSIONLESS
-            case Binary(op, a, b):
-                verb = "compare" if op in COMPARISONS else _VERBS[op]
-                common = self.common(e, (a, b), verb)
-                return DIMENSIONLESS if op in COMPARISONS or op == "//" else common
+            case Binary():
+                return self.binary(e, e.op, e.left, e.right)
             case Cond(test, then, orelse):
                 self.infer(test)
                 return self.common(e, (then, orelse), "choose between")
             case Call():
                 return self.call(e)
+
+    def quantity(self, e: Quantity) -> Dimension | None:
+        known = parse_unit(e.unit)
+        if known is None:
+            self.sink.error("E0403", f"`{e.unit}` is not a known unit", e.span)
+            return None
+        return known[0]
+
+    def binary(self, e: Binary, op: str, a: Expr, b: Expr) -> Dimension | None:
+        if op == "**":
+            return self.power(e, a, b)
+        if op in ("*", "/"):
+            left, right = self.factor(a), self.factor(b)
+            if left is None or right is None:
+                return None
+            return left * right if op == "*" else left / right
+        if op in LOGICAL:
+            self.infer(a)
+            self.infer(b)
+            return DIMENSIONLESS
+        common = self.common(e, (a, b), "compare" if op in COMPARISONS else _VERBS[op])
+        return DIMENSIONLESS if op in COMPARISONS or op == "//" else common
 
     def factor(self, e: Expr) -> Dimension | None:
         """Dimension of a factor: here a literal 0 is just a number."""

@@ -324,10 +324,11 @@ class _Builder:
             case python.Attribute():
                 return Ref(self.dotted(node), self.place.at(*at))
             case python.BinOp(left, op, right):
-                symbol = _OPERATORS.get(type(op))
-                if symbol is None:
+                if type(op) not in _OPERATORS:
                     raise _Refused("this operator is not in the language", at)
-                return Binary(symbol, self.build(left, depth), self.build(right, depth), self.place.at(*at))
+                return Binary(
+                    _OPERATORS[type(op)], self.build(left, depth), self.build(right, depth), self.place.at(*at)
+                )
             case python.UnaryOp(op, operand):
                 return self.unary(op, operand, at, depth)
             case python.BoolOp(op, values):
@@ -339,18 +340,25 @@ class _Builder:
                 condition = self.build(test, depth)
                 arms = self.build(then, depth), self.build(orelse, depth)
                 return Cond(condition, *arms, self.place.at(*at))
-            case python.Call(func, args, keywords):
-                if keywords:
-                    raise _Refused("arguments are given by position", at)
-                if not isinstance(func, python.Name):
-                    raise _Refused("only a function's name can be called", self.at(func))
-                built = tuple(self.build(a, depth) for a in args)
-                return Call(func.id, built, self.place.at(*at))
+            case python.Call():
+                return self.call(node, at, depth)
+        raise self.refused(node, at)
+
+    @staticmethod
+    def refused(node: python.expr, at: tuple[int, int]) -> _Refused:
+        match node:
             case python.Tuple():
-                raise _Refused("`,` cannot stand here", at, "a decimal point is written `.`")
+                return _Refused("`,` cannot stand here", at, "a decimal point is written `.`")
             case python.Starred():
-                raise _Refused("`*` cannot stand here", (at[0], at[0] + 1))
-        raise _Refused("this cannot stand in an expression", at)
+                return _Refused("`*` cannot stand here", (at[0], at[0] + 1))
+        return _Refused("this cannot stand in an expression", at)
+
+    def call(self, node: python.Call, at: tuple[int, int], depth: int) -> Expr:
+        if node.keywords:
+            raise _Refused("arguments are given by position", at)
+        if not isinstance(node.func, python.Name):
+            raise _Refused("only a function's name can be called", self.at(node.func))
+        return Call(node.func.id, tuple(self.build(a, depth) for a in node.args), self.place.at(*at))
 
     def constant(self, value: object, at: tuple[int, int]) -> Expr:
         if isinstance(value, bool):

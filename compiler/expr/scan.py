@@ -15,7 +15,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Container
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -96,88 +96,128 @@ class Scanned:
 def scan(text: str, fail: Fail, *, units: bool, names: Container[str]) -> Scanned | None:
     """Scan one expression; None after `fail` has been called. `names` are never read as further
     parts of a unit."""
-    found: dict[int, tuple[str, int]] = {}
-    ends: dict[int, int] = {}
-    pieces: list[str] = []
-    open_at: list[int] = []
-    previous = ""  # the last token's text when it ends an operand, else ""
-    previous_at = 0
-    at, size = 0, len(text)
-    while at < size:
+    state = _Scan(text, fail, units, names)
+    at = 0
+    while at < len(text):
         token = _TOKEN.match(text, at)
         assert token is not None  # the last alternative takes any character
         kind, word, end = token.lastgroup, token[0], token.end()
         if kind == "space":
-            pieces.append(" " * (end - at))
-            at = end
-            continue
-        if previous and (kind == "number" or kind == "name" or word == "("):
-            callee = word == "(" and (previous[0].isalpha() or previous[0] == "_")
-            if not callee and word not in _WORDS and word not in _PYTHON:
-                _side_by_side(text, previous_at, at, end, fail)
-                return None
-        if kind == "number":
-            if len(word) > 1 and word[0] == "0" and word.isdigit() and word.strip("0"):
-                fail("E0301", f"`{word}` begins with 0", at, end, f"write `{word.lstrip('0')}`")
-                return None
-            if len(word) > 60:
-                fail("E0301", "the number has too many digits", at, end, None)
-                return None
-            pieces.append(word)
-            unit_end = _unit_end(text, end, names)
-            if unit_end > end:
-                if not _known(text, at, end, unit_end, units, fail):
-                    return None
-                found[at] = (text[end:unit_end].strip(), unit_end)
-                ends[end] = unit_end
-                pieces.append(" " * (unit_end - end))
-            previous, previous_at, at = word, at, max(end, unit_end)
-            continue
-        if kind == "name":
-            if not _plain_name(word, at, end, fail):
-                return None
-            if at and text[at - 1] in "0123456789.":  # `1if`: Python reads it as `1 if`, with a warning
-                fail("E0301", f"a space is missing before `{word}`", previous_at, end, None)
-                return None
-            pieces.append(word)
-            previous = "" if word in _WORDS else word
-        elif kind == "op":
-            if word == "(":
-                open_at.append(at)
-                if len(open_at) > MAX_NESTING:
-                    help = f"at most {MAX_NESTING} parentheses may be open"
-                    fail("E0301", "the expression is nested too deeply", at, end, help)
-                    return None
-            elif word == ")":
-                if text[:at].rstrip().endswith("(") and not _called(text, at):
-                    fail("E0301", "an expression is missing between `(` and `)`", at, end, None)
-                    return None
-                if not open_at:
-                    fail("E0301", "`)` closes nothing", at, end, "leave it out, or add the `(` that it closes")
-                    return None
-                open_at.pop()
-            elif word == "," and not open_at:
-                fail("E0301", "`,` cannot stand here", at, end, "a decimal point is written `.`")
-                return None
-            pieces.append(word)
-            previous = word if word == ")" else ""
-        else:
-            message, help_text = _BAD.get(word, (f"`{word}` cannot stand in an expression", None))
-            if word == ":" and (unit := _UNIT_OF_EQUATION.match(text, end)) is not None:
-                help_text = f"an equation has the dimension of its state: leave `: {unit[1].strip()}` out"
-            fail("E0301", message, at, end, help_text)
+            state.pieces.append(" " * (end - at))
+        elif (kind in ("number", "name") or word == "(") and not state.may_follow(word, at, end):
             return None
-        previous_at, at = at, end
-    if not previous:
-        last = len(text.rstrip())
-        part = _PERCENT.fullmatch(text)
-        help_text = None if part is None else f"a percentage is written as a part of 1: `{float(part[1]) / 100:g}`"
-        fail("E0301", "the expression ends too early", previous_at, last, help_text)
+        else:
+            after = state.token(kind, word, at, end)
+            if after is None:
+                return None
+            state.previous_at, end = at, after
+        at = end
+    return Scanned("".join(state.pieces), state.found, state.ends) if state.complete() else None
+
+
+@dataclass
+class _Scan:
+    """A scan on its way. `previous`: the last token's text when it ends an operand, else ""; each kind of token has a
+    method that returns whether the token may stand, after `fail` if it may not."""
+
+    text: str
+    fail: Fail
+    units: bool
+    names: Container[str]
+    found: dict[int, tuple[str, int]] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    pieces: list[str] = field(default_factory=list)
+    open_at: list[int] = field(default_factory=list)
+    previous: str = ""
+    previous_at: int = 0
+
+    def token(self, kind: str | None, word: str, at: int, end: int) -> int | None:
+        """The offset after the token and its unit; None when it may not stand here."""
+        match kind:
+            case "number":
+                return self.number(word, at, end)
+            case "name":
+                return end if self.name(word, at, end) else None
+            case "op":
+                return end if self.operator(word, at, end) else None
+        message, help_text = _BAD.get(word, (f"`{word}` cannot stand in an expression", None))
+        if word == ":" and (unit := _UNIT_OF_EQUATION.match(self.text, end)) is not None:
+            help_text = f"an equation has the dimension of its state: leave `: {unit[1].strip()}` out"
+        self.fail("E0301", message, at, end, help_text)
         return None
-    if open_at:
-        fail("E0301", "`(` is never closed", open_at[-1], open_at[-1] + 1, "add the `)` that closes it")
-        return None
-    return Scanned("".join(pieces), found, ends)
+
+    def may_follow(self, word: str, at: int, end: int) -> bool:
+        """Whether what begins an operand may follow the previous token."""
+        callee = word == "(" and (self.previous[:1].isalpha() or self.previous[:1] == "_")
+        if not self.previous or callee or word in _WORDS or word in _PYTHON:
+            return True
+        _side_by_side(self.text, self.previous_at, at, end, self.fail)
+        return False
+
+    def number(self, word: str, at: int, end: int) -> int | None:
+        if len(word) > 1 and word[0] == "0" and word.isdigit() and word.strip("0"):
+            self.fail("E0301", f"`{word}` begins with 0", at, end, f"write `{word.lstrip('0')}`")
+            return None
+        if len(word) > 60:
+            self.fail("E0301", "the number has too many digits", at, end, None)
+            return None
+        self.pieces.append(word)
+        self.previous = word
+        unit_end = _unit_end(self.text, end, self.names)
+        if unit_end <= end:
+            return end
+        if not _known(self.text, at, end, unit_end, self.units, self.fail):
+            return None
+        self.found[at] = (self.text[end:unit_end].strip(), unit_end)
+        self.ends[end] = unit_end
+        self.pieces.append(" " * (unit_end - end))
+        return unit_end
+
+    def name(self, word: str, at: int, end: int) -> bool:
+        if not _plain_name(word, at, end, self.fail):
+            return False
+        if at and self.text[at - 1] in "0123456789.":  # `1if`: Python reads it as `1 if`, with a warning
+            self.fail("E0301", f"a space is missing before `{word}`", self.previous_at, end, None)
+            return False
+        self.pieces.append(word)
+        self.previous = "" if word in _WORDS else word
+        return True
+
+    def operator(self, word: str, at: int, end: int) -> bool:
+        wrong: tuple[str, str | None] | None = None
+        if word == "(":
+            self.open_at.append(at)
+            if len(self.open_at) > MAX_NESTING:
+                wrong = "the expression is nested too deeply", f"at most {MAX_NESTING} parentheses may be open"
+        elif word == ")":
+            if self.text[:at].rstrip().endswith("(") and not _called(self.text, at):
+                wrong = "an expression is missing between `(` and `)`", None
+            elif not self.open_at:
+                wrong = "`)` closes nothing", "leave it out, or add the `(` that it closes"
+            else:
+                self.open_at.pop()
+        elif word == "," and not self.open_at:
+            wrong = "`,` cannot stand here", "a decimal point is written `.`"
+        if wrong is not None:
+            self.fail("E0301", wrong[0], at, end, wrong[1])
+            return False
+        self.pieces.append(word)
+        self.previous = word if word == ")" else ""
+        return True
+
+    def complete(self) -> bool:
+        """Whether the text may end here."""
+        if not self.previous:
+            part = _PERCENT.fullmatch(self.text)
+            help_text = None if part is None else f"a percentage is written as a part of 1: `{float(part[1]) / 100:g}`"
+            last = len(self.text.rstrip())
+            self.fail("E0301", "the expression ends too early", self.previous_at, last, help_text)
+            return False
+        if self.open_at:
+            at = self.open_at[-1]
+            self.fail("E0301", "`(` is never closed", at, at + 1, "add the `)` that closes it")
+            return False
+        return True
 
 
 def _called(text: str, at: int) -> bool:

@@ -13,10 +13,12 @@ Does not: reorder or reassociate sums and products, factor or expand.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
 
 from compiler.expr.ast import (
-    LOGICAL,
     Binary,
     Bool,
     Call,
@@ -50,8 +52,8 @@ def _tidy(e: Expr, finite: bool) -> Expr:
     match e:
         case Unary():
             return _unary(e)
-        case Binary():
-            return _binary(e, finite)
+        case Binary(op, a, b) if op in _IDENTITIES:
+            return _IDENTITIES[op](e, a, b, finite)
         case Cond(test, then, orelse):
             return _choice(e, test, then, orelse)
         case Call("where", (test, then, orelse)):
@@ -112,47 +114,50 @@ def _choice(e: Expr, test: Expr, then: Expr, orelse: Expr) -> Expr:
     return e
 
 
-def _binary(e: Binary, finite: bool) -> Expr:
-    a, b = e.left, e.right
-    if e.op in LOGICAL:
-        return _logical(e)
-    match e.op:
-        case "+":
-            if _negative_zero(b) or (finite and _is(b, 0)):
-                return a
-            if _negative_zero(a) or (finite and _is(a, 0)):
-                return b
-            if finite and isinstance(b, Unary) and b.op == "-":
-                return Binary("-", a, b.operand, e.span)
-        case "-":
-            if _is(b, 0) and (finite or not _negative_zero(b)):
-                return a
-            if finite and _is(a, 0):
-                return _negated(b, e)
-            if finite and a == b and not has_random(a):
-                return Num(0, e.span)
-            if finite and isinstance(b, Unary) and b.op == "-":
-                return Binary("+", a, b.operand, e.span)
-        case "*":
-            if _is(b, 1):
-                return a
-            if _is(a, 1):
-                return b
-            if finite and (_is(a, 0) or _is(b, 0)) and not has_random(e):
-                return Num(0, e.span)
-            if finite and (_is(a, -1) or _is(b, -1)):
-                return _negated(b if _is(a, -1) else a, e)
-        case "/":
-            if _is(b, 1):
-                return a
-            if finite and _is(a, 0) and not _is(b, 0) and not has_random(b):
-                return Num(0, e.span)
-        case "**":
-            if _is(b, 1):
-                return a
-            if finite and _is(b, 0) and not has_random(a):
-                return Num(1, e.span)
+def _sum(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
+    if _negative_zero(b) or (finite and _is(b, 0)):
+        return a
+    if _negative_zero(a) or (finite and _is(a, 0)):
+        return b
+    if finite and isinstance(b, Unary) and b.op == "-":
+        return Binary("-", a, b.operand, e.span)
     return e
+
+
+def _difference(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
+    if _is(b, 0) and (finite or not _negative_zero(b)):
+        return a
+    if finite and _is(a, 0):
+        return _negated(b, e)
+    if finite and a == b and not has_random(a):
+        return Num(0, e.span)
+    if finite and isinstance(b, Unary) and b.op == "-":
+        return Binary("+", a, b.operand, e.span)
+    return e
+
+
+def _product(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
+    if _is(b, 1):
+        return a
+    if _is(a, 1):
+        return b
+    if finite and (_is(a, 0) or _is(b, 0)) and not has_random(e):
+        return Num(0, e.span)
+    if finite and (_is(a, -1) or _is(b, -1)):
+        return _negated(b if _is(a, -1) else a, e)
+    return e
+
+
+def _quotient(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
+    if _is(b, 1):
+        return a
+    return Num(0, e.span) if finite and _is(a, 0) and not _is(b, 0) and not has_random(b) else e
+
+
+def _power(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
+    if _is(b, 1):
+        return a
+    return Num(1, e.span) if finite and _is(b, 0) and not has_random(a) else e
 
 
 def _negated(x: Expr, whole: Expr) -> Expr:
@@ -163,13 +168,13 @@ def _negated(x: Expr, whole: Expr) -> Expr:
     return Unary("-", x, whole.span)
 
 
-def _logical(e: Binary) -> Expr:
-    for known, other in ((e.left, e.right), (e.right, e.left)):
+def _logical(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
+    for known, other in ((a, b), (b, a)):
         if isinstance(known, Bool):
             if known.value == (e.op == "and"):
                 return other if _surely_bool(other) else e
             return e if has_random(other) else Bool(known.value, e.span)
-    return e.left if e.left == e.right and not has_random(e) else e
+    return a if a == b and not has_random(e) else e
 
 
 def _surely_bool(e: Expr) -> bool:
@@ -177,3 +182,16 @@ def _surely_bool(e: Expr) -> bool:
     if isinstance(e, Ref):
         return True  # typed before: `and` takes conditions only
     return not isinstance(e, Num | Quantity)
+
+
+_IDENTITIES: Final[Mapping[str, Callable[[Binary, Expr, Expr, bool], Expr]]] = MappingProxyType(
+    {
+        "+": _sum,
+        "-": _difference,
+        "*": _product,
+        "/": _quotient,
+        "**": _power,
+        "and": _logical,
+        "or": _logical,
+    }
+)

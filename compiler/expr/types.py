@@ -131,28 +131,31 @@ class _Checker:
                 return Kind.BOOL
             case Unary(op, x):
                 return self.number(x, f"`{op}` needs a number")
-            case Binary(op, a, b) if op in LOGICAL:
-                for x in (a, b):
-                    self.condition(x, f"`{op}` needs conditions")
-                return Kind.BOOL
-            case Binary(op, a, b) if op in COMPARISONS:
-                self.comparison(e)
-                return Kind.BOOL
-            case Binary("*", a, Ref(unit)) if (help := self.product_with_unit(a, unit)) is not None:
-                self.sink.error("E0302", f"unknown name `{unit}`", e.right.span, help)
-                return None
-            case Binary(op, a, b):
-                left, right = (self.number(x, f"`{op}` needs numbers") for x in (a, b))
-                if op == "/" or Kind.REAL in (left, right):
-                    return Kind.REAL
-                if op == "**":
-                    return left if isinstance(b, Num) and b.value >= 0 else Kind.REAL
-                return left and right
+            case Binary():
+                return self.binary(e, e.op, e.left, e.right)
             case Cond(test, then, orelse):
                 self.condition(test, "`if` needs a condition")
                 return self.arms(e, then, orelse)
             case Call():
                 return self.call(e)
+
+    def binary(self, e: Binary, op: str, a: Expr, b: Expr) -> Kind | None:
+        if op in LOGICAL:
+            for x in (a, b):
+                self.condition(x, f"`{op}` needs conditions")
+            return Kind.BOOL
+        if op in COMPARISONS:
+            self.comparison(e)
+            return Kind.BOOL
+        if op == "*" and isinstance(b, Ref) and (help := self.product_with_unit(a, b.name)) is not None:
+            self.sink.error("E0302", f"unknown name `{b.name}`", b.span, help)
+            return None
+        left, right = (self.number(x, f"`{op}` needs numbers") for x in (a, b))
+        if op == "/" or Kind.REAL in (left, right):
+            return Kind.REAL
+        if op == "**":
+            return left if isinstance(b, Num) and b.value >= 0 else Kind.REAL
+        return left and right
 
     def name(self, e: Ref) -> Kind | None:
         if e.name in self.env:

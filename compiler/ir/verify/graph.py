@@ -30,10 +30,8 @@ from compiler.ir.level1.graph import (
     Cell,
     Constant,
     Contract,
-    Feed,
     Map,
     Node,
-    Rand,
     Reindex,
     Store,
     Tensor,
@@ -83,15 +81,9 @@ def _node(node: Node, known: Mapping[str, Tensor], kept: set[str], gather_only: 
         case Contract():
             yield from _contract(node, known, gather_only)
         case Reindex(out, source):
-            if math.prod(out.shape) != math.prod(known[source].shape):
-                yield f"`{source}` {known[source].shape} cannot have the shape {out.shape}"
-            elif out.batched and out.shape[0] != known[source].shape[0]:
-                yield f"`{source}` {known[source].shape} loses its batch axis in {out.shape}"
+            yield from _reindex(out, known[source])
         case Store(target, value):
-            if target not in kept:
-                yield f"`{target}` is neither a variable nor a weight"
-            elif known[target].shape != known[value].shape:
-                yield f"{_shown(known, value)} is stored into {_shown(known, target)}"
+            yield from _store(target, value, known, kept)
         case Update():
             yield from _update(node, known, kept)
         case BatchMask(out):
@@ -100,8 +92,20 @@ def _node(node: Node, known: Mapping[str, Tensor], kept: set[str], gather_only: 
         case Constant(out, values):
             if len(values) != math.prod(out.shape) or out.batched:
                 yield f"`{out.name}` {out.shape} has {len(values)} values"
-        case Feed() | Weight() | Variable() | Rand():
-            pass
+
+
+def _reindex(out: Tensor, source: Tensor) -> Iterator[str]:
+    if math.prod(out.shape) != math.prod(source.shape):
+        yield f"`{source.name}` {source.shape} cannot have the shape {out.shape}"
+    elif out.batched and out.shape[0] != source.shape[0]:
+        yield f"`{source.name}` {source.shape} loses its batch axis in {out.shape}"
+
+
+def _store(target: str, value: str, known: Mapping[str, Tensor], kept: set[str]) -> Iterator[str]:
+    if target not in kept:
+        yield f"`{target}` is neither a variable nor a weight"
+    elif known[target].shape != known[value].shape:
+        yield f"{_shown(known, value)} is stored into {_shown(known, target)}"
 
 
 def _shown(known: Mapping[str, Tensor], name: str) -> str:

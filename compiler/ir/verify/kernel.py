@@ -111,21 +111,13 @@ def code_violations(code: Kernel | Template) -> Iterator[str]:
             yield from check.connect(rule, stage)
             if (rule == "expression" and stage != "scan") != (probability is not None):
                 yield f"connect rule `{rule}`, stage `{stage}`, has an expression too many or too few"
-            if probability is not None:
-                check.dims |= dict.fromkeys(("i", "j", *PLACES), DimKind.PAR)
-                yield from check.expression(probability, "the probability")
+            yield from check.probability(probability)
         case RecordEvents():
             yield from check.found(
                 _RING | {"buffer": DType.I32, "used": DType.I64, "capacity": DType.I64, "n": DType.I64}
             )
         case RecordTrace(value):
-            yield from check.found(
-                {"members": DType.I32, "buffer": None, "used": DType.I64} | {"m": DType.I64, "capacity": DType.I64}
-            )
-            check.dims["i"] = DimKind.PAR
-            if "ring_slots" in check.scalars:
-                check.dims["slot"] = DimKind.PAR
-            yield from check.expression(value, "its value")
+            yield from check.trace(value)
         case EmitScheduled():
             yield from check.found(
                 _RING | {"steps": DType.I32, "ids": DType.I32, "cursor": DType.I64} | {"m": DType.I64}
@@ -246,6 +238,16 @@ class _Code:
     # --------------------------------------------------------------------------------------- bodies
 
     def nest(self, nest: Nest) -> Iterator[str]:
+        yield from self.loops(nest)
+        for formal in self.arrays.values():
+            yield from self.axes(formal)
+        yield from self.statements(nest.prologue, "prologue")
+        yield from self.reduction(nest)
+        for formal in self.arrays.values():
+            if formal.mode is Mode.WRITE and formal.name not in self.assigned:
+                yield f"`{formal.name}` is declared as written, but never is"
+
+    def loops(self, nest: Nest) -> Iterator[str]:
         lanes = False
         for d in nest.dims:
             if d.name in self.dims or d.name in self.arrays or d.name in self.scalars:
@@ -260,9 +262,8 @@ class _Code:
             if lanes and d.kind is not DimKind.LANE:
                 yield f"dim `{d.name}` stands inside the lanes"
             lanes = lanes or d.kind is DimKind.LANE
-        for formal in self.arrays.values():
-            yield from self.axes(formal)
-        yield from self.statements(nest.prologue, "prologue")
+
+    def reduction(self, nest: Nest) -> Iterator[str]:
         if nest.combine is None:
             if nest.term is not None or nest.epilogue:
                 yield "a term or an epilogue stands without a combine"
@@ -278,9 +279,6 @@ class _Code:
             self.in_term = False
             self.locals.add(nest.acc)
             yield from self.statements(nest.epilogue, "epilogue")
-        for formal in self.arrays.values():
-            if formal.mode is Mode.WRITE and formal.name not in self.assigned:
-                yield f"`{formal.name}` is declared as written, but never is"
 
     def axes(self, formal: ArrayFormal) -> Iterator[str]:
         if isinstance(formal.access, At):
@@ -310,22 +308,25 @@ class _Code:
             yield f"events cannot belong to `{body.by}`"
         yield from self.relation(body.relation, body.by)
         for formal in self.arrays.values():
-            if isinstance(formal.access, At) and formal.access.end not in ENDS:
-                yield f"`{formal.name}` is accessed at `{formal.access.end}`"
-            if isinstance(formal.access, At) and formal.access.past and formal.access.ring is None:
-                yield f"`{formal.name}` is of the past, but no ring"
-            if isinstance(formal.access, At) and formal.access.ring is not None:
-                delay, slots, size = formal.access.ring
-                if formal.access.past and formal.mode is not Mode.READ:
-                    yield f"`{formal.name}` is of the past, but its mode is `{formal.mode.value}`"
-                for column in (slots, size):
-                    yield from self.column(column, f"the ring of `{formal.name}`")
-                if delay not in self.arrays:
-                    yield from self.column(delay, f"the ring of `{formal.name}`")
+            if isinstance(formal.access, At):
+                yield from self.at_end(formal, formal.access)
         gathers = isinstance(body.events, Every) and isinstance(body.relation, Csr | Dense | OneToOne)
         if body.gather and not gathers:
             yield "only every neuron gathers, from synapses that are found by both ends"
         yield from self.statements(body.statements, "propagation")
+
+    def at_end(self, formal: ArrayFormal, access: At) -> Iterator[str]:
+        if access.end not in ENDS:
+            yield f"`{formal.name}` is accessed at `{access.end}`"
+        if access.ring is None:
+            if access.past:
+                yield f"`{formal.name}` is of the past, but no ring"
+            return
+        delay, slots, size = access.ring
+        if access.past and formal.mode is not Mode.READ:
+            yield f"`{formal.name}` is of the past, but its mode is `{formal.mode.value}`"
+        for column in (slots, size, *(() if delay in self.arrays else (delay,))):
+            yield from self.column(column, f"the ring of `{formal.name}`")
 
     def whole(self, wanted: Mapping[str, DType]) -> Iterator[str]:
         """Whole arrays that are read."""
@@ -353,25 +354,39 @@ class _Code:
                 yield from self.unnumbered("a bitmask")
             case Procedural(rule, row, probability):
                 yield from self.whole({row: DType.I64})
-                if rule not in _RULES:
-                    yield f"connect rule `{rule}` is not known"
-                else:
-                    wanted = {("connect_key" if n == "key" else n): t for n, t in {**_DRAWN, **_RULES[rule]}.items()}
-                    yield from self.found(wanted)
-                if (rule == "expression") != (probability is not None):
-                    yield f"connect rule `{rule}` has an expression too many or too few"
-                if probability is not None:
-                    places = dict.fromkeys(("i", "j", *PLACES), DimKind.PAR)
-                    code = _Code(self.arrays, self.scalars, places, in_propagation=True)
-                    yield from code.expression(probability, "the probability")
-                if rule == "fixed_outdegree":
-                    yield from self.unnumbered("rows that are drawn out of order")
+                yield from self.procedural(rule, probability)
             case Toeplitz(kernel, stride):
                 if min(*kernel, *stride) < 1:
                     yield f"the kernel is {kernel}, the stride {stride}"
                 yield from self.found(dict.fromkeys(PLANES, DType.I64))
         if by == "post" and isinstance(relation, Bitmask | Procedural | Toeplitz):
             yield f"a {type(relation).__name__} relation is walked by target"
+
+    def procedural(self, rule: str, probability: Expr | None) -> Iterator[str]:
+        if rule not in _RULES:
+            yield f"connect rule `{rule}` is not known"
+        else:
+            wanted = {("connect_key" if n == "key" else n): t for n, t in {**_DRAWN, **_RULES[rule]}.items()}
+            yield from self.found(wanted)
+        if (rule == "expression") != (probability is not None):
+            yield f"connect rule `{rule}` has an expression too many or too few"
+        yield from _Code(self.arrays, self.scalars, in_propagation=True).probability(probability)
+        if rule == "fixed_outdegree":
+            yield from self.unnumbered("rows that are drawn out of order")
+
+    def probability(self, probability: Expr | None) -> Iterator[str]:
+        if probability is not None:
+            self.dims |= dict.fromkeys(("i", "j", *PLACES), DimKind.PAR)
+            yield from self.expression(probability, "the probability")
+
+    def trace(self, value: Expr) -> Iterator[str]:
+        yield from self.found(
+            {"members": DType.I32, "buffer": None, "used": DType.I64} | {"m": DType.I64, "capacity": DType.I64}
+        )
+        self.dims["i"] = DimKind.PAR
+        if "ring_slots" in self.scalars:
+            self.dims["slot"] = DimKind.PAR
+        yield from self.expression(value, "its value")
 
     def unnumbered(self, what: str) -> Iterator[str]:
         """Synapses of this relation have no number."""

@@ -27,6 +27,7 @@ from dataclasses import replace
 from typing import Final
 
 from compiler.ir.level0.model import (
+    Member,
     Model,
     Network,
     NeuronDef,
@@ -165,23 +166,25 @@ def _projection(projection: Projection, populations: dict[str, Population]) -> I
         source, target = populations.get(member.source), populations.get(member.target)
         if source is None or target is None:
             yield f"{where} joins a population that does not exist"
-            continue
-        named = projection.into or projection.synapse is None  # else the synapse names every input itself
-        if named and projection.into not in {x.name for x in target.neuron.inputs}:
-            yield f"{where} delivers into `{projection.into}`, which is not an input"
-        if member.delay < 0:
-            yield f"{where} has a delay of {member.delay} steps"
-        if projection.rule == "one_to_one" and source.size != target.size:
-            yield f"{where} joins {source.size} to {target.size} neurons one to one"
-        if (projection.rule == "pairs") != (member.pairs is not None):
-            yield f"{where} does not fit the rule `{projection.rule}`"
-        elif member.pairs is not None:
-            if not 0 <= member.pairs < len(projection.pair_lists):
-                yield f"{where} has no list of pairs"
-            elif any(
-                not (0 <= a < source.size and 0 <= b < target.size) for a, b in projection.pair_lists[member.pairs]
-            ):
-                yield f"{where} has a pair outside its populations"
+        else:
+            yield from (f"{where} {v}" for v in _member(projection, member, source, target))
+
+
+def _member(projection: Projection, member: Member, source: Population, target: Population) -> Iterator[str]:
+    named = projection.into or projection.synapse is None  # else the synapse names every input itself
+    if named and projection.into not in {x.name for x in target.neuron.inputs}:
+        yield f"delivers into `{projection.into}`, which is not an input"
+    if member.delay < 0:
+        yield f"has a delay of {member.delay} steps"
+    if projection.rule == "one_to_one" and source.size != target.size:
+        yield f"joins {source.size} to {target.size} neurons one to one"
+    if (projection.rule == "pairs") != (member.pairs is not None):
+        yield f"does not fit the rule `{projection.rule}`"
+    elif member.pairs is not None:
+        if not 0 <= member.pairs < len(projection.pair_lists):
+            yield "has no list of pairs"
+        elif any(not (0 <= a < source.size and 0 <= b < target.size) for a, b in projection.pair_lists[member.pairs]):
+            yield "has a pair outside its populations"
 
 
 def _records(model: Model, populations: dict[str, Population]) -> Iterator[str]:

@@ -105,33 +105,31 @@ def _violations(
     sound: list[bool] = []
     for code, rows in codes:
         ok = True
-        for part in (
-            code_violations(code),
-            _row_violations(code, rows, arrays, program.precision),
-        ):
-            for v in part:
-                ok = False
-                yield f"{code.name}: {v}"
+        for v in (*code_violations(code), *_row_violations(code, rows, arrays, program.precision)):
+            ok = False
+            yield f"{code.name}: {v}"
         sound.append(ok)
         if ok:
             yield from (f"{code.name}: {v}" for v in _bound_violations(code, rows, arrays))
     yield from (f"phase `{name}` stands twice" for name in repeated(name for name, _ in phases))
     for name, launches in phases:
         for number, launch in launches:
-            where = f"phase `{name}`"
             if not 0 <= number < len(codes):
-                yield f"{where} launches kernel {number} of {len(codes)}"
+                yield f"phase `{name}` launches kernel {number} of {len(codes)}"
                 continue
-            code, rows = codes[number]
-            where += f", {code.name}"
-            if not 0 <= launch.lo < launch.hi <= rows.count:
-                yield f"{where}: rows {launch.lo} to {launch.hi} of {rows.count}"
-            elif sound[number]:
-                yield from (f"{where}: {v}" for v in _hazards(code, rows, launch.lo, launch.hi))
-            if not 0 <= launch.offset < launch.every:
-                yield f"{where}: every {launch.every} steps at {launch.offset}"
-            elif name in (*CONNECT_PHASES, *INIT_PHASES) and launch.every != 1:
-                yield f"{where}: runs once, not every {launch.every} steps"
+            where = f"phase `{name}`, {codes[number][0].name}"
+            yield from (f"{where}: {v}" for v in _launch_violations(name, launch, *codes[number], sound[number]))
+
+
+def _launch_violations(phase: str, launch: KernelLaunch | Launch, code: Code, rows: Rows, sound: bool) -> Iterator[str]:
+    if not 0 <= launch.lo < launch.hi <= rows.count:
+        yield f"rows {launch.lo} to {launch.hi} of {rows.count}"
+    elif sound:
+        yield from _hazards(code, rows, launch.lo, launch.hi)
+    if not 0 <= launch.offset < launch.every:
+        yield f"every {launch.every} steps at {launch.offset}"
+    elif phase in (*CONNECT_PHASES, *INIT_PHASES) and launch.every != 1:
+        yield f"runs once, not every {launch.every} steps"
 
 
 # ------------------------------------------------------------------------------------------- arrays
@@ -154,6 +152,10 @@ def _array_violations(program: Program | Merged, arrays: Mapping[str, Array]) ->
             yield f"array `{a.name}` has the shape {a.shape}"
         if a.layout is not None and (a.layout.lanes < 1 or not a.shape):
             yield f"array `{a.name}` has {a.layout.lanes} lanes and {len(a.shape)} axes"
+    yield from _constant_violations(program, arrays)
+
+
+def _constant_violations(program: Program | Merged, arrays: Mapping[str, Array]) -> Iterator[str]:
     for name, contents in program.constants.items():
         if name not in arrays:
             yield f"there are constants for `{name}`, which is not an array"

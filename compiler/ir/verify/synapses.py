@@ -12,7 +12,7 @@ Does not: repeat what the frontend tells users; a breach found here is a fault o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from compiler.expr.ast import Expr, refs, substitute
 from compiler.expr.diff import linear_in
@@ -23,13 +23,17 @@ from compiler.ir.level0.model import (
     Const,
     EndDef,
     Formula,
+    Member,
     NeuronDef,
+    Ode,
     Population,
     Projection,
     Rewire,
     Send,
     Set,
+    StateDecl,
     SynapseDef,
+    SynapseEvent,
     Transpose,
     values_of,
 )
@@ -47,42 +51,28 @@ def synapse_violations(
     yield from distinct("name", [*params, *states, *(x.target for x in s.lets)])
     yield from distinct("event", [e.name for e in s.events])
     yield from (f"`{name}` is shared, but is not a state" for name in s.shared or () if name not in states)
-    rewirings = [a for a in _all_actions(s) if isinstance(a, Rewire)]
-    if any(a.how != "remove" and a.keep != s.rewired for a in rewirings) or (rewirings and s.rewired is None):
-        yield f"what is rewired keeps {sorted({a.keep for a in rewirings})}, not {s.rewired}"
-    if any(a.how != "rewire" for a in rewirings) and not s.vacancies:
-        yield "synapses are removed or formed without vacancies"
-    for name in s.model_params:
-        if name not in model_params:
-            yield f"`{name}` is not a param of the model"
+    yield from _rewirings(s)
+    yield from (f"`{name}` is not a param of the model" for name in s.model_params if name not in model_params)
     fixed = {*params, *s.model_params, *counters, "t", "dt"}
     ends = {"pre": (s.pre, source), "post": (s.post, target)}
     dotted: set[str] = set()
     for end, (block, neuron) in ends.items():
+        theirs = {*_variables(neuron), *_SPIKE_TIMES}
+        own = [x.name for x in block.state] if block is not None else []
         if block is not None:
             yield from (f"{end}: {v}" for v in _end(block, fixed))
-            for x in block.state:
-                if x.name in _SPIKE_TIMES or x.name in _variables(neuron):
-                    yield f"`{end}.{x.name}` is two things"
-        dotted |= {f"{end}.{n}" for n in (*_variables(neuron), *_SPIKE_TIMES)}
-        dotted |= {f"{end}.{x.name}" for x in (() if block is None else block.state)}
-    for x in s.state:
-        if isinstance(x.init, Formula):
-            yield from reads(x.init.expr, {*fixed, *states}, f"the initial value of `{x.name}`")
+        yield from (f"`{end}.{name}` is two things" for name in own if name in theirs)
+        dotted |= {f"{end}.{n}" for n in (*theirs, *own)}
+    yield from _formulas(s.state, {*fixed, *states})
     known = {*fixed, *states, *dotted}
-    kept = {
-        f"{end}.{x.name}" for end, (_, neuron) in ends.items() for group in (neuron.state, neuron.inputs) for x in group
-    }
+    kept = {f"{end}.{x.name}" for end, (_, neuron) in ends.items() for xs in (neuron.state, neuron.inputs) for x in xs}
     for name in sorted(set[str]().union(*(read_delayed(e) for e in _values(s))) - kept):
         yield f"`{name}` is read with the delay, but is no variable of a neuron"
     for let in s.lets:
         yield from reads(let.value, known, f"`{let.target} = ...`")
         known.add(let.target)
     yield from distinct("the derivative of", [o.state for o in s.dynamics])
-    for ode in s.dynamics:
-        if ode.state not in states:
-            yield f"`{ode.state}` has a derivative, but is not a state"
-        yield from reads(ode.rhs, known, f"d{ode.state}/dt")
+    yield from _odes(s.dynamics, states, known)
     assignable = {*states}
     for where, actions in (
         ("update", s.update),
@@ -93,15 +83,27 @@ def synapse_violations(
     ):
         yield from (f"{where}: {v}" for v in _actions(actions, known, assignable, source, target))
     for event in s.events:
-        if event.end not in ends:
-            yield f"event {event.name} is of `{event.end}`"
-            continue
-        block, neuron = ends[event.end]
-        traces = () if block is None else block.state
-        own = {f"{event.end}.{n}" for n in (*_variables(neuron), *(x.name for x in traces))}
-        yield from reads(event.when, fixed | own, f"the condition of {event.name}")
+        yield from _event(event, ends, fixed)
     if s.event_driven:
         yield from _event_driven(s)
+
+
+def _rewirings(s: SynapseDef) -> Iterator[str]:
+    rewirings = [a for a in _all_actions(s) if isinstance(a, Rewire)]
+    if any(a.how != "remove" and a.keep != s.rewired for a in rewirings) or (rewirings and s.rewired is None):
+        yield f"what is rewired keeps {sorted({a.keep for a in rewirings})}, not {s.rewired}"
+    if any(a.how != "rewire" for a in rewirings) and not s.vacancies:
+        yield "synapses are removed or formed without vacancies"
+
+
+def _event(event: SynapseEvent, ends: Mapping[str, tuple[EndDef | None, NeuronDef]], fixed: set[str]) -> Iterator[str]:
+    if event.end not in ends:
+        yield f"event {event.name} is of `{event.end}`"
+        return
+    block, neuron = ends[event.end]
+    traces = () if block is None else block.state
+    own = {f"{event.end}.{n}" for n in (*_variables(neuron), *(x.name for x in traces))}
+    yield from reads(event.when, fixed | own, f"the condition of {event.name}")
 
 
 def _variables(neuron: NeuronDef) -> set[str]:
@@ -114,17 +116,25 @@ def _end(block: EndDef, fixed: set[str]) -> Iterator[str]:
     known = {*fixed, *states}
     for name in sorted(fixed & set(states)):
         yield f"`{name}` is a param too"
-    for x in block.state:
-        if isinstance(x.init, Formula):
-            yield from reads(x.init.expr, known, f"the initial value of `{x.name}`")
-    for ode in block.dynamics:
-        if ode.state not in states:
-            yield f"`{ode.state}` has a derivative, but is not a variable"
-        yield from reads(ode.rhs, known, f"d{ode.state}/dt")
+    yield from _formulas(block.state, known)
+    yield from _odes(block.dynamics, states, known)
     for statement in (*block.update, *block.on_spike):
         if statement.target not in states:
             yield f"`{statement.target}` cannot be assigned to"
         yield from reads(statement.value, known, f"`{statement.target} = ...`")
+
+
+def _formulas(states: Iterable[StateDecl], known: set[str]) -> Iterator[str]:
+    for x in states:
+        if isinstance(x.init, Formula):
+            yield from reads(x.init.expr, known, f"the initial value of `{x.name}`")
+
+
+def _odes(odes: Iterable[Ode], states: Sequence[str], known: set[str]) -> Iterator[str]:
+    for ode in odes:
+        if ode.state not in states:
+            yield f"`{ode.state}` has a derivative, but is not a state"
+        yield from reads(ode.rhs, known, f"d{ode.state}/dt")
 
 
 def _actions(
@@ -181,9 +191,8 @@ def use_violations(
     """Every breach by a projection's use of its synapse; a projection without one gives it no values."""
     s = p.synapse
     if s is None:
-        for i, member in enumerate(p.members):
-            if member.params or member.init or member.back_delay:
-                yield f"member {i} gives values to a synapse that is not there"
+        given = (i for i, member in enumerate(p.members) if member.params or member.init or member.back_delay)
+        yield from (f"member {i} gives values to a synapse that is not there" for i in given)
         return
     if (p.into != "") != any(x.into is None for x in sends(s)):
         yield f"the input is `{p.into}`, which does not fit what the synapse {s.name} delivers"
@@ -191,7 +200,6 @@ def use_violations(
     held = s.pre is not None or any(f"pre.{n}" in read for n in _SPIKE_TIMES)
     tested = any(name.startswith("pre.") for e in s.events for name in read_delayed(e.when))
     params, states = [x.name for x in s.params], [x.name for x in s.state]
-    per_neuron = _per_neuron(s)
     seen: set[tuple[int, int]] = set()
     for i, member in enumerate(p.members):
         where = f"member {i} ({member.source} -> {member.target})"
@@ -199,13 +207,7 @@ def use_violations(
             yield f"{where} has values for the params {[n for n, _ in member.params]}, not {params}"
         if [n for n, _ in member.init] != states:
             yield f"{where} has initial values for {[n for n, _ in member.init]}, not {states}"
-        for name, value in member.params:
-            if name in per_neuron and not isinstance(value, Const):
-                yield f"{where}: `{name}` is read once per neuron, but differs between synapses"
-        for name, value in (*member.params, *member.init):
-            if isinstance(value, Formula):
-                before = params if (name, value) in member.params else [*params, *states]
-                yield from reads(value.expr, before[: before.index(name)], f"{where}: the value of `{name}`")
+        yield from _member_values(member, s, where)
         if not 0 <= member.occupied <= 1:
             yield f"{where} has {member.occupied} of its places occupied"
         if member.back_delay < 0:
@@ -236,3 +238,14 @@ def _per_neuron(s: SynapseDef) -> set[str]:
             values += [o.rhs for o in block.dynamics] + [x.value for x in (*block.update, *block.on_spike)]
             values += [x.init.expr for x in block.state if isinstance(x.init, Formula)]
     return set().union(*(refs(v) for v in values))
+
+
+def _member_values(member: Member, s: SynapseDef, where: str) -> Iterator[str]:
+    params, states, per_neuron = [x.name for x in s.params], [x.name for x in s.state], _per_neuron(s)
+    for name, value in member.params:
+        if name in per_neuron and not isinstance(value, Const):
+            yield f"{where}: `{name}` is read once per neuron, but differs between synapses"
+    for name, value in (*member.params, *member.init):
+        if isinstance(value, Formula):
+            before = params if (name, value) in member.params else [*params, *states]
+            yield from reads(value.expr, before[: before.index(name)], f"{where}: the value of `{name}`")
