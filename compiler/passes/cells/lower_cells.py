@@ -72,16 +72,19 @@ class _Lowering:
 def _formals(at: _Lowering, part: Part, body: Sequence[Set]) -> tuple[Formal, ...]:
     """Formals in a fixed order: states, inputs, deliveries, counters, arrays, what pools hold, what crosses between
     parts, ring, n, columns that are used."""
-    cell, real = at.cell, at.real
-    used: set[str] = set()
-    written: set[str] = set()
-    for s in body:
-        used |= refs(s.value)
-        written.add(s.target)
-    variables = (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state)
+    used = set[str]().union(*(refs(s.value) for s in body))
     folds = at.folds if part.fold else {}
+    arrays = _array_formals(at, folds, used, {s.target for s in body})
+    crossing = [ArrayFormal(n, at.real, Mode.WRITE, ELEMENT) for n in _crossing(body, {s.target for s in body})]
+    kept = [ArrayFormal(n, at.real, Mode.READ, ELEMENT) for n in sorted(used) if n.endswith("_kept")]
+    ring = ring_formals() if part.emits else ()
+    return (*arrays, *crossing, *kept, *ring, N, *_column_formals(at, folds, used))
+
+
+def _array_formals(at: _Lowering, folds: Mapping[str, int], used: set[str], written: set[str]) -> list[Formal]:
+    cell, real = at.cell, at.real
     formals: list[Formal] = []
-    for name in variables:
+    for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
         dtype = DType.I32 if name in cell.int_state else real
         if name in written:
             formals.append(ArrayFormal(name, dtype, Mode.UPDATE, ELEMENT))
@@ -90,28 +93,22 @@ def _formals(at: _Lowering, part: Part, body: Sequence[Set]) -> tuple[Formal, ..
     for name, slots in folds.items():
         held = DType.I64 if at.fixed_point else real
         formals.append(ArrayFormal(f"{name}_delivered", held, Mode.UPDATE, delivered_access(slots)))
-    for name in at.arrays:
-        if name in used:
-            formals.append(ArrayFormal(name, real, Mode.READ, ELEMENT))
-    formals += shared_formals(cell, used, real)
-    formals += [ArrayFormal(n, real, Mode.WRITE, ELEMENT) for n in _crossing(body, written)]
-    formals += [ArrayFormal(n, real, Mode.READ, ELEMENT) for n in sorted(used) if n.endswith("_kept")]
-    if part.emits:
-        formals += ring_formals()
-    formals.append(N)
-    columns = [p for p in cell.params if p not in at.arrays] + [d.name for d in cell.derived] + ["dt"]
-    for name in columns:
-        if name in used:
-            formals.append(ScalarFormal(name, DType.I64 if name == "refractory_steps" else real))
-    for name in dict.fromkeys(c.every for c in cell.counters):
-        if name in used:
-            formals.append(ScalarFormal(name, DType.I64))
+    formals += [ArrayFormal(name, real, Mode.READ, ELEMENT) for name in at.arrays if name in used]
+    return [*formals, *shared_formals(cell, used, real)]
+
+
+def _column_formals(at: _Lowering, folds: Mapping[str, int], used: set[str]) -> list[ScalarFormal]:
+    cell = at.cell
+    columns = {name: at.real for name in (*cell.params, *(d.name for d in cell.derived), "dt") if name not in at.arrays}
+    columns |= {c.every: DType.I64 for c in cell.counters}
+    if "refractory_steps" in columns:
+        columns["refractory_steps"] = DType.I64
+    formals = [ScalarFormal(name, dtype) for name, dtype in columns.items() if name in used]
     if at.fixed_point:
-        formals += [ScalarFormal(f"{name}_quantum", real) for name in folds]
+        formals += [ScalarFormal(f"{name}_quantum", at.real) for name in folds]
     formals += [ScalarFormal("ring_slots", DType.I64)] if any(folds.values()) else []
-    if "key" in used:
-        formals.append(ScalarFormal("key", DType.U64))
-    return tuple(formals)
+    formals += [ScalarFormal("key", DType.U64)] if "key" in used else []
+    return formals
 
 
 def _crossing(body: Sequence[Set], written: set[str]) -> list[str]:

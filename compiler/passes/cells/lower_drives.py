@@ -12,12 +12,13 @@ Does not: know what a source means; order drives that go into different things.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
+from compiler.expr.inline import reads_through
 from compiler.ir.level0.model import (
     Const,
     Drive,
@@ -157,6 +158,17 @@ def _cell(source: SourceDef) -> tuple[Cell, dict[str, str]]:
     return cell, {n: new.get(n, n) for n in names}
 
 
+def _evaluated_at_start(lets: Sequence[Set], needed: set[str], body: list[Set]) -> dict[str, Expr]:
+    """Appends the named expressions that are needed, at the start of the step, to `body`; returns what stands for them
+    and for the time."""
+    at_start: dict[str, Expr] = {"t": STEP_START}
+    for let in lets:
+        if let.target in needed:
+            body.append(Set(f"{let.target}_start", substitute(let.value, at_start), let.span))
+            at_start[let.target] = Ref(f"{let.target}_start")
+    return at_start
+
+
 def lower_source(builder: ProgramBuilder, model: Model, drive: Drive, population: Population, path: str) -> Source:
     """A source for the neurons of a population; makes the arrays of its states and parameters."""
     real, source = builder.precision, drive.source
@@ -174,14 +186,7 @@ def lower_source(builder: ProgramBuilder, model: Model, drive: Drive, population
         scaled = Call("normal", ()) / Call("sqrt", (Ref("dt"),))
         body.append(Set(locals_[hidden(name)], scaled))
     *lets, value = cell.lets
-    needed = refs(value.value)
-    for let in reversed(lets):
-        needed |= refs(let.value) if let.target in needed else set()
-    at_start: dict[str, Expr] = {"t": STEP_START}
-    for let in lets:
-        if let.target in needed:
-            body.append(Set(f"{let.target}_start", substitute(let.value, at_start), let.span))
-            at_start[let.target] = Ref(f"{let.target}_start")
+    at_start = _evaluated_at_start(lets, reads_through(value.value, [(x.target, x.value) for x in lets]), body)
     count = [0]
 
     def drawn(items: tuple[Set, ...]) -> tuple[Set, ...]:

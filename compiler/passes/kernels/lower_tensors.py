@@ -10,6 +10,7 @@ Does not: fuse or differentiate.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from compiler.expr.ast import refs
 from compiler.ir.level1.graph import (
@@ -197,19 +198,33 @@ def _in_place(nodes: tuple[Node, ...]) -> dict[str, str]:
     return found
 
 
-def _lower_phase(p: Phase, data: DataSet) -> None:
-    nodes = p.graph.nodes
+@dataclass(frozen=True)
+class _Kernels:
+    """Which nodes share a kernel. `fused`: elementwise ends of contractions; `groups`: maps by the first of them;
+    `in_place`: map -> the variable that it writes; `again`: result -> the operand whose array it takes."""
+
+    fused: Mapping[str, Epilogue]
+    groups: Mapping[str, Epilogue]
+    in_place: dict[str, str]
+    again: dict[str, str]
+
+
+def _kernels(p: Phase) -> _Kernels:
+    nodes, outputs = p.graph.nodes, p.graph.outputs
     in_place = _in_place(nodes)
-    fused, decisions = epilogues(nodes, p.graph.outputs, in_place)
-    p.decisions += [d.within(p.graph.phase) for d in decisions]
-    groups, decisions = siblings(nodes, p.graph.outputs, in_place, fused)
-    p.decisions += [d.within(p.graph.phase) for d in decisions]
+    fused, first = epilogues(nodes, outputs, in_place)
+    groups, second = siblings(nodes, outputs, in_place, fused)
     swallowed = {m.out.name for e in (*fused.values(), *groups.values()) for m in e.maps} - groups.keys()
     for node in nodes:
         if isinstance(node, Map) and node.out.name not in swallowed | groups.keys():
             groups[node.out.name] = Epilogue((node,), frozenset({node.out.name}))
-    again, decisions = reused(nodes, p.graph.outputs, in_place, fused, groups)
-    p.decisions += [d.within(p.graph.phase) for d in decisions]
+    again, third = reused(nodes, outputs, in_place, fused, groups)
+    p.decisions += [d.within(p.graph.phase) for d in (*first, *second, *third)]
+    return _Kernels(fused, groups, in_place, again)
+
+
+def _lower_phase(p: Phase, data: DataSet) -> None:
+    nodes, kernels = p.graph.nodes, _kernels(p)
     for node in nodes:
         out = getattr(node, "out", None)
         if isinstance(out, Tensor):
@@ -221,30 +236,33 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
         elif isinstance(node, Variable):
             lower_variable(p, node)
     for node in nodes:
-        match node:
-            case Feed() | BatchMask():
-                lower_feed(p, node, data)
-            case Rand():
-                lower_rand(p, node)
-            case Constant():
-                lower_constant(p, node)
-            case Map():
-                if node.out.name not in swallowed:
-                    _maps(p, groups[node.out.name], in_place | again)
-            case Contract():
-                if (rows := rows_added(node, p.tensors)) is not None:
-                    lower_rows_added(p, node, rows)
-                elif (rows := row_read(node, p.tensors)) is not None:
-                    lower_row_read(p, node, rows, fused.get(node.out.name), in_place)
-                else:
-                    _contract(p, node, fused.get(node.out.name), in_place)
-            case Reindex():
-                p.arrays[node.out.name] = p.arrays[node.source]
-            case Update():
-                lower_update(p, node)
-            case Store():
-                if node.value not in in_place:
-                    lower_store(p, node)
+        _lower_node(p, node, kernels, data)
+
+
+def _lower_node(p: Phase, node: Node, kernels: _Kernels, data: DataSet) -> None:
+    match node:
+        case Feed() | BatchMask():
+            lower_feed(p, node, data)
+        case Rand():
+            lower_rand(p, node)
+        case Constant():
+            lower_constant(p, node)
+        case Map() if node.out.name in kernels.groups:
+            _maps(p, kernels.groups[node.out.name], kernels.in_place | kernels.again)
+        case Contract():
+            fused = kernels.fused.get(node.out.name)
+            if (rows := rows_added(node, p.tensors)) is not None:
+                lower_rows_added(p, node, rows)
+            elif (rows := row_read(node, p.tensors)) is not None:
+                lower_row_read(p, node, rows, fused, kernels.in_place)
+            else:
+                _contract(p, node, fused, kernels.in_place)
+        case Reindex():
+            p.arrays[node.out.name] = p.arrays[node.source]
+        case Update():
+            lower_update(p, node)
+        case Store() if node.value not in kernels.in_place:
+            lower_store(p, node)
 
 
 def lower_tensors(

@@ -11,6 +11,7 @@ Does not: choose strategies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from compiler.ir.level1.graph import Tensor
@@ -60,7 +61,7 @@ class _Physical:
     steps: dict[str, _Step] = field(default_factory=dict)  # of the formals that walk it plainly
 
 
-def _mergeable(a: _Physical, b: _Physical, separate: set[str]) -> bool:
+def _mergeable(a: _Physical, b: _Physical, separate: AbstractSet[str]) -> bool:
     """Whether loop b directly inside loop a can be one loop: every formal walks both, or neither."""
     if a.kind is not b.kind or a.name in separate or b.name in separate or a.literal:
         return False
@@ -69,7 +70,7 @@ def _mergeable(a: _Physical, b: _Physical, separate: set[str]) -> bool:
     return all(a.steps[f].axis + 1 == b.steps[f].axis for f in a.steps)
 
 
-def _merge(loops: list[_Physical], separate: set[str]) -> list[_Physical]:
+def _merge(loops: list[_Physical], separate: AbstractSet[str]) -> list[_Physical]:
     done: list[_Physical] = []
     for loop in loops:
         if done and _mergeable(done[-1], loop, separate):
@@ -104,34 +105,9 @@ def build_loops(
     lane: _Physical | None = None
     if batch is not None:
         lane = _Physical(LANE, lanes, True, DimKind.LANE if batch in parallel else DimKind.RED)
-    tied = set(separate) | set(literal)
-    by_name = {x.name: x for x in loops}
     strides = {w.formal: strides_of(w.tensor, lanes) for w in walks}
-    for w in walks:
-        for a, axis in enumerate(w.axes):
-            for d, _ in axis.terms:
-                if plain_dim(axis) != d:
-                    tied.add(d)
-                else:
-                    last = a == len(w.axes) - 1
-                    by_name[d].steps[w.formal] = _Step(strides[w.formal][a], a, last)
-        if lane is not None and w.tensor.batched:
-            lane.steps[w.formal] = _Step(1, len(w.axes), True)
-    # Storage order: the innermost axis of the first batched (else first) array comes last; lanes innermost.
-    if lane is not None:
-        loops.append(lane)
-    par = [x for x in loops if x.kind is DimKind.PAR]
-    red = [x for x in loops if x.kind is DimKind.RED]
-    if lane is not None and lane.kind is DimKind.LANE:
-        # A lane that everything around it walks contiguously joins the flat loop.
-        if par and not red and _flattens(par[-1], lane, tied):
-            lane.kind, lane.literal = DimKind.PAR, False
-            merged = _merge([*par, lane], tied)
-            ordered = merged
-        else:
-            ordered = [*_merge(par, tied), *_merge(red, tied), lane]
-    else:
-        ordered = [*_merge(par, tied), *_merge(red, tied)]
+    tied = separate | literal | _add_steps(walks, {x.name: x for x in loops}, lane, strides)
+    ordered = _in_storage_order(loops, lane, tied)
     columns: dict[str, int] = {}
     final: list[Dim] = []
     for x in ordered:
@@ -143,7 +119,42 @@ def build_loops(
     return Loops(tuple(final), _accesses(walks, ordered, strides, extents, guarded, columns), columns)
 
 
-def _flattens(inner: _Physical, lane: _Physical, tied: set[str]) -> bool:
+def _add_steps(
+    walks: Sequence[Walk],
+    by_name: Mapping[str, _Physical],
+    lane: _Physical | None,
+    strides: Mapping[str, tuple[int, ...]],
+) -> set[str]:
+    """Gives the loops their steps in each array; returns the dims that stand in sums of an index."""
+    tied: set[str] = set()
+    for w in walks:
+        for a, axis in enumerate(w.axes):
+            for d, _ in axis.terms:
+                if plain_dim(axis) != d:
+                    tied.add(d)
+                else:
+                    last = a == len(w.axes) - 1
+                    by_name[d].steps[w.formal] = _Step(strides[w.formal][a], a, last)
+        if lane is not None and w.tensor.batched:
+            lane.steps[w.formal] = _Step(1, len(w.axes), True)
+    return tied
+
+
+def _in_storage_order(loops: Sequence[_Physical], lane: _Physical | None, tied: AbstractSet[str]) -> list[_Physical]:
+    """The innermost axis of the first batched (else first) array comes last; lanes innermost."""
+    every = [*loops] if lane is None else [*loops, lane]
+    par = [x for x in every if x.kind is DimKind.PAR]
+    red = [x for x in every if x.kind is DimKind.RED]
+    if lane is None or lane.kind is not DimKind.LANE:
+        return [*_merge(par, tied), *_merge(red, tied)]
+    # A lane that everything around it walks contiguously joins the flat loop.
+    if par and not red and _flattens(par[-1], lane, tied):
+        lane.kind, lane.literal = DimKind.PAR, False
+        return _merge([*par, lane], tied)
+    return [*_merge(par, tied), *_merge(red, tied), lane]
+
+
+def _flattens(inner: _Physical, lane: _Physical, tied: AbstractSet[str]) -> bool:
     return inner.name not in tied and inner.steps.keys() == lane.steps.keys()
 
 
