@@ -19,7 +19,7 @@ advanced exactly to each stage. In `dynamics`, `t` is else the start of the step
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from compiler.core.diagnostics import Diagnostic
@@ -271,69 +271,34 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
     Raises ModelError E0602 when the method asked for does not fit the equations.
     """
     decision: Decision | None = None
+    plan = Plan((), {}, ())
     if cell.dynamics or decays(cell):
         plan, decision = _choose(cell, arrays)
-    else:
-        plan = Plan((), {}, ())
     derived = list(plan.derived)
     step: list[Set] = list(counter_locals(cell, _reads(cell)))
-    int_state: tuple[str, ...] = ()
     if cell.refractory is not None:
-        int_state = (COUNTER,)
-        derived.append(
-            DerivedScalar(
-                "refractory_steps",
-                Call("int", (Call("round", (cell.refractory / DT,)),)),
-            )
-        )
+        derived.append(DerivedScalar("refractory_steps", Call("int", (Call("round", (cell.refractory / DT,)),))))
         step.append(Set("held", Ref(COUNTER) > 0))
-    step += plan.statements
-    changed = list(plan.after)
-    # All new values are computed from old ones before any is stored.
-    lonely = len(changed) == 1
-    for name in changed:
-        if not lonely:
-            step.append(Set(f"{name}_next", plan.after[name]))
-    for name in changed:
-        value = plan.after[name] if lonely else Ref(f"{name}_next")
-        step.append(Set(name, _gated(cell, name, value)))
+    step += [*plan.statements, *_stored(cell, plan.after)]
     integrated = len(step)
-    used = set().union(
-        refs(cell.when) if cell.when is not None else set(),
-        *(refs(s.value) for s in (*cell.update, *cell.reset)),
-    )
-    for let in reversed(cell.lets):
-        if let.target in used:
-            used |= refs(let.value)
-    # Lets that update or the spike test read are evaluated anew: they see the states after integration.
-    renamed: dict[str, Expr] = {}
-    for let in cell.lets:
-        if let.target in used:
-            local = f"{let.target}_now"
-            step.append(Set(local, _at_time(substitute(let.value, renamed), STEP_END), let.span))
-            renamed[let.target] = Ref(local)
-    for update in cell.update:
-        value = _at_time(substitute(update.value, renamed), STEP_END)
-        step.append(Set(update.target, _gated(cell, update.target, value), update.span))
+    now = _lets_now(cell)
+    renamed: dict[str, Expr] = {let.target: Ref(f"{let.target}_now") for let in now}
+
+    def after(e: Expr) -> Expr:
+        return _at_time(substitute(e, renamed), STEP_END)
+
+    # A let reads those before it only.
+    step += [Set(f"{let.target}_now", after(let.value), let.span) for let in now]
+    step += [Set(x.target, _gated(cell, x.target, after(x.value)), x.span) for x in cell.update]
     updated = len(step)
-    for name, tau in cell.inputs:
-        if tau is None:  # what was delivered in the last step has acted
-            step.append(Set(name, ZERO))
+    # What was delivered in the last step has acted.
+    step += [Set(name, ZERO) for name, tau in cell.inputs if tau is None]
     if cell.when is not None:
-        when: Expr = _at_time(substitute(cell.when, renamed), STEP_END)
-        if cell.refractory is not None:
-            when = ~Ref("held") & when
-        step.append(Set("spiked", when))
-        for reset in cell.reset:
-            value = _at_time(substitute(reset.value, renamed), STEP_END)
-            step.append(Set(reset.target, Cond(Ref("spiked"), value, Ref(reset.target)), reset.span))
-        if cell.refractory is not None:
-            less = Cond(Ref("held"), Ref(COUNTER) - 1, Num(0))
-            step.append(Set(COUNTER, Cond(Ref("spiked"), Ref("refractory_steps"), less)))
+        step += _spiking(cell, after(cell.when), [replace(x, value=after(x.value)) for x in cell.reset])
     done = replace(
         cell,
         dynamics=(),
-        int_state=int_state,
+        int_state=() if cell.refractory is None else (COUNTER,),
         derived=tuple(derived),
         step=tuple(step),
         integrated=integrated,
@@ -342,6 +307,37 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
         on=tuple(_timed_event(cell, e) for e in cell.on),
     )
     return done, decision
+
+
+def _stored(cell: Cell, after: Mapping[str, Expr]) -> list[Set]:
+    """States after integration; all new values are computed from old ones before any is stored."""
+    if len(after) == 1:
+        return [Set(name, _gated(cell, name, value)) for name, value in after.items()]
+    computed = [Set(f"{name}_next", value) for name, value in after.items()]
+    return computed + [Set(name, _gated(cell, name, Ref(f"{name}_next"))) for name in after]
+
+
+def _lets_now(cell: Cell) -> list[Set]:
+    """Lets that update or the spike test read; they are evaluated anew, as they see the states after integration."""
+    used = set().union(
+        refs(cell.when) if cell.when is not None else set(),
+        *(refs(s.value) for s in (*cell.update, *cell.reset)),
+    )
+    for let in reversed(cell.lets):
+        if let.target in used:
+            used |= refs(let.value)
+    return [let for let in cell.lets if let.target in used]
+
+
+def _spiking(cell: Cell, when: Expr, reset: Sequence[Set]) -> list[Set]:
+    """The spike test, the reset and the count of the refractory period."""
+    held = cell.refractory is not None
+    out = [Set("spiked", ~Ref("held") & when if held else when)]
+    out += [replace(x, value=Cond(Ref("spiked"), x.value, Ref(x.target))) for x in reset]
+    if held:
+        less = Cond(Ref("held"), Ref(COUNTER) - 1, Num(0))
+        out.append(Set(COUNTER, Cond(Ref("spiked"), Ref("refractory_steps"), less)))
+    return out
 
 
 # ------------------------------------------------------------------------------------ pools and events

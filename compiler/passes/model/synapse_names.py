@@ -10,7 +10,7 @@ Does not: know values or arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -122,10 +122,27 @@ def _time(held: str) -> Expr:
     return Cond(Ref(held) > 0, time_of(Ref(held)), Num(NEVER))
 
 
-def flatten(synapse: SynapseDef) -> Flat:
-    """The synapse with flat names."""
-    ends = {"pre": synapse.pre, "post": synapse.post}
-    blocks = {end: block for end, block in ends.items() if block is not None}
+@dataclass(frozen=True)
+class _Names:
+    """Flat names. `own`: everything the definition declares; `new`: those of them that change; `flat`, `past`: (end,
+    variable) -> name, read now or with the delay; `every`: phase -> the column of its period; `local`: (end, target) ->
+    name of what a block of an end assigns without declaring it."""
+
+    own: Sequence[str]
+    new: Mapping[str, str]
+    flat: Mapping[tuple[str, str], str]
+    past: Mapping[tuple[str, str], str]
+    every: Mapping[str, str]
+    local: Mapping[tuple[str, str], str]
+    counters: set[tuple[str, str]]
+
+
+def _blocks(synapse: SynapseDef) -> dict[str, EndDef]:
+    return {end: block for end, block in (("pre", synapse.pre), ("post", synapse.post)) if block is not None}
+
+
+def _names(synapse: SynapseDef) -> _Names:
+    blocks = _blocks(synapse)
     statements = [a for a in actions_of(synapse) if isinstance(a, Set)]
     own = [*synapse.model_params, *(p.name for p in synapse.params), *(s.name for s in synapse.state)]
     own += [*(x.target for x in synapse.lets), *(s.target for s in statements)]
@@ -134,89 +151,101 @@ def flatten(synapse: SynapseDef) -> Flat:
     wanted = {(end, variable) for end, variable in dotted if end in _ENDS}
     wanted |= {(end, s.name) for end, block in blocks.items() for s in block.state}
     wanted |= {(end, "last_spike") for end, variable in wanted if variable == "previous_spike"}
-    flat: dict[tuple[str, str], str] = {}
-    for end, variable in sorted(wanted):
-        flat[end, variable] = free_name(f"{end}_{variable}", TAKEN | {*own, *flat.values()})
-    past: dict[tuple[str, str], str] = {}
-    for end, variable in sorted(_dotted(set().union(*(read_delayed(e) for e in expressions)))):
-        past[end, variable] = free_name(f"{end}_{variable}_past", TAKEN | {*own, *flat.values(), *past.values()})
-    every: dict[str, str] = {}
-    for phase in sorted({phase for phase, _ in dotted - wanted}):
-        every[phase] = free_name(f"{phase}_every", TAKEN | {*own, *flat.values(), *past.values(), *every.values()})
-    made = {*flat.values(), *past.values(), *every.values()}
-    local: dict[tuple[str, str], str] = {}
-    for end, block in blocks.items():
-        declared = {s.name for s in block.state}
-        for name in sorted({s.target for s in (*block.update, *block.on_spike)} - declared):
-            local[end, name] = free_name(name, TAKEN | {*own, *made, *local.values()})
-    new = renamed([*own, *made, *local.values()], TAKEN)
-    flat = {key: new.get(name, name) for key, name in flat.items()}
-    past = {key: new.get(name, name) for key, name in past.items()}
+    made: list[str] = []
+
+    def claim(name: str) -> str:
+        made.append(free_name(name, TAKEN | {*own, *made}))
+        return made[-1]
+
+    flat = {(end, variable): claim(f"{end}_{variable}") for end, variable in sorted(wanted)}
+    late = sorted(_dotted(set().union(*(read_delayed(e) for e in expressions))))
+    past = {(end, variable): claim(f"{end}_{variable}_past") for end, variable in late}
+    every = {phase: claim(f"{phase}_every") for phase in sorted({phase for phase, _ in dotted - wanted})}
+    local = {
+        (end, name): claim(name)
+        for end, block in blocks.items()
+        for name in sorted({s.target for s in (*block.update, *block.on_spike)} - {s.name for s in block.state})
+    }
+    new = renamed([*own, *made], TAKEN)
+    changed = [{key: new.get(name, name) for key, name in x.items()} for x in (flat, past, local)]
     every = {phase: new.get(name, name) for phase, name in every.items()}
-    local = {key: new.get(name, name) for key, name in local.items()}
-    held = {f"{end}.{v}": name for (end, v), name in flat.items() if v in TIMES}
-    bindings: dict[str, Expr] = {name: Ref(new.get(name, name)) for name in own}
-    bindings |= {f"{end}.{v}": Ref(name) for (end, v), name in flat.items()}
-    bindings |= {user: _time(name) for user, name in held.items()}
-    bindings |= {f"{phase}.{of}": counter(of, every[phase]) for phase, of in dotted - wanted}
-    delayed: dict[str, Expr] = {f"{end}.{v}": Ref(name) for (end, v), name in past.items()}
+    return _Names(own, new, changed[0], changed[1], every, changed[2], dotted - wanted)
 
-    def expr(e: Expr, bound: dict[str, Expr] = bindings, at_end: bool = True) -> Expr:
-        e = put_delayed(e, delayed) if delayed else e
-        return substitute(_since(e, held) if at_end and held else e, bound)
 
-    def sets(items: tuple[Set, ...]) -> tuple[Set, ...]:
-        return tuple(Set(new.get(s.target, s.target), expr(s.value), s.span) for s in items)
+class _Flattening:
+    """The parts of a definition with flat names."""
 
-    def act(items: tuple[Action, ...]) -> tuple[Action, ...]:
+    def __init__(self, names: _Names) -> None:
+        self.names, self.new = names, names.new
+        self.held = {f"{end}.{v}": name for (end, v), name in names.flat.items() if v in TIMES}
+        self.bindings: dict[str, Expr] = {name: Ref(self.name(name)) for name in names.own}
+        self.bindings |= {f"{end}.{v}": Ref(name) for (end, v), name in names.flat.items()}
+        self.bindings |= {user: _time(name) for user, name in self.held.items()}
+        self.bindings |= {f"{phase}.{of}": counter(of, names.every[phase]) for phase, of in names.counters}
+        self.delayed: dict[str, Expr] = {f"{end}.{v}": Ref(name) for (end, v), name in names.past.items()}
+
+    def name(self, old: str) -> str:
+        return self.new.get(old, old)
+
+    def expr(self, e: Expr, bound: Mapping[str, Expr] | None = None, at_end: bool = True) -> Expr:
+        e = put_delayed(e, self.delayed) if self.delayed else e
+        return substitute(_since(e, self.held) if at_end and self.held else e, bound or self.bindings)
+
+    def sets(self, items: tuple[Set, ...]) -> tuple[Set, ...]:
+        return tuple(Set(self.name(s.target), self.expr(s.value), s.span) for s in items)
+
+    def actions(self, items: tuple[Action, ...]) -> tuple[Action, ...]:
         out: list[Action] = []
         for a in items:
             if isinstance(a, Set):
-                out.append(Set(new.get(a.target, a.target), expr(a.value), a.span))
+                out.append(Set(self.name(a.target), self.expr(a.value), a.span))
             elif isinstance(a, Transpose):
-                out.append(replace(a, target=new.get(a.target, a.target)))
+                out.append(replace(a, target=self.name(a.target)))
             else:
-                out.append(replace(a, value=expr(a.value)))
+                out.append(replace(a, value=self.expr(a.value)))
         return tuple(out)
 
-    def block_of(end: str) -> EndDef | None:
-        b = ends[end]
+    def block(self, end: str, b: EndDef | None) -> EndDef | None:
         if b is None:
             return None
-        names = {s.name: flat[end, s.name] for s in b.state}
-        names |= {name: free for (e, name), free in local.items() if e == end}
-        bound = {**bindings, **{n: Ref(f) for n, f in names.items()}}
+        names = {s.name: self.names.flat[end, s.name] for s in b.state}
+        names |= {name: free for (e, name), free in self.names.local.items() if e == end}
+        bound = {**self.bindings, **{n: Ref(f) for n, f in names.items()}}
 
         def inner(items: tuple[Set, ...]) -> tuple[Set, ...]:
-            return tuple(Set(names[s.target], expr(s.value, bound), s.span) for s in items)
+            return tuple(Set(names[s.target], self.expr(s.value, bound), s.span) for s in items)
 
         return EndDef(
             tuple(replace(s, name=names[s.name]) for s in b.state),
-            tuple(Ode(names[o.state], expr(o.rhs, bound, False), o.span) for o in b.dynamics),
+            tuple(Ode(names[o.state], self.expr(o.rhs, bound, False), o.span) for o in b.dynamics),
             inner(b.update),
             inner(b.on_spike),
             b.span,
         )
 
+
+def flatten(synapse: SynapseDef) -> Flat:
+    """The synapse with flat names."""
+    names = _names(synapse)
+    f = _Flattening(names)
     done = replace(
         synapse,
-        params=tuple(replace(p, name=new.get(p.name, p.name)) for p in synapse.params),
-        state=tuple(replace(s, name=new.get(s.name, s.name)) for s in synapse.state),
-        lets=sets(synapse.lets),
-        pre=block_of("pre"),
-        post=block_of("post"),
-        dynamics=tuple(Ode(new.get(o.state, o.state), expr(o.rhs, at_end=False), o.span) for o in synapse.dynamics),
-        update=act(synapse.update),
-        on_pre=act(synapse.on_pre),
-        on_post=act(synapse.on_post),
-        events=tuple(SynapseEvent(e.name, e.end, expr(e.when), act(e.actions), e.span) for e in synapse.events),
-        on=tuple(replace(h, actions=act(h.actions)) for h in synapse.on),
-        model_params=tuple(new.get(p, p) for p in synapse.model_params),
-        shared=None if synapse.shared is None else tuple(new.get(n, n) for n in synapse.shared),
+        params=tuple(replace(p, name=f.name(p.name)) for p in synapse.params),
+        state=tuple(replace(s, name=f.name(s.name)) for s in synapse.state),
+        lets=f.sets(synapse.lets),
+        pre=f.block("pre", synapse.pre),
+        post=f.block("post", synapse.post),
+        dynamics=tuple(Ode(f.name(o.state), f.expr(o.rhs, at_end=False), o.span) for o in synapse.dynamics),
+        update=f.actions(synapse.update),
+        on_pre=f.actions(synapse.on_pre),
+        on_post=f.actions(synapse.on_post),
+        events=tuple(SynapseEvent(e.name, e.end, f.expr(e.when), f.actions(e.actions), e.span) for e in synapse.events),
+        on=tuple(replace(h, actions=f.actions(h.actions)) for h in synapse.on),
+        model_params=tuple(f.name(p) for p in synapse.model_params),
+        shared=None if synapse.shared is None else tuple(f.name(n) for n in synapse.shared),
     )
-    shown = {new.get(n, n): n for n in (p.name for p in synapse.params)}
-    shown |= {new.get(s.name, s.name): s.name for s in synapse.state}
-    shown |= {new.get(n, n): n for n in synapse.model_params}
-    externals = {name: External(*key) for key, name in flat.items()}
-    externals |= {name: External(*key, True) for key, name in past.items()}
-    return Flat(done, shown, externals, {name: phase for phase, name in every.items()})
+    shown = {f.name(n): n for n in (*(p.name for p in synapse.params), *(s.name for s in synapse.state))}
+    shown |= {f.name(n): n for n in synapse.model_params}
+    externals = {name: External(*key) for key, name in names.flat.items()}
+    externals |= {name: External(*key, True) for key, name in names.past.items()}
+    return Flat(done, shown, externals, {name: phase for phase, name in names.every.items()})
