@@ -9,7 +9,7 @@ Does not: divide work among blocks (resident.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -22,6 +22,8 @@ from compiler.ir.level2.program import (
     ArrayFormal,
     Assign,
     At,
+    Axis,
+    Body,
     DimKind,
     Emit,
     Events,
@@ -123,37 +125,38 @@ def launched(program: Merged, launch: Launch, table: npt.NDArray[np.uint64]) -> 
             return np.array([least[n] for n in names(formal)], np.int64), column(slots) - 1
         return column(formal), column(slots) * 0 + column(formal)
 
-    body, places = template.body, dict[str, tuple[int, str]]()
-    rings: dict[str, Ring] = {}
-    match body:
-        case Nest():
-            places = _places(body)
-            for s in body.prologue:
-                if isinstance(s, Emit):
-                    rings[s.list] = ring(0, 0, s.slots)
-                    rings[s.count] = ring(0, 1, s.slots)
-        case Propagate(Events(events, count, slots, delay, _)):
-            rings[events] = rings[count] = ring(-column(delay), -column(delay), slots)
-        case RecordEvents():
-            rings["list"] = rings["count"] = ring(0, 0, "slots")
-    flat = is_flat(template)
-    uses = []
-    for f in template.formals:
-        if not isinstance(f, ArrayFormal):
-            continue
-        own, found = False, rings.get(f.name)
+    flat, rings = is_flat(template), _rings_of_events(template.body, column, ring)
+    places = _places(template.body) if isinstance(template.body, Nest) else {}
+
+    def use(f: ArrayFormal) -> Use:
+        own, where = False, rings.get(f.name)
         match f.access:
             case At(_, (delay, slots, _), past):
                 low, high = late(delay, slots)
-                found = ring(-high, -low, slots) if past else ring(low, high, slots)
-            case Strided(axes) if flat:
-                own = f.access == ELEMENT
-                first = axes[0].terms if axes else ()
-                if len(axes) == 2 and len(first) == 1 and first[0][0] in places and axes[1] == ELEMENT.axes[0]:
-                    steps, slots = places[first[0][0]]
-                    own, found = True, ring(steps, steps, slots)
-        uses.append(Use(names(f.name), f.mode, own, found))
-    return Launched(launch, flat, tuple(uses))
+                where = ring(-high, -low, slots) if past else ring(low, high, slots)
+            case Strided((Axis(((slot, _),)), element)) if flat and slot in places and element == ELEMENT.axes[0]:
+                steps, slots = places[slot]
+                own, where = True, ring(steps, steps, slots)
+            case Strided():
+                own = flat and f.access == ELEMENT
+        return Use(names(f.name), f.mode, own, where)
+
+    return Launched(launch, flat, tuple(use(f) for f in template.formals if isinstance(f, ArrayFormal)))
+
+
+def _rings_of_events(
+    body: Body, column: Callable[[str], Ints], ring: Callable[[int | Ints, int | Ints, str], Ring]
+) -> dict[str, Ring]:
+    """The slots of the lists of events and of their counts, by formal."""
+    match body:
+        case Nest(prologue=prologue):
+            emits = [s for s in prologue if isinstance(s, Emit)]
+            return {s.list: ring(0, 0, s.slots) for s in emits} | {s.count: ring(0, 1, s.slots) for s in emits}
+        case Propagate(Events(events, count, slots, delay, _)):
+            return dict.fromkeys((events, count), ring(-column(delay), -column(delay), slots))
+        case RecordEvents():
+            return dict.fromkeys(("list", "count"), ring(0, 0, "slots"))
+    return {}
 
 
 def _commute(a: Mode, b: Mode) -> bool:

@@ -121,6 +121,10 @@ class _Row:
         return (f for f in self.template.formals if isinstance(f, ArrayFormal))
 
 
+_Places = dict[str, tuple[str, tuple[int, int]]]
+"""Formal -> its array, and its strides by sample and by output."""
+
+
 @dataclass
 class _Open:
     """A stage that is being put together."""
@@ -144,23 +148,10 @@ class _Open:
         if product is not None and self.outs != row.extent(product.out):
             return False
         operands = () if product is None else (product.values, product.matrix)
-        if any(row.array(x) in self.where for x in operands):
+        touched = self.touched(row, operands)
+        if touched is None or any(row.array(x) in self.where for x in operands):
             return False
-        reads: dict[str, tuple[str, tuple[int, int]]] = {}
-        writes: dict[str, tuple[str, tuple[int, int]]] = {}
-        for f in row.formals():
-            if f.name in operands:
-                continue
-            by = _strides(template, f, self.samples, self.outs, row)
-            name = row.array(f.name)
-            if by is None or self.where.get(name, by) != by:
-                return False
-            if f.mode is not Mode.WRITE:
-                reads[f.name] = name, by
-            if f.mode is not Mode.READ:
-                if f.dtype is not row.program.precision:
-                    return False
-                writes[f.name] = name, by
+        reads, writes = touched
         every = [*reads.values(), *((name, by) for name, points in self.read.items() for by in points)]
         if any(name == other and by != place for name, by in writes.values() for other, place in every):
             return False
@@ -172,6 +163,24 @@ class _Open:
             self.arrays.append(name)
         self.parts.append(Part(template.index, known, tuple(writes)))
         return True
+
+    def touched(self, row: _Row, operands: tuple[str, ...]) -> tuple[_Places, _Places] | None:
+        """What the link reads and writes beside the operands of its product; None when elements do not fit those of
+        the stage."""
+        reads: _Places = {}
+        writes: _Places = {}
+        for f in row.formals():
+            if f.name in operands:
+                continue
+            by, name = _strides(row.template, f, self.samples, self.outs, row), row.array(f.name)
+            wrong_type = f.mode is not Mode.READ and f.dtype is not row.program.precision
+            if by is None or self.where.get(name, by) != by or wrong_type:
+                return None
+            if f.mode is not Mode.WRITE:
+                reads[f.name] = name, by
+            if f.mode is not Mode.READ:
+                writes[f.name] = name, by
+        return reads, writes
 
     def closed(self) -> Stage:
         return Stage(self.first, self.first + len(self.parts), tuple(self.parts), tuple(self.arrays))
@@ -206,7 +215,24 @@ def shapes_of(program: Merged) -> Shapes:
         return Shapes(of, frozenset(), {}, (), ())
     chained = [(p, of[p.name, c.first]) for p in program.phases for c in p.chains]
     alone = frozenset(p.launches[s.first].template for p, stages in chained for s in stages if not s.shape)
-    wanted = Counter[str]()  # reads of an array that are not known results
+    wanted = _unknown_reads(program, chained)
+    passing = {a.name for a in program.arrays if a.role is Role.WORK and wanted.get(a.name) == 0}
+    stored: dict[Shape, set[int]] = {}
+    fed: dict[Shape, set[int]] = {}
+    for phase, stages in chained:
+        for s, behind in zip(stages, [*stages[1:], Stage(0, 0)], strict=False):
+            if s.shape:
+                multiplied = set(values_of(program, phase, behind))
+                newest = {name: r for r, name in enumerate(s.arrays)}
+                stored.setdefault(s.shape, set()).update(r for name, r in newest.items() if name not in passing)
+                fed.setdefault(s.shape, set()).update(r for name, r in newest.items() if name in multiplied)
+    number = {shape: at for at, shape in enumerate(stored)}
+    return Shapes(of, alone, number, [frozenset(x) for x in stored.values()], [frozenset(x) for x in fed.values()])
+
+
+def _unknown_reads(program: Merged, chained: Sequence[tuple[MergedPhase, Sequence[Stage]]]) -> Counter[str]:
+    """How often an array is read where it is not a known result of the same stage."""
+    wanted = Counter[str]()
     for x in (x for phase in program.phases for x in phase.launches):
         for f in program.templates[x.template].formals:
             if isinstance(f, ArrayFormal) and f.mode is not Mode.WRITE:
@@ -214,29 +240,8 @@ def shapes_of(program: Merged) -> Shapes:
     for phase, stages in chained:
         for s in stages:
             for part, x in zip(s.shape, phase.launches[s.first : s.last], strict=bool(s.shape)):
-                for formal, _ in part.known:
-                    wanted[_Row(program, x).array(formal)] -= 1
-    roles = {a.name: a.role for a in program.arrays}
-    known_here = {name for _, stages in chained for s in stages for name in s.arrays if wanted.get(name) == 0}
-    number: dict[Shape, int] = {}
-    stored: list[set[int]] = []
-    fed: list[set[int]] = []
-    for phase, stages in chained:
-        for s, behind in zip(stages, [*stages[1:], Stage(0, 0)], strict=False):
-            if not s.shape:
-                continue
-            at = number.setdefault(s.shape, len(number))
-            if at == len(stored):
-                stored.append(set())
-                fed.append(set())
-            multiplied = set(values_of(program, phase, behind))
-            newest = {name: r for r, name in enumerate(s.arrays)}
-            for name, r in newest.items():
-                if roles[name] is not Role.WORK or name not in known_here:
-                    stored[at].add(r)
-                if name in multiplied:
-                    fed[at].add(r)
-    return Shapes(of, alone, number, [frozenset(x) for x in stored], [frozenset(x) for x in fed])
+                wanted.subtract(_Row(program, x).array(formal) for formal, _ in part.known)
+    return wanted
 
 
 def values_of(program: Merged, phase: MergedPhase, stage: Stage) -> list[str]:

@@ -12,11 +12,12 @@ Does not: say what names are bound to (synapse_rows).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
 from compiler.core.names import free_name
+from compiler.core.source import Span
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named
@@ -172,54 +173,64 @@ def text_of(
     """The statements of one occasion. `into`: the input of a delivery that names none; `updated_at`: where the step is
     held that event-driven states were brought up to date in; `aged`: only at synapses with `delays` == `age`; `before`:
     the dynamics of this step; `vacant`: they run at vacant places, too."""
-    count = [0]
-    taken = set(TAKEN) | flat.shown.keys() | flat.externals.keys() | {x.target for x in flat.definition.lets}
-    taken |= {a.target for a in actions if isinstance(a, Set)}
-    formals: dict[tuple[str, str], str] = {}
-    out: list[Statement] = []
-    states = {*flat.states, "updated", "exists"}
     tests: list[Expr] = [Ref("delays").eq(Ref("age"))] if aged else []
     if flat.definition.vacancies and not vacant:
         tests.append(EXISTS)
-
-    def value_of(e: Expr) -> Expr:
-        return numbered(substitute(e, {"t": STEP_END}), count, "syn")
-
-    def assign(s: Set, value: Expr | None = None) -> None:
-        value = value_of(s.value) if value is None else value
-        if tests and s.target in states:
-            value = Cond(Ref("due"), value, Ref(s.target))
-        out.append(Assign(s.target, value, s.span))
-
+    taken = {*TAKEN, *flat.shown, *flat.externals, *(x.target for x in flat.definition.lets)}
+    taken |= {a.target for a in actions if isinstance(a, Set)}
+    w = _Writer({*flat.states, "updated", "exists"}, taken, bool(tests), fixed_point)
     if tests:
-        out.append(Assign("due", tests[0] if len(tests) == 1 else tests[0] & tests[1]))
+        w.out.append(Assign("due", tests[0] if len(tests) == 1 else tests[0] & tests[1]))
     for s in before:
-        assign(s, s.value)
+        w.assign(s, s.value)
     if updated_at is not None and touches(flat, actions):
-        for s in _up_to_date(flat):
-            assign(s)
-        if updated_at == "syn":
-            assign(Set("updated", Ref("step")))
+        for s in (*_up_to_date(flat), *((Set("updated", Ref("step")),) if updated_at == "syn" else ())):
+            w.assign(s)
     suffix = "_now" if before else ""
     again: dict[str, Expr] = {}
     for let in used_lets(flat, actions):
-        assign(Set(let.target + suffix, substitute(let.value, again), let.span))
+        w.assign(Set(let.target + suffix, substitute(let.value, again), let.span))
         again[let.target] = Ref(let.target + suffix)
     for action in actions:
         assert isinstance(action, Set | Send), f"{what}: rewiring and transposing stand by themselves"
         value = substitute(action.value, again)
         if isinstance(action, Set):
-            assign(Set(action.target, value, action.span))
-            continue
-        key = (action.end, action.into or into)
-        if key not in formals:
-            formals[key] = free_name(f"{key[0]}_{key[1]}", frozenset({*taken, *formals.values()}))
-        formal = formals[key]
-        value = value_of(value)
-        if fixed_point:
+            w.assign(Set(action.target, value, action.span))
+        else:
+            w.send(action.end, action.into or into, value, action.span)
+    sends = tuple(Sending(formal, *key) for key, formal in w.formals.items())
+    return Text(what, tuple(w.out), sends, derived)
+
+
+@dataclass
+class _Writer:
+    """Statements as they are written. `states`: what is changed only where the synapse is `due` (when there are
+    `tests`); `formals`: (end, input) -> the formal that deliveries are added to; `taken`: names that are none."""
+
+    states: set[str]
+    taken: set[str]
+    tests: bool
+    fixed_point: bool
+    out: list[Statement] = field(default_factory=list)
+    formals: dict[tuple[str, str], str] = field(default_factory=dict)
+    count: list[int] = field(default_factory=lambda: [0])
+
+    def value_of(self, e: Expr) -> Expr:
+        return numbered(substitute(e, {"t": STEP_END}), self.count, "syn")
+
+    def assign(self, s: Set, value: Expr | None = None) -> None:
+        value = self.value_of(s.value) if value is None else value
+        if self.tests and s.target in self.states:
+            value = Cond(Ref("due"), value, Ref(s.target))
+        self.out.append(Assign(s.target, value, s.span))
+
+    def send(self, end: str, into: str, value: Expr, span: Span) -> None:
+        if (end, into) not in self.formals:
+            self.formals[end, into] = free_name(f"{end}_{into}", frozenset({*self.taken, *self.formals.values()}))
+        formal = self.formals[end, into]
+        value = self.value_of(value)
+        if self.fixed_point:
             value = Call("int", (Call("round", (value * Ref(f"{formal}_counts"),)),))
-        if tests:
-            value = Cond(Ref("due"), value, Num(0) if fixed_point else Num(0.0))
-        out.append(Add(formal, value, action.span))
-    sends = tuple(Sending(formal, *key) for key, formal in formals.items())
-    return Text(what, tuple(out), sends, derived)
+        if self.tests:
+            value = Cond(Ref("due"), value, Num(0) if self.fixed_point else Num(0.0))
+        self.out.append(Add(formal, value, span))

@@ -219,57 +219,67 @@ def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str], mark
     """Adds gradient nodes to the graph; returns the gradient tensor of every weight by name. `mark`: what the names of
     one of several gradients have in common."""
     forward = list(g.nodes)
-    needs = _needs_gradient(forward, constants)
-    parts: dict[str, list[Tensor]] = {loss.name: [_ones(g, loss, mark)]}
+    back = _Backward(g, mark, _needs_gradient(forward, constants), {loss.name: [_ones(g, loss, mark)]})
     gradients: dict[str, Tensor] = {}
-    slopes = _Slopes()
-
-    def total(tensor: Tensor) -> Tensor | None:
-        found = parts.get(tensor.name)
-        if not found:
-            return None
-        if len(found) == 1:
-            return found[0]
-        if len(found) > SHARED:
-            return _chain(g, tensor, found, mark)
-        body: Expr = Ref("x0")
-        for i in range(1, len(found)):
-            body = body + Ref(f"x{i}")
-        return g.map(f"{tensor.name}.grad{mark}.sum", body, [identity(t) for t in found], like=tensor)
-
-    def contribute(operand: str, tensor: Tensor | None) -> None:
-        if tensor is not None:
-            parts.setdefault(operand, []).append(tensor)
-
-    def part_name(operand: str) -> str:
-        number = len(parts.get(operand, ()))
-        return f"{operand}.grad{mark}" if number == 0 else f"{operand}.grad{mark}.{number}"
-
     for node in reversed(forward):
         if isinstance(node, Weight):
-            gradient = total(node.out)
+            gradient = back.total(node.out)
             if gradient is not None:
                 gradients[node.out.name] = gradient
-            continue
-        if not isinstance(node, (Map, Contract, Reindex)) or node.out.name not in needs:
-            continue
-        gradient = total(node.out)
-        if gradient is None:
-            continue
+        elif isinstance(node, Map | Contract | Reindex) and node.out.name in back.needs:
+            gradient = back.total(node.out)
+            if gradient is not None:
+                back.through(node, gradient)
+    return gradients
+
+
+@dataclass
+class _Backward:
+    """A reverse sweep. `needs`: tensors whose gradient is asked for; `parts`: tensor -> what its readers contribute."""
+
+    g: GraphBuilder
+    mark: str
+    needs: set[str]
+    parts: dict[str, list[Tensor]]
+    slopes: _Slopes = field(default_factory=_Slopes)
+
+    def total(self, tensor: Tensor) -> Tensor | None:
+        parts = self.parts.get(tensor.name)
+        if not parts:
+            return None
+        if len(parts) == 1:
+            return parts[0]
+        if len(parts) > SHARED:
+            return _chain(self.g, tensor, parts, self.mark)
+        body: Expr = Ref("x0")
+        for i in range(1, len(parts)):
+            body = body + Ref(f"x{i}")
+        name = f"{tensor.name}.grad{self.mark}.sum"
+        return self.g.map(name, body, [identity(t) for t in parts], like=tensor)
+
+    def contribute(self, operand: str, tensor: Tensor | None) -> None:
+        if tensor is not None:
+            self.parts.setdefault(operand, []).append(tensor)
+
+    def part_name(self, operand: str) -> str:
+        number = len(self.parts.get(operand, ()))
+        return f"{operand}.grad{self.mark}" if number == 0 else f"{operand}.grad{self.mark}.{number}"
+
+    def through(self, node: Map | Contract | Reindex, gradient: Tensor) -> None:
+        """Contributes to the gradients of the operands of `node`."""
         if isinstance(node, Reindex):
-            source = g.tensors[node.source]
-            out = Tensor(part_name(node.source), source.shape, "real", source.batched)
-            contribute(node.source, g.add(Reindex(out, gradient.name, node.span)))
-            continue
+            source = self.g.tensors[node.source]
+            out = Tensor(self.part_name(node.source), source.shape, "real", source.batched)
+            self.contribute(node.source, self.g.add(Reindex(out, gradient.name, node.span)))
+            return
         for k, operand in enumerate(node.ins):
-            if operand not in needs:
+            if operand not in self.needs:
                 continue
-            name = part_name(operand)
+            name = self.part_name(operand)
             if isinstance(node, Map):
-                contribute(operand, _map_gradient(g, slopes, node, gradient, k, name))
+                self.contribute(operand, _map_gradient(self.g, self.slopes, node, gradient, k, name))
             elif node.combine == "add":
-                contribute(operand, _contract_gradient(g, slopes, node, gradient, k, name))
+                self.contribute(operand, _contract_gradient(self.g, self.slopes, node, gradient, k, name))
             else:
                 assert node.combine == "max" and len(node.ins) == 1
-                contribute(operand, _max_gradient(g, node, gradient, name))
-    return gradients
+                self.contribute(operand, _max_gradient(self.g, node, gradient, name))
