@@ -15,14 +15,20 @@ from typing import Final
 
 from backends.c_family.cprint import Line, Symbol
 from backends.cpu.kernels.kernel import Kernel
-from compiler.expr.ast import Call, Expr, Num, Ref, rewrite
+from compiler.expr.ast import Call, Expr, Num, Ref, calls, rewrite
 from compiler.ir.level2.program import Emit, Nest, Statement
 from compiler.ir.space import DType
 
 _WORDS: Mapping[str, tuple[int, int]] = {"uniform": (1, 2), "normal": (2, 4), "exponential": (1, 2)}
 """Words that a draw takes in float32 and in float64."""
+DRAWS: Final = frozenset({*_WORDS, "poisson"})
 SYNAPSES: Final = 64
 """Synapses of one source that are drawn at once, at most."""
+
+
+def has_draws(e: Expr) -> bool:
+    """Whether a random number is drawn in an expression."""
+    return not DRAWS.isdisjoint(calls(e))
 
 
 @dataclass

@@ -29,9 +29,9 @@ from backends.c_family.cprint import (
     statement_refs,
     type_of,
 )
-from backends.cpu.kernels.batched_rng import drawn_in_chunks, rewritten
+from backends.cpu.kernels.batched_rng import DRAWS, drawn_in_chunks, has_draws, rewritten
 from backends.cpu.kernels.kernel import Kernel, axis_index, axis_inside, scaled
-from compiler.expr.ast import Binary, Call, Expr, Ref, calls, refs, rewrite
+from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
 from compiler.ir.level2.program import (
     Add,
     ArrayFormal,
@@ -49,7 +49,6 @@ from compiler.ir.space import DType
 
 KEEP = Line("#pragma GCC unroll 1")  # gcc unrolls short loops before it looks for vector code
 PARTS = 32  # partial accumulators of a contiguous sum: two 64-byte vectors of float
-_DRAWS = frozenset({"uniform", "normal", "exponential", "poisson"})
 IDENTITY = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
 
 
@@ -61,11 +60,6 @@ class Guard:
     level: int
     names: frozenset[str]
     lines: tuple[Line, ...]
-
-
-def has_draws(e: Expr) -> bool:
-    """Whether a random number is drawn in an expression."""
-    return not _DRAWS.isdisjoint(calls(e))
 
 
 class NestPrinter:
@@ -108,7 +102,7 @@ class NestPrinter:
             return same and type_of(s.value, self.scope, self.k.dialect.precision) in (DType.I32, DType.I64)
 
         def moved(e: Expr) -> Expr:
-            costly = (isinstance(e, Call) and e.func not in _DRAWS) or (isinstance(e, Binary) and e.op == "**")
+            costly = (isinstance(e, Call) and e.func not in DRAWS) or (isinstance(e, Binary) and e.op == "**")
             if costly and refs(e) <= known and not has_draws(e):
                 if e not in found:
                     t = type_of(e, self.k.scope, self.k.dialect.precision)

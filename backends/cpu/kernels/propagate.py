@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import Final
 
 from backends.c_family.access import Kernel, offset
-from backends.c_family.cprint import Body, Element, Line, Symbol, indent
-from backends.cpu.kernels.batched_rng import drawn_in_rows
+from backends.c_family.cprint import Body, Element, Line, Symbol, indent, statement_refs
+from backends.cpu.kernels.batched_rng import drawn_in_rows, has_draws
 from backends.cpu.kernels.csr_prefetch import Due, function_ahead
 from backends.cpu.kernels.kernel import function
 from backends.cpu.kernels.synapse_loops import Ends, walk
-from backends.cpu.kernels.toeplitz_simd import channels_last, draws, parts_of
+from backends.cpu.kernels.toeplitz_simd import channels_last, parts_of
 from compiler.core.names import free_name
 from compiler.expr.ast import Num, Ref, refs
 from compiler.ir.level2.program import (
@@ -68,15 +68,6 @@ def _of_event(f: ArrayFormal, by: str, arrays: AbstractSet[str]) -> bool:
     return f.access.ring is None or f.access.ring[0] not in arrays
 
 
-def read_names(p: Propagate) -> set[str]:
-    """Every name that the statements read."""
-    used: set[str] = set()
-    for s in p.statements:
-        if isinstance(s, Add | Assign):
-            used |= refs(s.value)
-    return used
-
-
 def once_per_event(p: Propagate, known: AbstractSet[str]) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:
     """(what is computed before the loop over synapses, the statements with its names). A sum's value that the synapse
     does not enter, of names that are `known`, is computed once: compilers do not move it out of every kind of loop."""
@@ -89,7 +80,7 @@ def once_per_event(p: Propagate, known: AbstractSet[str]) -> tuple[tuple[Stateme
             isinstance(s, Add)
             and not isinstance(s.value, Ref | Num)
             and names <= known - assigned
-            and not draws(s.value)
+            and not has_draws(s.value)
         ):
             name = free_name(f"each_{len(once)}", frozenset(known | assigned))
             once.append(Assign(name, s.value, s.span))
@@ -138,7 +129,7 @@ def propagate(k: Kernel, p: Propagate) -> list[Line]:
     places = elements(k, {"pre": pre, "post": post, "syn": syn}, now)
     of_event = {f.name for f in k.template.formals if isinstance(f, ArrayFormal) and _of_event(f, p.by, ptr.keys())}
     source = Body(k.printer, scope, places, namer)
-    before = source.load(of_event & read_names(p))
+    before = source.load(of_event & statement_refs(p.statements))
     once, statements = once_per_event(p, (scope.keys() - ENDS) | of_event)
     before += source.run(once)
     fills: list[Line] = []

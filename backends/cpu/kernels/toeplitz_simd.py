@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import C_TYPES, Body, Element, Line, Symbol, indent
+from backends.cpu.kernels.batched_rng import has_draws
 from backends.cpu.kernels.synapse_loops import over, place, reached
-from compiler.expr.ast import Call, Expr, children, refs
+from compiler.expr.ast import refs
 from compiler.ir.level2.program import (
     Add,
     ArrayFormal,
@@ -36,7 +37,6 @@ LANES: Final = 16
 """Output channels side by side: a vector of 512 bits of float32."""
 _SLOT: Final = LANES * 8
 """Bytes of scratch memory for the lanes of one position, whatever their type."""
-_DRAWS: Final = frozenset({"uniform", "normal", "exponential", "poisson"})
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def parts_of(template: Template) -> Parts | None:
         if not isinstance(s, Add | Assign):
             return None
         used |= refs(s.value)
-        if draws(s.value):
+        if has_draws(s.value):
             return None
         f = arrays.get(s.target)
         if isinstance(s, Add) and f is not None and f.mode is Mode.ACCUMULATE and _at(f).end == "post":
@@ -74,11 +74,6 @@ def parts_of(template: Template) -> Parts | None:
     if used & {"post", "syn"} or late & arrays.keys() or any(others) or not sums:
         return None
     return Parts(tuple(sums.values()), kinds)
-
-
-def draws(e: Expr) -> bool:
-    """Whether a random number is drawn in `e`."""
-    return (isinstance(e, Call) and e.func in _DRAWS) or any(draws(x) for x in children(e))
 
 
 def _at(f: ArrayFormal) -> At:

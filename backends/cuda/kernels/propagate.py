@@ -8,12 +8,14 @@ Does not: choose the relation.
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
 from backends.c_family import cprint
 from backends.c_family.access import Kernel, offset
-from backends.c_family.cprint import Element, Line, PrintError, Scalar, Symbol, is_real
+from backends.c_family.cprint import Element, Line, PrintError, Scalar, Symbol, is_real, statement_refs
 from backends.cuda.kernels.kernel import Function
 from backends.cuda.kernels.synapse_loops import Body, Names, loops, reads_ahead, texts_at
-from compiler.expr.ast import refs
 from compiler.ir.level2.program import (
     Add,
     ArrayFormal,
@@ -50,43 +52,97 @@ def _refuse_races(k: Kernel, p: Propagate) -> None:
 
 def _read_ahead(k: Kernel, p: Propagate) -> list[ArrayFormal]:
     """What is read of every synapse and never written: weights, delays."""
-    used: set[str] = set()
-    for s in p.statements:
-        if isinstance(s, Add | Assign):
-            used |= refs(s.value)
+    used = statement_refs(p.statements)
     formals = [f for f in k.template.formals if isinstance(f, ArrayFormal) and isinstance(f.access, At)]
     used |= {f.access.ring[0] for f in formals if isinstance(f.access, At) and f.access.ring is not None}
     return [f for f in formals if f.access == At("syn") and f.mode is Mode.READ and f.name in used]
 
 
-def propagate(k: Kernel, p: Propagate) -> list[Function]:
-    """The function of one propagation."""
-    _refuse_races(k, p)
-    ptr, scope, namer = k.pointers, dict(k.scope), k.namer
-    slot, number, event = namer.fresh("slot"), namer.fresh("events"), namer.fresh("event")
+@dataclass(frozen=True)
+class _Opened:
+    """The events of a step. `which`: the text of the neuron of event `event` of `number`; `early`: what returns when
+    there are none; `ahead`: what is computed before the threads part; `opening`: before the loops."""
+
+    number: str
+    event: str
+    which: str
     early: tuple[Line, ...] = ()
-    ahead: list[Line] = []
-    opening: list[Line] = []
+    ahead: tuple[Line, ...] = ()
+    opening: tuple[Line, ...] = ()
+
+
+def _open_events(k: Kernel, p: Propagate) -> _Opened:
+    ptr, scope, fresh = k.pointers, k.scope, k.namer.fresh
+    slot, number, event = fresh("slot"), fresh("events"), fresh("event")
     match p.events:
         case Events(events, count, slots, delay, stride):
-            late, head = scope[delay].text, namer.fresh("list")
-            ahead += [
+            late, head = scope[delay].text, fresh("list")
+            ahead = (
                 Line(f"const nl_i64 {slot} = nl_slot(step - {late}, {scope[slots].text});"),
                 Line(f"const nl_i32 *const {head} = {ptr[events]} + {slot} * {scope[stride].text};"),
-            ]
+            )
             early = (
                 Line(f"if (step <= {late}) return; /* nothing had been emitted so long ago */"),
                 Line(f"const nl_i32 {number} = {ptr[count]}[{slot}];"),
                 Line(f"if ({number} == 0) return;"),
             )
-            which = f"{head}[{event}]"
+            return _Opened(number, event, f"{head}[{event}]", early, ahead)
         case Every(n):
-            opening.append(Line(f"const nl_i64 {number} = {scope[n].text};"))
-            which = event
+            return _Opened(number, event, event, opening=(Line(f"const nl_i64 {number} = {scope[n].text};"),))
+
+
+@dataclass(frozen=True)
+class _Elements:
+    """Where formals lie. `past`: elements of the event's own neuron in a step that all of its synapses read; `now`:
+    lines that compute the slots of rings that stand for this step."""
+
+    elements: dict[str, Element]
+    past: set[str]
+    now: list[Line]
+
+
+def _elements(
+    k: Kernel, scope: Mapping[str, Symbol], at: Mapping[str, str], own: str, held: Container[str]
+) -> _Elements:
+    ptr, formals = k.pointers, [f for f in k.template.formals if isinstance(f, ArrayFormal)]
+    ends = {  # where what is one per neuron or synapse lies: the delay of a synapse that is not read ahead
+        f.name: f"{ptr[f.name]}[{at[f.access.end]}]"
+        for f in formals
+        if isinstance(f.access, At) and f.access.ring is None
+    }
+    out = _Elements({}, set(), [])
+    now: dict[str, str] = {}
+    for f in formals:
+        if f.name in held or not isinstance(f.access, At | Strided):
+            continue
+        if isinstance(f.access, Strided):
+            place = offset(f.access, lambda n: scope[n].text)
+        else:
+            place = at[f.access.end]
+            if f.access.ring is not None:
+                late, slots, size = f.access.ring
+                steps = scope[late].text if late in scope else ends[late]
+                if slots not in now:
+                    now[slots] = k.namer.fresh("now")
+                    out.now.append(Line(f"const nl_u32 {now[slots]} = nl_slot(step, {scope[slots].text});"))
+                slot = f"{'nl_earlier' if f.access.past else 'nl_later'}({now[slots]}, {steps}, {scope[slots].text})"
+                place = f"nl_in_slot({slot}, {scope[size].text}, {place})"
+                if f.access.past and late in k.scope and at[f.access.end] == own:
+                    out.past.add(f.name)
+        out.elements[f.name] = Element(f"{ptr[f.name]}[{place}]", f.dtype, f.mode)
+    return out
+
+
+def propagate(k: Kernel, p: Propagate) -> list[Function]:
+    """The function of one propagation."""
+    _refuse_races(k, p)
+    scope, namer = dict(k.scope), k.namer
+    opened = _open_events(k, p)
     pre, post, syn, u = (namer.fresh(x) for x in ("pre", "post", "k", "u"))
     own, other = (pre, post) if p.by == "pre" else (post, pre)
     counted = isinstance(p.relation, Csr) and p.relation.index is None
-    names = Names(own, other, syn, syn if counted else namer.fresh("t"), u, event, number, which)
+    t = syn if counted else namer.fresh("t")
+    names = Names(own, other, syn, t, u, opened.event, opened.number, opened.which)
     held: dict[str, tuple[str, Scalar]] = {}
     for a in _read_ahead(k, p) if reads_ahead(p.relation) and not p.gather else ():
         held[a.name] = (namer(a.name), DType.I32 if a.dtype == DType.U8 else a.dtype)
@@ -95,44 +151,15 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
     at = {p.by: own, "post" if p.by == "pre" else "pre": beyond, "syn": numbers}
     for end, text in at.items():
         scope.setdefault(end, Symbol(text, DType.I64))
-    ends = {  # where what is one per neuron or synapse lies: the delay of a synapse that is not read ahead
-        f.name: f"{ptr[f.name]}[{at[f.access.end]}]"
-        for f in k.template.formals
-        if isinstance(f, ArrayFormal) and isinstance(f.access, At) and f.access.ring is None
-    }
-    elements: dict[str, Element] = {}
-    now: dict[str, str] = {}  # the slots of rings that stand for this step
-    past = set[str]()  # elements of the event's own neuron in a step that all of its synapses read
-    for f in k.template.formals:
-        if not isinstance(f, ArrayFormal) or f.name in held:
-            continue
-        if isinstance(f.access, At):
-            place = at[f.access.end]
-            if f.access.ring is not None:
-                late, slots, size = f.access.ring
-                steps = scope[late].text if late in scope else ends[late]
-                if slots not in now:
-                    now[slots] = namer.fresh("now")
-                    ahead.append(Line(f"const nl_u32 {now[slots]} = nl_slot(step, {scope[slots].text});"))
-                slot = f"{'nl_earlier' if f.access.past else 'nl_later'}({now[slots]}, {steps}, {scope[slots].text})"
-                place = f"nl_in_slot({slot}, {scope[size].text}, {place})"
-                if f.access.past and late in k.scope and at[f.access.end] == own:
-                    past.add(f.name)
-            elements[f.name] = Element(f"{ptr[f.name]}[{place}]", f.dtype, f.mode)
-        elif isinstance(f.access, Strided):
-            place = f"{ptr[f.name]}[{offset(f.access, lambda n: scope[n].text)}]"
-            elements[f.name] = Element(place, f.dtype, f.mode)
-    of_source = {n for n, e in elements.items() if e.place.endswith(f"[{own}]") and e.mode is Mode.READ} | past
-    used: set[str] = set()
-    for s in p.statements:
-        if isinstance(s, Add | Assign):
-            used |= refs(s.value)
-    source = cprint.Body(k.printer, scope, elements, namer)
-    before = source.load(of_source & used)
-    body = cprint.Body(k.printer, dict(source.scope), elements, namer)
+    places = _elements(k, scope, at, own, held)
+    of_source = {n for n, e in places.elements.items() if e.place.endswith(f"[{own}]") and e.mode is Mode.READ}
+    used = statement_refs(p.statements)
+    source = cprint.Body(k.printer, scope, places.elements, namer)
+    before = source.load((of_source | places.past) & used)
+    body = cprint.Body(k.printer, dict(source.scope), places.elements, namer)
     inner = [*body.run(p.statements), *body.stores()]
     numbered = "syn" in used or any(
         isinstance(f, ArrayFormal) and isinstance(f.access, At) and f.access.end == "syn" for f in k.template.formals
     )
-    made = Body(held, before, inner, numbered)
-    return [Function("", (*opening, *loops(k, p.relation, p.by, names, made, p.gather)), early, ahead=tuple(ahead))]
+    lines = loops(k, p.relation, p.by, names, Body(held, before, inner, numbered), p.gather)
+    return [Function("", (*opened.opening, *lines), opened.early, ahead=(*opened.ahead, *places.now))]
