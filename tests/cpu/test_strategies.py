@@ -10,7 +10,6 @@ import pytest
 
 from backends.cpu.backend import LANES, CpuBackend
 from compiler.expr.ast import Expr
-from compiler.ir.level1.evaluate_graph import evaluate_graph
 from compiler.ir.level1.graph import Contract, Map, Tensor, Weight
 from compiler.ir.level2.program import Merged
 from compiler.ir.space import DType
@@ -18,6 +17,7 @@ from compiler.passes.program.merge import merge
 from compiler.strategies import choose
 from tests.cpu.contractions import Case, Conv, conv, dense, gradient, logical, program, stored
 from tests.cpu.programs import expr
+from tests.evaluate_graph import evaluate_graph
 
 pytestmark = pytest.mark.usefixtures("cc")
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from backends.cuda.run.backend import CudaBackend
-from compiler.ir.level1.evaluate_graph import evaluate_graph
 from compiler.ir.level1.graph import Weight
 from compiler.ir.space import DType
 from compiler.passes.program.merge import merge
 from compiler.strategies.cuda.tensor_cores import TF32, TF32X3
 from tests.cpu.contractions import Case, program
+from tests.evaluate_graph import evaluate_graph
 from tests.gpu.products import (
     conv_cases,
     dense_cases,

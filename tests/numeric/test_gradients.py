@@ -22,13 +22,13 @@ from compiler.ir.level0.model import (
     TensorInput,
     Train,
 )
-from compiler.ir.level1.evaluate_graph import Values, evaluate_graph
 from compiler.ir.level1.graph import BatchMask, Feed, Node, Rand, Store, Tensor, Update, Variable, Weight
 from compiler.passes.layers.lower_loss import add_loss
 from compiler.passes.layers.lower_network import lower_network
 from compiler.passes.tensors.decompose import decompose
 from compiler.passes.tensors.differentiate import differentiate
 from compiler.passes.tensors.simplify_graph import simplify_graph
+from tests.evaluate_graph import Values, evaluate_graph
 
 Array = npt.NDArray[Any]
 SGD = OptimizerDef("sgd", (("rate", 0.1),), (), (Set("param", Ref("param")),))

@@ -14,7 +14,7 @@ import pytest
 from scipy.special import erf
 
 from compiler.ir.level0.model import Layer
-from compiler.ir.level1.evaluate_graph import Values, evaluate_graph
+from tests.evaluate_graph import Values, evaluate_graph
 from tests.numeric.test_gradients import (
     conv,
     dense,

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from compiler.ir.level0.model import Model
-from compiler.ir.level1.evaluate_graph import Values, evaluate_graph
 from compiler.ir.level1.graph import BatchMask, Feed, Node, Rand, Variable
 from compiler.passes.layers.lower_loss import add_loss
 from compiler.passes.layers.lower_network import lower_network
 from compiler.passes.tensors.differentiate import differentiate
+from tests.evaluate_graph import Values, evaluate_graph
 from tests.numeric.simulated import Array, model_of
 from tests.numeric.trained import Trained, load
 

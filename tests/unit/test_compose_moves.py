@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from backends.cuda.run.backend import CudaBackend
 from compiler.expr.ast import Binary, Ref
-from compiler.ir.level1.evaluate_graph import evaluate_graph
 from compiler.ir.level1.graph import Contract, Map, Node, Tensor, Weight
 from compiler.ir.space import Affine, along
 from compiler.passes.pipeline.lower import lower
 from compiler.passes.tensors.compose_moves import compose_moves
 from compiler.passes.tensors.simplify_graph import simplify_graph
+from tests.evaluate_graph import evaluate_graph
 from tests.recurrent import Network, network
 
 SUM = Binary("+", Ref("x0"), Ref("x1"))
