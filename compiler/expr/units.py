@@ -295,15 +295,6 @@ def to_canonical(value: int | float, unit: str) -> float:
     return -0.0 if result == 0.0 and repr(value).startswith("-") else result
 
 
-def from_canonical(value: float, unit: str) -> float:
-    """`value` in canonical units expressed in `unit`; the inverse of `to_canonical`, with the same
-    errors."""
-    known = parse_unit(unit)
-    if known is None:
-        raise ValueError(f"unknown unit `{unit}`")
-    return float(value) if known[1] == 1 else float(Fraction(repr(float(value))) / known[1])
-
-
 @functools.cache
 def canonical_name(dimension: Dimension) -> str:
     """The canonical unit as text ("mV", "1/ms", "mV/ms", "1"); `parse_unit` reads it back with

@@ -5,7 +5,7 @@ Guarantees: a contraction is two functions, parts of a kernel that all contracti
 (templates/shared.cu.j2), since the sums cost much code and differ by data alone: one fills in the operands, as numbers,
 the other runs the epilogue, printed from the nest as everywhere. What is literal in the kernel is in its name: how many
 indices of each operand of a product are guarded; how the window of a convolution walks.
-Does not: choose tiles or splits: they are columns, from which work.py takes the number of blocks.
+Does not: choose tiles or splits: they are columns, from which launch_geometry.py takes the number of blocks.
 """
 
 from __future__ import annotations
