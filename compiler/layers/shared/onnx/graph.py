@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,63 +115,63 @@ class OnnxGraph:
     def expression(self, e: Expr, bound: Mapping[str, str], name: str) -> str:
         """The nodes of an expression; `bound`: tensors by name. Raises RunError (E0918)."""
 
-        def walk(e: Expr) -> str:
-            match e:
-                case Num(value):
-                    return self.constant(float(value))
-                case Bool(value):
-                    return self.node("Cast", [self.constant(float(value))], name, {"to": BOOL})
-                case Ref(ref):
-                    return bound[ref]
-                case Unary("-", x):
-                    return self.node("Neg", [walk(x)], name)
-                case Unary("not", x):
-                    return self.node("Not", [walk(x)], name)
-                case Binary("!=", a, b):
-                    return self.node("Not", [self.node("Equal", [walk(a), walk(b)], name)], name)
-                case Binary("//" | "%" as op, a, b):
-                    left, right = walk(a), walk(b)
-                    times = self.node("Floor", [self.node("Div", [left, right], name)], name)
-                    if op == "//":
-                        return times
-                    return self.node("Sub", [left, self.node("Mul", [right, times], name)], name)
-                case Binary(op, a, b) if op in _BINARY:
-                    return self.node(_BINARY[op], [walk(a), walk(b)], name)
-                case Cond(test, a, b):
-                    return self.node("Where", [walk(test), walk(a), walk(b)], name)
-                case Call("heaviside" | "exprel"):
-                    return walk(expand(e))
-                case Call(func, args):
-                    return call(func, [walk(a) for a in args], e)
-            raise no_operator(f"`{show(e)}` of `{name}`")
+        walk = partial(self.expression, bound=bound, name=name)
+        match e:
+            case Num(value):
+                return self.constant(float(value))
+            case Bool(value):
+                return self.node("Cast", [self.constant(float(value))], name, {"to": BOOL})
+            case Ref(ref):
+                return bound[ref]
+            case Unary("-", x):
+                return self.node("Neg", [walk(x)], name)
+            case Unary("not", x):
+                return self.node("Not", [walk(x)], name)
+            case Binary("!=", a, b):
+                return self.node("Not", [self.node("Equal", [walk(a), walk(b)], name)], name)
+            case Binary("//" | "%" as op, a, b):
+                return self._floored(op, walk(a), walk(b), name)
+            case Binary(op, a, b) if op in _BINARY:
+                return self.node(_BINARY[op], [walk(a), walk(b)], name)
+            case Cond(test, a, b):
+                return self.node("Where", [walk(test), walk(a), walk(b)], name)
+            case Call("heaviside" | "exprel"):
+                return walk(expand(e))
+            case Call(_, args):
+                return self._call(e, [walk(a) for a in args], name)
+        raise no_operator(f"`{show(e)}` of `{name}`")
 
-        def call(func: str, args: list[str], e: Expr) -> str:
-            one = self.constant(1.0)
-            match func:
-                case "max" | "min":
-                    return self.node(func.capitalize(), args, name)
-                case "clip":
-                    low = self.node("Max", args[:2], name)
-                    return self.node("Min", [low, args[2]], name)
-                case "expm1":
-                    return self.node("Sub", [self.node("Exp", args, name), one], name)
-                case "log1p":
-                    return self.node("Log", [self.node("Add", [args[0], one], name)], name)
-                case "log2" | "log10":
-                    base = self.constant(np.log(2.0 if func == "log2" else 10.0))
-                    return self.node("Div", [self.node("Log", args, name), base], name)
-                case "int":
-                    size = self.node("Floor", [self.node("Abs", args, name)], name)
-                    return self.node("Mul", [self.node("Sign", args, name), size], name)
-                case "float":
-                    return self.node("Cast", args, name, {"to": self.real})
-                case "select" | "where" if len(args) == 3:
-                    return self.node("Where", args, name)
-                case _ if func in _UNARY and len(args) == 1:
-                    return self.node(_UNARY[func], args, name)
-            raise no_operator(f"`{show(e)}` of `{name}`")
+    def _floored(self, op: str, left: str, right: str, name: str) -> str:
+        """`//`, rounded down, or what it leaves over."""
+        times = self.node("Floor", [self.node("Div", [left, right], name)], name)
+        return times if op == "//" else self.node("Sub", [left, self.node("Mul", [right, times], name)], name)
 
-        return walk(e)
+    def _call(self, e: Call, args: list[str], name: str) -> str:
+        """The nodes of a call whose arguments are `args`. Raises RunError (E0918)."""
+        one = self.constant(1.0)
+        match e.func:
+            case "max" | "min":
+                return self.node(e.func.capitalize(), args, name)
+            case "clip":
+                low = self.node("Max", args[:2], name)
+                return self.node("Min", [low, args[2]], name)
+            case "expm1":
+                return self.node("Sub", [self.node("Exp", args, name), one], name)
+            case "log1p":
+                return self.node("Log", [self.node("Add", [args[0], one], name)], name)
+            case "log2" | "log10":
+                base = self.constant(np.log(2.0 if e.func == "log2" else 10.0))
+                return self.node("Div", [self.node("Log", args, name), base], name)
+            case "int":
+                size = self.node("Floor", [self.node("Abs", args, name)], name)
+                return self.node("Mul", [self.node("Sign", args, name), size], name)
+            case "float":
+                return self.node("Cast", args, name, {"to": self.real})
+            case "select" | "where" if len(args) == 3:
+                return self.node("Where", args, name)
+            case func if func in _UNARY and len(args) == 1:
+                return self.node(_UNARY[func], args, name)
+        raise no_operator(f"`{show(e)}` of `{name}`")
 
 
 @dataclass
