@@ -1,6 +1,6 @@
 """Attention: ONNX's operator (opset 23 on), and the products and softmax of other graphs, as layers.
 
-Assumes: values of onnx_import.py; nodes in order.
+Assumes: values of layers/shared/onnx/importer.py; nodes in order.
 Guarantees: softmax(q k * scale + offset) v of any heads, also when several share their keys and values, with masks and
 offsets of any kind; causal ones are recognised. It is a `dot_attention`, and with a projection after it an `attention`
 that has the products around it as its projections. Anything else is refused (E0918), and so is a product of two

@@ -1,6 +1,6 @@
 """Where the batch is in the tensors of an ONNX graph, when elements move.
 
-Assumes: values of onnx_import.py.
+Assumes: values of layers/shared/onnx/importer.py.
 Guarantees: the batch may be any axis of the graph's tensors, and one axis together with the sample's axis before or
 after it (heads and batch, as PyTorch's attention joins them); a sample is the same elements in the same order.
 Does not: know the batch for certain when the graph fixes it at 1, and shapes can be read in several ways: an axis of

@@ -1,8 +1,8 @@
 """Products with constant matrices, and ONNX's Einsum of two tensors.
 
-Assumes: values of onnx_import.py.
+Assumes: values of layers/shared/onnx/importer.py.
 Guarantees: a product with a constant is a `dense`; one of two computed tensors is the beginning or the end of attention
-(onnx_import_attention.py). Other sums are refused (E0918).
+(import_attention.py). Other sums are refused (E0918).
 Does not: know a subscript twice in a term, or an ellipsis.
 """
 

@@ -1,6 +1,6 @@
 """ONNX operators that work element by element, as `activation`, `add`, `multiply` and `map` layers.
 
-Assumes: values of onnx_import.py.
+Assumes: values of layers/shared/onnx/importer.py.
 Guarantees: single numbers stand in formulas. Arrays that are added after a product become its bias, those of a whole
 sequence trained positions; others become the scale or shift of a batch norm with mean 0 and variance 1, over channels;
 what stands beside a computed tensor in another way is a `learned` layer, the same for every sample.

@@ -1,6 +1,6 @@
 """ONNX's reductions as global pooling between formulas, and the norms that are made of them.
 
-Assumes: values of onnx_import.py.
+Assumes: values of layers/shared/onnx/importer.py.
 Guarantees: any axes of a sample; those of the batch are refused (E0918).
 Does not: reduce by products.
 """

@@ -1,6 +1,6 @@
 """ONNX operators that only move or repeat elements, and those of constants.
 
-Assumes: values of onnx_import.py; onnx_import_batch.py says where the batch may be.
+Assumes: values of layers/shared/onnx/importer.py; import_batch.py says where the batch may be.
 Guarantees: what moves elements from sample to sample, or computes with the size of the batch, is refused (E0918).
 Does not: repeat what its readers broadcast anyway.
 """

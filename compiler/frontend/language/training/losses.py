@@ -1,6 +1,6 @@
 """Losses and metrics.
 
-Assumes: kinds.py, values.py, layer_parts.py.
+Assumes: kinds.py, values.py, layers/shared/keys.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
 Does not: say which metric goes with which loss (build_loss.py does).
 """

@@ -1,6 +1,6 @@
 """What operators read: computed tensors, constants, axes; and cutting, which several need.
 
-Assumes: values of onnx_import.py.
+Assumes: values of layers/shared/onnx/importer.py.
 Guarantees: what is not of the kind that is asked for raises RunError (E0918) with the node and the reason.
 Does not: know operators.
 """
