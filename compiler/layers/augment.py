@@ -20,7 +20,7 @@ from compiler.ir.level1.graph import Contract, Rand, Tensor
 from compiler.ir.space import Affine, along
 from compiler.layers.shared.context import X0, X1, X2, Context, mul, number, whole
 from compiler.layers.shared.keys import layer
-from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, shown
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, keeps, shown
 from compiler.layers.shared.onnx.graph import Writer
 
 
@@ -33,10 +33,6 @@ def _random(c: Context, layer: Layer, part: str, shape: tuple[int, ...]) -> Tens
 def _write(w: Writer, layer: Layer) -> str:
     """Nothing: a network is written for use."""
     return w.source(layer)
-
-
-def _dropped(p: Place, x: Shape) -> Result:
-    return x, p.attrs("rate")
 
 
 def dropout(c: Context, layer: Layer, x: Tensor) -> Tensor:
@@ -64,16 +60,12 @@ DROPOUT = LayerKind(
         elsewhere={"p": "`rate`", "probability": "`rate`"},
         example="{rate: 0.5}",
     ),
-    _dropped,
+    keeps("rate"),
     dropout,
     _write,
     training=True,
     moves=True,
 )
-
-
-def _noisy(p: Place, x: Shape) -> Result:
-    return x, p.attrs("std")
 
 
 def noise(c: Context, layer: Layer, x: Tensor) -> Tensor:
@@ -111,15 +103,11 @@ NOISE = LayerKind(
         elsewhere={"stddev": "`std`", "sigma": "`std`"},
         example="{std: 0.1}",
     ),
-    _noisy,
+    keeps("std"),
     noise,
     _write,
     training=True,
 )
-
-
-def _augmented(p: Place, x: Shape) -> Result:
-    return x, p.attrs("draws")
 
 
 def augment(c: Context, layer: Layer, x: Tensor) -> Tensor:
@@ -177,7 +165,7 @@ AUGMENT = LayerKind(
         ),
         example="{value: x * (0.8 + 0.4 * random()), draws: sample}",
     ),
-    _augmented,
+    keeps("draws"),
     augment,
     _write,
     training=True,

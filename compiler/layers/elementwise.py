@@ -18,7 +18,7 @@ from compiler.ir.level1.builder import Operand, identity
 from compiler.ir.level1.graph import Tensor
 from compiler.layers.shared.context import X0, X1, X2, Context, add, mul, reshape, weight, whole
 from compiler.layers.shared.keys import AXIS, FUNCTION, layer, several
-from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, article, same_shape, shown
+from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, article, keeps, shown
 from compiler.layers.shared.onnx.graph import Writer
 
 
@@ -204,7 +204,7 @@ ACTIVATION = LayerKind(
         elsewhere={"activation": "`function`"},
         example="{function: relu}",
     ),
-    same_shape,
+    keeps(),
     _same,
     _write_same,
     moves=True,

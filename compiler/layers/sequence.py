@@ -33,7 +33,8 @@ def _embedded(p: Place, x: Shape) -> Result:
 
 def embedding(c: Context, layer: Layer, x: Tensor) -> Tensor:
     """Row x of a trained table (count, size), drawn standard normal as in PyTorch. Written as a contraction with the
-    one-hot vector of x, so that its gradient is one, too; passes/kernels/one_hot.py finds both, and neither makes that vector."""
+    one-hot vector of x, so that its gradient is one, too; passes/kernels/one_hot.py finds both, and neither makes
+    that vector."""
     count, size = whole(layer, "count"), whole(layer, "size")
     table = weight(c, f"{layer.name}.weight", (count, size), "normal", (1.0,), layer)
     axes = tuple((f"d{a}", e) for a, e in enumerate(x.shape))

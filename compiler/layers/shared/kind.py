@@ -90,9 +90,9 @@ def article(word: str) -> str:
     return "an" if word[0] in "aei" or word in ("lstm", "rnn") else "a"
 
 
-def same_shape(p: Place, x: Shape) -> Result:
-    """The rule of kinds that keep the shape of what they read and have no attributes."""
-    return x, {}
+def keeps(*keys: str) -> Callable[[Place, Shape], Result]:
+    """The rule of kinds that keep the shape of what they read, and whose attributes are these settings."""
+    return lambda p, x: (x, p.attrs(*keys))
 
 
 def steps_and_features(p: Place, x: Shape) -> Shape:
