@@ -9,9 +9,9 @@ Does not: know what kind of definition it is.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.expr.ast import Binary, Expr, Ref, refs
@@ -27,6 +27,7 @@ from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_e
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.values import Context, entries_of, mapping, text_of
 from compiler.frontend.build.shared.initial_values import explain_draws, initial_value
+from compiler.frontend.schema.wording import allowed, count
 from compiler.ir.level0.model import Const, Formula, Ode, ParamDecl, Set, StateDecl, Value
 from compiler.core.source import Span
 
@@ -252,6 +253,29 @@ def note_unread(d: Draft, params: tuple[ParamDecl, ...], noun: str) -> None:
     if any(p.span.via is not None or p.span.file.path.startswith("library/") for p in params):
         return
     d.c.unread_params.candidates += [(f"`{p.name}` of {noun} `{d.name}`", p.span) for p in params]
+
+
+class Built(Protocol):
+    """A definition as those who use it see it."""
+
+    name: str
+    params: dict[str, Dimension | None]
+    states: dict[str, Dimension | None]
+    span: Span
+
+
+def unknown_setting(key: Scalar, noun: str, known: Collection[str], of: str, built: Built, c: Context) -> None:
+    """E0201 for a value of a parameter or state variable (`noun`) that the definition (`of`: "neuron") has not."""
+    name = key.text
+    help = did_you_mean(name, known)
+    if help is None:
+        place = "params" if name in built.params else "init" if name in built.states else None
+        if place is not None:
+            help = f"it stands under `{place}`"
+        else:
+            help = allowed(f"it has the {count(noun, len(known))}", known) if known else f"it has no {noun}s"
+    related = (Related(f"the {of} is declared here", built.span),) if built.span.via is None else ()
+    c.sink.error("E0201", f"{of} `{built.name}` has no {noun} `{name}`", key.span, help, related)
 
 
 def unit_name(dimension: Dimension | None) -> str:

@@ -22,6 +22,7 @@ from compiler.files.array_files import HDF5
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.spiking.neurons import BuiltNeuron, build_neuron
 from compiler.frontend.build.spiking.pools import count_pools
+from compiler.frontend.build.shared.definition_builder import unknown_setting
 from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
 from compiler.frontend.build.shared.definitions import Definitions, place_of
 from compiler.frontend.build.spiking.drives import reads_time, source_of
@@ -246,20 +247,8 @@ def _refuse_names(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> None:
 
 def _refuse_unknown(given: tree.Mapping, known: Collection[str], noun: str, neuron: BuiltNeuron, c: Context) -> None:
     for entry in given.entries:
-        if entry.name in known:
-            continue
-        help = did_you_mean(entry.name, known)
-        if help is None:
-            place = "params" if entry.name in neuron.params else "init" if entry.name in neuron.states else None
-            if place is not None:
-                help = f"it stands under `{place}`"
-            elif known:
-                help = allowed(f"it has the {noun}s" if len(known) > 1 else f"it has the {noun}", known)
-            else:
-                help = f"it has no {noun}s"
-        related = (Related("the neuron is declared here", neuron.span),) if neuron.span.via is None else ()
-        message = f"neuron `{neuron.name}` has no {noun} `{entry.name}`"
-        c.sink.error("E0201", message, entry.key.span, help, related)
+        if entry.name not in known:
+            unknown_setting(entry.key, noun, known, "neuron", neuron, c)
 
 
 def _numbers(values: Mapping[str, Value], c: Context) -> dict[str, Any]:

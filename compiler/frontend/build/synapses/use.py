@@ -22,6 +22,7 @@ from compiler.expr.units import Dimension
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.build.spiking.family import SIZES, Family
+from compiler.frontend.build.shared.definition_builder import unknown_setting
 from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.synapses.checks import end_reads, without_a_dot
 from compiler.frontend.build.shared.random_help import words_of
@@ -205,7 +206,7 @@ def read_settings(
                 into[entry.name] = entry.value
             else:
                 reader.wrong = True
-                _unknown(entry.key, noun, declared, synapse, family)
+                unknown_setting(entry.key, noun, declared, "synapse", synapse, family.c)
     used = sorted({n for node in (*reader.params.values(), *reader.init.values()) for n in family.mentions(node)})
     for node in reader.init.values():
         both = [n for n in family.mentions(node) if n in synapse.params and n in family.values]
@@ -254,20 +255,3 @@ def given_dimensions(block: tree.Mapping, synapse: BuiltSynapse, family: Family)
             if found is not None and not found.dimensionless:
                 out[entry.name] = found
     return out, sure
-
-
-def _unknown(
-    key: tree.Scalar, noun: str, declared: Mapping[str, object], synapse: BuiltSynapse, family: Family
-) -> None:
-    name = key.text
-    help = did_you_mean(name, declared)
-    if help is None:
-        place = "params" if name in synapse.params else "init" if name in synapse.states else None
-        if place is not None:
-            help = f"it stands under `{place}`"
-        elif declared:
-            help = allowed(f"it has the {noun}{'s' if len(declared) > 1 else ''}", declared)
-        else:
-            help = f"it has no {noun}s"
-    related = (Related("the synapse is declared here", synapse.span),) if synapse.span.via is None else ()
-    family.c.sink.error("E0201", f"synapse `{synapse.name}` has no {noun} `{name}`", key.span, help, related)
