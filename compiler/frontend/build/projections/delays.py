@@ -20,6 +20,7 @@ from compiler.files.array_files import read_array
 from compiler.frontend.yaml import tree
 from compiler.frontend.build.spiking.family import Family
 from compiler.frontend.yaml.tree import Node
+from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import (
     Context,
     Names,
@@ -146,24 +147,26 @@ def _no_delay(env: dict[str, Any]) -> None:
     """Without a time step there are no delays in steps; its mistake was reported."""
 
 
-def delay_steps(node: Node | None, family: Family, count: int | None = None) -> Delay:
+def delay_steps(r: Reader, family: Family, count: int | None = None) -> Delay:
     """The delay at each member: whole steps, or delays that differ from connection to connection: a distribution of
     steps, or the steps of each of `count` given pairs."""
+    node = r.get("delay")
     step, block = family.populations.step, mapping(node)
     if node is not None and one_by_one(node):
         return _no_delay if step is None else _listed_delays(node, family, step, count)
     if block is None or block.get("value") is not None:
-        return whole_delay(node, family, "`delay`")
+        return whole_delay(r, "delay", family)
     if len(block.entries) == 1 and step is not None:
         return _drawn_delay(block, family, step)
     return lambda env: None
 
 
-def whole_delay(node: Node | None, family: Family, what: str) -> Callable[[dict[str, Any]], int | None]:
-    """A time at each member, `what`, in whole steps: given so, or rounded where that is asked for. 0 without a node."""
-    c, step = family.c, family.populations.step
+def whole_delay(r: Reader, key: str, family: Family) -> Callable[[dict[str, Any]], int | None]:
+    """The time under a key at each member, in whole steps: given so, or rounded where that is asked for."""
+    c, step, node, what = family.c, family.populations.step, r.get(key), f"`{key}`"
     if node is None:
-        return lambda env: 0
+        absent = r.steps(key, step)
+        return lambda env: absent
     nearest = False
     block = mapping(node)
     if block is not None:

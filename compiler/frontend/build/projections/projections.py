@@ -11,6 +11,7 @@ Does not: draw connections.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -108,9 +109,9 @@ def _projection(
     weight = _no_weight if deliver is None or plastic else _weight(deliver, dimension, family, refused, count)
     listed = None if connection is None or connection.pairs is None else count
     given = _no_settings if synapse is None else read_settings(block, synapse, family, at, listed)
-    unpaired = connection is None and one_by_one(block.get("delay"))  # the pairs that they belong to have a mistake
-    delay = delay_steps(None if unpaired else block.get("delay"), family, count)
-    back_delay = whole_delay(block.get("back_delay"), family, "`back_delay`")
+    unpaired = connection is None and one_by_one(r.get("delay"))  # the pairs that they belong to have a mistake
+    delay = delay_steps(replace(r, node=None) if unpaired else r, family, count)
+    back_delay = whole_delay(r, "back_delay", family)
     occupied = _occupied(r, synapse, family)
     if not fits or sources is None or targets is None or any(p not in populations.built for p in (*sources, *targets)):
         return None

@@ -85,9 +85,9 @@ def default_of(default: Json) -> float:
     if isinstance(default, str):
         found = quantity(default)
         assert found is not None, default
-        return found[0]
+        return float(found[0])
     assert isinstance(default, int | float), default
-    return default
+    return float(default)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Reader:
         node, default = self.get(key), self.default(key)
         if node is not None:
             return real(self.of(key), node, self.c, f"`{key}`", self.names, dimension)
-        return absent if default is None else float(default_of(default))
+        return absent if default is None else default_of(default)
 
     def steps(self, key: str, step: Step | None, what: str | None = None) -> int | None:
         """A time as a number of steps; None without a step."""

@@ -24,7 +24,9 @@ from compiler.frontend.build.shared.definitions import Definitions
 from compiler.frontend.build.shared.schedules import TIMES, is_schedule, read_schedule
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_tree, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.yaml.tree import Entry, Scalar, Sequence
-from compiler.frontend.build.shared.values import Context, entries_of, mapping, number
+from compiler.frontend.build.shared.readers import real
+from compiler.frontend.build.shared.values import Context, entries_of, mapping
+from compiler.frontend.language.training.training import OPTIMIZER
 from compiler.frontend.schema.wording import allowed
 from compiler.ir.level0.model import OptimizerDef, Set
 from compiler.core.source import Span
@@ -164,9 +166,9 @@ def _params(
                 schedules.append(scheduled)
             out[entry.name] = None
             continue
-        values = [number(n, c, f"`{entry.name}`", DIMENSIONLESS) for n in (node, own) if n is not None]
+        values = [real(OPTIMIZER.by_name["params"].kind, n, c, f"`{entry.name}`") for n in (node, own) if n is not None]
         last = values[-1] if values else 0.0
-        out[entry.name] = None if last is None or None in values else float(last)
+        out[entry.name] = None if None in values else last
     return out
 
 
@@ -175,8 +177,8 @@ def _state(block: tree.Mapping, places: dict[str, Span], c: Context) -> dict[str
     for entry in entries_of(block.get("state")):
         if not _declare(entry.key, "a state variable", places, c):
             continue
-        value = number(entry.value, c, f"the initial value of `{entry.name}`", DIMENSIONLESS)
-        out[entry.name] = 0.0 if value is None else float(value)
+        value = real(OPTIMIZER.by_name["state"].kind, entry.value, c, f"the initial value of `{entry.name}`")
+        out[entry.name] = value or 0.0
     return out
 
 
