@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from compiler.frontend.language.kinds import Block, Field, Kind, Later, ListOf, MapOf, OneKey, OneOf
 
 from compiler.core.errors import Sink
 from compiler.core.source import SourceFile
+from compiler.expr.keys.kinds import Block, Field, Kind, Later, ListOf, MapOf, OneKey, OneOf
 from compiler.frontend.build.model import build_model
 from compiler.frontend.language import ROOT
 from compiler.frontend.resolve.resolve import LibraryFinder, resolve
@@ -84,6 +84,7 @@ network:
     - group_norm: {groups: 2}
     - instance_norm: {}
     - layer_norm: {}
+    - scale_shift: {}
     - augment: {value: x * random()}
     - max_pool2d: {size: 2}
     - avg_pool2d: {size: 2}
@@ -235,9 +236,6 @@ READS = frozenset({"integer", "real", "steps", "in_steps"})
 
 BY_HAND = {
     "shared/readers.py": "reads keys by their description",
-    "tensors/layers.py": "layers, until their keys are read by their description",
-    "tensors/windows.py": "layers",
-    "tensors/network.py": "layers",
 }
 """Files that may call `whole` and `bounded`, with the reason."""
 
