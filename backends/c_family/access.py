@@ -16,11 +16,11 @@ from compiler.ir.level2.program import (
     ArrayFormal,
     At,
     Axis,
+    ByName,
     Mode,
     ScalarFormal,
     Strided,
     Template,
-    Whole,
 )
 from compiler.ir.space import DType
 
@@ -168,7 +168,7 @@ def describe(k: Kernel, f: ArrayFormal | ScalarFormal) -> str:
             where = "".join(f"[{axis_index(a, str)}]" for a in s.axes) or "[0]"
         case At(end):
             where = f"[{end}]"
-        case Whole():
+        case ByName():
             where = "[]"
     return f"{kind} {where}, {what}"
 

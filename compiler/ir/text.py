@@ -11,14 +11,12 @@ Notation
   Dim(i, n)   Kernel(name="exc: update", kind=map, ...)   node: fields without default by position
                                                           where it fits on a line, all by name
                                                           where it does not
-  exc.v   "a -> b"   3   0.1   -inf   true   none         strings (quoted unless words), numbers,
-          truth values
+  exc.v   "a -> b"   3   0.1   -inf   true   none         strings (quoted unless words), numbers, truth values
   [a, b]   {k: v}                                         tuples and mappings
-  `v + 1.0`   ``v + 20 ms``                               expressions; doubled where quantities
-  stand in them v := `e`   v += `e`   v <- `e`                          Assign and Add (level 2),
-  Set (levels 0 and 1) @[<2*oy + ky; pad>/2:h*w]   @post   @whole              Strided, At and
-  Whole accesses; <terms; const>/div:extent*stride <2*o + k; -1>/2
-         Affine index
+  `v + 1.0`   ``v + 20 ms``                               expressions; doubled where quantities stand in them
+  v := `e`   v += `e`   v <- `e`                          Assign and Add (level 2), Set (levels 0 and 1)
+  @[<2*oy + ky; pad>/2:h*w]   @post   @whole              Strided, At and ByName accesses
+  <terms; const>/div:extent*stride   <2*o + k; -1>/2      Axis, Affine index
   #f64[0.5, 1.0]   #u8(2, 2)[0, 1, 1, 0]                  numpy vectors and arrays
   graph.Contract(...)                                     a class name that two modules have, with
                                                           its module
@@ -45,7 +43,7 @@ from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref
 from compiler.expr.parse import parse_expr
 from compiler.expr.show import show
 from compiler.ir.level0.model import Set
-from compiler.ir.level2.program import Add, Assign, At, Axis, Strided, Whole
+from compiler.ir.level2.program import Add, Assign, At, Axis, ByName, Strided
 from compiler.ir.space import Affine
 
 MODULES: Final = (
@@ -212,7 +210,7 @@ class _Printer:
             return [f"@[{', '.join(_axis(a) for a in x.axes)}]"]
         elif cls is At and x.ring is None and x.end not in ("whole", *_RESERVED) and _WORD.fullmatch(x.end):
             return [f"@{x.end}"]
-        elif cls is Whole:
+        elif cls is ByName:
             return ["@whole"]
         elif cls is Affine:
             return [_affine(x.terms, x.const) + (f"/{x.div}" if x.div != 1 else "")]
@@ -508,11 +506,11 @@ class _Parser:
         self.expect(":")
         return key, self.value(hint)
 
-    def access(self) -> Strided | At | Whole:
+    def access(self) -> Strided | At | ByName:
         if self.accept("["):
             return Strided(tuple(self.axis() for _ in self.items("]")))
         end = self.name()
-        return Whole() if end == "whole" else At(end)
+        return ByName() if end == "whole" else At(end)
 
     def axis(self) -> Axis:
         terms, const = self.affine()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from compiler.ir.level1.graph import Contract, Tensor
-from compiler.strategies.choice import Choice, No, Problem, product
+from compiler.strategies.choice import Choice, NotApplicable, Problem, product
 from compiler.strategies.cpu import (
     dense_weight_gradient,
     lanes_conv,
@@ -27,7 +27,7 @@ from compiler.strategies.cuda import direct_conv, direct_conv_weights, implicit_
 
 __all__ = ["ROWS", "Choice", "choose"]
 
-GROUPS: tuple[tuple[tuple[str, Callable[[Problem], Choice | No]], ...], ...] = (
+GROUPS: tuple[tuple[tuple[str, Callable[[Problem], Choice | NotApplicable]], ...], ...] = (
     ((rows_conv.NAME, rows_conv.match), (winograd_rows.NAME, winograd_rows.match)),
     ((rows_dense.NAME, rows_dense.match),),
     ((lanes_dense.NAME, lanes_dense.match),),
@@ -57,7 +57,7 @@ def choose(
 ) -> tuple[Choice | None, str]:
     """The strategy for a contraction, or None (the generic nest), and why."""
     problem = product(node, tensors, lanes, real_bytes)
-    if isinstance(problem, No):
+    if isinstance(problem, NotApplicable):
         return None, problem.reason
     others: list[str] = []
     for group in GROUPS:
@@ -67,7 +67,7 @@ def choose(
             if name not in available or (lanes and name in ROWS):
                 continue
             found = match(problem)
-            if isinstance(found, No):
+            if isinstance(found, NotApplicable):
                 reasons.append(f"{name}: {found.reason}")
             elif not found.microseconds:
                 return found, "its index maps match"

@@ -56,13 +56,15 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class No:
+class NotApplicable:
     """Why a strategy does not apply."""
 
     reason: str
 
 
-def either(p: Problem, order: tuple[int, int], match: Callable[[Problem, int], Choice | No]) -> Choice | No:
+def either(
+    p: Problem, order: tuple[int, int], match: Callable[[Problem, int], Choice | NotApplicable]
+) -> Choice | NotApplicable:
     """The match with one operand as the image, or with the other; else why not with the first of `order`."""
     found = match(p, order[0])
     if isinstance(found, Choice):
@@ -71,32 +73,32 @@ def either(p: Problem, order: tuple[int, int], match: Callable[[Problem, int], C
     return other if isinstance(other, Choice) else found
 
 
-def product(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int) -> Problem | No:
+def product(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int) -> Problem | NotApplicable:
     """The contraction as a product of two real operands, in batch-in-lanes layout or without lanes (0), or what it is
     instead."""
     if lanes and lanes * real_bytes != VECTOR_BYTES:
-        return No("the target's tensors have no lanes of 64 bytes")
+        return NotApplicable("the target's tensors have no lanes of 64 bytes")
     if node.combine != "add" or node.scalars:
-        return No("it is not a sum of products")
+        return NotApplicable("it is not a sum of products")
     body = node.body
     if not (isinstance(body, Binary) and body.op == "*"):
-        return No("it is not a sum of products")
+        return NotApplicable("it is not a sum of products")
     if not (isinstance(body.left, Ref) and isinstance(body.right, Ref)):
-        return No("it is not a product of two operands")
+        return NotApplicable("it is not a product of two operands")
     if {body.left.name, body.right.name} != {"x0", "x1"} or len(node.ins) != 2:
-        return No("it is not a product of two operands")
+        return NotApplicable("it is not a product of two operands")
     if node.fill != 0:
-        return No("what lies outside an operand does not count as 0")
+        return NotApplicable("what lies outside an operand does not count as 0")
     operands = (tensors[node.ins[0]], tensors[node.ins[1]])
     if any(t.dtype != "real" for t in operands):
-        return No("an operand is not real")
+        return NotApplicable("an operand is not real")
     out = tuple(plain_dim(a) for a in node.out_map)
     named = tuple(d for d in out if d is not None)
     if len(named) != len(out) or len(set(named)) != len(named):
-        return No("the output is not in gather form")
+        return NotApplicable("the output is not in gather form")
     extents = dict(node.dims)
     if any(extents[d] != e for d, e in zip(named, node.out.shape, strict=True)):
-        return No("the output is only partly written")
+        return NotApplicable("the output is only partly written")
     return Problem(node, extents, named, operands, lanes, real_bytes)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from compiler.strategies.choice import No, Problem, strides
+from compiler.strategies.choice import NotApplicable, Problem, strides
 from compiler.strategies.window import WindowAxis, window_axis
 
 
@@ -60,55 +60,55 @@ def extents(c: Convolution | WeightGradient) -> dict[str, int]:
     }
 
 
-def convolution(p: Problem) -> Convolution | No:
+def convolution(p: Problem) -> Convolution | NotApplicable:
     """y[n, g, o, i, j] = sum over c, r, s of x[n, g, c, rows(i, r), cols(j, s)] w(g, o, c, r, s), with or without g,
     the axes of w in any order: forwards, or the gradient of the image."""
     if not p.node.out.batched or len(p.out) not in (4, 5):
-        return No("the output is not (batch, channels, rows, columns)")
+        return NotApplicable("the output is not (batch, channels, rows, columns)")
     for vector in (0, 1):
         if p.operands[vector].batched and not p.operands[1 - vector].batched:
             return _of(p, vector)
-    return No("it is not images times weights")
+    return NotApplicable("it is not images times weights")
 
 
-def row_major(p: Problem) -> Convolution | No:
+def row_major(p: Problem) -> Convolution | NotApplicable:
     """`convolution` for tensors without lanes whose first operand is the image."""
     if p.lanes:
-        return No("its tensors are not row-major")
+        return NotApplicable("its tensors are not row-major")
     found = convolution(p)
     if isinstance(found, Convolution) and found.vector != 0:
-        return No("the image is not its first operand")
+        return NotApplicable("the image is not its first operand")
     return found
 
 
-def weight_gradient(p: Problem) -> WeightGradient | No:
+def weight_gradient(p: Problem) -> WeightGradient | NotApplicable:
     """y[g, o, c, r, s] = sum over n, i, j of d[n, g, o, i, j] x[n, g, c, rows(i, r), cols(j, s)], with or without g."""
     if p.node.out.batched or len(p.out) not in (4, 5):
-        return No("the output is not (filters, channels, rows, columns)")
+        return NotApplicable("the output is not (filters, channels, rows, columns)")
     if not all(t.batched for t in p.operands):
-        return No("an operand has no batch")
+        return NotApplicable("an operand has no batch")
     found = _gradient_of(p, 1)
-    other = _gradient_of(p, 0) if isinstance(found, No) else found
-    return found if isinstance(other, No) else other
+    other = _gradient_of(p, 0) if isinstance(found, NotApplicable) else found
+    return found if isinstance(other, NotApplicable) else other
 
 
-def _of(p: Problem, vector: int) -> Convolution | No:
+def _of(p: Problem, vector: int) -> Convolution | NotApplicable:
     x, w = p.operands[vector], p.operands[1 - vector]
     grouped = len(p.out) == 5
     group, o, i, j = (p.out[1] if grouped else ""), *p.out[-3:]
     walked, weights = p.plain(vector), p.plain(1 - vector)
     if len(walked) != len(p.out) or walked[: 1 + grouped] != p.out[: 1 + grouped]:
-        return No("the image's axes are not (batch, channels, rows, columns)")
+        return NotApplicable("the image's axes are not (batch, channels, rows, columns)")
     c = walked[-3]
     rest = [d for d in p.extents if d not in {*p.out, c}]
     named = {d for d in weights if d is not None}
     wanted = {o, c, *rest} | ({group} if grouped else set())
     if c is None or len(rest) != 2 or named != wanted or len(weights) != len(wanted):
-        return No("the weights' axes are not plain dims, two of them a window")
+        return NotApplicable("the weights' axes are not plain dims, two of them a window")
     if tuple(p.extents[d] for d in (*p.out[: 1 + grouped], c)) != x.shape[:-2]:
-        return No("an operand is only partly read")
+        return NotApplicable("an operand is only partly read")
     if any(p.extents[d] != e for d, e in zip(weights, w.shape, strict=True) if d is not None):
-        return No("an operand is only partly read")
+        return NotApplicable("an operand is only partly read")
     extents = dict(p.extents)
     by = dict(zip(weights, strides(w), strict=True))
     for r, s in (rest, rest[::-1]):
@@ -120,29 +120,29 @@ def _of(p: Problem, vector: int) -> Convolution | No:
             return Convolution(
                 vector, extents[p.out[0]], groups, extents[o], extents[c], rows, cols, prod(w.shape), *steps
             )
-    return No("rows and columns are not walked by one window dim each")
+    return NotApplicable("rows and columns are not walked by one window dim each")
 
 
-def _gradient_of(p: Problem, vector: int) -> WeightGradient | No:
+def _gradient_of(p: Problem, vector: int) -> WeightGradient | NotApplicable:
     x, d = p.operands[vector], p.operands[1 - vector]
     grouped = len(p.out) == 5
     group, o, c, r, s = p.out if grouped else ("", *p.out)
     walked, other = p.plain(vector), p.plain(1 - vector)
     groups = (group,) if grouped else ()
     if len(walked) != 4 + grouped or len(other) != 4 + grouped:
-        return No("the operands' axes are not (batch, channels, rows, columns)")
+        return NotApplicable("the operands' axes are not (batch, channels, rows, columns)")
     n, i, j = other[0], other[-2], other[-1]
     if n is None or i is None or j is None or other != (n, *groups, o, i, j):
-        return No("the gradient's axes are not (batch, channels, rows, columns)")
+        return NotApplicable("the gradient's axes are not (batch, channels, rows, columns)")
     if walked[: 2 + grouped] != (n, *groups, c) or set(p.extents) != {*p.out, n, i, j}:
-        return No("the image's axes are not (batch, channels, rows, columns)")
+        return NotApplicable("the image's axes are not (batch, channels, rows, columns)")
     if x.shape[:-2] != tuple(p.extents[q] for q in (n, *groups, c)):
-        return No("an operand is only partly read")
+        return NotApplicable("an operand is only partly read")
     if d.shape != tuple(p.extents[q] for q in (n, *groups, o, i, j)):
-        return No("an operand is only partly read")
+        return NotApplicable("an operand is only partly read")
     extents = dict(p.extents)
     rows = window_axis(p.axes(vector)[-2], i, r, extents, x.shape[-2])
     cols = window_axis(p.axes(vector)[-1], j, s, extents, x.shape[-1])
     if rows is None or cols is None or rows.div != 1 or cols.div != 1:
-        return No("rows and columns are not walked by one window dim each")
+        return NotApplicable("rows and columns are not walked by one window dim each")
     return WeightGradient(vector, extents[n], extents[group] if grouped else 1, extents[o], extents[c], rows, cols)

@@ -15,7 +15,7 @@ from typing import Final
 
 from compiler.ir.level1.graph import Contract, Tensor
 from compiler.strategies import GROUPS, choose
-from compiler.strategies.choice import Choice, No, Problem, product, rounded
+from compiler.strategies.choice import Choice, NotApplicable, Problem, product, rounded
 from compiler.strategies.cpu import (
     dense_weight_gradient,
     lanes_conv,
@@ -42,10 +42,10 @@ def ways(
     first, _ = choose(node, tensors, lanes, real_bytes, available)
     found: list[Choice | None] = [first]
     problem = product(node, tensors, lanes, real_bytes)
-    if isinstance(problem, No) or first is None:
+    if isinstance(problem, NotApplicable) or first is None:
         return (None,)
     for name, match in chain.from_iterable(GROUPS):
-        choice = match(problem) if name in available else No("")
+        choice = match(problem) if name in available else NotApplicable("")
         if isinstance(choice, Choice):
             for variant in (choice, *_variants(problem, choice)):
                 if identity(variant) not in [identity(f) for f in found]:
@@ -89,7 +89,7 @@ def _variants(p: Problem, choice: Choice) -> list[Choice]:
     for winograd in (winograd_conv, winograd_rows, winograd_weight_gradient):
         if choice.strategy == winograd.NAME:
             found = winograd.variants(p)
-            return [] if isinstance(found, No) else found
+            return [] if isinstance(found, NotApplicable) else found
     return []
 
 

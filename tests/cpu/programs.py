@@ -17,6 +17,7 @@ from compiler.ir.level2.program import (
     ArrayFormal,
     Assign,
     At,
+    ByName,
     Connect,
     Csr,
     Dim,
@@ -38,7 +39,6 @@ from compiler.ir.level2.program import (
     ScalarFormal,
     SizeOf,
     StreamKey,
-    Whole,
 )
 from compiler.ir.space import DType, Role
 from compiler.passes.relations.lower_connect import fixed_probability_table
@@ -62,8 +62,8 @@ def assign(target: str, text: str) -> Assign:
 
 def ring(mode: Mode = Mode.WRITE) -> tuple[Formal, ...]:
     return (
-        ArrayFormal("spikes", I32, mode, Whole()),
-        ArrayFormal("spike_count", I32, mode, Whole()),
+        ArrayFormal("spikes", I32, mode, ByName()),
+        ArrayFormal("spike_count", I32, mode, ByName()),
         ScalarFormal("slots", I64),
     )
 
@@ -158,8 +158,8 @@ def network(
     columns = tuple(ScalarFormal(c, U64 if c == "key" else I64) for c in common)
     row_names = tuple(f"{s}.row" for s in synapses)
     col_names = tuple(f"{s}.col" for s in synapses)
-    table = ArrayFormal("table", U32, Mode.READ, Whole())
-    row = ArrayFormal("row", I64, Mode.UPDATE, Whole())
+    table = ArrayFormal("table", U32, Mode.READ, ByName())
+    row = ArrayFormal("row", I64, Mode.UPDATE, ByName())
     bound = {"row": row_names, "table": ("table",) * count}
     kernels.append(
         Kernel(
@@ -184,8 +184,8 @@ def network(
             "ring: fill synapses",
             Kind.CONNECT,
             (
-                ArrayFormal("row", I64, Mode.READ, Whole()),
-                ArrayFormal("col", I32, Mode.WRITE, Whole()),
+                ArrayFormal("row", I64, Mode.READ, ByName()),
+                ArrayFormal("col", I32, Mode.WRITE, ByName()),
                 table,
                 *columns,
             ),
@@ -216,8 +216,8 @@ def network(
             Kind.PROPAGATE,
             (
                 *ring(Mode.READ),
-                ArrayFormal("row", I64, Mode.READ, Whole()),
-                ArrayFormal("col", I32, Mode.READ, Whole()),
+                ArrayFormal("row", I64, Mode.READ, ByName()),
+                ArrayFormal("col", I32, Mode.READ, ByName()),
                 ArrayFormal("ge", real, Mode.ACCUMULATE, At("post")),
                 weight,
                 ScalarFormal("delay", I64),
@@ -269,10 +269,10 @@ def network(
                 "pop0: record spikes",
                 Kind.RECORD,
                 (
-                    ArrayFormal("list", I32, Mode.READ, Whole()),
-                    ArrayFormal("count", I32, Mode.READ, Whole()),
-                    ArrayFormal("buffer", I32, Mode.UPDATE, Whole()),
-                    ArrayFormal("used", I64, Mode.UPDATE, Whole()),
+                    ArrayFormal("list", I32, Mode.READ, ByName()),
+                    ArrayFormal("count", I32, Mode.READ, ByName()),
+                    ArrayFormal("buffer", I32, Mode.UPDATE, ByName()),
+                    ArrayFormal("used", I64, Mode.UPDATE, ByName()),
                     ScalarFormal("slots", I64),
                     ScalarFormal("capacity", I64),
                     ScalarFormal("n", I64),
@@ -301,9 +301,9 @@ def network(
                 Kind.RECORD,
                 (
                     ArrayFormal("source", real, Mode.READ, ELEMENT),
-                    ArrayFormal("members", I32, Mode.READ, Whole()),
-                    ArrayFormal("buffer", real, Mode.UPDATE, Whole()),
-                    ArrayFormal("used", I64, Mode.UPDATE, Whole()),
+                    ArrayFormal("members", I32, Mode.READ, ByName()),
+                    ArrayFormal("buffer", real, Mode.UPDATE, ByName()),
+                    ArrayFormal("used", I64, Mode.UPDATE, ByName()),
                     ScalarFormal("m", I64),
                     ScalarFormal("capacity", I64),
                 ),

@@ -16,6 +16,7 @@ from compiler.ir.level2.program import (
     Array,
     ArrayFormal,
     At,
+    ByName,
     Connect,
     EmitScheduled,
     Formal,
@@ -31,7 +32,6 @@ from compiler.ir.level2.program import (
     Rows,
     ScalarFormal,
     StreamKey,
-    Whole,
 )
 from compiler.ir.space import DType, Role
 from compiler.passes.program.merge import merge
@@ -40,7 +40,7 @@ from tests.cpu.programs import assign, expr, network, ring
 
 pytestmark = pytest.mark.usefixtures("cc")
 I64, I32, U64, U32 = DType.I64, DType.I32, DType.U64, DType.U32
-ROW = ArrayFormal("row", I64, Mode.UPDATE, Whole())
+ROW = ArrayFormal("row", I64, Mode.UPDATE, ByName())
 COLUMNS = {
     "fixed_probability": ("n_pre", "n_post", "key", "autapses", "same"),
     "fixed_total": ("n_pre", "n_post", "key", "number", "multapses", "autapses", "same"),
@@ -58,13 +58,13 @@ def both(program: Merged, folder: Path) -> tuple[CpuInstance, ReferenceInstance]
 
 def relation(rule: str, values: dict[str, int], p: float) -> Program:
     """One relation drawn by one rule."""
-    table: tuple[Formal, ...] = (ArrayFormal("table", U32, Mode.READ, Whole()),) if rule == "fixed_probability" else ()
+    table: tuple[Formal, ...] = (ArrayFormal("table", U32, Mode.READ, ByName()),) if rule == "fixed_probability" else ()
     columns = tuple(ScalarFormal(c, U64 if c == "key" else I64) for c in COLUMNS[rule])
     scalars: dict[str, object] = {c: np.array([values[c]]) for c in COLUMNS[rule] if c != "key"}
     scalars["key"] = (StreamKey("connect"),)
     bound = {"row": ("row",)} | ({"table": ("table",)} if table else {})
-    read_row = ArrayFormal("row", I64, Mode.READ, Whole())
-    col = ArrayFormal("col", I32, Mode.WRITE, Whole())
+    read_row = ArrayFormal("row", I64, Mode.READ, ByName())
+    col = ArrayFormal("col", I32, Mode.WRITE, ByName())
     kernels = (
         Kernel(
             "count",
@@ -184,9 +184,9 @@ def test_given_events(tmp_path: Path) -> None:
         "in: given spikes",
         Kind.EMIT,
         (
-            ArrayFormal("steps", I32, Mode.READ, Whole()),
-            ArrayFormal("ids", I32, Mode.READ, Whole()),
-            ArrayFormal("cursor", I64, Mode.UPDATE, Whole()),
+            ArrayFormal("steps", I32, Mode.READ, ByName()),
+            ArrayFormal("ids", I32, Mode.READ, ByName()),
+            ArrayFormal("cursor", I64, Mode.UPDATE, ByName()),
             *ring(),
             ScalarFormal("n", I64),
             ScalarFormal("m", I64),

@@ -14,7 +14,7 @@ import pytest
 import tests.cpu.test_nests as on_cpu
 from backends.cpu.backend import CpuBackend
 from backends.cuda.run.backend import CudaBackend
-from backends.cuda.run.cuda_graphs import Way
+from backends.cuda.run.cuda_graphs import ExecutionMode
 from backends.protocol import BackendError, Instance
 from backends.reference.load import ReferenceInstance
 from compiler.frontend.load import load_model
@@ -90,9 +90,11 @@ def test_spiking_models_are_bitwise_equal(tmp_path: Path, root: Path, name: str,
     here.close()
 
 
-@pytest.mark.parametrize("way", list(Way), ids=["graphs", "waves", "resident"])
+@pytest.mark.parametrize("way", list(ExecutionMode), ids=["graphs", "waves", "resident"])
 @pytest.mark.parametrize("name", [*SMALL, *OTHERS])
-def test_every_spiking_model_gives_the_bits_of_the_cpu(tmp_path: Path, root: Path, name: str, way: Way) -> None:
+def test_every_spiking_model_gives_the_bits_of_the_cpu(
+    tmp_path: Path, root: Path, name: str, way: ExecutionMode
+) -> None:
     """Spikes, states and learned weights, in all ways to run a simulation."""
     settings, steps = OTHERS.get(name, (SMALL.get(name, {}), 1000))
     instances, found = [], []

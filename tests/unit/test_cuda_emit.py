@@ -18,7 +18,7 @@ from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
 from backends.cuda.kernels.nest import SHARED
 from backends.cuda.run.backend import CudaBackend
-from backends.cuda.run.cuda_graphs import Plan, Ready, Timed, _calls, _pattern, nodes
+from backends.cuda.run.cuda_graphs import KernelCall, Plan, Timed, _calls, _pattern, nodes
 from backends.cuda.run.load_plan import device_table
 from backends.protocol import BackendError
 from compiler.frontend.load import load_model
@@ -340,8 +340,8 @@ def test_tables_hold_addresses_and_narrow_reals() -> None:
 # ------------------------------------------------------------------------------------------ schedule
 
 
-def ready(name: str) -> Ready:
-    return Ready(name, 1, 256, 0, 0, 1, 0, 1, name)
+def ready(name: str) -> KernelCall:
+    return KernelCall(name, 1, 256, 0, 0, 1, 0, 1, name)
 
 
 def test_steps_recorded_together_are_the_steps_one_by_one() -> None:

@@ -22,10 +22,10 @@ from backends.cuda.kernels.barrier_placement import (
     paired,
 )
 from backends.cuda.kernels.launch_geometry import Words, array_elements, row_bytes
-from backends.cuda.persistent.simulation import NOTHING, Ground, Resident, errands, resident_templates, waves
+from backends.cuda.persistent.simulation import NOTHING, PhaseContext, Resident, resident_templates, waves, work_items
 from backends.cuda.run import cuda_graphs as schedule
 from backends.cuda.run.backend import CudaBackend
-from backends.cuda.run.cuda_graphs import Plan, Stay, Waves, Way
+from backends.cuda.run.cuda_graphs import ExecutionMode, PersistentKernel, Plan, WaveKernels
 from backends.cuda.run.load import APART
 from compiler.frontend.load import load_model
 from compiler.ir.level2.program import Merged, MergedPhase, Mode
@@ -82,15 +82,17 @@ class Step:
         return meetings(self.launches, paired(self.launches))
 
     @property
-    def ground(self) -> Ground:
+    def ground(self) -> PhaseContext:
         elements = array_elements(self.sizes, {a.name: a.physical_size for a in self.program.arrays})
         functions = resident_functions(self.program)
         bases = [1 << 32 + n for n in range(len(self.tables))]
         known, pairs = self.launches, paired(self.launches)
-        return Ground(self.program, self.phase, self.tables, bases, elements, lambda x: 7, functions, known, pairs)
+        return PhaseContext(
+            self.program, self.phase, self.tables, bases, elements, lambda x: 7, functions, known, pairs
+        )
 
-    def errands(self, blocks: int = BLOCKS) -> Resident:
-        return errands(self.ground, blocks)
+    def work_items(self, blocks: int = BLOCKS) -> Resident:
+        return work_items(self.ground, blocks)
 
 
 @cache
@@ -165,7 +167,7 @@ def test_what_depends_on_each_other_is_kept_apart(root: Path, name: str) -> None
 @pytest.mark.parametrize("blocks", [1, 8, 132])
 def test_all_parts_are_made_once_and_all_blocks_meet_as_often(root: Path, name: str, blocks: int) -> None:
     step = step_of(root / "models" / f"{name}.yaml")
-    found, made = step.errands(blocks), step.errands(blocks).errands
+    found, made = step.work_items(blocks), step.work_items(blocks).work_items
     per_block = [made[found.first[b] : found.first[b + 1]] for b in range(blocks)]
     meets = [[(int(e["every"]), int(e["offset"])) for e in part if e["meet"]] for part in per_block]
     assert all(m == meets[0] for m in meets) and meets[0]
@@ -178,10 +180,10 @@ def test_all_parts_are_made_once_and_all_blocks_meet_as_often(root: Path, name: 
 
 
 def launches_of(step: Step, wave: Resident) -> list[tuple[int, int, int]]:
-    """(launch, for which step, block) of each errand of a wave."""
+    """(launch, for which step, block) of each work item of a wave."""
     found = []
     for block in range(len(wave.first) - 1):
-        for e in wave.errands[wave.first[block] : wave.first[block + 1]]:
+        for e in wave.work_items[wave.first[block] : wave.first[block + 1]]:
             template = int(e["self"]).bit_length() - 33
             row = (int(e["self"]) - (1 << 32 + template)) // row_bytes(step.program.templates[template])
             (launch,) = (n for n, x in enumerate(step.phase.launches) if x.template == template and x.lo <= row < x.hi)
@@ -202,7 +204,7 @@ def test_waves_run_what_need_not_wait_side_by_side(root: Path, name: str, blocks
     assert len(found) == len(step.meetings.before)
     when: dict[int, int] = {}
     for number, wave in enumerate(found):
-        work = [(e["self"], e["function"], e["part"], e["row"]) for e in wave.errands]
+        work = [(e["self"], e["function"], e["part"], e["row"]) for e in wave.work_items]
         assert len({tuple(map(int, x)) for x in work}) == len(work)
         for launch, later, _ in launches_of(step, wave):
             assert when.setdefault(launch, number - later * len(found)) == number - later * len(found)
@@ -233,12 +235,12 @@ def test_the_last_wave_of_the_microcircuit_goes_on_in_the_next_step(root: Path) 
 def test_a_neuron_and_its_input_are_of_one_thread(root: Path) -> None:
     """Errands of aligned rows: same block, same part, same chunk."""
     step = step_of(root / "models" / "microcircuit.yaml", (("scale_n", "0.3"), ("scale_k", "0.1")))
-    found = step.errands()
+    found = step.work_items()
     functions = [f.name for f in resident_functions(step.program)]
     update = next(n for n, f in enumerate(functions) if "neuron_update" in f)
     inputs = {n for n, f in enumerate(functions) if "poisson" in f}
     for block in range(BLOCKS):
-        mine = found.errands[found.first[block] : found.first[block + 1]]
+        mine = found.work_items[found.first[block] : found.first[block + 1]]
         updated = sorted((int(e["part"]), int(e["parts"]), int(e["chunk"])) for e in mine if e["function"] == update)
         drawn = sorted((int(e["part"]), int(e["parts"]), int(e["chunk"])) for e in mine if int(e["function"]) in inputs)
         assert updated == drawn
@@ -280,15 +282,15 @@ class Event:
 
 
 @pytest.mark.parametrize("chunk", [8, 30, 20_000])
-@pytest.mark.parametrize("fastest", [Way.GRAPHS, Way.WAVES, Way.STAYS])
+@pytest.mark.parametrize("fastest", [ExecutionMode.GRAPHS, ExecutionMode.WAVES, ExecutionMode.STAYS])
 def test_the_fastest_way_is_found_in_pieces_of_any_size(
-    monkeypatch: pytest.MonkeyPatch, chunk: int, fastest: Way
+    monkeypatch: pytest.MonkeyPatch, chunk: int, fastest: ExecutionMode
 ) -> None:
     """Every step is run once and in order, whatever the runs are; the first time of each way takes long."""
-    clock, done, ways = Clock(), 1, list[Way]()
-    plan = Plan((), Stay(1, 32, 0, 0, 0, 0), Waves(1, (), False))
+    clock, done, ways = Clock(), 1, list[ExecutionMode]()
+    plan = Plan((), PersistentKernel(1, 32, 0, 0, 0, 0), WaveKernels(1, (), False))
 
-    def ran(way: Way, count: int) -> None:
+    def ran(way: ExecutionMode, count: int) -> None:
         nonlocal done
         if count == 0:
             return
@@ -298,10 +300,10 @@ def test_the_fastest_way_is_found_in_pieces_of_any_size(
 
     def walk(device: object, plan: object, step: int, count: int) -> None:
         assert step == done
-        ran(Way.GRAPHS, count)
+        ran(ExecutionMode.GRAPHS, count)
 
-    monkeypatch.setattr(schedule, "_stay", lambda device, stay, count: ran(Way.STAYS, count))
-    monkeypatch.setattr(schedule, "_wave", lambda device, plan, waves, count: ran(Way.WAVES, count))
+    monkeypatch.setattr(schedule, "_stay", lambda device, stay, count: ran(ExecutionMode.STAYS, count))
+    monkeypatch.setattr(schedule, "_wave", lambda device, plan, waves, count: ran(ExecutionMode.WAVES, count))
     monkeypatch.setattr(schedule, "_walk", walk)
     runs = 0
     while plan.way is None:
@@ -309,13 +311,16 @@ def test_the_fastest_way_is_found_in_pieces_of_any_size(
         runs += 1
         assert done == 1 + runs * chunk
     assert plan.way is fastest
-    assert ways[: 3 * schedule.TRIALS] == [Way.GRAPHS, Way.WAVES, Way.STAYS] * schedule.TRIALS
+    assert (
+        ways[: 3 * schedule.TRIALS]
+        == [ExecutionMode.GRAPHS, ExecutionMode.WAVES, ExecutionMode.STAYS] * schedule.TRIALS
+    )
     schedule.run_steps(clock, plan, done, 3)  # type: ignore[arg-type]
     assert ways[-1] is fastest
 
 
 def test_few_steps_at_a_time_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, ways = Plan((), Stay(1, 32, 0, 0, 0, 0)), list[int]()
+    plan, ways = Plan((), PersistentKernel(1, 32, 0, 0, 0, 0)), list[int]()
     monkeypatch.setattr(schedule, "_walk", lambda device, plan, step, count: ways.append(count))
     for step in range(1, 50):
         schedule.run_steps(Clock(), plan, step, 1)  # type: ignore[arg-type]
@@ -324,7 +329,7 @@ def test_few_steps_at_a_time_are_not_measured(monkeypatch: pytest.MonkeyPatch) -
 
 @dataclass
 class Recorder:
-    """A device that notes what is launched: (errands, ahead)."""
+    """A device that notes what is launched: (work items, ahead)."""
 
     calls: list[tuple[int, int]] = field(default_factory=list)
 
@@ -354,6 +359,6 @@ class Recorder:
 @pytest.mark.parametrize(("around", "expected"), [(True, [0, 1, 2, 3]), (False, [0, 1, 2])])
 def test_what_a_graph_of_waves_leaves_of_its_last_step_ends_it(around: bool, expected: list[int]) -> None:
     device = Recorder()
-    schedule._record_waves(device, Waves(5, ((7, 70), (8, 80)), around), 3)  # type: ignore[arg-type]
+    schedule._record_waves(device, WaveKernels(5, ((7, 70), (8, 80)), around), 3)  # type: ignore[arg-type]
     assert [ahead for which, ahead in device.calls if which == 7] == expected
     assert [ahead for which, ahead in device.calls if which == 8] == [0, 1, 2]

@@ -25,6 +25,7 @@ from compiler.ir.level2.program import (
     At,
     Axis,
     Bitmask,
+    ByName,
     ColumnValue,
     Connect,
     Csr,
@@ -56,7 +57,6 @@ from compiler.ir.level2.program import (
     StreamKey,
     Strided,
     Toeplitz,
-    Whole,
 )
 from compiler.ir.space import Affine, DType, Role
 from compiler.ir.text import IRTextError, parse_ir, print_ir
@@ -66,8 +66,8 @@ LIF = Kernel(
     Kind.MAP,
     (
         ArrayFormal("v", DType.F32, Mode.UPDATE, ELEMENT),
-        ArrayFormal("spikes", DType.I32, Mode.WRITE, Whole()),
-        ArrayFormal("count", DType.I32, Mode.WRITE, Whole()),
+        ArrayFormal("spikes", DType.I32, Mode.WRITE, ByName()),
+        ArrayFormal("count", DType.I32, Mode.WRITE, ByName()),
         ScalarFormal("n", DType.I64),
         ScalarFormal("slots", DType.I64),
         ScalarFormal("decay", DType.F32),
@@ -152,7 +152,7 @@ def test_a_kernel_reads_well() -> None:
         (ELEMENT, "@[<i>]"),
         (SCALAR, "@[]"),
         (At("post"), "@post"),
-        (Whole(), "@whole"),
+        (ByName(), "@whole"),
         (
             Strided((Axis((("oy", 2), ("ky", -1)), "pad", 2, "h", "w"), Axis((("x", -3),), -1, 1, 7))),
             "@[<2*oy - ky; pad>/2:h*w, <-3*x; -1>:7]",
@@ -283,7 +283,7 @@ AXES = st.builds(
     st.one_of(st.none(), st.integers(0, 9), NAMES),
     st.one_of(st.integers(-3, 99), NAMES),
 )
-ACCESSES = st.one_of(st.builds(Strided, st.lists(AXES, max_size=3).map(tuple)), st.builds(At, WORDS), st.builds(Whole))
+ACCESSES = st.one_of(st.builds(Strided, st.lists(AXES, max_size=3).map(tuple)), st.builds(At, WORDS), st.builds(ByName))
 STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
     st.builds(Assign, NAMES, EXPRESSIONS),
     st.builds(Add, WORDS, EXPRESSIONS),
@@ -491,7 +491,7 @@ def test_names_that_bodies_look_up_stay() -> None:
     def trace(buffer: str, source: str) -> Kernel:
         formals = (
             ArrayFormal(source, DType.F32, Mode.READ, ELEMENT),
-            ArrayFormal(buffer, DType.F32, Mode.UPDATE, Whole()),
+            ArrayFormal(buffer, DType.F32, Mode.UPDATE, ByName()),
         )
         return Kernel("t", Kind.RECORD, formals, RecordTrace(Ref(source)), Rows(0, {}, {}))
 

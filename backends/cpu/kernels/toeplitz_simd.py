@@ -5,7 +5,7 @@ Guarantees: the bits of the plain walk: every target is summed in the order of e
 block of LANES channels is copied to the context's scratch memory as [position][lane] and back, the kernel's elements
 as [in channel, ky, kx][lane], so that what a kernel position adds is a vector. That pays when the events of a step
 are many: the text compares their number with what is copied and takes the plain walk otherwise.
-Does not: print the plain walk (walks.py).
+Does not: print the plain walk (synapse_loops.py).
 """
 
 from __future__ import annotations

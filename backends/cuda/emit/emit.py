@@ -5,7 +5,7 @@ Guarantees: the text is a function of the templates, the precision and the order
 values of rows. Every kernel says which part of the model it came from; `spans` maps lines of the text to the model;
 products share kernels (contract.py), which stand at the end. `parts` are texts that have the same kernels together,
 each of them once (parts.py), but for those shapes of tiles that no row has.
-Does not: compile (compile.py), divide work (work.py), or print tables (they are data).
+Does not: compile (compile.py), divide work (launch_geometry.py), or print tables (they are data).
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Emitted:
 @dataclass(frozen=True)
 class _Pieces:
     """What the texts of a program are put together from. `printed`: each template with its kernels; `pointwise`:
-    templates of which a chain needs the rows alone; `shapes`, `points`: of its stages, and their functions (stages.py,
-    stage_text.py); `numbers`: see contract.py."""
+    templates of which a chain needs the rows alone; `shapes`, `points`: of its stages, and their functions
+    (rnn_plan.py, rnn_text.py); `numbers`: see contract.py."""
 
     program: Merged
     kernels: list[Kernel]

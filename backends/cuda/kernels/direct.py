@@ -5,7 +5,7 @@ axes are guarded sums of a dim of the output and one of the window, everything e
 Guarantees: the parts that dims play are found from the accesses alone. How a window walks along a row (its taps, their
 distance, its step) is literal in the kernel that such convolutions share, all else is data: where a window goes
 backwards, its taps are counted from the last one. The epilogue is printed from the nest.
-Does not: lay out blocks: that is columns (see the strategies), which work.py turns into numbers of blocks.
+Does not: lay out blocks: that is columns (see the strategies), which launch_geometry.py turns into numbers of blocks.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ tensors row-major; a LANE dim is one more PAR dim); RED dims run inside the
 thread, in order. A warp or a block may share one point of a reduction: thread t takes the
 terms t, t + group, ... and partial sums are joined by a fixed tree, so the bits depend on the extents alone, never on
 the launch. Group 1 is a thread alone. A sum in steps that leave terms out has a function of nested loops beside it, for
-threads alone; work.py chooses between the two. `bitwise` always takes nested loops.
+threads alone; launch_geometry.py chooses between the two. `bitwise` always takes nested loops.
 Does not: tile or reorder dims (strategies do).
 """
 
@@ -87,7 +87,7 @@ class NestPrinter:
         return f"(nl_i32){self._name(name)}"
 
     def _element(self, f: ArrayFormal, access: Strided) -> Element:
-        """Indices of guarded axes are 32-bit (work.py makes sure that they fit), addresses 64-bit."""
+        """Indices of guarded axes are 32-bit (launch_geometry.py makes sure that they fit), addresses 64-bit."""
         parts, tests = [], []
         for axis in access.axes:
             if not is_windowed(axis):
@@ -367,5 +367,5 @@ class NestPrinter:
 
 
 def nest_functions(k: Kernel, nest: Nest, stays: bool) -> list[Function]:
-    """The functions of one nest; `stays`: blocks may have more points than threads (resident.py)."""
+    """The functions of one nest; `stays`: blocks may have more points than threads (simulation.py)."""
     return NestPrinter(k, nest, stays).functions()

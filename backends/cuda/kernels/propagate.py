@@ -1,8 +1,9 @@
 """Propagation: events of one step, their rows of synapses, statements at every synapse.
 
 Assumes: formals as compiler/ir/level2/program.py names them.
-Guarantees: the synapses of an event are spread over the warps that the events of the step leave free (walks.py); sums
-into shared elements are atomic, exact for integers. What synapses that run side by side may not do is refused.
+Guarantees: the synapses of an event are spread over the warps that the events of the step leave free
+(synapse_loops.py); sums into shared elements are atomic, exact for integers. What synapses that run side by side may
+not do is refused.
 Does not: choose the relation.
 """
 

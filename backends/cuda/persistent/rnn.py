@@ -1,8 +1,8 @@
 """chain: a chain as one launch: what its kernel is called, the structures that it reads, and its text.
 
 Assumes: a merged program.
-Guarantees: the text has the shapes of the stages (stages.py) of all chains of a program, each once; what depends on
-numbers is in tables (chain_walk.py).
+Guarantees: the text has the shapes of the stages (rnn_plan.py) of all chains of a program, each once; what depends on
+numbers is in tables (rnn_table.py).
 Does not: fill in tables.
 """
 

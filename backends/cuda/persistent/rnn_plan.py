@@ -4,8 +4,8 @@ Assumes: legal chains (ir/samples.py); tables of numbers.
 Guarantees: a stage is products whose values are there when it begins, and what follows them point by point: a thread
 that has an element (sample, output) of one link goes on with it in the next one, in registers. A shape is what stages
 have in common: templates, and which of their operands a link before has made. It does not depend on sizes, so that the
-text of a shape (stage_text.py) is the same for all steps of a layer. What nothing reads later is not stored.
-Does not: number or place anything (chain_walk.py).
+text of a shape (rnn_text.py) is the same for all steps of a layer. What nothing reads later is not stored.
+Does not: number or place anything (rnn_table.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """stage_text: the functions of the shapes of stages: what is done at each point with the sums of the products.
 
-Assumes: shapes of stages.py.
+Assumes: shapes of rnn_plan.py.
 Guarantees: a link reads what the links before it have made at its point from registers; all stores come last, since
 none of them is read again in the stage.
 Does not: sum; know sizes.

@@ -2,10 +2,11 @@
 between two places where everything waits.
 
 Assumes: a phase without contractions and without relations that are drawn again; the host's tables.
-Guarantees: every block has a list of errands, parts of calls in the order of the phase, that it makes step after step;
-all blocks wait for each other where meetings.py says. Rows that share elements are taken by the same blocks, so that
-neurons and their inputs need not wait; other calls go to the blocks that these leave free. Lists are data.
-Does not: know whether this is faster than a graph of single launches (schedule.py measures it).
+Guarantees: every block has a list of work items, parts of calls in the order of the phase, that it makes step after
+step; all blocks wait for each other where barrier_placement.py says. Rows that share elements are taken by the same
+blocks, so that neurons and their inputs need not wait; other calls go to the blocks that these leave free. Lists are
+data.
+Does not: know whether this is faster than a graph of single launches (cuda_graphs.py measures it).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ COUNTERS: Final = 4
 APART: Final = 32
 """Words between them."""
 ROOM: Final = 46 * 1024
-"""Bytes of shared memory for the errands of a block and their rows."""
+"""Bytes of shared memory for the work items of a block and their rows."""
 ERRAND: Final = np.dtype(
     [
         ("self", "u8"),
@@ -59,7 +60,7 @@ ERRAND: Final = np.dtype(
 )
 """nl_errand of templates/resident.cu.j2."""
 NOTHING: Final = 0xFFFFFFFF
-"""The function of an errand that only waits."""
+"""The function of a work item that only waits."""
 
 Words = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
@@ -92,17 +93,17 @@ def resident_templates(program: Merged) -> tuple[int, ...]:
     return tuple(used)
 
 
-Errand = tuple[int, ...]
+WorkItem = tuple[int, ...]
 """The first eight fields of an ERRAND."""
 
 
 @dataclass
 class _Blocks:
-    """The errands of each block. `waiting`: (every, offset) of when blocks should wait that have not yet done so; `at`:
-    the block that takes the next errand of those that any may take."""
+    """The work items of each block. `waiting`: (every, offset) of when blocks should wait that have not yet done so;
+    `at`: the block that takes the next work item of those that any may take."""
 
     count: int
-    lists: list[list[Errand]] = field(default_factory=list)
+    lists: list[list[WorkItem]] = field(default_factory=list)
     waiting: list[tuple[int, int] | None] = field(default_factory=list)
     at: int = 0
 
@@ -122,18 +123,18 @@ class _Blocks:
             self.lists[block].append((0, 0, 0, 0, 0, 0, 0, 0, NOTHING, *waits, 1, 0))
             self.waiting[block] = None
 
-    def add(self, errand: Errand, launch: Launch, later: int = 0, block: int | None = None) -> None:
-        """An errand for a block, or for the next one; `later`: for which step."""
+    def add(self, work_item: WorkItem, launch: Launch, later: int = 0, block: int | None = None) -> None:
+        """A work item for a block, or for the next one; `later`: for which step."""
         if block is None:
             block, self.at = self.at, (self.at + 1) % self.count
         when = launch.every, launch.offset
         if self.waiting[block] not in (None, when):
             self._flush(block)
         meets, self.waiting[block] = self.waiting[block] is not None, None
-        self.lists[block].append((*errand, *when, int(meets), later))
+        self.lists[block].append((*work_item, *when, int(meets), later))
 
     def packed(self) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
-        """All errands, block after block, and where each block's begin."""
+        """All work items, block after block, and where each block's begin."""
         for block in range(self.count):
             self._flush(block)
         first = np.cumsum([0, *(len(x) for x in self.lists)]).astype(np.uint32)
@@ -144,33 +145,34 @@ class _Blocks:
 class Resident:
     """What the kernel of a phase is launched with. `before`: the launches that all blocks wait before."""
 
-    errands: npt.NDArray[np.void]
+    work_items: npt.NDArray[np.void]
     first: npt.NDArray[np.uint32]
     before: frozenset[int]
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Where the errands of one launch come from: the work, the address and width of its table's rows, the functions."""
+    """Where the work items of one launch come from: the work, the address and width of its table's rows, the
+    functions."""
 
     work: Work
     base: int
     width: int
     functions: Mapping[str, int]
 
-    def errand(self, call: Call, memory: int, row: int, part: int, parts: int) -> Errand:
+    def work_item(self, call: Call, memory: int, row: int, part: int, parts: int) -> WorkItem:
         """A part of a call for one row, counted from the call's first one."""
         place, number = self.base + (call.row + row) * self.width, self.functions[call.function]
         return place, memory, call.chunk, call.group, self.width, row, part, parts, number
 
-    def all_of(self, calls: Sequence[Call], keep: Callable[[Words], int]) -> Iterator[Errand]:
+    def all_of(self, calls: Sequence[Call], keep: Callable[[Words], int]) -> Iterator[WorkItem]:
         """All parts of calls."""
         for call in calls:
             memory = counters(keep, call)
             if call.jobs is None:
-                yield from (self.errand(call, memory, 0, part, call.grid) for part in range(call.grid))
+                yield from (self.work_item(call, memory, 0, part, call.grid) for part in range(call.grid))
             else:
-                yield from (self.errand(call, memory, *map(int, job[:3])) for job in call.jobs)
+                yield from (self.work_item(call, memory, *map(int, job[:3])) for job in call.jobs)
 
 
 def counters(keep: Callable[[Words], int], call: Call) -> int:
@@ -184,9 +186,9 @@ def counters(keep: Callable[[Words], int], call: Call) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
-    """What errands are made from. `bases`: addresses of the tables; `keep`: copies an array to the device; `known` and
-    `pairs`: what the launches of the phase touch."""
+class PhaseContext:
+    """What work items are made from. `bases`: addresses of the tables; `keep`: copies an array to the device; `known`
+    and `pairs`: what the launches of the phase touch."""
 
     program: Merged
     phase: MergedPhase
@@ -199,15 +201,15 @@ class Ground:
     pairs: Pairs
 
 
-def errands(ground: Ground, blocks: int) -> Resident:
-    """The errands of `blocks` blocks of the kernel that stays."""
+def work_items(ground: PhaseContext, blocks: int) -> Resident:
+    """The work items of `blocks` blocks of the kernel that stays."""
     found, order = meetings(ground.known, ground.pairs), [(n, 0) for n in range(len(ground.known))]
     return Resident(*_lists(ground, found, order, blocks, True).packed(), found.before)
 
 
-def waves(ground: Ground, blocks: int) -> list[Resident]:
-    """The errands of `blocks` blocks of each wave of a step, in order: none, where some launches are not in every step.
-    The last wave goes on in the next step, with the launches before which nothing waits."""
+def waves(ground: PhaseContext, blocks: int) -> list[Resident]:
+    """The work items of `blocks` blocks of each wave of a step, in order: none, where some launches are not in every
+    step. The last wave goes on in the next step, with the launches before which nothing waits."""
     found, many = meetings(ground.known, ground.pairs), len(ground.known)
     if found.alone:
         return []
@@ -220,9 +222,11 @@ def waves(ground: Ground, blocks: int) -> list[Resident]:
     return [Resident(*_lists(ground, found, x, blocks, False).packed(), found.before) for x in order]
 
 
-def _lists(ground: Ground, found: Meetings, order: Sequence[tuple[int, int]], blocks: int, meets: bool) -> _Blocks:
-    """The errands of launches: (place in the phase, step). `meets`: whether blocks wait for each other where they have
-    to; those of a wave leave half of all blocks to the other calls."""
+def _lists(
+    ground: PhaseContext, found: Meetings, order: Sequence[tuple[int, int]], blocks: int, meets: bool
+) -> _Blocks:
+    """The work items of launches: (place in the phase, step). `meets`: whether blocks wait for each other where they
+    have to; those of a wave leave half of all blocks to the other calls."""
     program, phase, known = ground.program, ground.phase, ground.known
     numbers, dialect = {f.name: n for n, f in enumerate(ground.functions)}, Dialect(program.precision)
     sources = []
@@ -251,11 +255,11 @@ def _lists(ground: Ground, found: Meetings, order: Sequence[tuple[int, int]], bl
             for row, points in enumerate(flat[n].tolist()):
                 many, begin = -(-points // parts.chunk), parts.begins[groups[n, row]]
                 for part in range(many):
-                    errand = source.errand(call, 0, row, part, many)
-                    out.add(errand, launch, later, (begin + part) % blocks)
+                    work_item = source.work_item(call, 0, row, part, many)
+                    out.add(work_item, launch, later, (begin + part) % blocks)
         else:
-            for errand in source.all_of(calls_of(replace(source.work, blocks=free), dialect), ground.keep):
-                out.add(errand, launch, later)
+            for work_item in source.all_of(calls_of(replace(source.work, blocks=free), dialect), ground.keep):
+                out.add(work_item, launch, later)
         if meets and n in found.alone:
             out.meet(launch)
     return out

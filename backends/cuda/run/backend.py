@@ -15,7 +15,7 @@ from backends.c_family.source_map import fixed_order
 from backends.cuda.emit.compile import compile_text, default_arch
 from backends.cuda.emit.emit import emit
 from backends.cuda.kernels.contract import strategies
-from backends.cuda.run.cuda_graphs import Way
+from backends.cuda.run.cuda_graphs import ExecutionMode
 from backends.cuda.run.load import APART, CudaInstance
 from backends.manifest import manifest
 from backends.protocol import Artifact, Capabilities
@@ -28,13 +28,13 @@ from compiler.layout.plan_memory import place
 class CudaBackend:
     """backends.protocol.Backend. `device`: the number of the GPU; `check`: wait for every kernel, to name one that
     fails; `chains`: whether recurrent layers run as chains (compiler/passes/program/persistent_rnn.py); `way`: how
-    simulations run (schedule.py; None: in the way that is fastest where it is measured). Options of `build`: `arch`
+    simulations run (cuda_graphs.py; None: in the way that is fastest where it is measured). Options of `build`: `arch`
     ("sm_90"; default: that of the device); `seed` is noted in the manifest."""
 
     device: int = 0
     check: bool = False
     chains: bool = True
-    way: Way | None = None
+    way: ExecutionMode | None = None
 
     @property
     def capabilities(self) -> Capabilities:

@@ -5,7 +5,7 @@ Guarantees: launches that may not run side by side run in the order of the phase
 that it is for. Several steps are recorded into one graph, in which a launch waits for those alone that it may not run
 beside (also of the step before); a graph is recorded once for each pattern of launches that occurs. Runs of steps are
 cut so that few patterns occur, whatever the periods of the launches are and wherever a run begins or ends. Where a
-phase can also run as waves or stay on the device (resident.py), the ways are timed first.
+phase can also run as waves or stay on the device (simulation.py), the ways are timed first.
 Does not: know how much room record buffers have.
 """
 
@@ -42,7 +42,7 @@ Pattern = tuple[tuple[int, int], ...] | None
 
 
 @dataclass(frozen=True)
-class Ready:
+class KernelCall:
     """One call with its addresses; `label` names what it runs for messages; `shared`: bytes of dynamic
     shared memory. (rows, jobs, chunk, memory, group)."""
 
@@ -65,9 +65,9 @@ class Ready:
 class Timed:
     """The calls of one launch of the phase (or the one of a chain), in steps k with k % every == offset. `apart`:
     launches by their place in the phase that it may not run beside (hazards.py), but for `beside`: (launch, steps
-    before) of those that then touch other slots of a ring (meetings.py)."""
+    before) of those that then touch other slots of a ring (barrier_placement.py)."""
 
-    calls: tuple[Ready, ...]
+    calls: tuple[KernelCall, ...]
     every: int
     offset: int
     apart: frozenset[int] = frozenset()
@@ -78,30 +78,30 @@ class Timed:
 
 
 @dataclass
-class Stay:
-    """A phase as one kernel that runs many steps (resident.py): its blocks, their threads and bytes of shared memory,
-    and the addresses of its errands, of where those of each block begin, and of its counters."""
+class PersistentKernel:
+    """A phase as one kernel that runs many steps (simulation.py): its blocks, their threads and bytes of shared memory,
+    and the addresses of its work items, of where those of each block begin, and of its counters."""
 
     blocks: int
     block: int
     room: int
-    errands: int
+    work_items: int
     first: int
     arrived: int
 
 
 @dataclass(frozen=True)
-class Waves:
+class WaveKernels:
     """A phase as kernels between the places where everything waits: their blocks, and for each wave of a step the
-    addresses of its errands and of where those of each block begin. `around`: the first one also does what is left of
-    the step before."""
+    addresses of its work items and of where those of each block begin. `around`: the first one also does what is left
+    of the step before."""
 
     blocks: int
     waves: tuple[tuple[int, int], ...]
     around: bool
 
 
-class Way(StrEnum):
+class ExecutionMode(StrEnum):
     """How a phase runs."""
 
     GRAPHS = "graphs"
@@ -115,17 +115,21 @@ class Plan:
     the fastest one, once that has been measured: `times`, ms of a step."""
 
     launches: tuple[Timed, ...]
-    stay: Stay | None = None
-    waves: Waves | None = None
+    stay: PersistentKernel | None = None
+    waves: WaveKernels | None = None
     graphs: dict[tuple[int, Pattern], int] = field(default_factory=dict)
-    way: Way | None = None
-    times: dict[Way, list[float]] = field(default_factory=dict)
+    way: ExecutionMode | None = None
+    times: dict[ExecutionMode, list[float]] = field(default_factory=dict)
 
     @property
-    def ways(self) -> tuple[Way, ...]:
+    def ways(self) -> tuple[ExecutionMode, ...]:
         """The ways that there are."""
-        there = {Way.GRAPHS: True, Way.WAVES: self.waves is not None, Way.STAYS: self.stay is not None}
-        return tuple(way for way in Way if there[way])
+        there = {
+            ExecutionMode.GRAPHS: True,
+            ExecutionMode.WAVES: self.waves is not None,
+            ExecutionMode.STAYS: self.stay is not None,
+        }
+        return tuple(way for way in ExecutionMode if there[way])
 
     @property
     def period(self) -> int:
@@ -175,7 +179,7 @@ def _pattern(plan: Plan, step: int, count: int) -> Pattern:
     )
 
 
-def _calls(plan: Plan, step: int, count: int) -> Iterator[tuple[Ready, int]]:
+def _calls(plan: Plan, step: int, count: int) -> Iterator[tuple[KernelCall, int]]:
     """(call, steps ahead) in order."""
     for ahead in range(count):
         for x in plan.launches:
@@ -263,13 +267,13 @@ def run_steps(device: Device, plan: Plan, step: int, count: int) -> None:
         part = min(count, MOST_TRIED)
         _try(device, plan, step, part)
         step, count = step + part, count - part
-    _run(device, plan, plan.way or Way.GRAPHS, step, count)
+    _run(device, plan, plan.way or ExecutionMode.GRAPHS, step, count)
 
 
-def _run(device: Device, plan: Plan, way: Way, step: int, count: int) -> None:
-    if way is Way.STAYS and plan.stay is not None:
+def _run(device: Device, plan: Plan, way: ExecutionMode, step: int, count: int) -> None:
+    if way is ExecutionMode.STAYS and plan.stay is not None:
         _stay(device, plan.stay, count)
-    elif way is Way.WAVES and plan.waves is not None:
+    elif way is ExecutionMode.WAVES and plan.waves is not None:
         _wave(device, plan, plan.waves, count)
     else:
         _walk(device, plan, step, count)
@@ -288,12 +292,12 @@ def _try(device: Device, plan: Plan, step: int, count: int) -> None:
         plan.way = min(plan.ways, key=lambda w: median(plan.times[w]))
 
 
-def _stay(device: Device, stay: Stay, count: int) -> None:
+def _stay(device: Device, stay: PersistentKernel, count: int) -> None:
     """Launch `count` steps in a kernel that stays."""
     for done in range(0, count, MOST_STAYED):
         size = min(MOST_STAYED, count - done)
         device.clear_later(stay.arrived, COUNTERS * APART)
-        arguments = stay.errands, stay.first, size, stay.arrived, stay.room
+        arguments = stay.work_items, stay.first, size, stay.arrived, stay.room
         device.call_together(NAME, ARGUMENTS, stay.blocks, stay.block, stay.room, arguments)
         device.call("nl_advance", "q", 1, 1, size)
 
@@ -305,7 +309,7 @@ def _walk(device: Device, plan: Plan, step: int, count: int) -> None:
         step += size
 
 
-def _wave(device: Device, plan: Plan, waves: Waves, count: int) -> None:
+def _wave(device: Device, plan: Plan, waves: WaveKernels, count: int) -> None:
     """Launch `count` steps as graphs of waves: of WAVES steps, then of powers of two."""
     while count > 0:
         size = min(WAVES, 1 << count.bit_length() - 1)
@@ -323,19 +327,19 @@ def _replay(device: Device, plan: Plan, key: tuple[int, Pattern], record: Callab
     device.driver.launch(graph, device.stream.handle)
 
 
-def _record_waves(device: Device, waves: Waves, count: int) -> int:
+def _record_waves(device: Device, waves: WaveKernels, count: int) -> int:
     device.driver.begin_capture(device.stream.handle)
     try:
         for ahead in range(count + waves.around):
-            for errands, first in waves.waves[: 1 if ahead == count else None]:
-                device.call(WAVE, WAVE_ARGUMENTS, waves.blocks, BLOCK, errands, first, ahead, count)
+            for work_items, first in waves.waves[: 1 if ahead == count else None]:
+                device.call(WAVE, WAVE_ARGUMENTS, waves.blocks, BLOCK, work_items, first, ahead, count)
         device.call("nl_advance", "q", 1, 1, count)
     finally:
         graph = device.driver.end_capture(device.stream.handle, device.begins_early)
     return graph
 
 
-def run_checked(device: Device, plan: Plan, step: int, count: int) -> Iterator[Ready]:
+def run_checked(device: Device, plan: Plan, step: int, count: int) -> Iterator[KernelCall]:
     """Launch the same steps one call at a time; yields every call after it has been launched."""
     for at in range(count):
         for call, _ in _calls(plan, step + at, 1):

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from backends.cuda.device.device import Device
-from backends.cuda.run.cuda_graphs import Ready, Way, run_checked, run_steps
+from backends.cuda.run.cuda_graphs import ExecutionMode, KernelCall, run_checked, run_steps
 from backends.cuda.run.load_plan import Prepared, prepare
 from backends.protocol import AnyArray, Artifact, BackendError
 from compiler.ir.level2.program import CONNECT_PHASES, INIT_PHASES, Array, Merged
@@ -45,7 +45,7 @@ class CudaInstance:
         seed: int,
         device: int = 0,
         check: bool = False,
-        way: Way | None = None,
+        way: ExecutionMode | None = None,
     ) -> None:
         self.program, self._check = program, check
         self._arrays = {a.name: a for a in program.arrays}
@@ -186,7 +186,7 @@ class CudaInstance:
             raise _not_drained()
         return room
 
-    def _wait(self, call: Ready) -> None:
+    def _wait(self, call: KernelCall) -> None:
         """With `check`: wait for a call, and name it when it fails."""
         if not self._check:
             return

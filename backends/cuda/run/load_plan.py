@@ -31,13 +31,13 @@ from backends.cuda.persistent.simulation import (
     PHASE,
     ROOM,
     WAVE_BLOCKS,
-    Ground,
+    PhaseContext,
     counters,
-    errands,
     threads,
     waves,
+    work_items,
 )
-from backends.cuda.run.cuda_graphs import STEPS, Plan, Ready, Stay, Timed, Waves, release
+from backends.cuda.run.cuda_graphs import STEPS, KernelCall, PersistentKernel, Plan, Timed, WaveKernels, release
 from backends.protocol import AnyArray
 from compiler.ir.level2.dependence import joined
 from compiler.ir.level2.program import (
@@ -151,7 +151,7 @@ def prepare(
         functions = resident_functions(program) if steps else ()
         stay, run = None, None
         if functions:
-            ground = Ground(program, phase, tables, rows, elements, out.keep, functions, known, pairs)
+            ground = PhaseContext(program, phase, tables, rows, elements, out.keep, functions, known, pairs)
             stay = _stay(out, ground, device.processors)
             run = _waves(out, ground, WAVE_BLOCKS * device.processors)
         out.plans[phase.name] = Plan(tuple(timed), stay, run)
@@ -184,7 +184,7 @@ def _parts(
 
 def _chained(out: Prepared, walk: Walk, label: str, others: frozenset[int]) -> Timed:
     table = out.keep(walk.table)
-    call = Ready(CHAINED, walk.blocks, BLOCK + AHEAD, table, 0, walk.samples, 0, 1, label, walk.shared)
+    call = KernelCall(CHAINED, walk.blocks, BLOCK + AHEAD, table, 0, walk.samples, 0, 1, label, walk.shared)
     return Timed((call,), 1, 0, others)
 
 
@@ -210,23 +210,25 @@ def _timed(
         jobs = 0 if call.jobs is None else out.keep(call.jobs)
         memory = counters(out.keep, call)
         at = base + call.row * width
-        ready.append(Ready(call.function, call.grid, call.block, at, jobs, call.chunk, memory, call.group, label))
+        ready.append(KernelCall(call.function, call.grid, call.block, at, jobs, call.chunk, memory, call.group, label))
     return Timed(tuple(ready), work.launch.every, work.launch.offset, others, besides)
 
 
-def _stay(out: Prepared, ground: Ground, blocks: int) -> Stay:
+def _stay(out: Prepared, ground: PhaseContext, blocks: int) -> PersistentKernel:
     """A phase as a kernel that stays on the device, its lists there."""
-    made, arrived = errands(ground, blocks), out.keep(np.zeros(COUNTERS * APART, np.uint32))
-    return Stay(blocks, threads(ground.functions), ROOM, out.keep(made.errands), out.keep(made.first), arrived)
+    made, arrived = work_items(ground, blocks), out.keep(np.zeros(COUNTERS * APART, np.uint32))
+    return PersistentKernel(
+        blocks, threads(ground.functions), ROOM, out.keep(made.work_items), out.keep(made.first), arrived
+    )
 
 
-def _waves(out: Prepared, ground: Ground, blocks: int) -> Waves | None:
+def _waves(out: Prepared, ground: PhaseContext, blocks: int) -> WaveKernels | None:
     """A phase as waves, their lists on the device; None where it cannot run so."""
     made = waves(ground, blocks)
     if not made:
         return None
-    around = bool(made[0].errands["later"].any())
-    return Waves(blocks, tuple((out.keep(x.errands), out.keep(x.first)) for x in made), around)
+    around = bool(made[0].work_items["later"].any())
+    return WaveKernels(blocks, tuple((out.keep(x.work_items), out.keep(x.first)) for x in made), around)
 
 
 def _watch(out: Prepared, program: Merged, phase: MergedPhase, tables: tuple[Words, ...], address: Address) -> Watch:

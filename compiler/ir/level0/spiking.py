@@ -477,7 +477,7 @@ MOST_STEPS: Final = (1 << 31) - 1
 class Simulate:
     """dt in ms; duration and warmup in whole steps. `freeze`: projections whose synapses keep what they have learned
     (passes/freeze_learning.py). `instances`: independent copies of the network that run side by side; the frontend has
-    expanded them (frontend/expand_instances.py): populations `exc_0`, `exc_1`, ... `checkpoints`: None without any but
+    expanded them (frontend/build/instances.py): populations `exc_0`, `exc_1`, ... `checkpoints`: None without any but
     the one at the end."""
 
     dt: float

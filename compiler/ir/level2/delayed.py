@@ -2,7 +2,7 @@
 
 Assumes: level 0: they stand as calls with one dotted name, anywhere in a synapse but its `pre:` and `post:` blocks.
 Guarantees: one place that knows what they look like, for frontend and lowering.
-Does not: keep the past (passes/keep_past.py).
+Does not: keep the past (passes/cells/state_history.py).
 """
 
 from __future__ import annotations

@@ -129,11 +129,11 @@ class At:
 
 
 @dataclass(frozen=True)
-class Whole:
+class ByName:
     """The kernel's own structure uses this array by its name (row pointers, event lists, buffers)."""
 
 
-Access = Strided | At | Whole
+Access = Strided | At | ByName
 
 ELEMENT = Strided((Axis((("i", 1),)),))
 """The access of a flat map over `i`: element i."""
@@ -189,7 +189,7 @@ class Add:
 class Emit:
     """Append the element's index `i` to the list of this step when `when` holds; replaces the slot's list.
 
-    `list` (i32 [slots][n]) and `count` (i32 [slots]) are Whole formals, `slots` a column; the slot of step k
+    `list` (i32 [slots][n]) and `count` (i32 [slots]) are ByName formals, `slots` a column; the slot of step k
     is k mod slots. Lists are ascending on cpu and reference, unordered on cuda.
     """
 
@@ -256,7 +256,7 @@ class Contract:
 
 @dataclass(frozen=True)
 class Events:
-    """The events of step (step - delay) of one population: its ring (`list` and `count`, Whole formals; `slots`, a
+    """The events of step (step - delay) of one population: its ring (`list` and `count`, ByName formals; `slots`, a
     column), and the columns `delay` (whole steps >= 0) and `stride` (what lies between the lists of two slots:
     the population's size, or more where neurons may have several events in a step)."""
 

@@ -6,7 +6,7 @@ Guarantees: every breach is named.
   pools     "population" before "pool", each once; distinct variables; reductions of known kinds; equations assign to
             states of their own or to locals, and read params, what is computed before, `t`, `dt` and counters
   handlers  events exist; they assign to states and inputs, or (of a pool) to its states
-Does not: check the neuron's own equations (verify_model.py).
+Does not: check the neuron's own equations (model.py).
 """
 
 from __future__ import annotations

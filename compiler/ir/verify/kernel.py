@@ -14,7 +14,7 @@ Guarantees: `code_violations` names every breach of the spec below.
   nests      distinct dims, LANE dims last and literal; RED dims need a combine, a combine needs a
              term; events are emitted by a map over the one dim `i`
   the rest   formals that a body finds by name are there, with their type
-Does not: look at arrays and numbers (verify_program.py).
+Does not: look at arrays and numbers (program.py).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from compiler.ir.level2.program import (
     At,
     Bitmask,
     Body,
+    ByName,
     Connect,
     Contract,
     Csr,
@@ -57,7 +58,6 @@ from compiler.ir.level2.program import (
     Strided,
     Template,
     Toeplitz,
-    Whole,
 )
 from compiler.ir.space import DType
 from compiler.ir.verify.violations import distinct
@@ -180,7 +180,7 @@ class _Code:
     def element(self, formal: ArrayFormal, where: str) -> Iterator[str]:
         """Whether the element of `formal` is reachable here."""
         access = formal.access
-        if isinstance(access, Whole) or isinstance(access, At) != self.in_propagation:
+        if isinstance(access, ByName) or isinstance(access, At) != self.in_propagation:
             yield f"{where} uses `{formal.name}`, which has no element there"
         if isinstance(access, Strided):
             for name in sorted({n for axis in access.axes for n, _ in axis.terms}):
@@ -218,7 +218,7 @@ class _Code:
         for name in (s.list, s.count):
             formal = self.arrays.get(name)
             writes = formal is not None and formal.mode in (Mode.WRITE, Mode.UPDATE)
-            if formal is None or not writes or not isinstance(formal.access, Whole):
+            if formal is None or not writes or not isinstance(formal.access, ByName):
                 yield f"{where} emits into `{name}`, which is not a whole array that is written"
             elif formal.dtype is not DType.I32:
                 yield f"{where} emits into `{name}`, which is {formal.dtype.value}, not i32"
@@ -332,7 +332,7 @@ class _Code:
         """Whole arrays that are read."""
         for name, dtype in wanted.items():
             formal = self.arrays.get(name)
-            if formal is None or not isinstance(formal.access, Whole):
+            if formal is None or not isinstance(formal.access, ByName):
                 yield f"the relation or the events need the whole array `{name}`"
             elif formal.dtype is not dtype or formal.mode is not Mode.READ:
                 yield f"`{name}` is {formal.mode.value} {formal.dtype.value}, not r {dtype.value}"

@@ -1,7 +1,7 @@
 """Legality of level 2: programs, and merged programs.
 
 Assumes: nothing; the program may be anything that the constructors accept.
-Guarantees: every breach is named: code (verify_body.py), and
+Guarantees: every breach is named: code (kernel.py), and
   arrays     unique names; an extent that is found by connecting comes from an i64 array; constants
              fit
   rows       one column per formal, as long as the table; bound arrays exist and have the formal's

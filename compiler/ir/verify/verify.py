@@ -3,8 +3,8 @@ tests.
 
 Assumes: nothing; a level may hold anything that its constructors accept.
 Guarantees: `verify_*` raises InternalError with every violation; `*_violations` returns them. The
-specs stand in the headers of verify_model.py, verify_graph.py, verify_body.py and
-verify_program.py.
+specs stand in the headers of model.py, graph.py, kernel.py and
+program.py.
 Does not: speak to users: what these functions find is a fault of the compiler.
 """
 

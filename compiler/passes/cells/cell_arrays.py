@@ -18,12 +18,12 @@ from compiler.ir.level2.program import (
     Array,
     ArrayFormal,
     Axis,
+    ByName,
     Dim,
     Formal,
     Mode,
     ScalarFormal,
     Strided,
-    Whole,
 )
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
@@ -59,8 +59,8 @@ def delivered_name(population: str, variable: str) -> str:
 def ring_formals() -> tuple[Formal, ...]:
     """The event ring of a population: lists, counts and the number of slots."""
     return (
-        ArrayFormal("spikes", DType.I32, Mode.WRITE, Whole()),
-        ArrayFormal("spike_count", DType.I32, Mode.WRITE, Whole()),
+        ArrayFormal("spikes", DType.I32, Mode.WRITE, ByName()),
+        ArrayFormal("spike_count", DType.I32, Mode.WRITE, ByName()),
         ScalarFormal("slots", DType.I64),
     )
 

@@ -21,6 +21,7 @@ from compiler.ir.level2.program import (
     Array,
     ArrayFormal,
     Axis,
+    ByName,
     ColumnValue,
     Formal,
     Kind,
@@ -29,7 +30,6 @@ from compiler.ir.level2.program import (
     RecordTrace,
     ScalarFormal,
     Strided,
-    Whole,
 )
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import ring_slots, room_of
@@ -55,10 +55,10 @@ def record_spikes(builder: ProgramBuilder, model: Model, instances: Mapping[str,
             builder.array(Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=record.span))
             builder.array(Array(used, DType.I64, (1,), Role.RECORD, span=record.span))
             formals: tuple[Formal, ...] = (
-                ArrayFormal("list", DType.I32, Mode.READ, Whole()),
-                ArrayFormal("count", DType.I32, Mode.READ, Whole()),
-                ArrayFormal("buffer", DType.I32, Mode.UPDATE, Whole()),
-                ArrayFormal("used", DType.I64, Mode.UPDATE, Whole()),
+                ArrayFormal("list", DType.I32, Mode.READ, ByName()),
+                ArrayFormal("count", DType.I32, Mode.READ, ByName()),
+                ArrayFormal("buffer", DType.I32, Mode.UPDATE, ByName()),
+                ArrayFormal("used", DType.I64, Mode.UPDATE, ByName()),
                 ScalarFormal("slots", DType.I64),
                 ScalarFormal("capacity", DType.I64),
                 ScalarFormal("n", DType.I64),
@@ -98,9 +98,9 @@ def record_rates(builder: ProgramBuilder, model: Model, instances: Mapping[str, 
         builder.array(Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
         formals: tuple[Formal, ...] = (
             ArrayFormal("count", DType.I32, Mode.READ, Strided((Axis((("slot", 1),)),))),
-            ArrayFormal("members", DType.I32, Mode.READ, Whole()),
-            ArrayFormal("buffer", real, Mode.UPDATE, Whole()),
-            ArrayFormal("used", DType.I64, Mode.UPDATE, Whole()),
+            ArrayFormal("members", DType.I32, Mode.READ, ByName()),
+            ArrayFormal("buffer", real, Mode.UPDATE, ByName()),
+            ArrayFormal("used", DType.I64, Mode.UPDATE, ByName()),
             *(ScalarFormal(c, DType.I64) for c in ("m", "capacity", "ring_slots")),
         )
         row = builder.row(
@@ -183,9 +183,9 @@ def record_traces(
                 formals.append(ArrayFormal("delivered", held, Mode.READ, access))
                 bound["delivered"] = delivered_name(record.population, variable)
             formals += [
-                ArrayFormal("members", DType.I32, Mode.READ, Whole()),
-                ArrayFormal("buffer", real, Mode.UPDATE, Whole()),
-                ArrayFormal("used", DType.I64, Mode.UPDATE, Whole()),
+                ArrayFormal("members", DType.I32, Mode.READ, ByName()),
+                ArrayFormal("buffer", real, Mode.UPDATE, ByName()),
+                ArrayFormal("used", DType.I64, Mode.UPDATE, ByName()),
                 ScalarFormal("m", DType.I64),
                 ScalarFormal("capacity", DType.I64),
             ]

@@ -15,7 +15,7 @@ from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.ir.level0.model import FromFile, Value
 from compiler.ir.level1.graph import Instance
-from compiler.ir.level2.program import Array, ArrayFormal, EmitScheduled, Formal, Kind, Mode, ScalarFormal, Whole
+from compiler.ir.level2.program import Array, ArrayFormal, ByName, EmitScheduled, Formal, Kind, Mode, ScalarFormal
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import N, add_ring
 from compiler.passes.program.build_program import ProgramBuilder
@@ -78,11 +78,11 @@ def lower_spike_times(builder: ProgramBuilder, instance: Instance, dt: float) ->
         bound[key] = builder.array(Array(f"{name}.{key}", DType.I32, (m,), Role.CONST, span=span), stored)
     bound["cursor"] = builder.array(Array(f"{name}.cursor", DType.I64, (1,), Role.STATE, span=span))
     formals: tuple[Formal, ...] = (
-        ArrayFormal("steps", DType.I32, Mode.READ, Whole()),
-        ArrayFormal("ids", DType.I32, Mode.READ, Whole()),
-        ArrayFormal("cursor", DType.I64, Mode.UPDATE, Whole()),
-        ArrayFormal("list", DType.I32, Mode.WRITE, Whole()),
-        ArrayFormal("count", DType.I32, Mode.WRITE, Whole()),
+        ArrayFormal("steps", DType.I32, Mode.READ, ByName()),
+        ArrayFormal("ids", DType.I32, Mode.READ, ByName()),
+        ArrayFormal("cursor", DType.I64, Mode.UPDATE, ByName()),
+        ArrayFormal("list", DType.I32, Mode.WRITE, ByName()),
+        ArrayFormal("count", DType.I32, Mode.WRITE, ByName()),
         ScalarFormal("slots", DType.I64),
         N,
         ScalarFormal("m", DType.I64),

@@ -1,4 +1,4 @@
-"""keep_past: rings of what variables of neurons were, for synapses that read them with the delay.
+"""state_history: ring buffers of past values of neuron variables, for synapses that read them with the delay.
 
 Assumes: lower_cells has made the populations' arrays and all that changes them in a step; nothing of synapses has been
 launched in it yet.

@@ -1,4 +1,4 @@
-"""lower_lookups: rows of tables are read where they stand, and their gradients added there (lookups.py).
+"""lower_one_hot: rows of tables are read where they stand, and their gradients added there (one_hot.py).
 
 Assumes: nodes that `row_read` or `rows_added` recognise.
 Guarantees: no time and no memory that grows with the rows that nothing asks for, but for the zeros of a gradient. A

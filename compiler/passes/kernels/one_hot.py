@@ -3,7 +3,7 @@
 Assumes: gather form. A lookup is written as a product with a one-hot vector (layers/sequence.py): the sum over
 v of `a if x == v else 0`; its gradient onto the table is, for every v, the sum over all places of the same.
 Guarantees: recognised by body and index maps alone.
-Does not: lower them (lower_lookups.py).
+Does not: lower them (lower_one_hot.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Assumes: lower_cells has made the populations' arrays and event rings.
 Guarantees: a family is rows of a few kernels, whatever its number of members. What happens inside of a step is in the
-order that SynapseDef gives, over all families (stages.py).
+order that SynapseDef gives, over all families (synapse_schedule.py).
 Does not: choose a storage (relations), know static synapses (lower_static) or statements (lower_synapses).
 """
 

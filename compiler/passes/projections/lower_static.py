@@ -16,6 +16,7 @@ from compiler.ir.level2.program import (
     Add,
     ArrayFormal,
     At,
+    ByName,
     ColumnValue,
     Events,
     Formal,
@@ -25,7 +26,6 @@ from compiler.ir.level2.program import (
     Propagate,
     ScalarFormal,
     StreamKey,
-    Whole,
 )
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import ring_slots, room_of
@@ -73,8 +73,8 @@ def lower_static(
         **found.columns,
     }
     formals: list[Formal] = [
-        ArrayFormal("spikes", DType.I32, Mode.READ, Whole()),
-        ArrayFormal("spike_count", DType.I32, Mode.READ, Whole()),
+        ArrayFormal("spikes", DType.I32, Mode.READ, ByName()),
+        ArrayFormal("spike_count", DType.I32, Mode.READ, ByName()),
         *found.formals,
     ]
     into = projection.into

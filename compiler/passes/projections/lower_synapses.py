@@ -49,7 +49,7 @@ from compiler.passes.projections.synapse_rewire import rewire
 from compiler.passes.projections.synapse_rows import (
     SLOTS,
     Cache,
-    Happening,
+    EventSource,
     Synapses,
     at_all_neurons,
     at_neurons,
@@ -58,7 +58,7 @@ from compiler.passes.projections.synapse_rows import (
 )
 from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
 from compiler.passes.projections.synapse_sums import Segment, gather, segments
-from compiler.passes.projections.synapse_text import Text, statements_of, text_of, touches
+from compiler.passes.projections.synapse_text import SynapseKernel, statements_of, text_of, touches
 from compiler.passes.projections.synapse_transpose import transpose
 from compiler.passes.projections.synapse_values import bind_names, condition_arrays, steps_array
 
@@ -132,7 +132,7 @@ class SynapseLowering:
             if block is None or not (block.dynamics or block.update):
                 continue
 
-            def made(end: str = end, block: EndDef = block) -> Text:
+            def made(end: str = end, block: EndDef = block) -> SynapseKernel:
                 return self._integrated(s, f"{end} traces", f"{d.name}: {end}", block.dynamics, block.update, end)
 
             at_all_neurons(s, stage.ENDS, self._once(s, (end, *_kinds(s)), made), end)
@@ -143,7 +143,7 @@ class SynapseLowering:
         if not (dynamics or d.update):
             return
 
-        def made(what: str, actions: tuple[Action, ...], first: bool) -> Text:
+        def made(what: str, actions: tuple[Action, ...], first: bool) -> SynapseKernel:
             before = dynamics if first else ()
             cell, sets = self._cell(s, d.name, d.state, before, (), "syn") if before else (None, [])
             derived = () if cell is None else cell.derived
@@ -154,11 +154,11 @@ class SynapseLowering:
 
     def _integrated(
         self, s: Synapses, what: str, name: str, dynamics: tuple[Ode, ...], update: tuple[Set, ...], end: str
-    ) -> Text:
+    ) -> SynapseKernel:
         block = s.flat.end(end)
         assert block is not None
         cell, sets = self._cell(s, name, block.state, dynamics, update, end)
-        return Text(what, statements_of(sets, "i"), (), cell.derived)
+        return SynapseKernel(what, statements_of(sets, "i"), (), cell.derived)
 
     def _cell(
         self,
@@ -194,12 +194,12 @@ class SynapseLowering:
             self.decisions.append(decision)
         return done, list(done.step)
 
-    def _once(self, s: Synapses, key: tuple[object, ...], made: Callable[[], Text]) -> Text:
+    def _once(self, s: Synapses, key: tuple[object, ...], made: Callable[[], SynapseKernel]) -> SynapseKernel:
         """The text of one occasion, made once for all members of one kind."""
         full = ("text", s.number, s.member.delays is not None, *key)
         if full not in s.cache:
             s.cache[full] = made()
-        found: Text = s.cache[full]
+        found: SynapseKernel = s.cache[full]
         return found
 
     def _at_event(self, s: Synapses, handler: SynapseHandler, updated_at: str | None) -> None:
@@ -211,7 +211,7 @@ class SynapseLowering:
         actions = handler.actions
         first = next((k for k, a in enumerate(actions) if isinstance(a, Transpose)), len(actions))
 
-        def made(what: str, actions: tuple[Action, ...], first: bool) -> Text:
+        def made(what: str, actions: tuple[Action, ...], first: bool) -> SynapseKernel:
             return _text(s, what, actions, updated_at)
 
         due = (phase.every, offset % phase.every)
@@ -224,7 +224,7 @@ class SynapseLowering:
         where: str,
         what: str,
         actions: tuple[Action, ...],
-        made: Callable[[str, tuple[Action, ...], bool], Text],
+        made: Callable[[str, tuple[Action, ...], bool], SynapseKernel],
         also: bool,
         key: tuple[object, ...] = (),
         due: Due = EVERY_STEP,
@@ -250,7 +250,9 @@ class SynapseLowering:
             if (segment.actions or (also and number == 0)) and (s.copy == 0 or not segment.shared):
                 held = segment.actions
 
-                def text(called: str = called, held: tuple[Action, ...] = held, first: bool = number == 0) -> Text:
+                def text(
+                    called: str = called, held: tuple[Action, ...] = held, first: bool = number == 0
+                ) -> SynapseKernel:
                     return made(called, held, first)
 
                 own = self._once(s, (called, *key, *_kinds(s)), text)
@@ -286,13 +288,13 @@ class SynapseLowering:
         condition_arrays(s, event.name, event.end)
         what = f"condition of {event.name}"
         when = Set("happens", event.when, event.span)
-        condition = self._once(s, ("when", event.name), lambda: Text(what, statements_of([when], "i")))
+        condition = self._once(s, ("when", event.name), lambda: SynapseKernel(what, statements_of([when], "i")))
         at_all_neurons(s, stage.CONDITIONS, condition, event.end, event.name)
         key = ("event", event.name, updated_at)
         text = self._once(s, key, lambda: _text(s, f"event {event.name}", event.actions, updated_at))
         found = s.found(event.end)
         array = f"{s.name}.{event.name}"
-        happening = Happening(f"{array}.spikes", f"{array}.spike_count", SLOTS, 0)
+        happening = EventSource(f"{array}.spikes", f"{array}.spike_count", SLOTS, 0)
         at_synapses(s, stage.EVENTS, text, found, event.end, happening)
 
 
@@ -309,7 +311,7 @@ def _text(
     aged: bool = False,
     before: list[Set] | tuple[()] = (),
     derived: tuple[DerivedScalar | Propagator, ...] = (),
-) -> Text:
+) -> SynapseKernel:
     return text_of(
         s.flat,
         what,
@@ -356,7 +358,7 @@ def _after_spike(s: Synapses, end: str, updated_at: str | None) -> None:
         return
     key = ("text", s.number, "after", end, updated_at)
     if key not in s.cache:
-        s.cache[key] = Text(f"{end} spike", statements_of(sets, "syn"))
+        s.cache[key] = SynapseKernel(f"{end} spike", statements_of(sets, "syn"))
     where = stage.PRE_SPIKE if end == "pre" else stage.POST_SPIKE
     at_neurons(s, where, s.cache[key], end, spikes_of(s.instance(end), _delay(s, end)))
 

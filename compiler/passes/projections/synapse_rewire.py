@@ -22,6 +22,7 @@ from compiler.ir.level2.program import (
     Array,
     ArrayFormal,
     Assign,
+    ByName,
     ColumnValue,
     Connect,
     Dim,
@@ -32,7 +33,6 @@ from compiler.ir.level2.program import (
     ScalarFormal,
     Statement,
     StreamKey,
-    Whole,
 )
 from compiler.ir.level2.synapse_sums import SUMS
 from compiler.ir.level2.synapse_values import stored_by_target
@@ -41,12 +41,12 @@ from compiler.passes.model.synapse_names import TAKEN, expressions_of
 from compiler.passes.program.init_values import drawn
 from compiler.passes.projections.synapse_rows import Synapses, at_synapses
 from compiler.passes.projections.synapse_schedule import Due
-from compiler.passes.projections.synapse_text import EXISTS, Text, text_of
+from compiler.passes.projections.synapse_text import EXISTS, SynapseKernel, text_of
 from compiler.passes.projections.synapse_values import steps_array
 
 GONE: Final = "gone"
 _MAY_REPEAT: Final = ("fixed_total", "fixed_indegree", "fixed_outdegree")
-_WHOLE: Final = Whole()
+_WHOLE: Final = ByName()
 
 
 def found_by_target(synapse: SynapseDef) -> bool:
@@ -207,7 +207,7 @@ def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
 # ---------------------------------------------------------------------------------------------- values
 
 
-def _start(s: Synapses, what: str, gone: str) -> tuple[Text, dict[str, float]]:
+def _start(s: Synapses, what: str, gone: str) -> tuple[SynapseKernel, dict[str, float]]:
     """New synapses have the values of the start: the text, and the columns that it reads."""
     flat = s.flat
     given = dict(s.member.init)
@@ -236,8 +236,8 @@ def _start(s: Synapses, what: str, gone: str) -> tuple[Text, dict[str, float]]:
         statements: tuple[Statement, ...] = tuple(Assign(n, Cond(is_gone, e, Ref(n))) for n, e in values)
         variants = s.cache.setdefault(("new synapses", s.number, what), [])
         variants.append(key)
-        s.cache[key] = Text(f"{what}: new synapses", statements, variant=len(variants) - 1)
-    text: Text = s.cache[key]
+        s.cache[key] = SynapseKernel(f"{what}: new synapses", statements, variant=len(variants) - 1)
+    text: SynapseKernel = s.cache[key]
     return text, columns
 
 

@@ -27,6 +27,7 @@ from compiler.ir.level2.program import (
     At,
     Axis,
     Body,
+    ByName,
     ColumnValue,
     Dim,
     Emit,
@@ -41,7 +42,6 @@ from compiler.ir.level2.program import (
     ScalarFormal,
     StreamKey,
     Strided,
-    Whole,
 )
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import ring_slots, room_of
@@ -49,8 +49,8 @@ from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_
 from compiler.passes.model.synapse_names import Flat
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.projections.synapse_schedule import EVERY_STEP, Due, Stages
-from compiler.passes.projections.synapse_text import Sending, Text, apart
-from compiler.passes.relations.relations import Found, relation_of
+from compiler.passes.projections.synapse_text import Sending, SynapseKernel, apart
+from compiler.passes.relations.relations import LoweredRelation, relation_of
 
 Cache = dict[object, Any]
 PAST = Strided((Axis((("past_slot", 1),), stride="n"), Axis((("i", 1),))))
@@ -58,9 +58,10 @@ SLOTS = 2  # of the list of a condition: that of this step, and one that is empt
 
 
 @dataclass(frozen=True)
-class Held:
+class BoundArray:
     """An array that a flat name stands for: an element per neuron of an end ("pre", "post") or per synapse ("syn").
-    `slots`: it is a ring of as many (keep_past), and the element is that of the step when what arrives now set out."""
+    `slots`: it is a ring of as many (state_history), and the element is that of the step when what arrives now set
+    out."""
 
     array: str
     dtype: DType
@@ -91,19 +92,19 @@ class Synapses:
     post: Instance
     cache: Cache
     numbers: dict[str, float] = field(default_factory=dict)
-    arrays: dict[str, Held] = field(default_factory=dict)
+    arrays: dict[str, BoundArray] = field(default_factory=dict)
     parts: dict[str, int] = field(default_factory=dict)
 
     def instance(self, end: str) -> Instance:
         return self.pre if end == "pre" else self.post
 
-    def found(self, by: str = "pre") -> Found:
+    def found(self, by: str = "pre") -> LoweredRelation:
         """The relation, walked from the end `by`."""
         return relation_of(self.builder, self.projection, self.member, self.stored, self.pre, self.post, by)
 
 
 @dataclass(frozen=True)
-class Happening:
+class EventSource:
     """A list of events: of a population, or of a condition. `delay` in steps; `slots` of its ring."""
 
     spikes: str
@@ -112,17 +113,17 @@ class Happening:
     delay: int
 
 
-def spikes_of(instance: Instance, delay: int) -> Happening:
-    return Happening(f"{instance.name}.spikes", f"{instance.name}.spike_count", instance.slots, delay)
+def spikes_of(instance: Instance, delay: int) -> EventSource:
+    return EventSource(f"{instance.name}.spikes", f"{instance.name}.spike_count", instance.slots, delay)
 
 
 EVENT_FORMALS: tuple[Formal, ...] = (
-    ArrayFormal("spikes", DType.I32, Mode.READ, Whole()),
-    ArrayFormal("spike_count", DType.I32, Mode.READ, Whole()),
+    ArrayFormal("spikes", DType.I32, Mode.READ, ByName()),
+    ArrayFormal("spike_count", DType.I32, Mode.READ, ByName()),
 )
 
 
-def derived_columns(s: Synapses, text: Text) -> dict[str, float]:
+def derived_columns(s: Synapses, text: SynapseKernel) -> dict[str, float]:
     """The columns that follow from params, computed once for equal params."""
     used = text.params
     assert not used & s.arrays.keys(), f"{s.name}: columns follow from {sorted(used & s.arrays.keys())}"
@@ -171,7 +172,7 @@ class _Signature:
 
 def _signature(
     s: Synapses,
-    text: Text,
+    text: SynapseKernel,
     formals: tuple[Formal, ...],
     bound: Mapping[str, str],
     access: Mapping[str, Access],
@@ -204,7 +205,7 @@ def _signature(
     return out
 
 
-def _past(s: Synapses, held: Held, access: Access, out: _Signature) -> Access:
+def _past(s: Synapses, held: BoundArray, access: Access, out: _Signature) -> Access:
     """How an element of a ring of the past is reached, and the columns for it. One element per neuron of a map is that
     of the local `past_slot` (at_all_neurons)."""
     late, size = (s.member.delay, "n_pre") if held.end == "pre" else (s.member.back_delay, "n_post")
@@ -244,7 +245,7 @@ def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
 def _row(
     s: Synapses,
     stage: str,
-    text: Text,
+    text: SynapseKernel,
     kind: Kind,
     signature: _Signature,
     body: Body,
@@ -272,10 +273,10 @@ def _row(
 def at_synapses(
     s: Synapses,
     stage: str,
-    text: Text,
-    found: Found,
+    text: SynapseKernel,
+    found: LoweredRelation,
     by: str,
-    happening: Happening | None,
+    happening: EventSource | None,
     age: int | None = None,
     due: Due = EVERY_STEP,
     part: int = 0,
@@ -304,14 +305,14 @@ def at_synapses(
     _row(s, stage, text, Kind.PROPAGATE, signature, body, join and age is None, due, part)
 
 
-def _events(s: Synapses, happening: Happening, signature: _Signature) -> Events:
+def _events(s: Synapses, happening: EventSource, signature: _Signature) -> Events:
     signature.column("room", room_of(s.builder, happening.spikes))
     signature.column("slots", happening.slots)
     signature.column("delay", happening.delay)
     return Events("spikes", "spike_count", "slots", "delay", "room")
 
 
-def _apart(s: Synapses, text: Text, found: Found) -> Text:
+def _apart(s: Synapses, text: SynapseKernel, found: LoweredRelation) -> SynapseKernel:
     """The text with other names for what the relation's formals are called, too (those of a user's rule)."""
     theirs = {f.name for f in found.formals}
     clashing = theirs & (text.read | text.written | {x.formal for x in text.sends}) - {"n_pre", "n_post"}
@@ -320,11 +321,11 @@ def _apart(s: Synapses, text: Text, found: Found) -> Text:
     key = ("apart", id(text), frozenset(clashing))
     if key not in s.cache:
         s.cache[key] = apart(text, clashing, theirs | text.read | text.written)
-    found_text: Text = s.cache[key]
+    found_text: SynapseKernel = s.cache[key]
     return found_text
 
 
-def at_neurons(s: Synapses, stage: str, text: Text, end: str, happening: Happening) -> None:
+def at_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, happening: EventSource) -> None:
     """The statements run once for each neuron of `end` that something happened to: a relation of each with itself."""
     bound = {"spikes": happening.spikes, "spike_count": happening.count}
     signature = _signature(s, text, EVENT_FORMALS, bound, {end: At("syn")})
@@ -332,7 +333,7 @@ def at_neurons(s: Synapses, stage: str, text: Text, end: str, happening: Happeni
     _row(s, stage, text, Kind.PROPAGATE, signature, Propagate(events, OneToOne(), text.statements))
 
 
-def at_all_neurons(s: Synapses, stage: str, text: Text, end: str, event: str | None = None) -> None:
+def at_all_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, event: str | None = None) -> None:
     """The statements run for every neuron of `end`; with `event`, those for which the local `happens` holds become
     its list (`condition_arrays`)."""
     signature = _signature(s, text, (), {}, {end: ELEMENT})
@@ -341,7 +342,7 @@ def at_all_neurons(s: Synapses, stage: str, text: Text, end: str, event: str | N
         slot = (Ref("step") + Ref("past_shift")) % Ref("past_slots")
         statements = (Assign("past_slot", slot), *statements)
     if event is not None:
-        signature.formals += [ArrayFormal(f, DType.I32, Mode.WRITE, Whole()) for f in ("spikes", "spike_count")]
+        signature.formals += [ArrayFormal(f, DType.I32, Mode.WRITE, ByName()) for f in ("spikes", "spike_count")]
         signature.bound |= {f: f"{s.name}.{event}.{f}" for f in ("spikes", "spike_count")}
         signature.column("slots", SLOTS)
         statements = (*statements, Emit("spikes", "spike_count", "slots", Ref("happens"), s.projection.span))

@@ -34,9 +34,9 @@ from compiler.ir.level2.program import (
 from compiler.ir.level2.synapse_sums import INSTANCES, SUMS, has_sums
 from compiler.ir.space import DType, Role
 from compiler.passes.model.synapse_names import TAKEN, Flat
-from compiler.passes.projections.synapse_rows import Held, Synapses, at_synapses
+from compiler.passes.projections.synapse_rows import BoundArray, Synapses, at_synapses
 from compiler.passes.projections.synapse_schedule import Due
-from compiler.passes.projections.synapse_text import EXISTS, Text, statements_of, used_lets
+from compiler.passes.projections.synapse_text import EXISTS, SynapseKernel, statements_of, used_lets
 
 STARTS: Final = {"sum": 0.0, "max": -math.inf, "min": math.inf}
 
@@ -129,11 +129,13 @@ def gather(s: Synapses, stage: str, what: str, one: Sum, part: int, due: Due) ->
     return part + 3
 
 
-def _started(s: Synapses, stage: str, what: str, one: Sum, size: int | SizeOf, end: str, part: int, due: Due) -> Held:
+def _started(
+    s: Synapses, stage: str, what: str, one: Sum, size: int | SizeOf, end: str, part: int, due: Due
+) -> BoundArray:
     """The array of a sum, and the row that writes where it starts: once for all instances that share it."""
     real, span = s.builder.precision, s.flat.definition.span
     array = f"{s.stored if end == 'syn' else s.name}.{what}.{one.name}"
-    held = Held(array, real, end)
+    held = BoundArray(array, real, end)
     if end == "syn" and s.copy > 0:
         return held
     shape, size_from = ((-1,), size.array) if isinstance(size, SizeOf) else ((size,), None)
@@ -155,7 +157,7 @@ def _started(s: Synapses, stage: str, what: str, one: Sum, size: int | SizeOf, e
     return held
 
 
-def _text(flat: Flat, what: str, one: Sum) -> Text:
+def _text(flat: Flat, what: str, one: Sum) -> SynapseKernel:
     held = Ref(one.name)
     step = Set(one.name, one.value)
     lets = used_lets(flat, [step])
@@ -165,4 +167,4 @@ def _text(flat: Flat, what: str, one: Sum) -> Text:
         value = Call(one.op, (held, Call("float", (one.value,))))
     if flat.definition.vacancies:
         value = Cond(EXISTS, value, held)
-    return Text(f"{what}: {one.name}", statements_of([*lets, Set(one.name, value)], "syn"))
+    return SynapseKernel(f"{what}: {one.name}", statements_of([*lets, Set(one.name, value)], "syn"))

@@ -44,7 +44,7 @@ class Sending:
 
 
 @dataclass(frozen=True)
-class Text:
+class SynapseKernel:
     """Statements of one occasion. `derived`: columns that they read and that follow from params; `renamed`: flat names
     and what they are called here, where that differs; `variant`: numbers the texts of one occasion, where members of a
     family differ in more than their formals."""
@@ -77,7 +77,7 @@ class Text:
         return frozenset(found)
 
 
-def apart(text: Text, clashing: set[str], taken: set[str]) -> Text:
+def apart(text: SynapseKernel, clashing: set[str], taken: set[str]) -> SynapseKernel:
     """The text with free names in place of those in `clashing`."""
     new: dict[str, str] = {}
     for name in sorted(clashing):
@@ -169,7 +169,7 @@ def text_of(
     before: Sequence[Set] = (),
     derived: tuple[DerivedScalar | Propagator, ...] = (),
     vacant: bool = False,
-) -> Text:
+) -> SynapseKernel:
     """The statements of one occasion. `into`: the input of a delivery that names none; `updated_at`: where the step is
     held that event-driven states were brought up to date in; `aged`: only at synapses with `delays` == `age`; `before`:
     the dynamics of this step; `vacant`: they run at vacant places, too."""
@@ -199,7 +199,7 @@ def text_of(
         else:
             w.send(action.end, action.into or into, value, action.span)
     sends = tuple(Sending(formal, *key) for key, formal in w.formals.items())
-    return Text(what, tuple(w.out), sends, derived)
+    return SynapseKernel(what, tuple(w.out), sends, derived)
 
 
 @dataclass

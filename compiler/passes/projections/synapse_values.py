@@ -35,7 +35,7 @@ from compiler.passes.cells.state_history import past_name
 from compiler.passes.model.synapse_names import TIMES
 from compiler.passes.program.init_values import initialise
 from compiler.passes.projections.synapse_arrays import delays_of, from_formula, per_synapse
-from compiler.passes.projections.synapse_rows import SLOTS, Held, Synapses
+from compiler.passes.projections.synapse_rows import SLOTS, BoundArray, Synapses
 
 
 def bind_names(s: Synapses, extent: int | SizeOf, model_numbers: dict[str, float], dt: float) -> None:
@@ -56,20 +56,20 @@ def bind_names(s: Synapses, extent: int | SizeOf, model_numbers: dict[str, float
             s.numbers[p.name] = known[shown] = float(value.value)
         else:
             arrays[shown] = _per_synapse(s, s.member, shown, value, extent, p.unit, known, arrays)
-            s.arrays[p.name] = Held(arrays[shown], s.builder.precision, "syn")
+            s.arrays[p.name] = BoundArray(arrays[shown], s.builder.precision, "syn")
     for state in definition.state:
         shown = flat.shown[state.name]
         holder = s.member if state.name in (definition.shared or ()) else replace(s.member, like=None)
         value = init.get(shown, state.init)
         arrays[shown] = _per_synapse(s, holder, shown, value, extent, state.unit, known, arrays)
-        s.arrays[state.name] = Held(arrays[shown], s.builder.precision, "syn")
+        s.arrays[state.name] = BoundArray(arrays[shown], s.builder.precision, "syn")
     if definition.vacancies:
         s.arrays["exists"] = _occupied(s, extent)
     _traces(s, known)
     _neurons(s)
     if s.member.delays is not None:
         delays = delays_of(s.builder, s.projection, s.member, (s.pre, s.post), extent)
-        s.arrays["delays"] = Held(delays, s.builder.arrays[delays].dtype, "syn")
+        s.arrays["delays"] = BoundArray(delays, s.builder.arrays[delays].dtype, "syn")
 
 
 def _per_synapse(
@@ -90,7 +90,7 @@ def _per_synapse(
     return from_formula(s.builder, name, value, known, arrays, extent, Role.SYNAPSE, unit)
 
 
-def _occupied(s: Synapses, extent: int | SizeOf) -> Held:
+def _occupied(s: Synapses, extent: int | SizeOf) -> BoundArray:
     """Which places hold a synapse at the start, drawn by number."""
     held = steps_array(s, f"{s.name}.exists", "syn", extent)
     chance = Call("uniform", (Ref("key"), Ref("i"), Num(0)))
@@ -125,17 +125,17 @@ def _traces(s: Synapses, known: dict[str, float]) -> None:
                 else:
                     span = s.projection.span
                     initialise(s.builder, array, value, None, Role.STATE, units[name].unit, instance.size, span)
-                s.arrays[name] = Held(array, s.builder.precision, end)
+                s.arrays[name] = BoundArray(array, s.builder.precision, end)
             elif external.variable in TIMES:
                 s.arrays[name] = steps_array(s, array, end, instance.size)
 
 
-def steps_array(s: Synapses, array: str, end: str, extent: int | SizeOf) -> Held:
+def steps_array(s: Synapses, array: str, end: str, extent: int | SizeOf) -> BoundArray:
     """An array of steps, 0 at the start."""
     shape, size_from = ((-1,), extent.array) if isinstance(extent, SizeOf) else ((extent,), None)
     role = Role.SYNAPSE if end == "syn" else Role.STATE
     s.builder.array(Array(array, DType.I32, shape, role, None, size_from, span=s.projection.span))
-    return Held(array, DType.I32, end)
+    return BoundArray(array, DType.I32, end)
 
 
 def _neurons(s: Synapses) -> None:
@@ -146,7 +146,7 @@ def _neurons(s: Synapses) -> None:
         instance = s.instance(external.end)
         if external.delayed:
             ring = s.builder.arrays[past_name(instance.name, external.variable)]
-            s.arrays[name] = Held(ring.name, ring.dtype, external.end, ring.shape[0])
+            s.arrays[name] = BoundArray(ring.name, ring.dtype, external.end, ring.shape[0])
             continue
         array = s.builder.arrays.get(array_name(instance.name, external.variable))
         value = dict(instance.params).get(external.variable)
@@ -154,7 +154,7 @@ def _neurons(s: Synapses) -> None:
             s.numbers[name] = float(value.value)
         else:
             assert array is not None, f"{s.name}: `{instance.name}` has no `{external.variable}`"
-            s.arrays[name] = Held(array.name, array.dtype, external.end)
+            s.arrays[name] = BoundArray(array.name, array.dtype, external.end)
 
 
 def condition_arrays(s: Synapses, event: str, end: str) -> None:

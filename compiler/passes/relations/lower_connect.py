@@ -24,6 +24,7 @@ from compiler.ir.level2.program import (
     PLACES,
     Array,
     ArrayFormal,
+    ByName,
     ColumnValue,
     Connect,
     Formal,
@@ -31,12 +32,11 @@ from compiler.ir.level2.program import (
     Mode,
     ScalarFormal,
     StreamKey,
-    Whole,
 )
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
 
-ROW = ArrayFormal("row", DType.I64, Mode.UPDATE, Whole())
+ROW = ArrayFormal("row", DType.I64, Mode.UPDATE, ByName())
 RULE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "fixed_probability": ("autapses", "same"),
     "fixed_total": ("number", "multapses", "autapses", "same"),
@@ -171,7 +171,7 @@ def drawing_of(
     shared = f"fixed_probability({p!r})"
     if shared not in builder.arrays:
         builder.array(Array(shared, DType.U32, (512,), Role.CONST), fixed_probability_table(p))
-    table = ArrayFormal("table", DType.U32, Mode.READ, Whole())
+    table = ArrayFormal("table", DType.U32, Mode.READ, ByName())
     return Drawing((table, *scalars), {"table": shared}, columns, probability)
 
 
@@ -185,8 +185,8 @@ def _connect(
     drawing = drawing_of(builder, projection, member, name, pre, post)
     _count(builder, projection, name, drawing)
     made = (
-        ArrayFormal("row", DType.I64, Mode.READ, Whole()),
-        ArrayFormal("col", DType.I32, Mode.WRITE, Whole()),
+        ArrayFormal("row", DType.I64, Mode.READ, ByName()),
+        ArrayFormal("col", DType.I32, Mode.WRITE, ByName()),
     )
     _stage(builder, projection, name, "fill", made, drawing)
 
@@ -234,7 +234,7 @@ def draw_mask(
     if projection.rule not in ("pairs", "all_to_all", "one_to_one"):
         builder.array(array)
         drawing = drawing_of(builder, projection, member, name, pre, post)
-        words = ArrayFormal("words", DType.U32, Mode.UPDATE, Whole())
+        words = ArrayFormal("words", DType.U32, Mode.UPDATE, ByName())
         _stage(builder, projection, name, "mask", (words,), drawing)
         return
     bits = np.zeros((pre.size, 32 * shape[1]), np.bool_)
@@ -285,14 +285,14 @@ def connect(
 
 
 _STORED: Final[tuple[Formal, ...]] = (
-    ArrayFormal("row", DType.I64, Mode.READ, Whole()),
-    ArrayFormal("col", DType.I32, Mode.READ, Whole()),
+    ArrayFormal("row", DType.I64, Mode.READ, ByName()),
+    ArrayFormal("col", DType.I32, Mode.READ, ByName()),
 )
 _SIZES: Final[tuple[Formal, ...]] = (ScalarFormal("n_pre", DType.I64), ScalarFormal("n_post", DType.I64))
 _FILL: Final[tuple[Formal, ...]] = (
     *_STORED,
-    ArrayFormal("to_row", DType.I64, Mode.READ, Whole()),
-    *(ArrayFormal(part, DType.I32, Mode.WRITE, Whole()) for part in ("to_col", "to_index")),
+    ArrayFormal("to_row", DType.I64, Mode.READ, ByName()),
+    *(ArrayFormal(part, DType.I32, Mode.WRITE, ByName()) for part in ("to_col", "to_index")),
     *_SIZES,
 )
 
@@ -310,7 +310,7 @@ def transpose(
     for part in ("to_col", index):
         builder.array(replace(stored, name=f"{name}.{part}", role=Role.SYNAPSE))
     stages: tuple[tuple[str, tuple[Formal, ...]], ...] = (
-        ("count", (*_STORED, ArrayFormal("to_row", DType.I64, Mode.UPDATE, Whole()), *_SIZES)),
+        ("count", (*_STORED, ArrayFormal("to_row", DType.I64, Mode.UPDATE, ByName()), *_SIZES)),
         ("scan", (ROW, ScalarFormal("n_pre", DType.I64))),
         ("fill", _FILL),
     )

@@ -28,6 +28,7 @@ from compiler.ir.level2.program import (
     Array,
     ArrayFormal,
     Bitmask,
+    ByName,
     ColumnValue,
     Csr,
     Dense,
@@ -39,7 +40,6 @@ from compiler.ir.level2.program import (
     ScalarFormal,
     SizeOf,
     Toeplitz,
-    Whole,
 )
 from compiler.ir.level2.synapse_sums import has_sums
 from compiler.ir.level2.synapse_values import stored_by_target
@@ -67,7 +67,7 @@ _BY_NAME: Final = frozenset(
 
 
 @dataclass(frozen=True)
-class Found:
+class LoweredRelation:
     """A relation of level 2 and what its kernel must carry for it. `extent`: how many numbers an array At("syn") has:
     the synapses, or the elements of the kernel where synapses share them (convolutions, unless each synapse has a state
     of its own); 0 where synapses have no number (bitmasks)."""
@@ -109,11 +109,6 @@ def storage_of(projection: Projection) -> str:
     return "sparse"
 
 
-def draws_weights(projection: Projection) -> bool:
-    """Whether weights that are a distribution are drawn again at every event, by number, and stored nowhere."""
-    return storage_of(projection) == "procedural" and projection.synapse is None
-
-
 def _refused(projection: Projection, message: str, help: str) -> ModelError:
     return ModelError([Diagnostic("E0611", f"`{projection.name}` {message}", projection.span, help)])
 
@@ -145,7 +140,7 @@ def relation_of(
     pre: Instance,
     post: Instance,
     by: str = "pre",
-) -> Found:
+) -> LoweredRelation:
     """The relation of one projection, walked from the end `by`. Makes what it stores when that is not there yet, also
     the transposed rows when they are walked by target. Raises ModelError (E0611) for a storage that cannot do it."""
     storage = storage_of(projection)
@@ -159,7 +154,7 @@ def relation_of(
         case "dense":
             return _dense(member, pre, post)
         case "one_to_one":
-            return Found(OneToOne(), (), {}, {}, min(pre.size, post.size))
+            return LoweredRelation(OneToOne(), (), {}, {}, min(pre.size, post.size))
         case "toeplitz":
             return _toeplitz(projection, pre, post)
         case "sparse":
@@ -173,7 +168,7 @@ def relation_of(
 
 def _bitmask(
     builder: ProgramBuilder, projection: Projection, member: Member, name: str, pre: Instance, post: Instance
-) -> Found:
+) -> LoweredRelation:
     if keeps_state(projection) or not isinstance(member.weight, Const) or not _shared(member):
         raise _refused(
             projection,
@@ -189,10 +184,10 @@ def _bitmask(
         )
     if f"{name}.words" not in builder.arrays:
         draw_mask(builder, projection, member, name, pre, post)
-    words = ArrayFormal("words", DType.U32, Mode.READ, Whole())
+    words = ArrayFormal("words", DType.U32, Mode.READ, ByName())
     columns = {"n_post": post.size}
     relation = Bitmask("words", "n_post")
-    return Found(relation, (words, ScalarFormal("n_post", DType.I64)), {"words": f"{name}.words"}, columns, 0)
+    return LoweredRelation(relation, (words, ScalarFormal("n_post", DType.I64)), {"words": f"{name}.words"}, columns, 0)
 
 
 def _shared(member: Member) -> bool:
@@ -202,7 +197,7 @@ def _shared(member: Member) -> bool:
 
 def _procedural(
     builder: ProgramBuilder, projection: Projection, member: Member, name: str, pre: Instance, post: Instance
-) -> Found:
+) -> LoweredRelation:
     drawn = isinstance(member.weight, Distribution) and projection.synapse is None
     if keeps_state(projection) or not _shared(member) or not (drawn or isinstance(member.weight, Const)):
         raise _refused(
@@ -229,8 +224,8 @@ def _procedural(
     columns = {new.get(n, n): value for n, value in drawing.columns.items()}
     bindings: dict[str, Expr] = {old: Ref(name) for old, name in new.items()}
     probability = None if drawing.probability is None else substitute(drawing.probability, bindings)
-    row = ArrayFormal("row", DType.I64, Mode.READ, Whole())
-    return Found(
+    row = ArrayFormal("row", DType.I64, Mode.READ, ByName())
+    return LoweredRelation(
         Procedural(projection.rule, "row", probability),
         (row, *formals),
         {"row": f"{name}.row", **drawing.arrays},
@@ -239,14 +234,14 @@ def _procedural(
     )
 
 
-def _dense(member: Member, pre: Instance, post: Instance) -> Found:
+def _dense(member: Member, pre: Instance, post: Instance) -> LoweredRelation:
     hole = pre.name == post.name and int(dict(member.args).get("autapses", 1)) == 0
     sizes = (ScalarFormal("n_pre", DType.I64), ScalarFormal("n_post", DType.I64))
     columns = {"n_pre": pre.size, "n_post": post.size}
-    return Found(Dense("n_pre", "n_post", hole), sizes, {}, columns, pre.size * (post.size - hole))
+    return LoweredRelation(Dense("n_pre", "n_post", hole), sizes, {}, columns, pre.size * (post.size - hole))
 
 
-def _toeplitz(projection: Projection, pre: Instance, post: Instance) -> Found:
+def _toeplitz(projection: Projection, pre: Instance, post: Instance) -> LoweredRelation:
     if keeps_state(projection):
         raise _refused(
             projection,
@@ -257,7 +252,7 @@ def _toeplitz(projection: Projection, pre: Instance, post: Instance) -> Found:
     at = planes_of(projection, pre, post)
     columns = {name: int(getattr(at, name)) for name in PLANES}
     relation = Toeplitz(at.kernel, at.stride, at.depthwise, at.shared)
-    return Found(relation, tuple(ScalarFormal(n, DType.I64) for n in PLANES), {}, columns, elements(at))
+    return LoweredRelation(relation, tuple(ScalarFormal(n, DType.I64) for n in PLANES), {}, columns, elements(at))
 
 
 def _sparse(
@@ -268,7 +263,7 @@ def _sparse(
     pre: Instance,
     post: Instance,
     by: str,
-) -> Found:
+) -> LoweredRelation:
     shared = projection.rule in CONVOLUTIONS and not keeps_state(projection)
     extent: int | SizeOf = SizeOf(f"{name}.row")
     if projection.rule in CONVOLUTIONS:
@@ -281,24 +276,24 @@ def _sparse(
             connect(builder, projection, member, name, pre, post)
         if projection.rule == "pairs":
             extent = max(len(projection.pair_lists[member.pairs or 0]), 1)
-    row = ArrayFormal("row", DType.I64, Mode.READ, Whole())
-    col = ArrayFormal("col", DType.I32, Mode.READ, Whole())
-    index = ArrayFormal("index", DType.I32, Mode.READ, Whole())
+    row = ArrayFormal("row", DType.I64, Mode.READ, ByName())
+    col = ArrayFormal("col", DType.I32, Mode.READ, ByName())
+    index = ArrayFormal("index", DType.I32, Mode.READ, ByName())
     if stored_by_target(projection):
         number_by_target(builder, projection, name, pre, post)
         bound = {"row": f"{name}.to_row", "col": f"{name}.to_col"}
         if by == "post":
-            return Found(Csr("row", "col"), (row, col), bound, {}, extent)
+            return LoweredRelation(Csr("row", "col"), (row, col), bound, {}, extent)
         bound = {f: f"{name}.{f}" for f in ("row", "col", "index")}
-        return Found(Csr("row", "col", "index"), (row, col, index), bound, {}, extent)
+        return LoweredRelation(Csr("row", "col", "index"), (row, col, index), bound, {}, extent)
     if by == "pre" and shared:
         bound = {"row": f"{name}.row", "col": f"{name}.col", "index": f"{name}.element"}
-        return Found(Csr("row", "col", "index", True), (row, col, index), bound, {}, extent)
+        return LoweredRelation(Csr("row", "col", "index", True), (row, col, index), bound, {}, extent)
     if by == "pre":
-        return Found(Csr("row", "col"), (row, col), {"row": f"{name}.row", "col": f"{name}.col"}, {}, extent)
+        return LoweredRelation(Csr("row", "col"), (row, col), {"row": f"{name}.row", "col": f"{name}.col"}, {}, extent)
     transpose(builder, projection, name, pre, post)
     bound = {"row": f"{name}.to_row", "col": f"{name}.to_col", "index": f"{name}.to_index"}
-    return Found(Csr("row", "col", "index"), (row, col, index), bound, {}, extent)
+    return LoweredRelation(Csr("row", "col", "index"), (row, col, index), bound, {}, extent)
 
 
 def _constants(builder: ProgramBuilder, projection: Projection, name: str, planes: Extents, shared: bool) -> None:

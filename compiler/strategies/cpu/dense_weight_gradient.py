@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from math import prod
 
-from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.tiles import TILES, best
 
 NAME = "dense_weight_gradient"
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     if p.node.out.batched or len(p.out) != 2:
-        return No("the output is not (units, features)")
+        return NotApplicable("the output is not (units, features)")
     o, k = p.out
     for vector in (0, 1):
         x, d = p.operands[vector], p.operands[1 - vector]
@@ -33,12 +33,12 @@ def match(p: Problem) -> Choice | No:
         outs, ins, samples = p.extents[o], p.extents[k], p.extents[n]
         extents = tuple(p.extents[q] for q in places)
         if x.shape != (*extents, ins) or d.shape != (*extents, outs):
-            return No("an operand is only partly read")
+            return NotApplicable("an operand is only partly read")
         each = prod(p.extents[q] for q in steps)
         padded, blocks = rounded(ins, p.lanes), p.blocks(n) * each
         rows = blocks * p.lanes
         if rows * padded >= LIMIT or rows * outs >= LIMIT:
-            return No("it is larger than 32-bit offsets reach")
+            return NotApplicable("it is larger than 32-bit offsets reach")
         columns = {
             "s_blocks": blocks,
             "s_steps": each,
@@ -49,4 +49,4 @@ def match(p: Problem) -> Choice | No:
         }
         scratch = rows * padded * p.real_bytes + 8 * samples * each
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), scratch, joined=True)
-    return No("it is not a sum over the batch of two products of features")
+    return NotApplicable("it is not a sum over the batch of two products of features")

@@ -10,7 +10,7 @@ The sum runs in order of (row of the window, channel, column of the window).
 
 from __future__ import annotations
 
-from compiler.strategies.choice import LIMIT, Choice, No, Problem
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
 from compiler.strategies.convolution import convolution
 from compiler.strategies.tiles import OPERATIONS_PER_US, TILES, best
 from compiler.strategies.window import WindowAxis, columns
@@ -21,9 +21,9 @@ _COPY = 5.0
 """What it costs to copy a vector of the image, in vector operations."""
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     conv = convolution(p)
-    if isinstance(conv, No):
+    if isinstance(conv, NotApplicable):
         return conv
     rows, cols = conv.rows, conv.cols
     tile, split, operations = _tile(conv.outs, conv.ins, rows, cols)
@@ -33,7 +33,7 @@ def match(p: Problem) -> Choice | No:
     pixels = channels * walk["s_all_rows"] * walk["s_all_cols"]
     image = pixels * p.lanes
     if image >= LIMIT or conv.weights >= LIMIT:
-        return No("it is larger than 32-bit offsets reach")
+        return NotApplicable("it is larger than 32-bit offsets reach")
     row_classes, col_classes = rows.classes(False), cols.classes(split)
     classes, places = len(row_classes) * len(col_classes), rows.out * cols.out
     terms = conv.ins * sum(r_taps * c_taps for _, r_taps in row_classes for _, c_taps in col_classes)

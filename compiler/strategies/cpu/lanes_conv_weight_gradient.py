@@ -7,7 +7,7 @@ lanes are summed by a fixed tree. Lanes without a sample are masked.
 
 from __future__ import annotations
 
-from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.convolution import weight_gradient
 from compiler.strategies.tiles import DOTS, OPERATIONS_PER_US, best
 from compiler.strategies.window import columns
@@ -17,9 +17,9 @@ _COPY, _LANES = 5.0, 8.0
 """What it costs to copy a vector of the image, and to sum the lanes of one, in vector operations."""
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     found = weight_gradient(p)
-    if isinstance(found, No):
+    if isinstance(found, NotApplicable):
         return found
     rows, cols = found.rows, found.cols
     blocks = -(-found.samples // p.lanes)
@@ -27,7 +27,7 @@ def match(p: Problem) -> Choice | No:
     walk = columns(rows, cols, copy)
     image = found.groups * found.ins * walk["s_all_rows"] * walk["s_all_cols"] * p.lanes
     if image >= LIMIT:
-        return No("it is larger than 32-bit offsets reach")
+        return NotApplicable("it is larger than 32-bit offsets reach")
     taps, pixels = found.ins * rows.taps * cols.taps, rows.out * cols.out
     tile, operations = best(DOTS, found.outs, [(taps, pixels)])
     pitch = rounded(rounded(taps, DOTS[tile].vectors), p.lanes)

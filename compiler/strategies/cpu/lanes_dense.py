@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from math import prod
 
-from compiler.strategies.choice import LIMIT, Choice, No, Problem, strides
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, strides
 from compiler.strategies.tiles import TILES, best
 
 NAME = "lanes_dense"
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     if not p.node.out.batched or len(p.out) < 2:
-        return No("the output is not (batch, units)")
+        return NotApplicable("the output is not (batch, units)")
     *places, o = p.out
     for vector in (0, 1):
         x, w = p.operands[vector], p.operands[1 - vector]
@@ -29,11 +29,11 @@ def match(p: Problem) -> Choice | No:
         if k is None or k in p.out or len(weights) != 2 or set(weights) != {o, k} or set(p.extents) != {*p.out, k}:
             continue
         if x.shape != tuple(p.extents[d] for d in (*places, k)):
-            return No("an operand is only partly read")
+            return NotApplicable("an operand is only partly read")
         steps = dict(zip(weights, strides(w), strict=True))
         outs, ins, blocks = p.extents[o], p.extents[k], p.blocks(places[0]) * prod(p.extents[d] for d in places[1:])
         if ins * p.lanes >= LIMIT or outs * ins >= LIMIT:
-            return No("it is larger than 32-bit offsets reach")
+            return NotApplicable("it is larger than 32-bit offsets reach")
         columns = {
             "s_blocks": blocks,
             "s_outs": outs,
@@ -43,4 +43,4 @@ def match(p: Problem) -> Choice | No:
             "s_tile": best(TILES, outs, [(blocks, ins)])[0],
         }
         return Choice(NAME, (("vector", vector),), tuple(columns.items()), 8 * ins, joined=True)
-    return No("it is not (batch, features) times weights")
+    return NotApplicable("it is not (batch, features) times weights")

@@ -9,7 +9,7 @@ output pixels are then one run of memory for every tap. The sum runs in order of
 
 from __future__ import annotations
 
-from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.convolution import extents, row_major
 from compiler.strategies.tiles import OPERATIONS_PER_US, Shape, cost
 
@@ -21,13 +21,13 @@ _COPY = 5.0
 """What it costs to copy a vector of the image, in vector operations."""
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     conv = row_major(p)
-    if isinstance(conv, No):
+    if isinstance(conv, NotApplicable):
         return conv
     rows, cols = conv.rows, conv.cols
     if rows.div != 1 or cols.div != 1 or min(rows.tap, cols.tap, rows.step, cols.step) < 1:
-        return No("it is the gradient of a convolution")
+        return NotApplicable("it is the gradient of a convolution")
     vector = 64 // p.real_bytes
     high = (rows.step * (rows.out - 1) + rows.tap * (rows.taps - 1)) // rows.step + 1
     whole = cols.out % vector == 0 and cols.step == 1
@@ -36,7 +36,7 @@ def match(p: Problem) -> Choice | No:
     width = rounded(rows.out * cols.out, VECTORS * vector)
     planes = rounded(conv.ins * copies * rows.step * plane, vector) + VECTORS * vector
     if planes >= LIMIT:
-        return No("it is larger than 32-bit offsets reach")
+        return NotApplicable("it is larger than 32-bit offsets reach")
     taps, masks = conv.ins * rows.taps * cols.taps, rounded(copies * plane, vector)
     values = {
         "s_batch": conv.batch,

@@ -6,19 +6,19 @@ lanes are added by halves, what is left of k one by one.
 
 from __future__ import annotations
 
-from compiler.strategies.choice import Choice, No, Problem
+from compiler.strategies.choice import Choice, NotApplicable, Problem
 
 NAME = "rows_dense"
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     if p.lanes or not p.node.out.batched or len(p.out) != 2:
-        return No("the output is not row-major (batch, units)")
+        return NotApplicable("the output is not row-major (batch, units)")
     x, w = p.operands
     n, o = p.out
     walked, weights = p.plain(0), p.plain(1)
     if not x.batched or w.batched or len(walked) != 2 or walked[0] != n or weights != (o, walked[1]):
-        return No("it is not (batch, features) times (units, features)")
+        return NotApplicable("it is not (batch, features) times (units, features)")
     k = walked[1]
     if (
         k is None
@@ -26,7 +26,7 @@ def match(p: Problem) -> Choice | No:
         or x.shape[1] != p.extents[k]
         or w.shape != (p.extents[o], p.extents[k])
     ):
-        return No("an operand is only partly read")
+        return NotApplicable("an operand is only partly read")
     if x.shape[0] != p.extents[n]:
-        return No("an operand is only partly read")
+        return NotApplicable("an operand is only partly read")
     return Choice(NAME, (), (("s_batch", p.extents[n]), ("s_outs", p.extents[o]), ("s_ins", p.extents[k])), 0)

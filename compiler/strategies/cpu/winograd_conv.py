@@ -13,7 +13,7 @@ Does not: take other windows, or keep what is not finite to the pixels that see 
 
 from __future__ import annotations
 
-from compiler.strategies.choice import LIMIT, Choice, No, Problem
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem
 from compiler.strategies.convolution import Convolution, convolution, extents
 from compiler.strategies.tiles import OPERATIONS_PER_US, TILES, Shape, cost
 from compiler.strategies.window import WindowAxis
@@ -34,20 +34,20 @@ CACHE_BYTES = 500_000
 """Of weights that stay in the second cache."""
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     found = variants(p)
-    return found if isinstance(found, No) else found[0]
+    return found if isinstance(found, NotApplicable) else found[0]
 
 
-def variants(p: Problem) -> list[Choice] | No:
+def variants(p: Problem) -> list[Choice] | NotApplicable:
     """The choice for each register tile, the fastest by estimate first."""
     conv = convolution(p)
-    if isinstance(conv, No):
+    if isinstance(conv, NotApplicable):
         return conv
     if not (three(conv.rows) and three(conv.cols)):
-        return No("the window is not 3 x 3 with steps of 1")
+        return NotApplicable("the window is not 3 x 3 with steps of 1")
     if PLACES * (conv.ins + 1) * p.lanes * max(_strip(p, conv, TILES[n]) for n in _TILES) >= LIMIT:
-        return No("it is larger than 32-bit offsets reach")
+        return NotApplicable("it is larger than 32-bit offsets reach")
     return sorted((_choice(p, conv, n) for n in _TILES), key=lambda choice: choice.microseconds)
 
 

@@ -12,7 +12,7 @@ Does not: take other windows, or input gradients.
 
 from __future__ import annotations
 
-from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, No, Problem, rounded
+from compiler.strategies.choice import LIMIT, VECTOR_BYTES, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.convolution import Convolution, extents, row_major
 from compiler.strategies.cpu.winograd_conv import PLACES, STRIP_BYTES, TAP_BYTES, three, weights_cost
 from compiler.strategies.tiles import OPERATIONS_PER_US, TILES, cost
@@ -26,20 +26,20 @@ _LINE, _IMAGE, _BACK = 35.0, 45.0, 60.0
 to transform one of an output back, in vector operations."""
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     found = variants(p)
-    return found if isinstance(found, No) else found[0]
+    return found if isinstance(found, NotApplicable) else found[0]
 
 
-def variants(p: Problem) -> list[Choice] | No:
+def variants(p: Problem) -> list[Choice] | NotApplicable:
     """The choice for each register tile, the fastest by estimate first."""
     conv = row_major(p)
-    if isinstance(conv, No):
+    if isinstance(conv, NotApplicable):
         return conv
     if not (three(conv.rows) and three(conv.cols)) or min(conv.rows.tap, conv.cols.tap) < 0:
-        return No("the window is not 3 x 3 with steps of 1")
+        return NotApplicable("the window is not 3 x 3 with steps of 1")
     if PLACES * (conv.ins + 1) * (STRIP_BYTES + conv.cols.out * VECTOR_BYTES) >= LIMIT:
-        return No("it is larger than 32-bit offsets reach")
+        return NotApplicable("it is larger than 32-bit offsets reach")
     return sorted((_choice(p, conv, n) for n in _TILES), key=lambda choice: choice.microseconds)
 
 

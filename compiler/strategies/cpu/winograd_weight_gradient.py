@@ -12,7 +12,7 @@ Does not: take other windows, or keep what is not finite to the weights that see
 
 from __future__ import annotations
 
-from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.convolution import WeightGradient, extents, weight_gradient
 from compiler.strategies.cpu.winograd_conv import PLACES, three
 from compiler.strategies.tiles import DOTS, OPERATIONS_PER_US, cost
@@ -30,20 +30,20 @@ _IMAGE, _GRADIENT, _SUM = 130.0, 100.0, 300.0
 from their sums, in vector operations."""
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     found = variants(p)
-    return found if isinstance(found, No) else found[0]
+    return found if isinstance(found, NotApplicable) else found[0]
 
 
-def variants(p: Problem) -> list[Choice] | No:
+def variants(p: Problem) -> list[Choice] | NotApplicable:
     """The choice for each register tile, the fastest by estimate first."""
     found = weight_gradient(p)
-    if isinstance(found, No):
+    if isinstance(found, NotApplicable):
         return found
     if not (three(found.rows) and three(found.cols)) or min(found.rows.tap, found.cols.tap) < 0:
-        return No("the window is not 3 x 3 with steps of 1")
+        return NotApplicable("the window is not 3 x 3 with steps of 1")
     if PLACES * max(found.ins, found.outs) * STRIP * p.lanes >= LIMIT:
-        return No("it is larger than 32-bit offsets reach")
+        return NotApplicable("it is larger than 32-bit offsets reach")
     return sorted((_choice(p, found, n) for n in _TILES), key=lambda choice: choice.microseconds)
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import prod
 
 from compiler.ir.space import Affine
-from compiler.strategies.choice import LIMIT, Choice, No, Problem, either
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either
 from compiler.strategies.cuda import implicit_gemm
 
 NAME = "direct_conv"
@@ -155,27 +155,27 @@ def tiles(values: dict[str, int], n: int, o: int, i: int, j: int) -> int:
     return -(-n // values["s_samples"]) * -(-o // outs) * -(-i // values["s_rows"]) * -(-j // wide)
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     if p.lanes:
-        return No("the batch is in the lanes")
+        return NotApplicable("the batch is in the lanes")
     if len(p.out) != 4:
-        return No("the output is not (batch, channels, rows, columns)")
+        return NotApplicable("the output is not (batch, channels, rows, columns)")
     return either(p, (0, 1), _match)
 
 
-def _match(p: Problem, image: int) -> Choice | No:
+def _match(p: Problem, image: int) -> Choice | NotApplicable:
     n, o, i, j = p.out
     x, w = p.operands[image], p.operands[1 - image]
     walked, weights = p.plain(image), p.plain(1 - image)
     if len(walked) != 4 or walked[0] != n or walked[1] is None or walked[1] in p.out:
-        return No("the image's axes are not (batch, channels, rows, columns)")
+        return NotApplicable("the image's axes are not (batch, channels, rows, columns)")
     c = walked[1]
     rest = [d for d in p.extents if d not in {*p.out, c}]
     if len(rest) != 2 or None in weights or set(weights) != {o, c, *rest} or len(weights) != 4:
-        return No("the weights' axes are not plain dims of (outputs, channels, window)")
+        return NotApplicable("the weights' axes are not plain dims of (outputs, channels, window)")
     extents = dict(p.extents)
     if x.shape[:2] != (extents[n], extents[c]):
-        return No("an operand is only partly read")
+        return NotApplicable("an operand is only partly read")
     found = None
     for r, s in (rest, rest[::-1]):
         rows, cols = window_of(p.axes(image)[2], i, r, extents), window_of(p.axes(image)[3], j, s, extents)
@@ -183,18 +183,18 @@ def _match(p: Problem, image: int) -> Choice | No:
             found = rows, cols
             break
     if found is None:
-        return No("rows and columns are not walked by one window dim each, without division")
+        return NotApplicable("rows and columns are not walked by one window dim each, without division")
     rows, cols = found
     if not 2 <= cols.taps <= MOST_TAPS or abs(cols.tap) > 2:
-        return No("the window is too narrow or too wide to be held in registers")
+        return NotApplicable("the window is too narrow or too wide to be held in registers")
     if prod(w.shape) >= LIMIT or prod(x.shape[1:]) >= LIMIT or extents[n] >= LIMIT or extents[i] * extents[j] >= LIMIT:
-        return No("it is larger than 32-bit indices reach")
+        return NotApplicable("it is larger than 32-bit indices reach")
     if min(extents.values()) == 0:
-        return No("it is empty")
+        return NotApplicable("it is empty")
     many = [extents[d] for d in (n, o, i, j, c)]
     best = layout(many[0], many[1], many[4], rows, cols, p.real_bytes)
     if best is None:
-        return No("its window does not fit into shared memory")
+        return NotApplicable("its window does not fit into shared memory")
     values = {
         "s_tile": best.tile,
         "s_strips": best.strips,
@@ -205,6 +205,6 @@ def _match(p: Problem, image: int) -> Choice | No:
         "s_channels": best.channels,
     }
     if tiles(values, *many[:4]) > implicit_gemm.MOST_TILES:
-        return No("it has more tiles than a launch may have blocks")
+        return NotApplicable("it has more tiles than a launch may have blocks")
     literals = (("image", image), ("taps", cols.taps))
     return Choice(NAME, literals, tuple(values.items()), 0, best.cycles / _CYCLES_PER_US)

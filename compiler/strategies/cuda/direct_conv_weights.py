@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isqrt, prod
 
-from compiler.strategies.choice import LIMIT, Choice, No, Problem, either
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, either
 from compiler.strategies.cuda import implicit_gemm
 from compiler.strategies.cuda.direct_conv import (
     BUFFER_BYTES,
@@ -136,39 +136,39 @@ def words_of(splits: int, blocks: int, channels: int, row_taps: int, taps: int) 
     return groups + 1, (splits + groups) * blocks * outs_of(taps) * channels * row_taps * taps
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     if p.lanes:
-        return No("the batch is in the lanes")
+        return NotApplicable("the batch is in the lanes")
     if len(p.out) != 4:
-        return No("the output is not (filters, channels, rows, columns)")
+        return NotApplicable("the output is not (filters, channels, rows, columns)")
     return either(p, (1, 0), _match)
 
 
-def _match(p: Problem, image: int) -> Choice | No:
+def _match(p: Problem, image: int) -> Choice | NotApplicable:
     o, c, r, s = p.out
     x, d = p.operands[image], p.operands[1 - image]
     walked, other = p.plain(image), p.plain(1 - image)
     if len(walked) != 4 or len(other) != 4 or None in other or other[1] != o:
-        return No("the operands' axes are not (batch, channels, rows, columns)")
+        return NotApplicable("the operands' axes are not (batch, channels, rows, columns)")
     n, i, j = other[0], other[2], other[3]
     assert n is not None and i is not None and j is not None
     if walked[:2] != (n, c) or set(p.extents) != {*p.out, n, i, j} or len({*p.out, n, i, j}) != 7:
-        return No("the image's axes are not (batch, channels, rows, columns)")
+        return NotApplicable("the image's axes are not (batch, channels, rows, columns)")
     extents = dict(p.extents)
     if x.shape[:2] != (extents[n], extents[c]) or d.shape != tuple(extents[q] for q in (n, o, i, j)):
-        return No("an operand is only partly read")
+        return NotApplicable("an operand is only partly read")
     rows, cols = window_of(p.axes(image)[2], i, r, extents), window_of(p.axes(image)[3], j, s, extents)
     if rows is None or cols is None:
-        return No("rows and columns are not walked by one window dim each")
+        return NotApplicable("rows and columns are not walked by one window dim each")
     if not 2 <= cols.taps <= MOST_TAPS or abs(cols.tap) > 2:
-        return No("the window is too narrow or too wide to be held in registers")
+        return NotApplicable("the window is too narrow or too wide to be held in registers")
     if prod(x.shape[1:]) >= LIMIT or prod(d.shape[1:]) >= LIMIT or extents[n] * extents[i] >= LIMIT:
-        return No("it is larger than 32-bit indices reach")
+        return NotApplicable("it is larger than 32-bit indices reach")
     if prod(p.node.out.shape) >= LIMIT or min(extents.values()) == 0:
-        return No("it is empty, or larger than 32-bit indices reach")
+        return NotApplicable("it is empty, or larger than 32-bit indices reach")
     best = layout(extents[n], extents[o], extents[c], rows, cols, p.real_bytes)
     if best is None:
-        return No("its rows do not fit into shared memory")
+        return NotApplicable("its rows do not fit into shared memory")
     values = {
         "s_blocks": best.blocks,
         "s_channels": best.channels,
@@ -178,7 +178,7 @@ def _match(p: Problem, image: int) -> Choice | No:
     }
     many = tiles(best.blocks, best.channels, cols.taps, extents[o], extents[c])
     if many * best.splits > implicit_gemm.MOST_TILES:
-        return No("it has more tiles than a launch may have blocks")
+        return NotApplicable("it has more tiles than a launch may have blocks")
     counters, sums = words_of(best.splits, best.blocks, best.channels, rows.taps, cols.taps)
     scratch = many * (4 * counters + sums * p.real_bytes)
     literals = (("image", image), ("taps", cols.taps))

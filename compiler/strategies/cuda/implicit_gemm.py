@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, prod
 
-from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 
 NAME = "implicit_gemm"
 MOST_TILES = 1 << 24
@@ -102,57 +102,59 @@ def tiles(number: int, batch: int, m: int, n: int) -> int:
     return batch * -(-m // TILES[number].m) * -(-n // TILES[number].n)
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     found = _product(p)
-    return found if isinstance(found, No) else _choice(p, found, tiling(*found))
+    return found if isinstance(found, NotApplicable) else _choice(p, found, tiling(*found))
 
 
-def with_tile(p: Problem, number: int, least: int) -> Choice | No:
+def with_tile(p: Problem, number: int, least: int) -> Choice | NotApplicable:
     """The fastest tiling, by estimate, with that tile shape; only for `least` rows, columns and terms, or more."""
     found = _product(p)
-    if isinstance(found, No):
+    if isinstance(found, NotApplicable):
         return found
     if min(found[1:]) < least:
-        return No("it would leave most of a tile empty")
+        return NotApplicable("it would leave most of a tile empty")
     return _choice(p, found, next(t for t in tilings(*found) if t[1] == number))
 
 
 def variants(p: Problem) -> list[Choice]:
     """Tilings of a problem that matches, the fastest by estimate first; those with too many tiles left out."""
     found = _product(p)
-    if isinstance(found, No):
+    if isinstance(found, NotApplicable):
         return []
     choices = (_choice(p, found, t) for t in tilings(*found)[:MOST_VARIANTS])
     return [c for c in choices if isinstance(c, Choice)]
 
 
-def _product(p: Problem) -> tuple[int, int, int, int] | No:
+def _product(p: Problem) -> tuple[int, int, int, int] | NotApplicable:
     """(batch, m, n, k) of the product."""
     if p.lanes:
-        return No("the batch is in the lanes")
+        return NotApplicable("the batch is in the lanes")
     used = tuple(frozenset(d for a in p.axes(x) for d, _ in a.terms) for x in (0, 1))
     found = sides(p.out, tuple(d for d in p.extents if d not in p.out), (used[0], used[1]))
     if found is None:
-        return No("an axis of the output indexes no operand")
+        return NotApplicable("an axis of the output indexes no operand")
     if not found.k:
-        return No("nothing is summed over")
+        return NotApplicable("nothing is summed over")
     if not found.n:
-        return No("each element of an operand is used once: it is a weighted sum")
+        return NotApplicable("each element of an operand is used once: it is a weighted sum")
     for x in (0, 1):
         if any(extent >= LIMIT for extent in p.operands[x].shape):
-            return No("an axis is longer than 32-bit indices reach")
+            return NotApplicable("an axis is longer than 32-bit indices reach")
     batch, m, n, k = (prod(p.extents[d] for d in dims) for dims in (found.batch, found.m, found.n, found.k))
     if min(batch, m, n, k) == 0:
-        return No("it is empty")
+        return NotApplicable("it is empty")
     return batch, m, n, k
 
 
-def _choice(p: Problem, product: tuple[int, int, int, int], tiling: tuple[float, int, int, int]) -> Choice | No:
+def _choice(
+    p: Problem, product: tuple[int, int, int, int], tiling: tuple[float, int, int, int]
+) -> Choice | NotApplicable:
     batch, m, n, _ = product
     microseconds, number, splits, depth = tiling
     many = tiles(number, batch, m, n)
     if many * splits > MOST_TILES:
-        return No("it has more tiles than a launch may have blocks")
+        return NotApplicable("it has more tiles than a launch may have blocks")
     scratch = many * splits * TILES[number].m * TILES[number].n * p.real_bytes if splits > 1 else 0
     columns = (("s_tile", number), ("s_splits", splits), ("s_depth", depth))
     return Choice(NAME, (), columns, scratch, _MEASURED * microseconds + _TEXT_US)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from compiler.strategies.choice import LIMIT, Choice, No, Problem, rounded
+from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, rounded
 from compiler.strategies.cuda.implicit_gemm import MOST_TILES, PROCESSORS
 
 NAME = "matmul"
@@ -69,18 +69,18 @@ def tilings(m: int, n: int, k: int, real_bytes: int) -> list[Tiling]:
     return [Tiling(*item[1:]) for item in sorted(found)]
 
 
-def match(p: Problem) -> Choice | No:
+def match(p: Problem) -> Choice | NotApplicable:
     if p.lanes:
-        return No("the batch is in the lanes")
+        return NotApplicable("the batch is in the lanes")
     if len(p.out) != 2 or len(p.extents) != 3:
-        return No("it is not a product of two matrices")
+        return NotApplicable("it is not a product of two matrices")
     k = next(d for d in p.extents if d not in p.out)
     plain = {frozenset(p.plain(x)) for x in (0, 1)}
     if any(len(p.plain(x)) != 2 for x in (0, 1)) or plain != {frozenset((d, k)) for d in p.out}:
-        return No("the operands are not matrices of one dim of the output and the one that is summed over")
+        return NotApplicable("the operands are not matrices of one dim of the output and the one that is summed over")
     m, n = p.extents[p.out[0]], p.extents[p.out[1]]
     if min(m, n, p.extents[k]) == 0 or max(m, n, p.extents[k]) >= LIMIT:
-        return No("it is empty, or an axis is longer than 32-bit indices reach")
+        return NotApplicable("it is empty, or an axis is longer than 32-bit indices reach")
     return _choice(p, tiling(m, n, p.extents[k], p.real_bytes))
 
 
@@ -92,11 +92,11 @@ def variants(p: Problem) -> list[Choice]:
     return [c for c in choices if isinstance(c, Choice)]
 
 
-def _choice(p: Problem, best: Tiling) -> Choice | No:
+def _choice(p: Problem, best: Tiling) -> Choice | NotApplicable:
     m, n = (p.extents[d] for d in p.out)
     many = tiles(best.tile, m, n)
     if many * best.splits > MOST_TILES:
-        return No("it has more tiles than a launch may have blocks")
+        return NotApplicable("it has more tiles than a launch may have blocks")
     columns = (("s_tile", best.tile), ("s_splits", best.splits), ("s_depth", best.depth))
     scratch = many * best.splits * TILES[best.tile] ** 2 * p.real_bytes if best.splits > 1 else 0
     return Choice(NAME, (), columns, scratch)

@@ -20,7 +20,7 @@ from typing import Final
 
 from compiler.ir.level0.model import Numerics
 from compiler.ir.level2.target import Capabilities
-from compiler.strategies.choice import Choice, No, Problem
+from compiler.strategies.choice import Choice, NotApplicable, Problem
 from compiler.strategies.cuda import implicit_gemm
 
 TF32: Final = "tensor_cores_tf32"
@@ -42,15 +42,17 @@ def permitted(capabilities: Capabilities, numerics: Numerics) -> Capabilities:
     return replace(capabilities, strategies=capabilities.strategies - out)
 
 
-def _match(p: Problem, name: str) -> Choice | No:
+def _match(p: Problem, name: str) -> Choice | NotApplicable:
     if p.real_bytes != 4:
-        return No("its reals are not float32")
+        return NotApplicable("its reals are not float32")
     found = implicit_gemm.with_tile(p, SQUARE, LEAST)
     return (
-        found if isinstance(found, No) else replace(found, strategy=name, microseconds=_TIME[name] * found.microseconds)
+        found
+        if isinstance(found, NotApplicable)
+        else replace(found, strategy=name, microseconds=_TIME[name] * found.microseconds)
     )
 
 
-def match_of(name: str) -> Callable[[Problem], Choice | No]:
+def match_of(name: str) -> Callable[[Problem], Choice | NotApplicable]:
     """How `name` matches a problem."""
     return lambda p: _match(p, name)
