@@ -73,9 +73,8 @@ LONG = frozenset(
         ("compiler/frontend/build/tensors/optimizer.py", "_update"),
         ("compiler/expr/keys/values.py", "_distribution"),
         ("compiler/passes/cells/lower_records.py", "record_traces"),
-        ("compiler/passes/cells/lower_spike_times.py", "lower_spike_times"),
+        ("compiler/passes/layers/lower_network.py", "_layer"),
         ("compiler/passes/model/flatten_names.py", "plain_control"),
-        ("compiler/passes/program/init_values.py", "initialise"),
         ("compiler/passes/projections/lower_static.py", "lower_static"),
     }
 )

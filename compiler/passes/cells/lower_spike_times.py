@@ -22,48 +22,36 @@ from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import read_file
 
 
-def lower_spike_times(builder: ProgramBuilder, instance: Instance, dt: float) -> None:
-    """spike_times: a given list of (time, index) becomes an emission of step round(time / dt) after the warm-up."""
+def _spikes(instance: Instance, dt: float, warmup: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Steps and indices as they are given. Raises ModelError E0703 or E0603 where they cannot be emitted."""
     params: dict[str, Value] = dict(instance.params)
-    columns: dict[str, npt.NDArray[np.float64]] = {}
-    for name in ("times", "indices"):
-        value = params[name]
-        columns[name] = (
-            read_file(value)
-            if isinstance(value, FromFile)
-            else np.array(getattr(value, "values", None) or [getattr(value, "value", 0.0)], np.float64)
-        )
-    span = instance.span
-    if len(columns["times"]) != len(columns["indices"]):
-        raise ModelError(
-            [
-                Diagnostic(
-                    "E0703",
-                    f"`{instance.name}` has {len(columns['times'])} times and {len(columns['indices'])} indices",
-                    span,
-                    "each spike needs one time and one index",
-                )
-            ]
-        )
-    steps = np.rint(columns["times"] / dt).astype(np.int64)
-    ids = columns["indices"].astype(np.int64)
-    off_grid = np.abs(columns["times"] / dt - steps) > 1e-6
-    steps += builder.warmup
+
+    def numbers(value: Value) -> npt.NDArray[np.float64]:
+        if isinstance(value, FromFile):
+            return read_file(value)
+        return np.array(getattr(value, "values", None) or [getattr(value, "value", 0.0)], np.float64)
+
+    times, indices = numbers(params["times"]), numbers(params["indices"])
+    if len(times) != len(indices):
+        message = f"`{instance.name}` has {len(times)} times and {len(indices)} indices"
+        raise ModelError([Diagnostic("E0703", message, instance.span, "each spike needs one time and one index")])
+    steps = np.rint(times / dt).astype(np.int64)
+    ids = indices.astype(np.int64)
+    off_grid = np.abs(times / dt - steps) > 1e-6
+    steps += warmup
     bad = off_grid | (steps < 1) | (ids < 0) | (ids >= instance.size)
     if bad.any():
         first = int(np.argmax(bad))
-        raise ModelError(
-            [
-                Diagnostic(
-                    "E0603",
-                    f"spike {first} of `{instance.name}` (time {columns['times'][first]:g} ms, "
-                    f"index {ids[first]}) cannot be emitted",
-                    span,
-                    f"times are whole steps of {dt:g} ms from {(1 - builder.warmup) * dt:g} ms on, "
-                    f"indices 0 to {instance.size - 1}",
-                )
-            ]
-        )
+        message = f"spike {first} of `{instance.name}` (time {times[first]:g} ms, index {ids[first]}) cannot be emitted"
+        help = f"times are whole steps of {dt:g} ms from {(1 - warmup) * dt:g} ms on, indices 0 to {instance.size - 1}"
+        raise ModelError([Diagnostic("E0603", message, instance.span, help)])
+    return steps, ids
+
+
+def lower_spike_times(builder: ProgramBuilder, instance: Instance, dt: float) -> None:
+    """spike_times: a given list of (time, index) becomes an emission of step round(time / dt) after the warm-up."""
+    span = instance.span
+    steps, ids = _spikes(instance, dt, builder.warmup)
     order = np.lexsort((ids, steps))
     m = max(len(order), 1)
     name = instance.name

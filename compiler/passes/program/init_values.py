@@ -110,6 +110,28 @@ def drawn(
     return x, columns
 
 
+def _computed(name: str, value: Formula, instance: Instance | None) -> Const:
+    """A formula over the constant parameters of the instance. Raises ModelError E0802 where it reads others."""
+    params = instance.params if instance is not None else ()
+    numbers: dict[str, float | int] = {key: v.value for key, v in params if isinstance(v, Const)}
+    missing = refs(value.expr) - set(numbers)
+    if missing:
+        message = f"`{name}` starts from `{sorted(missing)[0]}`, which differs from neuron to neuron"
+        help = "give the initial value as numbers or as a distribution of its own"
+        raise ModelError([Diagnostic("E0802", message, value.span, help)])
+    return Const(float(evaluate(value.expr, dict(numbers))), value.span)
+
+
+def _given(name: str, value: FromFile | Listed, extent: int | SizeOf) -> npt.NDArray[np.float64]:
+    """Numbers that are given one by one. Raises ModelError E0703 where they are not as many as elements."""
+    data = read_file(value) if isinstance(value, FromFile) else np.array(value.values, np.float64)
+    if isinstance(extent, SizeOf) or len(data) != extent:
+        wanted = extent if isinstance(extent, int) else "one value per synapse"
+        message = f"`{name}` needs {wanted} values, but {len(data)} are given"
+        raise ModelError([Diagnostic("E0703", message, value.span)])
+    return data
+
+
 def initialise(
     builder: ProgramBuilder,
     name: str,
@@ -136,22 +158,10 @@ def initialise(
     if isinstance(value, Driven):  # written in each step before it is read (lower_drives)
         return name
     if isinstance(value, Formula):
-        numbers: dict[str, float | int] = {
-            key: v.value for key, v in (instance.params if instance is not None else ()) if isinstance(v, Const)
-        }
-        missing = refs(value.expr) - set(numbers)
-        if missing:
-            raise ModelError(
-                [
-                    Diagnostic(
-                        "E0802",
-                        f"`{name}` starts from `{sorted(missing)[0]}`, which differs from neuron to neuron",
-                        value.span,
-                        "give the initial value as numbers or as a distribution of its own",
-                    )
-                ]
-            )
-        value = Const(float(evaluate(value.expr, dict(numbers))), value.span)
+        value = _computed(name, value, instance)
+    if isinstance(value, FromFile | Listed):
+        builder.constants[name] = _given(name, value, extent).astype(stored.numpy)
+        return name
     out = ArrayFormal("x", stored, Mode.WRITE, ELEMENT)
     n = ScalarFormal("n", DType.I64)
     columns: dict[str, ColumnValue] = {"n": extent}
@@ -170,41 +180,12 @@ def initialise(
             if whole is not None:
                 body = Call("int", (Call("round", (body,)),))
             label = kind
-            formals = (
-                out,
-                n,
-                ScalarFormal("key", DType.U64),
-                *(ScalarFormal(c, real) for c in used),
-            )
+            formals = (out, n, ScalarFormal("key", DType.U64), *(ScalarFormal(c, real) for c in used))
             columns["key"] = StreamKey(stream or name)
             columns.update({c: given[c] for c in used})
-        case FromFile() | Listed():
-            data = read_file(value) if isinstance(value, FromFile) else np.array(value.values, np.float64)
-            if isinstance(extent, SizeOf) or len(data) != extent:
-                raise ModelError(
-                    [
-                        Diagnostic(
-                            "E0703",
-                            f"`{name}` needs {extent if isinstance(extent, int) else 'one value per synapse'} "
-                            f"values, but {len(data)} are given",
-                            value.span,
-                        )
-                    ]
-                )
-            builder.constants[name] = data.astype(stored.numpy)
-            return name
         case _:
             raise AssertionError(value)
-    row = builder.row(
-        key,
-        f"{name}: initial value ({label})",
-        Kind.MAP,
-        formals,
-        Nest((Dim("i", "n"),), (Assign("x", body),)),
-        {"x": name},
-        columns,
-        name,
-        where,
-    )
+    nest, label = Nest((Dim("i", "n"),), (Assign("x", body),)), f"{name}: initial value ({label})"
+    row = builder.row(key, label, Kind.MAP, formals, nest, {"x": name}, columns, name, where)
     builder.launch("init", key, row, row + 1)
     return name
