@@ -1,6 +1,6 @@
 """One template's names and addresses: the row structure, the columns, and where an element lies.
 
-Assumes: a legal template (ir/verify.py); the names in its affine accesses are dims, columns or integer locals.
+Assumes: a legal template (ir/verify/verify.py); the names in its affine accesses are dims, columns or integer locals.
 Guarantees: every formal has one field, every name one identifier; index texts are 64-bit integer arithmetic.
 Does not: print loops, loads of columns or files (the backends do).
 """

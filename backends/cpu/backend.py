@@ -36,7 +36,7 @@ class CpuBackend:
         return emit(program).text
 
     def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
-        """Compile (or find in the cache) and write the folder that export_folder.py describes."""
+        """Compile (or find in the cache) and write the folder that export/export_folder.py describes."""
         emitted = emit(program)
         artifact = compile_text(
             emitted, program.name, fixed_order(program), options.get("portable", "") not in ("", "0")

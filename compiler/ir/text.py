@@ -5,7 +5,7 @@ of them).
 Guarantees: parse_ir(print_ir(x)) == x, exact floats and integer vectors included; spans are
 dropped. The text is deterministic and shows fields in order of declaration; fields at their
 default are left out.
-Does not: check legality (verify.py).
+Does not: check legality (verify/verify.py).
 
 Notation
   Dim(i, n)   Kernel(name="exc: update", kind=map, ...)   node: fields without default by position

@@ -2,7 +2,7 @@
 
 Assumes: inputs of (batch, ...).
 Guarantees: only the number of inputs and a formula are text.
-Does not: apply activations (lower_network.py does, to every layer).
+Does not: apply activations (passes/layers/lower_network.py does, to every layer).
 """
 
 from __future__ import annotations

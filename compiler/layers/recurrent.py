@@ -125,7 +125,7 @@ def _one_way(c: Context, layer: Layer, x: Tensor, way: str, backward: bool) -> T
 
 def _apart(c: Context, name: str, x: Tensor, layer: Layer, path: str = "") -> list[Tensor]:
     """The steps of a sequence, by halves: (batch, features) each. Names end in `part_` and the way to the half, which
-    labels of kernels leave out (tensor_phase.py)."""
+    labels of kernels leave out (passes/kernels/tensor_phase.py)."""
     steps = x.shape[1]
     label = f"{name}.part_{path}"
     if steps == 1:

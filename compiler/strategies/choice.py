@@ -1,6 +1,6 @@
 """choice: what a strategy decides, and what all strategies ask of a contraction.
 
-Assumes: Contracts in gather form (passes/decompose.py).
+Assumes: Contracts in gather form (passes/tensors/decompose.py).
 Guarantees: plain data; recognition goes by index maps and layouts, never by names.
 Does not: know templates.
 """

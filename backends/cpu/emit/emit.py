@@ -1,6 +1,6 @@
 """emit: the C11 text of a merged program.
 
-Assumes: a legal Merged (ir/verify.py).
+Assumes: a legal Merged (ir/verify/verify.py).
 Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and
 values of rows. Every kernel says which part of the model it came from; `spans` maps lines of the text to the model.
 Does not: compile (build.py), or print tables (they are data).
@@ -27,8 +27,8 @@ row (the columns are loaded already) and may use:
                             a `{ }` block, indented by `depth` levels
   order         "fast" | "reproducible" | "bitwise"
   scratch       the expression `(real *)ctx->scratch`; Contract.scratch bytes of it may be used
-Tiles that strategies share (nl_tiles, nl_dots, ...) stand in templates/tiles.c.j2 and tiles.py, once in a program that
-uses them.
+Tiles that strategies share (nl_tiles, nl_dots, ...) stand in templates/tiles.c.j2 and backends/cpu/kernels/tiles.py,
+once in a program that uses them.
 A block between `{% set helpers %}` and `{% endset %}` is put at file scope before the kernel.
 """
 

@@ -3,7 +3,7 @@
 Assumes: the text and artifact of the same program.
 Guarantees: <name>.c, netloom.h, main.c, Makefile, <name>.bin (tables, launches, initial values; the layout is
 described in main.c), lib<name>.so and manifest.json, which names every array, kernel, table and phase. Nothing is
-connected here: arrays of drawn sizes are placed by main.c, as load.py does it.
+connected here: arrays of drawn sizes are placed by main.c, as backends/cpu/run/load.py does it.
 Does not: hold results or checkpoints.
 """
 

@@ -3,7 +3,8 @@
 Assumes: a merged program of the phase "predict" alone (compiler/passes/pipeline/predict.py) and values for its weights.
 Guarantees: <name>.c, <name>.h and, unless the weights are embedded, <name>.bin. `cc -O3 -c <name>.c` is all it takes;
 the results are those of the same program in the CPU backend, bit for bit with the same floating-point options. Nothing
-but <name>_predict and <name>_load has external linkage. The kernels are those of emit.py; tables and sizes are data.
+but <name>_predict and <name>_load has external linkage. The kernels are those of backends/cpu/emit/emit.py; tables and
+sizes are data.
 Does not: train, or run several predictions at once (memory is static).
 """
 

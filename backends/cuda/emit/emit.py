@@ -1,11 +1,11 @@
 """emit: the CUDA text of a merged program.
 
-Assumes: a legal Merged (ir/verify.py) whose arrays are row-major.
+Assumes: a legal Merged (ir/verify/verify.py) whose arrays are row-major.
 Guarantees: the text is a function of the templates, the precision and the order alone: equal for any number and
 values of rows. Every kernel says which part of the model it came from; `spans` maps lines of the text to the model;
-products share kernels (contract.py), which stand at the end. `parts` are texts that have the same kernels together,
-each of them once (parts.py), but for those shapes of tiles that no row has.
-Does not: compile (compile.py), divide work (launch_geometry.py), or print tables (they are data).
+products share kernels (backends/cuda/kernels/contract.py), which stand at the end. `parts` are texts that have the
+same kernels together, each of them once (translation_units.py), but for those shapes of tiles that no row has.
+Does not: compile (compile.py), divide work (backends/cuda/kernels/launch_geometry.py), or print tables (they are data).
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class Emitted:
 class _Pieces:
     """What the texts of a program are put together from. `printed`: each template with its kernels; `pointwise`:
     templates of which a chain needs the rows alone; `shapes`, `points`: of its stages, and their functions
-    (rnn_plan.py, rnn_text.py); `numbers`: see contract.py."""
+    (backends/cuda/persistent/rnn_plan.py, backends/cuda/persistent/rnn_text.py); `numbers`: see
+    backends/cuda/kernels/contract.py."""
 
     program: Merged
     kernels: list[Kernel]

@@ -4,7 +4,7 @@ Assumes: a legal program; the launches of a phase run in order, step after step.
 Guarantees: two launches between which nobody waits touch nothing in common, or different slots of a ring, or each
 element of it in the same thread (`alike`: rows that the same block has to take). Launches that are not in every step
 wait for all before them and all after them.
-Does not: divide work among blocks (simulation.py).
+Does not: divide work among blocks (backends/cuda/persistent/simulation.py).
 """
 
 from __future__ import annotations

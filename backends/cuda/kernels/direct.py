@@ -1,7 +1,7 @@
 """Convolutions summed in registers: the operands and epilogues of the strategies direct_conv and direct_conv_weights.
 
-Assumes: a Contract that compiler/strategies/cuda/direct_conv.py or direct_conv_weights.py took: the image's last two
-axes are guarded sums of a dim of the output and one of the window, everything else is plain.
+Assumes: a Contract that compiler/strategies/cuda/direct_conv.py or strategies/cuda/direct_conv_weights.py took: the
+image's last two axes are guarded sums of a dim of the output and one of the window, everything else is plain.
 Guarantees: the parts that dims play are found from the accesses alone. How a window walks along a row (its taps, their
 distance, its step) is literal in the kernel that such convolutions share, all else is data: where a window goes
 backwards, its taps are counted from the last one. The epilogue is printed from the nest.

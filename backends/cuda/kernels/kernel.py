@@ -5,7 +5,7 @@ Guarantees: a row holds device addresses and numbers in the types that they are 
 of the table when it uploads them); a column is loaded where its name is used, and only there; work is counted in
 64 bits. What one block does is a function of an nl_task; the kernel around it has the same arguments for all
 templates (NL_ARGUMENTS in templates/module.cu.j2).
-Does not: print bodies (nest.py, events.py) or files (emit.py).
+Does not: print bodies (nest.py, events.py) or files (backends/cuda/emit/emit.py).
 """
 
 from __future__ import annotations

@@ -367,5 +367,6 @@ class NestPrinter:
 
 
 def nest_functions(k: Kernel, nest: Nest, stays: bool) -> list[Function]:
-    """The functions of one nest; `stays`: blocks may have more points than threads (simulation.py)."""
+    """The functions of one nest; `stays`: blocks may have more points than threads
+    (backends/cuda/persistent/simulation.py)."""
     return NestPrinter(k, nest, stays).functions()

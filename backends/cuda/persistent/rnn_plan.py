@@ -1,6 +1,6 @@
 """stages: links of a chain that a block makes one after the other without waiting in between.
 
-Assumes: legal chains (ir/samples.py); tables of numbers.
+Assumes: legal chains (ir/level2/batch_independence.py); tables of numbers.
 Guarantees: a stage is products whose values are there when it begins, and what follows them point by point: a thread
 that has an element (sample, output) of one link goes on with it in the next one, in registers. A shape is what stages
 have in common: templates, and which of their operands a link before has made. It does not depend on sizes, so that the

@@ -1,6 +1,6 @@
 """rnn_table: the table of one chain: each block takes a few samples through all links, with the matrices on chip.
 
-Assumes: legal chains (ir/samples.py); tables as the device reads them.
+Assumes: legal chains (ir/level2/batch_independence.py); tables as the device reads them.
 Guarantees: everything that depends on numbers is in the table: matrices, and stages (rnn_plan.py) with the rows of
 their links, which the kernel fetches two ahead. The order of a sum follows from the extents and from how many samples a
 block has, so on one device the bits are the same again.

@@ -3,10 +3,10 @@ between two places where everything waits.
 
 Assumes: a phase without contractions and without relations that are drawn again; the host's tables.
 Guarantees: every block has a list of work items, parts of calls in the order of the phase, that it makes step after
-step; all blocks wait for each other where barrier_placement.py says. Rows that share elements are taken by the same
-blocks, so that neurons and their inputs need not wait; other calls go to the blocks that these leave free. Lists are
-data.
-Does not: know whether this is faster than a graph of single launches (cuda_graphs.py measures it).
+step; all blocks wait for each other where backends/cuda/kernels/barrier_placement.py says. Rows that share elements
+are taken by the same blocks, so that neurons and their inputs need not wait; other calls go to the blocks that these
+leave free. Lists are data.
+Does not: know whether this is faster than a graph of single launches (backends/cuda/run/cuda_graphs.py measures it).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Guarantees: launches that may not run side by side run in the order of the phase
 that it is for. Several steps are recorded into one graph, in which a launch waits for those alone that it may not run
 beside (also of the step before); a graph is recorded once for each pattern of launches that occurs. Runs of steps are
 cut so that few patterns occur, whatever the periods of the launches are and wherever a run begins or ends. Where a
-phase can also run as waves or stay on the device (simulation.py), the ways are timed first.
+phase can also run as waves or stay on the device (backends/cuda/persistent/simulation.py), the ways are timed first.
 Does not: know how much room record buffers have.
 """
 
@@ -64,8 +64,9 @@ class KernelCall:
 @dataclass(frozen=True)
 class Timed:
     """The calls of one launch of the phase (or the one of a chain), in steps k with k % every == offset. `apart`:
-    launches by their place in the phase that it may not run beside (hazards.py), but for `beside`: (launch, steps
-    before) of those that then touch other slots of a ring (barrier_placement.py)."""
+    launches by their place in the phase that it may not run beside (backends/cuda/kernels/hazards.py), but for
+    `beside`: (launch, steps before) of those that then touch other slots of a ring
+    (backends/cuda/kernels/barrier_placement.py)."""
 
     calls: tuple[KernelCall, ...]
     every: int
@@ -79,8 +80,9 @@ class Timed:
 
 @dataclass
 class PersistentKernel:
-    """A phase as one kernel that runs many steps (simulation.py): its blocks, their threads and bytes of shared memory,
-    and the addresses of its work items, of where those of each block begin, and of its counters."""
+    """A phase as one kernel that runs many steps (backends/cuda/persistent/simulation.py): its blocks, their threads
+    and bytes of shared memory, and the addresses of its work items, of where those of each block begin, and of its
+    counters."""
 
     blocks: int
     block: int

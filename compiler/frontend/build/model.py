@@ -3,7 +3,7 @@
 Assumes: a validated, resolved tree; the values of the parameters.
 Guarantees: the Model of compiler/ir/level0/model.py with everything that its header promises, or None with
 all mistakes in the sink; a mistake in one block does not hide those of others.
-Does not: read the YAML file or expand anything (load.py, resolve.py).
+Does not: read the YAML file or expand anything (frontend/load.py, frontend/resolve/resolve.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Assumes: what is recorded is known.
 Guarantees: what a plot shows is recorded.
-Does not: draw (runner/plots.py).
+Does not: draw (runtime/plots/plots.py).
 """
 
 from __future__ import annotations

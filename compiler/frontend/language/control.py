@@ -1,6 +1,6 @@
 """Structure and control: pools of neurons, phases of a run and what happens at their events.
 
-Assumes: kinds.py, values.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
 Does not: check names, dimensions or expressions.
 """

@@ -1,6 +1,6 @@
 """Networks of layers. A new layer is one of KINDS (compiler/layers); validator, schema and reference follow.
 
-Assumes: kinds.py, values.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
 Does not: infer shapes.
 """

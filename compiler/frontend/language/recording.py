@@ -1,6 +1,6 @@
 """The part of the language that says what is recorded and drawn: record, plots.
 
-Assumes: kinds.py, values.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example. Nothing here takes part in the model's
 hash.
 Does not: know which variables a population or a projection has.

@@ -8,7 +8,7 @@
 
 Assumes: parameters have values.
 Guarantees: names are unique; at most MAX_COPIES copies come out of one block.
-Does not: fill the templates in (resolve_templates.py), or touch blocks without `for`.
+Does not: fill the templates in (templates.py), or touch blocks without `for`.
 """
 
 from __future__ import annotations

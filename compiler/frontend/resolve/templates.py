@@ -4,7 +4,7 @@ Assumes: a loop whose variables have values for all copies; parameters have valu
 Guarantees: an expression over loop variables and parameters is evaluated for all copies at once; other
 texts get the variables put in. Parts without a variable are shared by all copies; the others remember
 their copy. A mistake in a template is told once.
-Does not: read the `for` clause (resolve_for.py), change keys inside of a block, or descriptions.
+Does not: read the `for` clause (for_.py), change keys inside of a block, or descriptions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rewriting what level 0 knows of pools and events: every expression and every name, in place.
 
-Assumes: definitions of ir/model.py.
+Assumes: definitions of model.py.
 Guarantees: structure stays; only what the two functions change is changed.
 Does not: know which names are whose.
 """

@@ -174,7 +174,7 @@ class Expectation:
 @dataclass(frozen=True)
 class Numerics:
     """precision: float32 | float64; order: fast | reproducible | bitwise; products: exact | tf32x3 | tf32, what targets
-    may round factors of products to (strategies/tensor_cores.py)."""
+    may round factors of products to (strategies/cuda/tensor_cores.py)."""
 
     precision: str = "float32"
     order: str = "reproducible"

@@ -331,8 +331,8 @@ class SynapseDef:
 
 @dataclass(frozen=True)
 class Planes:
-    """Layout of a conv2d or avg_pool2d connection (see Toeplitz in ir/program.py). `weights` of kernel elements are
-    in the order (out channel, in channel, ky, kx)."""
+    """Layout of a conv2d or avg_pool2d connection (see Toeplitz in ir/level2/program.py). `weights` of kernel elements
+    are in the order (out channel, in channel, ky, kx)."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
@@ -476,9 +476,9 @@ MOST_STEPS: Final = (1 << 31) - 1
 @dataclass(frozen=True)
 class Simulate:
     """dt in ms; duration and warmup in whole steps. `freeze`: projections whose synapses keep what they have learned
-    (passes/freeze_learning.py). `instances`: independent copies of the network that run side by side; the frontend has
-    expanded them (frontend/build/instances.py): populations `exc_0`, `exc_1`, ... `checkpoints`: None without any but
-    the one at the end."""
+    (passes/model/freeze_learning.py). `instances`: independent copies of the network that run side by side; the
+    frontend has expanded them (frontend/build/instances.py): populations `exc_0`, `exc_1`, ... `checkpoints`: None
+    without any but the one at the end."""
 
     dt: float
     steps: int

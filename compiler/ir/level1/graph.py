@@ -3,7 +3,7 @@
 Assumes: level 0 is legal.
 Guarantees: frozen data; tensors are defined once, in topological order, before their use; a Contract is an
 iteration space with affine index maps, so that matrix products, convolutions, their gradients and pooling are
-one construct and differentiate by exchanging maps. Legality is spelled out in ir/verify.py.
+one construct and differentiate by exchanging maps. Legality is spelled out in ir/verify/verify.py.
 Does not: know layouts, kernels, arenas or targets.
 """
 
@@ -88,7 +88,7 @@ class Cell:
     is straight-line code: integration, updates, then (with `spike`) `spiked` is computed and resets applied by
     conditional expressions. `int_state`: counters (refractory). The first `integrated` statements of `step` are the
     integration, those up to `updated` the updates. Pools are computed right before the first statement after
-    `integrated` that reads a variable of them (passes/split_cells.py).
+    `integrated` that reads a variable of them (passes/model/split_cells.py).
     """
 
     name: str

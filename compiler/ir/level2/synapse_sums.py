@@ -2,7 +2,7 @@
 
 Assumes: level 0: they stand as calls in values of statements of `update` and of `on`.
 Guarantees: one table of names for frontend and lowering.
-Does not: compute them (passes/synapse_sums.py).
+Does not: compute them (passes/projections/synapse_sums.py).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Guarantees: every breach is named.
   populations  a positive size; exactly one value for each declared param, initial values for
                declared states
   projections  members join existing populations through an input of the target; delays are whole
-               and >= 0; lists of pairs are there and stay inside both populations; synapses: synapses.py
+               and >= 0; lists of pairs are there and stay inside both populations; synapses: ir/verify/synapses.py
   drives       go into parameters or inputs without decay, have a value for each name of their source; timed arrays
                exist, have rows and whole steps
   records      populations, variables and members exist

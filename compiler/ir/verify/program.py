@@ -1,7 +1,7 @@
 """Legality of level 2: programs, and merged programs.
 
 Assumes: nothing; the program may be anything that the constructors accept.
-Guarantees: every breach is named: code (kernel.py), and
+Guarantees: every breach is named: code (ir/verify/kernel.py), and
   arrays     unique names; an extent that is found by connecting comes from an i64 array; constants
              fit
   rows       one column per formal, as long as the table; bound arrays exist and have the formal's
@@ -11,7 +11,7 @@ Guarantees: every breach is named: code (kernel.py), and
   launches   rows in range, 0 <= offset < every, phases named once
   hazards    rows of one launch run together: none writes an array that another one touches; an
              array that is added to is only added to
-  chains     launches of one row and every step, in which no two samples meet (samples.py)
+  chains     launches of one row and every step, in which no two samples meet (ir/level2/batch_independence.py)
   merged     one template per digest, and digests right; phase for phase and row for row, the
              merged program launches what the unmerged one launches: bind(template, row) == the
              unmerged kernel's row, up to names

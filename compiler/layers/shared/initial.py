@@ -1,6 +1,6 @@
 """How a layer's weights begin: the key `init` of layers with weights.
 
-Assumes: kinds.py, values.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every initialiser, with its hover text and example.
 Does not: compute (compiler/layers/shared/initial_weights.py does).
 """

@@ -1,7 +1,7 @@
 """initial_weights: how the weights of a layer begin where the model says so.
 
-Assumes: attributes `init` and `init_value` of a layer (build/tensors/init.py); weights have the shape (out, in, ...),
-those of a transposed convolution (in, out / groups, ...).
+Assumes: attributes `init` and `init_value` of a layer (frontend/build/tensors/init.py); weights have the shape (out,
+in, ...), those of a transposed convolution (in, out / groups, ...).
 Guarantees: uniform and normal ones are drawn by the program like all others; those that need a whole array or a
 quantile are computed here from Philox's raw output, keyed by seed and name: data of the program, the same for every
 target.

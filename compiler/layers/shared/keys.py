@@ -1,6 +1,6 @@
 """What layers of every family share: names, inputs, activations, and how a kind of layer is described.
 
-Assumes: kinds.py, values.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: one definition per key that several layers have.
 Does not: describe a kind of layer (the modules beside this one do, one per family).
 """

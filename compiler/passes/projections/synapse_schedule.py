@@ -1,4 +1,4 @@
-"""stages: the order of what synapses do inside a step (SynapseDef in ir/model.py says why).
+"""stages: the order of what synapses do inside a step (SynapseDef in ir/level0/model.py says why).
 
 Assumes: the rows of one stage do not depend on each other, but for those that are added with join=False.
 Guarantees: stages follow each other in ORDER whatever the order of families in the model; inside a stage, rows of one

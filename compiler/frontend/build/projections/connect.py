@@ -3,8 +3,8 @@
 Assumes: populations have been built.
 Guarantees: probabilities are in [0, 1], numbers whole and no larger than what can be drawn; populations fit the rule
 (sizes, shapes, pairs); a storage that the rule cannot have is refused.
-Does not: draw connections, read lists of pairs (pair_lists.py), expressions (build_rule.py) or kernels
-(build_planes.py).
+Does not: draw connections, read lists of pairs (pairs.py), expressions (rule.py) or kernels
+(kernels.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Arguments = Callable[[str, str, dict[str, Any]], "Args | None"]
 
 @dataclass
 class Connectivity:
-    """What `connect` says of one family. `rule`, `storage`, `probability`, `planes`: see ir/model.py, Projection."""
+    """What `connect` says of one family. `rule`, `storage`, `probability`, `planes`: see ir/level0/model.py, Projection."""
 
     rule: str
     written: str  # the rule's name in the file

@@ -4,7 +4,7 @@ Assumes: populations have been built.
 Guarantees: the target has the shape that the operation gives; the weight of a convolution has one number for each
 element of the kernel in the order (out channel, in channel, row, column), or one for all; that of a pooling is divided
 by the size of its window, so that it is a mean.
-Does not: store anything (Toeplitz, in ir/program.py, says which pairs are connected).
+Does not: store anything (Toeplitz, in ir/level2/program.py, says which pairs are connected).
 """
 
 from __future__ import annotations

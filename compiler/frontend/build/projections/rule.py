@@ -36,7 +36,7 @@ Args = tuple[tuple[str, float | int], ...]
 
 @dataclass(frozen=True)
 class Rule:
-    """`probability`: the expression of level 0. `arguments`: see build_connect.py."""
+    """`probability`: the expression of level 0. `arguments`: see connect.py."""
 
     probability: Expr
     arguments: Callable[[str, str, dict[str, Any]], Args | None]

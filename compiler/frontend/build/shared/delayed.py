@@ -4,7 +4,7 @@ Assumes: a parsed expression of a synapse.
 Guarantees: it names a state or an input of one of the two neurons, which have a past that is kept; anything else is
 refused at its place (E0315). While an expression is checked, each delayed read is a name of its own, called as the user
 wrote it.
-Does not: know delays (synapse_fits.py).
+Does not: know delays (frontend/build/synapses/fits.py).
 """
 
 from __future__ import annotations

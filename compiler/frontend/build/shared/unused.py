@@ -4,7 +4,7 @@ Assumes: every part that reads a parameter says so: the definition itself, copie
 (`pre.x`, `post.x`), initial values of populations and projections.
 Guarantees: a parameter that one of them reads is not told; nothing is told after an error, for what was refused may
 read it.
-Does not: look at the parameters of the model (load.py).
+Does not: look at the parameters of the model (frontend/load.py).
 """
 
 from __future__ import annotations

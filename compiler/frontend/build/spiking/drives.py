@@ -1,10 +1,10 @@
 """Drives that follow from what equations read (timed arrays and white noise) and from values that change in time.
 
-Assumes: expressions of a definition are checked; timed arrays are read as hidden names (scope.py).
+Assumes: expressions of a definition are checked; timed arrays are read as hidden names (frontend/build/shared/scope.py).
 Guarantees: a neuron definition that reads a timed array or `xi` gets a hidden parameter for it, and every population of
 it a drive into that parameter. Noise stands linearly in `dynamics`; where its factor reads states the method is
 Euler's, which computes Ito's integral.
-Does not: know currents (build_currents.py).
+Does not: know currents (currents.py).
 """
 
 from __future__ import annotations

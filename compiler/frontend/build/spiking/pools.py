@@ -4,7 +4,7 @@ Assumes: the block has been validated; the neuron's params, states and inputs ar
 Guarantees: every expression is typed and dimension-checked; a reduction sees what the neuron has computed where the
 pools are (states, inputs, named expressions, locals assigned before) and what is computed before it. Names come out
 as `pool.x` and `population.x`.
-Does not: know how many pools a population has, or where the step is divided (passes/split_cells.py finds the same
+Does not: know how many pools a population has, or where the step is divided (passes/model/split_cells.py finds the same
 place).
 """
 

@@ -2,7 +2,7 @@
 
 Assumes: populations and projections have been built.
 Guarantees: every population, projection and variable that is recorded exists; intervals are whole steps.
-Does not: make buffers (passes/lower_records.py) or files (runner/record.py).
+Does not: make buffers (passes/cells/lower_records.py) or files (runtime/record/record.py).
 """
 
 from __future__ import annotations

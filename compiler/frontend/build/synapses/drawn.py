@@ -2,7 +2,7 @@
 
 Assumes: the parameters are declared.
 Guarantees: dimensions are checked where the definition stands; numbers are those of the parameters' defaults.
-Does not: give a projection's values (synapse_use.py).
+Does not: give a projection's values (use.py).
 """
 
 from __future__ import annotations

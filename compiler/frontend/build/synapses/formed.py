@@ -2,7 +2,7 @@
 
 Assumes: a checked SynapseDef.
 Guarantees: the condition reads what the place has: parameters, the neuron that stays, sums over that neuron's synapses.
-Does not: check projections (synapse_fits.py).
+Does not: check projections (fits.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Assumes: a checked SynapseDef.
 Guarantees: shared states have no equations, and are assigned to in `update` and `on` only, with values that are the
 same in all instances: what a statement reads of one instance stands in a sum over instances (`mean_instances(dw)`).
-Does not: know how many instances there are (expand_instances.py).
+Does not: know how many instances there are (frontend/build/instances.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Assumes: a parsed value of a statement, and the scope at the beginning of its list.
 Guarantees: what is summed is checked by itself; the value is checked with the sum as a name of the same dimension.
-Does not: say where sums may stand (synapse_statements.py).
+Does not: say where sums may stand (statements.py).
 """
 
 from __future__ import annotations

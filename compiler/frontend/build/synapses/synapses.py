@@ -4,7 +4,7 @@ Assumes: the block has been validated; `use` is taken over.
 Guarantees: every expression is typed in the scope that the language gives it, and dimension-checked: by itself as far
 as it goes, and against each pair of neurons that projections use it between, where variables of the neurons (`pre.v`)
 and the dimensions of inputs are known. A mistake is reported once.
-Does not: choose integrators, or give values to parameters (synapse_use.py).
+Does not: choose integrators, or give values to parameters (use.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Assumes: all projections have been built.
 Guarantees: the variable exists, has the same unit, and every synapse has its counterpart, whatever is drawn; what is
 transposed is not changed by or after another `transpose`, so that its value is the same in every order of projections.
-Does not: copy anything (passes/synapse_transpose.py).
+Does not: copy anything (passes/projections/synapse_transpose.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Assumes: the definition and the populations have been built.
 Guarantees: every parameter and state of the synapse has a value at each member of the family, in canonical units and of
 the declared dimension. Work is done once per distinct set of the values that the projection's expressions read, not
 once per member.
-Does not: check the definition's expressions (build_synapses.py), or what fits together (synapse_fits.py).
+Does not: check the definition's expressions (synapses.py), or what fits together (fits.py).
 """
 
 from __future__ import annotations

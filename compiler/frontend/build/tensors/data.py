@@ -3,7 +3,7 @@
 Assumes: the network has been built (perhaps with mistakes).
 Guarantees: arrays have the shapes and types of the network's inputs, by their headers; both parts of a split hold
 samples.
-Does not: read samples (labels are read by build_loss.py).
+Does not: read samples (labels are read by loss.py).
 """
 
 from __future__ import annotations

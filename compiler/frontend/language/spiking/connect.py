@@ -1,6 +1,6 @@
 """`connect`: which source neurons are connected to which target neurons.
 
-Assumes: kinds.py, values.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every rule with its keys, hover texts, defaults and examples; the same word means the same in each of them.
 Does not: know populations, shapes or files.
 """

@@ -1,6 +1,6 @@
 """What reaches neurons: projections between populations, and inputs from outside.
 
-Assumes: kinds.py, values.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example; families of
 projections are described here as one entry with values per member.
 Does not: know populations, inputs or classes by name.

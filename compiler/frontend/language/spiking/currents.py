@@ -1,6 +1,6 @@
 """What changes in time from outside: timed arrays, and currents.
 
-Assumes: kinds.py, values.py, neurons.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py, neurons.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
 Does not: know what is driven by them.
 """

@@ -1,6 +1,6 @@
 """Neurons, and what all definitions with dynamics share.
 
-Assumes: kinds.py, values.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
 Does not: check names, dimensions or expressions.
 """

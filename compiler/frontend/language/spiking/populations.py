@@ -1,6 +1,6 @@
 """Populations of neurons, and the classes that settings are given by.
 
-Assumes: kinds.py, values.py, neurons.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py, neurons.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
 Does not: know the parameters of a neuron model.
 """

@@ -1,6 +1,6 @@
 """Synapses with state of their own: plasticity rules, short-term dynamics, graded and gap-junction coupling.
 
-Assumes: kinds.py, values.py, neurons.py (what all definitions with dynamics share).
+Assumes: expr/keys/kinds.py, expr/keys/values.py, neurons.py (what all definitions with dynamics share).
 Guarantees: every key of these blocks, with its hover text, default and example.
 Does not: know neurons or projections; check names, dimensions or expressions.
 """

@@ -1,6 +1,6 @@
 """Where samples come from, and how they are split: parts of `train: {data: ...}`.
 
-Assumes: kinds.py, values.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
 Does not: read files.
 """

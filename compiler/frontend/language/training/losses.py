@@ -1,8 +1,8 @@
 """Losses and metrics.
 
-Assumes: kinds.py, values.py, layers/shared/keys.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py, layers/shared/keys.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
-Does not: say which metric goes with which loss (build_loss.py does).
+Does not: say which metric goes with which loss (frontend/build/tensors/loss.py does).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Keys of `train` that look at the course of a training: gradient accumulation, averages of weights, what is watched to
 lower the learning rate, to stop and to keep the best weights.
 
-Assumes: kinds.py, values.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py.
 Guarantees: every key of these blocks, with its hover text, default and example.
-Does not: know which metrics a training has (frontend/build_watch.py does).
+Does not: know which metrics a training has (frontend/build/watch.py does).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How a network of layers is trained: data, losses, metrics, optimizers; and functions of the file.
 
-Assumes: kinds.py, values.py, layers.py.
+Assumes: expr/keys/kinds.py, expr/keys/values.py, compiler/layers.
 Guarantees: every key of these blocks, with its hover text, default and example.
 Does not: know the parameters of a library optimizer (they stand in its own file).
 """
