@@ -72,7 +72,6 @@ LONG = frozenset(
         ("compiler/frontend/build/synapses/synapses.py", "build_synapse"),
         ("compiler/frontend/build/tensors/optimizer.py", "_update"),
         ("compiler/expr/keys/values.py", "_distribution"),
-        ("compiler/passes/cells/lower_records.py", "record_traces"),
         ("compiler/passes/model/flatten_names.py", "plain_control"),
         ("compiler/passes/projections/lower_static.py", "lower_static"),
     }

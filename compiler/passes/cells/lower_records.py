@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from compiler.expr.ast import Call, Expr, Ref
-from compiler.ir.level0.model import Model
+from compiler.ir.level0.model import Model, RecordTraces
 from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.program import (
     ELEMENT,
@@ -126,81 +126,63 @@ def record_traces(
 ) -> None:
     """Rows that sample variables at the end of every `every`-th step, run after the propagations.
     `inputs`: per cell, the model's names of its inputs."""
-    real = builder.precision
-    assert model.simulate is not None
     for number, record in enumerate(model.traces):
         instance = instances[record.population]
-        m = len(record.members)
-        members = builder.array(
-            Array(
-                f"{record.population}.members.{number}",
-                DType.I32,
-                (m,),
-                Role.CONST,
-                span=record.span,
-            ),
-            np.array(record.members, np.int32),
-        )
-        capacity = max(2, TRACE_BYTES // (m * real.bytes))
+        name, shape = f"{record.population}.members.{number}", (len(record.members),)
+        members = Array(name, DType.I32, shape, Role.CONST, span=record.span)
+        builder.array(members, np.array(record.members, np.int32))
         for variable in record.variables:
-            name = f"{record.population}.{variable}.record.{number}"
-            builder.array(
-                Array(
-                    name,
-                    real,
-                    (capacity, m),
-                    Role.RECORD,
-                    unit=builder.arrays[array_name(record.population, variable)].unit,
-                    span=record.span,
-                )
-            )
-            builder.array(Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
-            through, slots = (
-                deliveries.of(record.population, variable) if variable in inputs[instance.cell] else (False, 0)
-            )
-            value: Expr = Ref("source")
-            formals: list[Formal] = [ArrayFormal("source", real, Mode.READ, ELEMENT)]
-            bound = {
-                "source": array_name(record.population, variable),
-                "members": members,
-                "buffer": name,
-                "used": f"{name}.used",
-            }
-            columns: dict[str, ColumnValue] = {"m": m, "capacity": capacity}
-            if through:
-                # What was delivered in this step is part of the input at the end of the step.
-                part: Expr = Ref("delivered")
-                held = real
-                if deliveries.fixed_point:
-                    held = DType.I64
-                    part = Call("float", (part,)) * Ref("quantum")
-                    columns["quantum"] = deliveries.quanta.get((record.population, variable), 1.0)
-                value = value + part
-                access = ELEMENT
-                if slots:
-                    access = Strided((Axis((("slot", 1),), stride="n"), Axis((("i", 1),))))
-                    columns |= {"ring_slots": ring_slots(deliveries.rings, record.population), "n": instance.size}
-                formals.append(ArrayFormal("delivered", held, Mode.READ, access))
-                bound["delivered"] = delivered_name(record.population, variable)
-            formals += [
-                ArrayFormal("members", DType.I32, Mode.READ, ByName()),
-                ArrayFormal("buffer", real, Mode.UPDATE, ByName()),
-                ArrayFormal("used", DType.I64, Mode.UPDATE, ByName()),
-                ScalarFormal("m", DType.I64),
-                ScalarFormal("capacity", DType.I64),
-            ]
-            formals += [ScalarFormal("quantum", real)] if "quantum" in columns else []
-            formals += [ScalarFormal(c, DType.I64) for c in ("ring_slots", "n")] if slots else []
-            key = ("record trace", through, slots > 0)
-            row = builder.row(
-                key,
-                f"{record.population}.{variable}: record trace",
-                Kind.RECORD,
-                tuple(formals),
-                RecordTrace(value),
-                bound,
-                columns,
-                f"{record.population}.{variable}",
-                record.span,
-            )
-            builder.launch("step", key, row, row + 1, record.every, (record.at or 0) % record.every)
+            is_input = variable in inputs[instance.cell]
+            through = deliveries.of(record.population, variable) if is_input else (False, 0)
+            _record_trace(builder, record, variable, number, instance, deliveries, *through)
+
+
+def _record_trace(
+    builder: ProgramBuilder,
+    record: RecordTraces,
+    variable: str,
+    number: int,
+    instance: Instance,
+    deliveries: Deliveries,
+    through: bool,
+    slots: int,
+) -> None:
+    """`through`: the variable is an input with deliveries of its own, in a ring of `slots` (0: none)."""
+    real, path, m = builder.precision, f"{record.population}.{variable}", len(record.members)
+    capacity = max(2, TRACE_BYTES // (m * real.bytes))
+    name, source = f"{path}.record.{number}", array_name(record.population, variable)
+    unit = builder.arrays[source].unit
+    builder.array(Array(name, real, (capacity, m), Role.RECORD, unit=unit, span=record.span))
+    builder.array(Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
+    value: Expr = Ref("source")
+    formals: list[Formal] = [ArrayFormal("source", real, Mode.READ, ELEMENT)]
+    members = f"{record.population}.members.{number}"
+    bound = {"source": source, "members": members, "buffer": name, "used": f"{name}.used"}
+    columns: dict[str, ColumnValue] = {"m": m, "capacity": capacity}
+    if through:
+        # What was delivered in this step is part of the input at the end of the step.
+        part: Expr = Ref("delivered")
+        held = real
+        if deliveries.fixed_point:
+            held = DType.I64
+            part = Call("float", (part,)) * Ref("quantum")
+            columns["quantum"] = deliveries.quanta.get((record.population, variable), 1.0)
+        value = value + part
+        access = ELEMENT
+        if slots:
+            access = Strided((Axis((("slot", 1),), stride="n"), Axis((("i", 1),))))
+            columns |= {"ring_slots": ring_slots(deliveries.rings, record.population), "n": instance.size}
+        formals.append(ArrayFormal("delivered", held, Mode.READ, access))
+        bound["delivered"] = delivered_name(record.population, variable)
+    formals += [
+        ArrayFormal("members", DType.I32, Mode.READ, ByName()),
+        ArrayFormal("buffer", real, Mode.UPDATE, ByName()),
+        ArrayFormal("used", DType.I64, Mode.UPDATE, ByName()),
+        ScalarFormal("m", DType.I64),
+        ScalarFormal("capacity", DType.I64),
+    ]
+    formals += [ScalarFormal("quantum", real)] if "quantum" in columns else []
+    formals += [ScalarFormal(c, DType.I64) for c in ("ring_slots", "n")] if slots else []
+    key, label, body = ("record trace", through, slots > 0), f"{path}: record trace", RecordTrace(value)
+    row = builder.row(key, label, Kind.RECORD, tuple(formals), body, bound, columns, path, record.span)
+    builder.launch("step", key, row, row + 1, record.every, (record.at or 0) % record.every)
