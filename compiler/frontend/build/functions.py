@@ -13,19 +13,19 @@ from dataclasses import dataclass, field, replace
 
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
+from compiler.core.source import Span
 from compiler.expr.ast import Bool, Expr, Num, calls, refs, substitute
 from compiler.expr.check import erase
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.inline import Definition, inline
 from compiler.expr.parse import parse_signature
 from compiler.expr.types import Kind
-from compiler.frontend.yaml import tree
-from compiler.frontend.resolve.values import exact_span, expression_of
 from compiler.frontend.build.shared.scope import Wanted, check_tree
-from compiler.frontend.yaml.tree import Node
 from compiler.frontend.build.shared.values import Context, Names, entries_of
+from compiler.frontend.resolve.values import exact_span, expression_of
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node
 from compiler.ir.level0.model import FunctionDef
-from compiler.core.source import Span
 
 
 @dataclass

@@ -15,11 +15,11 @@ from dataclasses import replace
 
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
+from compiler.core.source import Span
 from compiler.expr.show import shorten
 from compiler.frontend.build.synapses.checks import all_actions
 from compiler.ir.level0.model import Expectation, Member, Model, Plot, Projection, Rewire, SynapseDef, values_of
 from compiler.ir.level2.synapse_sums import over_instances
-from compiler.core.source import Span
 
 Names = tuple[str, ...]
 

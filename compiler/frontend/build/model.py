@@ -14,39 +14,39 @@ from compiler.core.diagnostics import Severity
 from compiler.core.errors import Sink
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension, canonical_name
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.spiking.currents import Currents
 from compiler.frontend.build.functions import build_functions
-from compiler.frontend.build.spiking.inputs import build_inputs
-from compiler.frontend.build.tensors.network import Built, build_network, check_use
-from compiler.frontend.build.tensors.optimizer import check_others
-from compiler.frontend.build.shared.phases import build_phases
+from compiler.frontend.build.instances import check_instances, expand_instances
 from compiler.frontend.build.plots import build_plots
-from compiler.frontend.build.spiking.populations import build_populations
 from compiler.frontend.build.projections.projections import build_projections
-from compiler.frontend.build.spiking.records import build_records
 from compiler.frontend.build.run import (
     build_expectations,
     build_numerics,
     build_simulate,
     read_step,
 )
-from compiler.frontend.build.synapses.synapses import Synapses
-from compiler.frontend.build.spiking.timed import build_timed
-from compiler.frontend.build.tensors.train import build_train
 from compiler.frontend.build.shared.definitions import Definitions
+from compiler.frontend.build.shared.phases import build_phases
+from compiler.frontend.build.shared.scope import Scope
+from compiler.frontend.build.shared.values import Context, Names, mapping, text_of
+from compiler.frontend.build.spiking.currents import Currents
 from compiler.frontend.build.spiking.drives import Drives
-from compiler.frontend.build.instances import check_instances, expand_instances
 from compiler.frontend.build.spiking.given_spikes import check_repeated
+from compiler.frontend.build.spiking.inputs import build_inputs
+from compiler.frontend.build.spiking.populations import build_populations
+from compiler.frontend.build.spiking.records import build_records
+from compiler.frontend.build.spiking.timed import build_timed
+from compiler.frontend.build.synapses.synapses import Synapses
+from compiler.frontend.build.tensors.network import Built, build_network, check_use
+from compiler.frontend.build.tensors.optimizer import check_others
+from compiler.frontend.build.tensors.train import build_train
 from compiler.frontend.language.spiking.currents import CURRENT
 from compiler.frontend.language.spiking.neurons import NEURON
 from compiler.frontend.language.spiking.synapses import SYNAPSE
 from compiler.frontend.language.training.training import OPTIMIZER
 from compiler.frontend.resolve.resolve import LibraryFinder, ParamValue, Resolved
 from compiler.frontend.resolve.values import kind_of_value
-from compiler.frontend.build.shared.scope import Scope
-from compiler.frontend.build.shared.values import Context, Names, mapping, text_of
 from compiler.frontend.schema.wording import quoted
+from compiler.frontend.yaml import tree
 from compiler.ir.level0.model import FunctionDef, Model, ModelParam, Train
 
 _OF_SPIKING = ("projections", "record", "classes", "inputs", "phases")

@@ -7,15 +7,15 @@ Does not: draw (runtime/plots/plots.py).
 
 from __future__ import annotations
 
+from compiler.core.source import Span
+from compiler.frontend.build.shared.readers import Reader, choices
+from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.records import Recorded, need_spikes, need_trace
 from compiler.frontend.build.spiking.select import select
-from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.readers import Reader, choices
-from compiler.frontend.build.shared.values import Context
 from compiler.frontend.language.recording import PLOTS
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import Plot
-from compiler.core.source import Span
 
 
 def build_plots(

@@ -11,16 +11,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.core.diagnostics import did_you_mean
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.tensors.loss import CONFUSION
+from compiler.core.source import Span
+from compiler.frontend.build.shared.readers import Reader, choices
+from compiler.frontend.build.shared.values import Context, Step, items_of, text_of
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.records import Recorded, need_spikes
 from compiler.frontend.build.spiking.select import select
-from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.frontend.build.shared.readers import Reader, choices
-from compiler.frontend.build.shared.values import Context, Step, items_of, text_of
+from compiler.frontend.build.tensors.loss import CONFUSION
 from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.ir.level0.model import (
     MOST_STEPS,
     Checkpoints,
@@ -30,7 +31,7 @@ from compiler.ir.level0.model import (
     Simulate,
     Train,
 )
-from compiler.core.source import Span
+
 
 def read_step(block: tree.Mapping | None, c: Context) -> Step | None:
     """The time step; None when there is none or it has a mistake."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.core.diagnostics import did_you_mean
-from compiler.frontend.yaml import tree
-from compiler.frontend.yaml.tree import Scalar
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Scalar
 from compiler.ir.level0.model import OptimizerDef, Plateau, Stop, Watched
 
 _SMALLER = ("loss", "mean_absolute_error", "mean_squared_error")

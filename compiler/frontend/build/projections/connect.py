@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compiler.core.diagnostics import Related
+from compiler.core.source import Span
 from compiler.expr.ast import Expr
-from compiler.frontend.yaml import tree
+from compiler.expr.keys.kinds import Block
 from compiler.frontend.build.projections.kernels import Kernels, check_planes, read_planes
-from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.projections.pairs import Pairs, read_pairs
 from compiler.frontend.build.projections.rule import read_rule
 from compiler.frontend.build.projections.storage import check_bits, storage_of
-from compiler.frontend.build.spiking.family import Family
-from compiler.frontend.build.projections.pairs import Pairs, read_pairs
 from compiler.frontend.build.shared.readers import Reader, part
 from compiler.frontend.build.shared.values import Context, mapping
-from compiler.expr.keys.kinds import Block
+from compiler.frontend.build.spiking.family import Family
+from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.language.spiking.connect import CONNECT
+from compiler.frontend.yaml import tree
 from compiler.ir.level0.model import Planes, Value
-from compiler.core.source import Span
 
 Args = tuple[tuple[str, float | int], ...]
 Arguments = Callable[[str, str, dict[str, Any]], "Args | None"]
@@ -36,7 +36,8 @@ Arguments = Callable[[str, str, dict[str, Any]], "Args | None"]
 
 @dataclass
 class Connectivity:
-    """What `connect` says of one family. `rule`, `storage`, `probability`, `planes`: see ir/level0/model.py, Projection."""
+    """What `connect` says of one family. `rule`, `storage`, `probability`, `planes`: as in Projection
+    (ir/level0/model.py)."""
 
     rule: str
     written: str  # the rule's name in the file

@@ -17,9 +17,7 @@ import numpy.typing as npt
 
 from compiler.expr.units import TIME
 from compiler.files.array_files import read_array
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.spiking.family import Family
-from compiler.frontend.yaml.tree import Node
+from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import (
     Context,
@@ -29,7 +27,9 @@ from compiler.frontend.build.shared.values import (
     steps_of,
     text_of,
 )
-from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.frontend.build.spiking.family import Family
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node
 from compiler.ir.level0.model import Distribution, FromFile, Listed
 
 MAX_DELAY = 1 << 20

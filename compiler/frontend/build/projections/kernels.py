@@ -13,14 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from compiler.core.diagnostics import Related
-from compiler.frontend.yaml import tree
+from compiler.core.source import Span
 from compiler.frontend.build.shared.data_files import Header, headers
-from compiler.frontend.build.spiking.family import Family
-from compiler.frontend.yaml.tree import Scalar
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
+from compiler.frontend.build.spiking.family import Family
 from compiler.ir.level0.model import Const, FromFile, Listed, Planes, Population, Value
-from compiler.core.source import Span
 
 
 def read_planes(rule: str, r: Reader) -> Planes | None:

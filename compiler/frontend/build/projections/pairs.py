@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.core.diagnostics import did_you_mean
+from compiler.core.source import Span
 from compiler.files.array_files import HDF5
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.shared.data_files import Header, arrays_of, locate, pick, read_array
-from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.readers import Reader, integer
 from compiler.frontend.build.shared.values import Context
-from compiler.core.source import Span
+from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
 
 
 @dataclass

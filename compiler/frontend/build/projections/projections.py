@@ -11,30 +11,19 @@ Does not: draw connections.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import Span
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
-from compiler.frontend.yaml import tree
 from compiler.frontend.build.projections.connect import connectivity
 from compiler.frontend.build.projections.delays import delay_steps, longest, one_by_one, whole_delay
-from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.build.synapses.synapses import BuiltSynapse, Synapses
 from compiler.frontend.build.projections.storage import check_values
-from compiler.frontend.build.spiking.family import SIZES, Family
-from compiler.frontend.build.spiking.member_values import MemberValue, member_values
-from compiler.frontend.resolve.for_ import MAX_COPIES
-from compiler.frontend.build.spiking.select import select
-from compiler.frontend.build.synapses.fits import check_delays, check_delivery, check_reads, check_rewired, check_spikes
-from compiler.frontend.build.synapses.statements import Ends
-from compiler.frontend.build.synapses.transpose import check_transposes
-from compiler.frontend.build.synapses.use import Settings, given_dimensions, read_settings
-from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.readers import Reader, default_of, members
-from compiler.frontend.language.spiking.connections import PROJECTIONS_MAP
 from compiler.frontend.build.shared.values import (
     Context,
     Names,
@@ -42,9 +31,20 @@ from compiler.frontend.build.shared.values import (
     mapping,
     text_of,
 )
-from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.frontend.build.spiking.family import SIZES, Family
+from compiler.frontend.build.spiking.member_values import MemberValue, member_values
+from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.spiking.select import select
+from compiler.frontend.build.synapses.fits import check_delays, check_delivery, check_reads, check_rewired, check_spikes
+from compiler.frontend.build.synapses.statements import Ends
+from compiler.frontend.build.synapses.synapses import BuiltSynapse, Synapses
+from compiler.frontend.build.synapses.transpose import check_transposes
+from compiler.frontend.build.synapses.use import Settings, given_dimensions, read_settings
+from compiler.frontend.language.spiking.connections import PROJECTIONS_MAP
+from compiler.frontend.resolve.for_ import MAX_COPIES
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import Const, Distribution, FromFile, Listed, Member, Projection, Value
-from compiler.core.source import Span
 
 
 def build_projections(
@@ -170,9 +170,7 @@ def _projection(
     )
 
 
-def _occupied(
-    r: Reader, synapse: BuiltSynapse | None, family: Family
-) -> Callable[[dict[str, Any]], float | None]:
+def _occupied(r: Reader, synapse: BuiltSynapse | None, family: Family) -> Callable[[dict[str, Any]], float | None]:
     """`occupied` at each member."""
     entry, default = r.entry("occupied"), default_of(r.default("occupied"))
     if entry is None:

@@ -19,12 +19,11 @@ from compiler.core.diagnostics import Related
 from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, LENGTH, Dimension, describe
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.spiking.family import SIZES, Family
-from compiler.frontend.build.shared.scope import Wanted, check_expression
-from compiler.frontend.yaml.tree import Scalar
 from compiler.frontend.build.shared.readers import Reader, default_of, value_of
+from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import number_and_dimension, out_of_bounds
+from compiler.frontend.build.spiking.family import SIZES, Family
+from compiler.frontend.yaml import tree
 from compiler.ir.level0.model import Population
 
 _WHOLE: Final = ("i", "j", "x_i", "y_i", "c_i", "x_j", "y_j", "c_j", "w_from", "h_from", "w_to", "h_to")

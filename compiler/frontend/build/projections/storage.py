@@ -12,12 +12,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from compiler.expr.simplify import has_random
-from compiler.frontend.yaml import tree
 from compiler.frontend.build.projections.pairs import Pairs
-from compiler.frontend.build.synapses.checks import all_actions
-from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
+from compiler.frontend.build.synapses.checks import all_actions
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import Const, Distribution, Member, SynapseDef, values_of
 from compiler.ir.level2.synapse_sums import has_sums
 

@@ -12,11 +12,11 @@ import hashlib
 from pathlib import Path
 
 from compiler.core.diagnostics import did_you_mean
+from compiler.core.source import Span
 from compiler.files.array_files import HDF5, Header, headers, read_array
 from compiler.files.guard import special
-from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.values import Context
-from compiler.core.source import Span
+from compiler.frontend.yaml.tree import Node, Scalar
 
 __all__ = ["Header", "arrays_of", "check_array", "headers", "locate", "pick", "read_array"]
 

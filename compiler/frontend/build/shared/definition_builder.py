@@ -14,22 +14,22 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import Span
 from compiler.expr.ast import Binary, Expr, Ref, refs
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.parse import Assign, parse_derivative
 from compiler.expr.types import Kind
 from compiler.expr.unit_names import unit_meant
 from compiler.expr.units import DIMENSIONLESS, TIME, UNITS, Dimension, canonical_name, parse_unit
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.shared.random_help import with_distribution
-from compiler.frontend.resolve.values import exact_span
-from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_expression, check_tree, with_value
-from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.values import Context, entries_of, mapping, text_of
 from compiler.frontend.build.shared.initial_values import explain_draws, initial_value
+from compiler.frontend.build.shared.random_help import with_distribution
+from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_expression, check_tree, with_value
+from compiler.frontend.build.shared.values import Context, entries_of, mapping, text_of
+from compiler.frontend.resolve.values import exact_span
 from compiler.frontend.schema.wording import allowed, count
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import Const, Formula, Ode, ParamDecl, Set, StateDecl, Value
-from compiler.core.source import Span
 
 TIMES: Final = ("t", "dt")
 

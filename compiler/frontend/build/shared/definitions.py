@@ -14,14 +14,14 @@ from pathlib import Path
 
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import ModelError, Sink
-from compiler.frontend.yaml import tree
+from compiler.core.source import Span
 from compiler.expr.keys.kinds import Kind
-from compiler.frontend.schema.other_simulators import in_library
 from compiler.frontend.resolve.use import File, LibraryFinder, Uses
-from compiler.frontend.yaml.tree import Entry, Scalar
+from compiler.frontend.schema.other_simulators import in_library
 from compiler.frontend.schema.validate import validate_kind
 from compiler.frontend.schema.wording import allowed
-from compiler.core.source import Span
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Entry, Scalar
 
 
 def place_of(name: str, block: tree.Mapping) -> Span:

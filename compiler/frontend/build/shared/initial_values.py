@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from compiler.core.errors import Sink
+from compiler.expr.keys.values import DISTRIBUTION
 from compiler.expr.units import DIMENSIONLESS, Dimension
-from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.data_files import check_array
 from compiler.frontend.build.shared.random_help import with_distribution
-from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.frontend.build.shared.readers import Reader, chosen, value_of
 from compiler.frontend.build.shared.values import Context, Names, number_and_dimension, out_of_bounds, shown
-from compiler.expr.keys.values import DISTRIBUTION
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.ir.level0.model import Const, Distribution, FromFile, Listed, Value
 
 _Found = tuple[Value | None, Dimension | None]

@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
-from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.definition_builder import TIMES, Draft, assigned
-from compiler.frontend.build.shared.scope import Scope, Wanted, no_value_yet, read_statement, unsure_of, with_value
-from compiler.frontend.yaml.tree import Node
 from compiler.frontend.build.shared.readers import in_steps, members
+from compiler.frontend.build.shared.scope import Scope, Wanted, no_value_yet, read_statement, unsure_of, with_value
 from compiler.frontend.build.shared.values import Context, Step, entries_of, listed, shown
 from compiler.frontend.language.control import PHASES
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node
 from compiler.ir.level0.model import Handler, PhaseDef, Set
-from compiler.core.source import Span
 
 Actions = TypeVar("Actions")
 Made = TypeVar("Made")

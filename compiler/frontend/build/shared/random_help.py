@@ -8,15 +8,13 @@ Does not: find mistakes.
 from __future__ import annotations
 
 import re
-from compiler.frontend.yaml import tree
-from compiler.frontend.yaml.tree import Node, Scalar
-
-import re
 from dataclasses import replace
 from typing import Final
 
 from compiler.core.diagnostics import Diagnostic
 from compiler.expr.units import Dimension, canonical_name
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
 
 _NUMBERS: Final = {
     **dict.fromkeys(("uniform", "rand", "random"), ("uniform", "low", "high")),

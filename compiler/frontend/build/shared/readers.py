@@ -13,13 +13,22 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from compiler.core.source import Span
-from compiler.frontend.build.shared.values import Context, Names, Step, bounded, mapping, number, quantity, steps, whole
-from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, OneKey, OneOf, Value
+from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, MapOf, OneKey, OneOf, Value
 from compiler.expr.units import Dimension
-from compiler.frontend.build.shared.values import Context, Names, Step, bounded, items_of, mapping, number, quantity, steps, whole
-from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, MapOf, OneKey, OneOf, Value
-from compiler.frontend.build.shared.values import Context, Names, Step, bounded, entries_of, items_of, listed, mapping, number, quantity, steps, whole
-from compiler.expr.keys.kinds import Block, Json, Kind, Later, ListOf, MapOf, OneKey, OneOf, Value
+from compiler.frontend.build.shared.values import (
+    Context,
+    Names,
+    Step,
+    bounded,
+    entries_of,
+    items_of,
+    listed,
+    mapping,
+    number,
+    quantity,
+    steps,
+    whole,
+)
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 

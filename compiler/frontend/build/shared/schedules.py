@@ -14,17 +14,17 @@ from types import MappingProxyType
 from typing import Final
 
 from compiler.core.errors import Sink
+from compiler.core.source import NOWHERE
 from compiler.expr.ast import calls, refs
 from compiler.expr.inline import Definition
 from compiler.expr.parse import parse_expr, parse_signature
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
-from compiler.frontend.resolve.values import expression_of
 from compiler.frontend.build.shared.scope import Wanted, check_expression
-from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.values import Context
+from compiler.frontend.resolve.values import expression_of
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import Set
-from compiler.core.source import NOWHERE
 
 TIMES: Final = ("step", "epoch", "steps", "epochs")
 """What an optimizer is told about the time."""

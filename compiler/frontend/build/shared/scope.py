@@ -18,6 +18,7 @@ from typing import Final
 
 from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
 from compiler.core.errors import Sink
+from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Call, Expr, Num, Ref, calls, children, refs, rewrite, with_children
 from compiler.expr.check import check_assignable, erase, infer_dimension
 from compiler.expr.functions import FUNCTIONS
@@ -26,14 +27,13 @@ from compiler.expr.parse import Assign, Statement, parse_statement
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
 from compiler.expr.units import Dimension
+from compiler.frontend.build.shared.delayed import Delayable
 from compiler.frontend.build.shared.random_help import without_draw
 from compiler.frontend.resolve.values import exact_span, expression_of
-from compiler.frontend.build.shared.delayed import Delayable
-from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.schema.wording import found
-from compiler.ir.level2.delayed import DELAYED
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import hidden
-from compiler.core.source import NOWHERE, Span
+from compiler.ir.level2.delayed import DELAYED
 
 _ASSIGNS: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)", re.ASCII)
 _NO_PLACES: Final[Mapping[str, Span]] = MappingProxyType({})

@@ -19,15 +19,15 @@ from typing import Any, Final
 
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
+from compiler.core.source import NOWHERE, Span
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import DIMENSIONLESS, FREQUENCY, TIME, Dimension, canonical_name, parse_unit, to_canonical
-from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
-from compiler.frontend.yaml.tree import Entry, Node, Scalar, Sequence
 from compiler.frontend.build.shared.unused import Unread
 from compiler.frontend.schema.wording import found
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Entry, Node, Scalar, Sequence
 from compiler.ir.level0.model import PhaseDef
-from compiler.core.source import NOWHERE, Span
 
 _QUANTITY: Final = re.compile(
     r"\s*(-?(?:\d{1,18}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]\w*)\s*", re.ASCII

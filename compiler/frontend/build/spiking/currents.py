@@ -13,25 +13,43 @@ import re
 from dataclasses import dataclass, field, replace
 
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.simplify import simplify
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension, canonical_name
-from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.definition_builder import (
+    TIMES,
+    Draft,
+    assigned,
+    build_dynamics,
+    build_lets,
+    build_params,
+    build_states,
+    not_assignable,
+    note_unread,
+)
+from compiler.frontend.build.shared.definitions import Definitions, place_of
+from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.frontend.build.shared.readers import Reader, in_steps
+from compiler.frontend.build.shared.scope import (
+    Scope,
+    Wanted,
+    check_expression,
+    no_value_yet,
+    read_statement,
+    unsure_of,
+    with_value,
+)
+from compiler.frontend.build.shared.values import Context, Names, entries_of, listed, mapping, text_of
+from compiler.frontend.build.spiking.drives import Drives, hide_noise, noise_method, timed_reads, with_noise
 from compiler.frontend.build.spiking.neurons import BuiltNeuron, finished
 from compiler.frontend.build.spiking.populations import Populations, evaluated
 from compiler.frontend.build.spiking.timed import values_of
-from compiler.frontend.build.shared.definitions import Definitions, place_of
-from compiler.frontend.build.shared.definition_builder import TIMES, Draft, assigned, build_dynamics, build_lets, build_params, build_states, not_assignable, note_unread
-from compiler.frontend.build.spiking.drives import Drives, hide_noise, noise_method, timed_reads, with_noise
-from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression, no_value_yet, read_statement, unsure_of, with_value
-from compiler.frontend.yaml.tree import Entry, Scalar
-from compiler.frontend.build.shared.readers import Reader, in_steps
-from compiler.frontend.build.shared.values import Context, Names, entries_of, listed, mapping, text_of
 from compiler.frontend.language.spiking.currents import CURRENT, TIMED_ARRAY
-from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Entry, Scalar
 from compiler.ir.level0.model import Const, Drive, Formula, Method, NeuronDef, Set, SourceDef, TimedArray, Value, hidden
-from compiler.core.source import Span
 
 VALUE = hidden("value")
 _INTO = re.compile(r"\binto\b")

@@ -1,6 +1,7 @@
 """Drives that follow from what equations read (timed arrays and white noise) and from values that change in time.
 
-Assumes: expressions of a definition are checked; timed arrays are read as hidden names (frontend/build/shared/scope.py).
+Assumes: expressions of a definition are checked; timed arrays are read as hidden names
+(frontend/build/shared/scope.py).
 Guarantees: a neuron definition that reads a timed array or `xi` gets a hidden parameter for it, and every population of
 it a drive into that parameter. Noise stands linearly in `dynamics`; where its factor reads states the method is
 Euler's, which computes Ito's integral.
@@ -17,6 +18,7 @@ from itertools import count
 from typing import Any, Final
 
 from compiler.core.errors import Sink
+from compiler.core.source import Span
 from compiler.expr.ast import Binary, Expr, Num, Ref, children, refs, substitute, with_children
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named, reads_through, too_deep
@@ -24,8 +26,8 @@ from compiler.expr.types import Kind
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import Draft
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
-from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.values import Context, Names
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import (
     Const,
     Drive,
@@ -41,7 +43,6 @@ from compiler.ir.level0.model import (
     Value,
     hidden,
 )
-from compiler.core.source import Span
 
 NOISE: Final = re.compile(r"\bxi(?:_[A-Za-z0-9_]+)?\b")
 """White noise: `xi`, and `xi_name` for further processes, independent of it."""

@@ -13,25 +13,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from compiler.core.source import NOWHERE
 from compiler.expr.ast import refs
 from compiler.expr.interp import ExprError, evaluate
+from compiler.expr.keys.kinds import Kind
 from compiler.expr.types import Kind as Type
 from compiler.expr.units import Dimension
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.build.spiking.member_values import MemberValue
-from compiler.frontend.build.shared.scope import Wanted, check_expression
-from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.initial_values import explain_draws
 from compiler.frontend.build.shared.readers import value_of
+from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import (
     Context,
     Names,
     number,
     out_of_bounds,
 )
-from compiler.expr.keys.kinds import Kind
-from compiler.frontend.build.shared.initial_values import explain_draws
-from compiler.core.source import NOWHERE
+from compiler.frontend.build.spiking.member_values import MemberValue
+from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
 
 SIZES = {"n_from": Type.INT, "n_to": Type.INT}
 WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)

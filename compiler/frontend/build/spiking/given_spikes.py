@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
+from compiler.core.source import Span
 from compiler.expr.ast import refs, substitute
 from compiler.expr.simplify import has_random
 from compiler.expr.units import TIME, parse_unit
@@ -27,7 +28,6 @@ from compiler.files.array_files import HDF5, hdf5_text
 from compiler.frontend.build.shared.data_files import read_array
 from compiler.frontend.build.shared.values import Step, multiple, whole_steps
 from compiler.ir.level0.model import Const, FromFile, Listed, Projection, Send, Set, SynapseDef, Value, values_of
-from compiler.core.source import Span
 
 
 @dataclass(frozen=True)

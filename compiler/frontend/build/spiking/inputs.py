@@ -12,21 +12,21 @@ from dataclasses import replace
 from typing import Any, Final
 
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import Span
 from compiler.expr.ast import Ref
 from compiler.expr.types import Kind
 from compiler.expr.units import FREQUENCY
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.spiking.currents import Currents, drive, target_dimension
-from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.build.spiking.drives import reads_time, source_of
-from compiler.frontend.build.spiking.member_values import member_values
-from compiler.frontend.build.spiking.select import select
-from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.readers import Reader, members
 from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, number, out_of_bounds, shown
+from compiler.frontend.build.spiking.currents import Currents, drive, target_dimension
+from compiler.frontend.build.spiking.drives import reads_time, source_of
+from compiler.frontend.build.spiking.member_values import member_values
+from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.spiking.select import select
 from compiler.frontend.language.spiking.connections import INPUTS_MAP
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import Const, Drive, Method, NeuronDef, ParamDecl, PoissonInput, SourceDef, Value
-from compiler.core.source import Span
 
 _NO_SOURCE = ("",)
 """What stands for the sources of an input in its `values`."""

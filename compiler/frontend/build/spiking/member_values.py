@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from compiler.core.diagnostics import Related
-from compiler.expr.units import DIMENSIONLESS, Dimension, describe
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.build.shared.data_files import read_array
-from compiler.frontend.build.spiking.select import select, unknown_population
-from compiler.frontend.yaml.tree import Entry, Node, Scalar
-from compiler.frontend.build.shared.values import Context, mapping, number_and_dimension
-from compiler.frontend.build.shared.initial_values import from_file
-from compiler.frontend.schema.wording import count, quoted
 from compiler.core.source import Span
+from compiler.expr.units import DIMENSIONLESS, Dimension, describe
+from compiler.frontend.build.shared.data_files import read_array
+from compiler.frontend.build.shared.initial_values import from_file
+from compiler.frontend.build.shared.values import Context, mapping, number_and_dimension
+from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.spiking.select import select, unknown_population
+from compiler.frontend.schema.wording import count, quoted
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Entry, Node, Scalar
 
 _Number = tuple[float | int, Dimension | None]
 

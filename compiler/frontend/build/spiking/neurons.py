@@ -11,19 +11,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from compiler.core.source import Span
 from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
-from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.definition_builder import (
+    TIMES,
+    Draft,
+    assigned,
+    build_dynamics,
+    build_lets,
+    build_params,
+    build_states,
+    not_a_state,
+    not_assignable,
+    note_unread,
+    unit_dimension,
+    unit_name,
+)
 from compiler.frontend.build.shared.phases import build_handlers, counters
-from compiler.frontend.build.spiking.pools import Pools, explain_absent
-from compiler.frontend.build.shared.definition_builder import TIMES, Draft, assigned, build_dynamics, build_lets, build_params, build_states, not_a_state, not_assignable, note_unread, unit_dimension, unit_name
-from compiler.frontend.build.spiking.drives import noise_method, with_hidden, with_noise
-from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, no_value_yet, read_statement, unsure_of, with_value
-from compiler.frontend.yaml.tree import Scalar
 from compiler.frontend.build.shared.readers import Reader
+from compiler.frontend.build.shared.scope import (
+    Checked,
+    Scope,
+    Wanted,
+    no_value_yet,
+    read_statement,
+    unsure_of,
+    with_value,
+)
 from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
+from compiler.frontend.build.spiking.drives import noise_method, with_hidden, with_noise
+from compiler.frontend.build.spiking.pools import Pools, explain_absent
 from compiler.frontend.language.spiking.neurons import NEURON
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Scalar
 from compiler.ir.level0.controls import rewritten_handler, rewritten_pool
 from compiler.ir.level0.model import (
     InputDecl,
@@ -33,7 +55,6 @@ from compiler.ir.level0.model import (
     Set,
     Spike,
 )
-from compiler.core.source import Span
 
 
 @dataclass

@@ -17,19 +17,19 @@ from typing import Final
 
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
+from compiler.core.source import Span
 from compiler.expr.ast import Call, Ref, refs
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.shared.phases import build_actions, build_handlers, counters
 from compiler.frontend.build.shared.definition_builder import Draft, constant_or_formula, unit_name
-from compiler.frontend.resolve.values import expression_of
-from compiler.frontend.build.shared.scope import Scope, Wanted, check_tree
-from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.phases import build_actions, build_handlers, counters
 from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping
+from compiler.frontend.build.shared.scope import Scope, Wanted, check_tree
+from compiler.frontend.build.shared.values import entries_of, listed, mapping
+from compiler.frontend.resolve.values import expression_of
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import NeuronDef, PoolDef, Reduction, StateDecl
-from compiler.core.source import Span
 
 SCOPES: Final = ("population", "pool")
 """In the order in which they are computed."""

@@ -14,26 +14,26 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Related
+from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.types import Kind
 from compiler.files.array_files import HDF5
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.spiking.neurons import BuiltNeuron, build_neuron
-from compiler.frontend.build.spiking.pools import count_pools
-from compiler.frontend.build.shared.definition_builder import unknown_setting
 from compiler.frontend.build.shared.data_files import arrays_of, locate, pick
+from compiler.frontend.build.shared.definition_builder import unknown_setting
 from compiler.frontend.build.shared.definitions import Definitions, place_of
-from compiler.frontend.build.spiking.drives import reads_time, source_of
-from compiler.frontend.build.spiking.given_spikes import Repeated, check_spike_times, in_ms
+from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.random_help import words_of
-from compiler.frontend.yaml.tree import Scalar, Sequence
 from compiler.frontend.build.shared.readers import Reader, members
 from compiler.frontend.build.shared.values import Context, Names, Step, listed, mapping, steps_of
+from compiler.frontend.build.spiking.drives import reads_time, source_of
+from compiler.frontend.build.spiking.given_spikes import Repeated, check_spike_times, in_ms
+from compiler.frontend.build.spiking.neurons import BuiltNeuron, build_neuron
+from compiler.frontend.build.spiking.pools import count_pools
 from compiler.frontend.language.spiking.populations import POPULATIONS_MAP
-from compiler.frontend.build.shared.initial_values import initial_value
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Scalar
 from compiler.ir.level0.model import (
     Const,
     Distribution,
@@ -45,7 +45,6 @@ from compiler.ir.level0.model import (
     Population,
     Value,
 )
-from compiler.core.source import Span
 
 MAX_SIZE = (1 << 31) - 1
 """Neurons are numbered by 32-bit integers."""

@@ -11,15 +11,16 @@ import re
 from dataclasses import dataclass, field
 
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import Span
 from compiler.expr.units import parse_unit
 from compiler.frontend.build.shared.phases import find_event
-from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.build.spiking.select import select
-from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.frontend.build.shared.readers import Reader, choices, in_steps
 from compiler.frontend.build.shared.values import Context, items_of, number, text_of
+from compiler.frontend.build.spiking.populations import Populations
+from compiler.frontend.build.spiking.select import select
 from compiler.frontend.language.recording import RECORD
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.ir.level0.model import (
     Projection,
     RecordHistogram,
@@ -29,7 +30,6 @@ from compiler.ir.level0.model import (
     RecordTraces,
 )
 from compiler.ir.level2.synapse_values import synapse_unit, synapse_variables
-from compiler.core.source import Span
 
 _RANGE = re.compile(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*\Z", re.ASCII)
 _MOST_MEMBERS = 1_000_000
@@ -114,9 +114,7 @@ def _never(names: tuple[str, ...], node: Node, populations: Populations, c: Cont
     return False
 
 
-def _spikes(
-    names: tuple[str, ...], r: Reader, node: Node, at: Span, populations: Populations, out: Recorded
-) -> None:
+def _spikes(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations: Populations, out: Recorded) -> None:
     c = r.c
     if _never(names, node, populations, c):
         return
@@ -137,9 +135,7 @@ def _spikes(
         out.spikes.append(RecordSpikes((name,), members, between, at))
 
 
-def _rates(
-    names: tuple[str, ...], r: Reader, node: Node, at: Span, populations: Populations, out: Recorded
-) -> None:
+def _rates(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations: Populations, out: Recorded) -> None:
     c = r.c
     if _never(names, node, populations, c):
         return

@@ -9,10 +9,10 @@ Does not: build anything.
 from __future__ import annotations
 
 from compiler.core.diagnostics import Related, did_you_mean
-from compiler.frontend.build.spiking.populations import Populations
-from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.values import Context, items_of
+from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml.tree import Node, Scalar
 
 
 def select(node: Node | None, populations: Populations, c: Context) -> tuple[str, ...] | None:

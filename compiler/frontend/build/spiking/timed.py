@@ -13,15 +13,15 @@ from dataclasses import replace
 
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, parse_unit
-from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.data_files import check_array, read_array
 from compiler.frontend.build.shared.definition_builder import unit_dimension
-from compiler.frontend.build.spiking.drives import NOISE
-from compiler.frontend.build.shared.scope import TimedName
-from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.frontend.build.shared.readers import members
+from compiler.frontend.build.shared.scope import TimedName
 from compiler.frontend.build.shared.values import Context, Names, Step, mapping, number_and_dimension, text_of
+from compiler.frontend.build.spiking.drives import NOISE
 from compiler.frontend.language.spiking.currents import TIMED
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.ir.level0.model import FromFile, Listed, TimedArray
 
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from compiler.core.errors import Sink
+from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, children, refs, substitute
 from compiler.expr.ast import Ref as Name
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.inline import named, reads_through, too_large
-from compiler.frontend.yaml import tree
 from compiler.frontend.build.synapses.statements import ENDS, SPIKE_TIMES, SynapseDraft
-from compiler.ir.level2.delayed import read_delayed
+from compiler.frontend.yaml import tree
 from compiler.ir.level0.model import Action, EndDef, Formula, Method, Set, SynapseDef, Transpose, hidden, values_of
-from compiler.core.source import NOWHERE, Span
+from compiler.ir.level2.delayed import read_delayed
 
 
 def check_event(when: Expr, end: str, at: Span, d: SynapseDraft) -> bool:

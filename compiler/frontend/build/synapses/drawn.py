@@ -7,9 +7,6 @@ Does not: give a projection's values (use.py).
 
 from __future__ import annotations
 
-from compiler.frontend.build.shared.random_help import WORD, words_of
-
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,13 +14,12 @@ from typing import Any
 from compiler.core.errors import Sink
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import Dimension
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.synapses.statements import SynapseDraft
-from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.values import Names
 from compiler.frontend.build.shared.initial_values import initial_value
+from compiler.frontend.build.shared.random_help import words_of
+from compiler.frontend.build.shared.values import Names
+from compiler.frontend.build.synapses.statements import SynapseDraft
+from compiler.frontend.yaml.tree import Node
 from compiler.ir.level0.model import Const, Formula, ParamDecl, Value
-
 
 
 def drawn_value(
@@ -41,8 +37,6 @@ def drawn_value(
     _, dimension = initial_value(node, replace(d.c, sink=own), what, None, names)
     d.c.sink.items += [i for i in own.items if i.code not in ("E0106", "E0308")]  # those are about the values
     return Const(0.0, node.span), dimension
-
-
 
 
 def default_numbers(params: tuple[ParamDecl, ...], numbers: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:

@@ -13,18 +13,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from compiler.core.diagnostics import Related
+from compiler.core.source import Span
 from compiler.expr.types import Kind
 from compiler.expr.units import TIME, Dimension
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.spiking.neurons import BuiltNeuron
-from compiler.frontend.build.shared.phases import counters
 from compiler.frontend.build.shared.definition_builder import Draft, build_dynamics, build_states
 from compiler.frontend.build.shared.delayed import Delayable
-from compiler.frontend.build.synapses.statements import ENDS, SPIKE_TIMES, SynapseDraft, build_own
-from compiler.frontend.yaml.tree import Node, Scalar
+from compiler.frontend.build.shared.phases import counters
 from compiler.frontend.build.shared.values import entries_of, listed, mapping
+from compiler.frontend.build.spiking.neurons import BuiltNeuron
+from compiler.frontend.build.synapses.statements import ENDS, SPIKE_TIMES, SynapseDraft, build_own
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import EndDef
-from compiler.core.source import Span
 
 NO_RANDOM: Final = "random numbers can be drawn in `on_pre`, `on_post`, `update` and `events` only"
 _OF_AN_END = re.compile(r"\b(pre|post)\.([A-Za-z]\w*)", re.ASCII)

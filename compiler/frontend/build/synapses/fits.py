@@ -12,16 +12,16 @@ from __future__ import annotations
 from typing import Final
 
 from compiler.core.diagnostics import Related
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.synapses.synapses import BuiltSynapse
+from compiler.core.source import Span
+from compiler.frontend.build.shared.values import Context, mapping
 from compiler.frontend.build.spiking.family import Family
 from compiler.frontend.build.synapses.checks import all_actions, held_per_neuron, reads_delayed, takes_spikes
 from compiler.frontend.build.synapses.statements import ENDS
-from compiler.frontend.build.shared.values import Context, mapping
+from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.schema.wording import allowed
-from compiler.ir.level2.delayed import read_delayed, read_now
+from compiler.frontend.yaml import tree
 from compiler.ir.level0.model import Member, Rewire, Send, SynapseDef, values_of
-from compiler.core.source import Span
+from compiler.ir.level2.delayed import read_delayed, read_now
 
 
 def check_delivery(block: tree.Mapping, synapse: BuiltSynapse, at: Span, family: Family) -> bool:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from compiler.core.diagnostics import Diagnostic, Related
 from compiler.core.errors import Sink
 from compiler.frontend.build.shared.random_help import WORD, words_of
-from compiler.frontend.build.synapses.statements import SynapseDraft
 from compiler.frontend.build.shared.values import mapping
+from compiler.frontend.build.synapses.statements import SynapseDraft
 
 _SUFFIXED = re.compile(r"unknown name `(\w+?)_(pre|post)`")
 _UNKNOWN = re.compile(r"unknown name `(pre|post)\.(\w+)`")

@@ -9,15 +9,15 @@ Does not: know how many instances there are (frontend/build/instances.py).
 from __future__ import annotations
 
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, children, refs
-from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.values import items_of, text_of
 from compiler.frontend.build.synapses.checks import with_lets
 from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft
-from compiler.frontend.build.shared.values import items_of, text_of
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml import tree
 from compiler.ir.level0.model import Action, Formula, Set, SynapseDef
 from compiler.ir.level2.synapse_sums import INSTANCES, SUMS
-from compiler.core.source import Span
 
 
 def shared_states(d: SynapseDraft) -> tuple[str, ...] | None:

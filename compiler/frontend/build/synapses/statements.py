@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref, calls, refs
 from compiler.expr.parse import Assign, Do
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
-from compiler.frontend.build.spiking.neurons import BuiltNeuron
 from compiler.frontend.build.shared.definition_builder import Draft, assigned, not_a_state, not_assignable
 from compiler.frontend.build.shared.scope import (
     Checked,
@@ -30,11 +30,11 @@ from compiler.frontend.build.shared.scope import (
     unsure_of,
     with_value,
 )
+from compiler.frontend.build.spiking.neurons import BuiltNeuron
 from compiler.frontend.build.synapses.sums import Taken, has_own_sums, take_sums
-from compiler.frontend.yaml.tree import Node
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml.tree import Node
 from compiler.ir.level0.model import Action, Rewire, Send, Set, Transpose
-from compiler.core.source import Span
 
 ENDS: Final = ("pre", "post")
 SPIKE_TIMES: Final = ("last_spike", "previous_spike")

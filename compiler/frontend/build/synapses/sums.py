@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref, calls, children, refs, substitute, with_children
 from compiler.expr.show import shorten
 from compiler.expr.types import Kind
@@ -17,7 +18,6 @@ from compiler.expr.units import Dimension
 from compiler.frontend.build.shared.definition_builder import Draft
 from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_tree
 from compiler.ir.level2.synapse_sums import SUMS
-from compiler.core.source import Span
 
 NO_RANDOM = "it cannot be random; draw in a statement before, into a state"
 

@@ -15,13 +15,21 @@ from types import MappingProxyType
 
 from compiler.core.diagnostics import Related, Severity
 from compiler.core.errors import Sink
+from compiler.core.source import Span
 from compiler.expr.ast import Binary, Expr, Num, Ref, substitute
 from compiler.expr.units import TIME, Dimension
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.shared.phases import counters, find_handlers
+from compiler.frontend.build.shared.definition_builder import (
+    build_dynamics,
+    build_lets,
+    build_params,
+    build_states,
+    note_unread,
+)
 from compiler.frontend.build.shared.definitions import Definitions, place_of
-from compiler.frontend.build.shared.definition_builder import build_dynamics, build_lets, build_params, build_states, note_unread
+from compiler.frontend.build.shared.phases import counters, find_handlers
+from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.scope import Scope, Wanted
+from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
 from compiler.frontend.build.synapses.checks import check_event, check_event_driven, check_timed, with_lets
 from compiler.frontend.build.synapses.drawn import drawn_value
 from compiler.frontend.build.synapses.ends import NO_RANDOM, build_end, delayable, names_of
@@ -29,10 +37,9 @@ from compiler.frontend.build.synapses.formed import check_formed
 from compiler.frontend.build.synapses.help import explain
 from compiler.frontend.build.synapses.shared import check_shared, shared_states
 from compiler.frontend.build.synapses.statements import ENDS, Ends, SynapseDraft, build_actions
-from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
 from compiler.frontend.language.spiking.synapses import SYNAPSE
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import (
     Action,
     EndDef,
@@ -46,7 +53,6 @@ from compiler.ir.level0.model import (
     SynapseHandler,
     Transpose,
 )
-from compiler.core.source import Span
 
 _NOTHING: Mapping[str, Dimension] = MappingProxyType({})
 

@@ -13,25 +13,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
+from compiler.core.source import Span
 from compiler.expr.ast import Bool, Expr, Num, Ref, refs, substitute
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.synapses.synapses import BuiltSynapse
-from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.build.shared.definition_builder import unknown_setting
-from compiler.frontend.build.shared.scope import Wanted, check_expression
-from compiler.frontend.build.synapses.checks import end_reads, without_a_dot
-from compiler.frontend.build.shared.random_help import words_of
-from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.values import Names, entries_of
 from compiler.frontend.build.shared.initial_values import initial_value
-from compiler.frontend.schema.wording import allowed
+from compiler.frontend.build.shared.random_help import words_of
+from compiler.frontend.build.shared.scope import Wanted, check_expression
+from compiler.frontend.build.shared.values import Names, entries_of
+from compiler.frontend.build.spiking.family import SIZES, Family
+from compiler.frontend.build.synapses.checks import end_reads, without_a_dot
+from compiler.frontend.build.synapses.synapses import BuiltSynapse
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import Const, Formula, FromFile, Listed, SynapseDef, Value
-from compiler.core.source import Span
 
 Settings = tuple[tuple[tuple[str, Value], ...], tuple[tuple[str, Value], ...]]
 """Values of parameters and of states."""

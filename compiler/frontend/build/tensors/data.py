@@ -12,17 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import Span
 from compiler.files.data_source import place_of
 from compiler.files.sample_help import sample_help
-from compiler.frontend.yaml import tree
-from compiler.frontend.build.tensors.network import Built, shown
 from compiler.frontend.build.shared.data_files import Header, arrays_of, locate, pick
-from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.frontend.build.shared.readers import Reader, real
 from compiler.frontend.build.shared.values import Context, entries_of, items_of, mapping
+from compiler.frontend.build.tensors.network import Built, shown
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import Data, Kept, TensorInput
-from compiler.core.source import Span
 
 Found = tuple[str, Header, Span]
 """The key of an array in `Data.arrays`, its header (shape with the samples first), its place."""

@@ -8,8 +8,6 @@ Does not: draw.
 
 from __future__ import annotations
 
-from typing import Final
-
 from compiler.frontend.build.shared.initial_values import from_file
 from compiler.frontend.build.shared.readers import chosen
 from compiler.frontend.build.shared.values import Context
@@ -18,6 +16,7 @@ from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import Attr
 from compiler.layers import KIND
 from compiler.layers.shared.initial import INITIALISER
+
 
 def init_name(node: Node | None) -> str:
     """The initialiser that is asked for; "" without."""

@@ -11,9 +11,9 @@ import re
 from typing import Final
 
 from compiler.core.source import Span
-from compiler.expr.keys.kinds import Block, Choice, Field, Flag, ListOf, Name, OneKey, OneOf, Reference, Value
+from compiler.expr.keys.kinds import Choice, Field, Flag, ListOf, Name, OneKey, OneOf, Reference, Value
 from compiler.frontend.build.shared.readers import Reader
-from compiler.frontend.build.shared.values import Context, items_of
+from compiler.frontend.build.shared.values import items_of
 from compiler.frontend.build.tensors.init import init_name
 from compiler.frontend.yaml.tree import Scalar, Sequence
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Setting, Shape

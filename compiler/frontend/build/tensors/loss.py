@@ -13,22 +13,15 @@ from dataclasses import replace
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
+from compiler.expr.keys.kinds import OneKey
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.files.data_source import sample_parts
 from compiler.frontend.build.shared.data_files import Header
-from compiler.frontend.build.shared.scope import Wanted, check_expression
-from compiler.frontend.build.shared.values import Context, bounded, number, whole
-from compiler.frontend.build.tensors.network import Built, shown
-from compiler.frontend.yaml import tree
-from compiler.layers.elementwise import broadcast
-from compiler.frontend.build.tensors.network import Built, shown
-from compiler.frontend.build.shared.data_files import Header
-from compiler.frontend.build.shared.scope import Wanted, check_expression
-from compiler.frontend.yaml.tree import Node, Scalar, Sequence
 from compiler.frontend.build.shared.readers import Reader, blocks, chosen, integer, part
+from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context
-from compiler.expr.keys.kinds import OneKey
+from compiler.frontend.build.tensors.network import Built, shown
 from compiler.frontend.language.training.losses import LOSS, METRIC
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree

@@ -9,9 +9,7 @@ Does not: say how a layer is computed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import NOWHERE, Span

@@ -15,21 +15,29 @@ from types import MappingProxyType
 from typing import Final
 
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.source import Span
 from compiler.expr.ast import Binary, Call, Expr, Num, Ref, children, refs, substitute
 from compiler.expr.show import show
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
-from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.definitions import Definitions
-from compiler.frontend.build.shared.schedules import TIMES, is_schedule, read_schedule
-from compiler.frontend.build.shared.scope import Scope, Wanted, check_tree, no_value_yet, read_statement, unsure_of, with_value
-from compiler.frontend.yaml.tree import Entry, Scalar, Sequence
 from compiler.frontend.build.shared.readers import real
+from compiler.frontend.build.shared.schedules import TIMES, is_schedule, read_schedule
+from compiler.frontend.build.shared.scope import (
+    Scope,
+    Wanted,
+    check_tree,
+    no_value_yet,
+    read_statement,
+    unsure_of,
+    with_value,
+)
 from compiler.frontend.build.shared.values import Context, entries_of, mapping
 from compiler.frontend.language.training.training import OPTIMIZER
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Scalar, Sequence
 from compiler.ir.level0.model import OptimizerDef, Set
-from compiler.core.source import Span
 
 GIVEN = ("param", "gradient", "step", "epoch", "steps", "epochs")
 _NO_RANDOM = "random numbers in an optimizer are not supported yet"

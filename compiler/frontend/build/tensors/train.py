@@ -9,18 +9,18 @@ Does not: read images; labels are read to see that each is a class that the netw
 from __future__ import annotations
 
 from compiler.core.diagnostics import did_you_mean
-from compiler.frontend.yaml import tree
+from compiler.frontend.build.shared.definitions import Definitions
+from compiler.frontend.build.shared.readers import Reader, real
+from compiler.frontend.build.shared.values import Context, entries_of, items_of, mapping
 from compiler.frontend.build.tensors.data import build_data, kept_of
 from compiler.frontend.build.tensors.loss import CONFUSION, build_loss, build_metrics, check_labels
 from compiler.frontend.build.tensors.network import Built
 from compiler.frontend.build.tensors.optimizer import build_optimizer
 from compiler.frontend.build.watch import build_watching
-from compiler.frontend.build.shared.definitions import Definitions
-from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.frontend.build.shared.readers import Reader, real
-from compiler.frontend.build.shared.values import Context, entries_of, items_of, mapping
 from compiler.frontend.language.training.training import TRAIN
 from compiler.frontend.schema.wording import allowed
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level0.model import OptimizerDef, Penalty, Train, WeightGroup
 
 

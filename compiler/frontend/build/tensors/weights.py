@@ -8,10 +8,10 @@ Does not: read it: names and shapes of weights are known once the network is low
 
 from __future__ import annotations
 
-from compiler.frontend.yaml import tree
 from compiler.frontend.build.shared.data_files import locate
-from compiler.frontend.yaml.tree import Scalar
 from compiler.frontend.build.shared.values import Context
+from compiler.frontend.yaml import tree
+from compiler.frontend.yaml.tree import Scalar
 from compiler.ir.level0.model import FromFile
 
 
