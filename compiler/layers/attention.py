@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from compiler.expr.ast import Binary, Cond, Expr, Num, Ref
+from compiler.expr.ast import Cond, Expr, Num, Ref
 from compiler.expr.keys.kinds import Field, Flag, ListOf, OneOf, Value
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level0.model import BESIDE, Attr, Layer
@@ -167,7 +167,7 @@ def _dot_attention(c: Context, layer: Layer, parts: list[Tensor], beside: dict[s
     scores = _scaled(c, layer, scores, beside, scale)
     p = softmax(c, layer, scores, f"{name}.softmax")
     if "mask" in beside:  # a step that sees nothing
-        none = Cond(Binary("<=", X1, Num(HIDDEN / 2)), Num(0.0), X0)
+        none = Cond(X1 <= Num(HIDDEN / 2), Num(0.0), X0)
         p = c.graph.map(f"{name}.seen", none, (identity(p), identity(scores)), span=span)
     features = v.shape[3]
     y = c.graph.add(
@@ -190,14 +190,14 @@ def _scaled(c: Context, layer: Layer, scores: Tensor, beside: dict[str, Tensor],
     operands = [identity(scores)]
     for key in (key for key in ("offset", "mask") if key in beside):
         own = Ref(f"x{len(operands)}")
-        body = add(body, own) if key == "offset" else Cond(Binary("!=", own, Num(0.0)), body, Num(HIDDEN))
+        body = add(body, own) if key == "offset" else Cond(own.ne(0.0), body, Num(HIDDEN))
         operands.append((beside[key], (0, *range(5 - len(beside[key].shape), 4))))
     name, scalars = f"{layer.name}.scaled", (("scale", scale),)
     if not flag(layer, "causal"):
         return c.graph.map(name, body, operands, scalars=scalars, span=layer.span)
     dims = tuple(zip(("n", "h", "t", "s"), scores.shape, strict=True))
     axes = tuple(along(d) for d, _ in dims)
-    body = Cond(Binary("<=", Ref("s"), Ref("t")), body, Num(HIDDEN))
+    body = Cond(Ref("s") <= Ref("t"), body, Num(HIDDEN))
     return c.graph.add(
         Contract(
             Tensor(name, scores.shape, "real", True),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, Unary, children, with_children
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, children, with_children
 from compiler.expr.keys.kinds import Choice, Expression, Field, Option, Value
 from compiler.expr.keys.values import COUNT, PART, POSITIVE
 from compiler.ir.level0.model import Layer
@@ -40,7 +40,7 @@ def dropout(c: Context, layer: Layer, x: Tensor) -> Tensor:
     if not c.training:
         return x
     u = c.graph.add(Rand(Tensor(f"{layer.name}.random", x.shape, "real", True), f"{layer.name}/dropout", layer.span))
-    keep = Cond(Binary("<", X0, Ref("rate")), Num(0.0), Binary("/", Num(1.0), Binary("-", Num(1.0), Ref("rate"))))
+    keep = Cond(X0 < Ref("rate"), Num(0.0), 1.0 / (1.0 - Ref("rate")))
     scalars = (("rate", number(layer, "rate")),)
     mask = c.graph.map(f"{layer.name}.mask", keep, (identity(u),), scalars=scalars, span=layer.span)
     return c.graph.map(f"{layer.name}.y", mul(X0, X1), (identity(x), identity(mask)), span=layer.span)
@@ -73,7 +73,7 @@ def noise(c: Context, layer: Layer, x: Tensor) -> Tensor:
     if not c.training:
         return x
     radius, angle = _random(c, layer, "radius", x.shape), _random(c, layer, "angle", x.shape)
-    body = Binary("+", X0, Binary("*", Ref("std"), _normal(X1, X2)))
+    body = X0 + Ref("std") * _normal(X1, X2)
     scalars = (("std", number(layer, "std")),)
     operands = (identity(x), identity(radius), identity(angle))
     return c.graph.map(f"{layer.name}.y", body, operands, scalars=scalars, span=layer.span)
@@ -81,12 +81,12 @@ def noise(c: Context, layer: Layer, x: Tensor) -> Tensor:
 
 def _exponential(u: Expr) -> Expr:
     """Exponential with mean 1."""
-    return Unary("-", Call("log", (Binary("-", Num(1.0), u),)))
+    return -Call("log", (1.0 - u,))
 
 
 def _normal(radius: Expr, angle: Expr) -> Expr:
-    r = Call("sqrt", (Binary("*", Num(2.0), _exponential(radius)),))
-    return Binary("*", r, Call("cos", (Binary("*", Num(2.0 * math.pi), angle),)))
+    r = Call("sqrt", (2.0 * _exponential(radius),))
+    return r * Call("cos", (Num(2.0 * math.pi) * angle,))
 
 
 NOISE = LayerKind(
@@ -187,7 +187,7 @@ def random_flip(c: Context, layer: Layer, x: Tensor) -> Tensor:
     out = Tensor(f"{layer.name}.reversed", x.shape, "real", True)
     turned = c.graph.add(Contract(out, dims, plain, (x.name,), (back,), X0, span=layer.span))
     coin = _random(c, layer, "coin", x.shape[:1])
-    body = Cond(Binary("<", X2, Num(0.5)), X0, X1)
+    body = Cond(X2 < 0.5, X0, X1)
     return c.graph.map(f"{layer.name}.y", body, (identity(turned), identity(x), (coin, (0,))), span=layer.span)
 
 
@@ -238,13 +238,13 @@ def random_crop(c: Context, layer: Layer, x: Tensor) -> Tensor:
     places = []
     for part in ("down", "right"):
         u = _random(c, layer, part, x.shape[:1])
-        place = Call("floor", (Binary("*", X0, Ref("shifts")),))
+        place = Call("floor", (X0 * Ref("shifts"),))
         scalars = (("shifts", float(2 * most + 1)),)
         # 1 - 2**-24 times the number of shifts may round up to it
-        held = Call("min", (place, Binary("-", Ref("shifts"), Num(1.0))))
+        held = Call("min", (place, Ref("shifts") - 1.0))
         name = f"{layer.name}.{part}.place"
         places.append(c.graph.map(name, held, (identity(u),), scalars=scalars, span=layer.span))
-    here = Binary("and", Binary("==", Ref("a"), X1), Binary("==", Ref("b"), X2))
+    here = Ref("a").eq(X1) & Ref("b").eq(X2)
     return c.graph.add(
         Contract(
             Tensor(f"{layer.name}.y", x.shape, "real", True),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.expr.ast import Binary, Num, Ref
+from compiler.expr.ast import Num, Ref
 from compiler.expr.keys.kinds import Field
 from compiler.expr.keys.values import COUNT, FRACTION, POSITIVE
 from compiler.ir.level0.model import Layer
@@ -73,13 +73,13 @@ def batch_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
         area = (("area", float(math.prod(x.shape[2:]))),)
         count = g.map(f"{name}.count", mul(X0, Ref("area")), (identity(c.count),), scalars=area, span=span)
         total = g.reduce(f"{name}.total", PRODUCT, (whole_x, row), x, (1,), span=span)
-        mean = g.map(f"{name}.mean", Binary("/", X0, X1), (identity(total), (count, ())), span=span)
-        off = Binary("-", X0, X2)
+        mean = g.map(f"{name}.mean", X0 / X1, (identity(total), (count, ())), span=span)
+        off = X0 - X2
         center = _center(c, name, mean, layer)
         square = g.reduce(f"{name}.square", mul(mul(off, off), X1), (whole_x, row, (center, (1,))), x, (1,), span=span)
-        var = g.map(f"{name}.var", Binary("/", X0, X1), (identity(square), (count, ())), span=span)
+        var = g.map(f"{name}.var", X0 / X1, (identity(square), (count, ())), span=span)
         momentum = Ref("momentum")
-        old = mul(Binary("-", Num(1.0), momentum), X0)
+        old = mul(1.0 - momentum, X0)
         new_mean = g.map(
             f"{name}.new_mean",
             add(old, mul(momentum, X1)),
@@ -87,7 +87,7 @@ def batch_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
             scalars=numbers,
             span=span,
         )
-        unbiased = Binary("/", X1, call("max", Binary("-", X2, Num(1.0)), Num(1.0)))
+        unbiased = X1 / call("max", X2 - 1.0, Num(1.0))
         new_var = g.map(
             f"{name}.new_var",
             add(old, mul(momentum, unbiased)),
@@ -99,14 +99,14 @@ def batch_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
         g.add(Store(var_of.name, new_var.name, span))
     scale = g.map(
         f"{name}.scale",
-        Binary("/", X1, call("sqrt", add(X0, Ref("epsilon")))),
+        X1 / call("sqrt", add(X0, Ref("epsilon"))),
         (identity(var), identity(gamma)),
         scalars=numbers,
         span=span,
     )
     return g.map(
         f"{name}.y",
-        add(mul(Binary("-", X0, X1), X2), X3),
+        add(mul(X0 - X1, X2), X3),
         (whole_x, (mean, (1,)), (scale, (1,)), (beta, (1,))),
         span=span,
     )
@@ -166,13 +166,13 @@ def _standard(c: Context, layer: Layer, x: Tensor) -> Tensor:
     g, name, span = c.graph, layer.name, layer.span
     share = (("share", 1.0 / x.shape[2]),)
     mean = g.reduce(f"{name}.mean", mul(X0, Ref("share")), (identity(x),), x, (0, 1), scalars=share, span=span)
-    off = Binary("-", X0, X1)
+    off = X0 - X1
     square = mul(mul(off, off), Ref("share"))
     center = _center(c, name, mean, layer)
     var = g.reduce(f"{name}.var", square, (identity(x), (center, (0, 1))), x, (0, 1), scalars=share, span=span)
     inverse = g.map(
         f"{name}.inverse",
-        Binary("/", Num(1.0), call("sqrt", add(X0, Ref("epsilon")))),
+        1.0 / call("sqrt", add(X0, Ref("epsilon"))),
         (identity(var),),
         scalars=(("epsilon", number(layer, "epsilon")),),
         span=span,
@@ -364,14 +364,14 @@ def softmax(c: Context, layer: Layer, x: Tensor, name: str = "") -> Tensor:
     keep = tuple(a for a in range(len(x.shape)) if a != axis)
     largest = g.reduce(f"{name}.largest", X0, (identity(x),), x, keep, combine="max", fill=-math.inf, span=span)
     c.constants.add(largest.name)
-    off = Binary("-", X0, X1)
+    off = X0 - X1
     if layer.kind == "log_softmax":
         total = g.reduce(f"{name}.total", call("exp", off), (identity(x), (largest, keep)), x, keep, span=span)
-        body = Binary("-", off, call("log", X2))
+        body = off - call("log", X2)
         return g.map(f"{name}.y", body, (identity(x), (largest, keep), (total, keep)), span=span)
     power = g.map(f"{name}.power", call("exp", off), (identity(x), (largest, keep)), span=span)
     total = g.reduce(f"{name}.total", X0, (identity(power),), power, keep, span=span)
-    return g.map(f"{name}.y", Binary("/", X0, X1), (identity(power), (total, keep)), span=span)
+    return g.map(f"{name}.y", X0 / X1, (identity(power), (total, keep)), span=span)
 
 
 def _write_softmax(w: Writer, layer: Layer) -> str:

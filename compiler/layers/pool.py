@@ -11,7 +11,7 @@ import math
 from functools import partial
 from typing import Any
 
-from compiler.expr.ast import Binary, Num, Ref
+from compiler.expr.ast import Num, Ref
 from compiler.expr.keys.kinds import Field, Flag
 from compiler.ir.level0.model import Attr, Layer
 from compiler.ir.level1.builder import identity
@@ -102,7 +102,7 @@ def pool(c: Context, layer: Layer, x: Tensor) -> Tensor:
         )
     )
     axes = tuple(range(2, len(y.shape)))
-    return c.graph.map(f"{layer.name}.y", Binary("/", X0, X1), (identity(y), (count, axes)), span=layer.span)
+    return c.graph.map(f"{layer.name}.y", X0 / X1, (identity(y), (count, axes)), span=layer.span)
 
 
 def _write(w: Writer, layer: Layer) -> str:

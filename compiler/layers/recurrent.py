@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from compiler.expr.ast import Binary, Num
+from compiler.expr.ast import Num
 from compiler.expr.keys.kinds import Alternative, Choice, Field, Flag, Option
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level0.model import Layer
@@ -194,7 +194,7 @@ def _step(
             candidate = gate(2, "tanh")
         else:
             candidate = _after_product(c, layer, f"{name}.candidate", way, (given[2], reset, carried[2]))
-        mixed = add(mul(Binary("-", Num(1.0), X0), X1), mul(X0, X2))
+        mixed = add(mul(1.0 - X0, X1), mul(X0, X2))
         return g.map(f"{name}.h", mixed, (identity(update), identity(candidate), identity(h)), span=span), memory
     enter, forget, cell, out = gate(0, "sigmoid"), gate(1, "sigmoid"), gate(2, "tanh"), gate(3, "sigmoid")
     kept = add(mul(X0, X1), mul(X2, X3))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref
 from compiler.expr.keys.kinds import Choice, Field, Flag, Option
 from compiler.expr.keys.values import POSITIVE
 from compiler.ir.level0.model import Layer
@@ -39,7 +39,7 @@ def embedding(c: Context, layer: Layer, x: Tensor) -> Tensor:
     table = weight(c, f"{layer.name}.weight", (count, size), "normal", (1.0,), layer)
     axes = tuple((f"d{a}", e) for a, e in enumerate(x.shape))
     outer = tuple(along(d) for d, _ in axes)
-    chosen = Cond(Binary("==", X0, Ref("v")), X1, Num(0.0))
+    chosen = Cond(X0.eq(Ref("v")), X1, Num(0.0))
     return c.graph.add(
         Contract(
             Tensor(f"{layer.name}.y", (*x.shape, size), "real", True),
@@ -86,9 +86,9 @@ def one_hot(c: Context, layer: Layer, x: Tensor) -> Tensor:
     at: Expr = X0
     scalars: tuple[tuple[str, float], ...] = ()
     if flag(layer, "lenient"):
-        at = Cond(Binary(">=", X0, Num(0)), X0, Binary("+", X0, Ref("count")))
+        at = Cond(X0 >= 0, X0, X0 + Ref("count"))
         scalars = (("count", float(whole(layer, "count"))),)
-    body = Cond(Binary("==", Ref("v"), at), Num(1.0), Num(0.0))
+    body = Cond(Ref("v").eq(at), Num(1.0), Num(0.0))
     return c.graph.add(Contract(out, dims, axes, (x.name,), (axes[:-1],), body, scalars=scalars, span=layer.span))
 
 
@@ -193,10 +193,10 @@ def positions(c: Context, layer: Layer, x: Tensor) -> Tensor:
         table = weight(c, f"{layer.name}.weight", (steps, size), "normal", (0.02,), layer)
     else:
         e = Ref("e")
-        pair = Binary("-", e, Binary("%", e, Num(2)))
-        slow = Call("exp", (Binary("*", Call("float", (pair,)), Ref("fall")),))
-        angle = Binary("*", Call("float", (Ref("t"),)), slow)
-        wave = Cond(Binary("==", Binary("%", e, Num(2)), Num(0)), Call("sin", (angle,)), Call("cos", (angle,)))
+        pair = e - e % 2
+        slow = Call("exp", (Call("float", (pair,)) * Ref("fall"),))
+        angle = Call("float", (Ref("t"),)) * slow
+        wave = Cond((e % 2).eq(0), Call("sin", (angle,)), Call("cos", (angle,)))
         table = c.graph.add(
             Contract(
                 Tensor(f"{layer.name}.table", (steps, size)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from compiler.expr.ast import Binary, Call, Expr, Ref
+from compiler.expr.ast import Call, Expr, Ref
 from compiler.ir.level0.model import FromFile, Layer
 from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.level1.graph import Contract, Reindex, Tensor, Weight
@@ -18,7 +18,7 @@ from compiler.ir.space import Affine, along
 from compiler.layers.shared.initial_weights import chosen
 
 X0, X1, X2, X3, X4 = (Ref(f"x{i}") for i in range(5))
-PRODUCT = Binary("*", X0, X1)
+PRODUCT = X0 * X1
 HIDDEN = -1.0e30
 """The score of a step that attention does not see."""
 
@@ -44,11 +44,11 @@ def call(func: str, *args: Expr) -> Expr:
 
 
 def add(a: Expr, b: Expr) -> Expr:
-    return Binary("+", a, b)
+    return a + b
 
 
 def mul(a: Expr, b: Expr) -> Expr:
-    return Binary("*", a, b)
+    return a * b
 
 
 def ints(layer: Layer, name: str) -> tuple[int, ...]:

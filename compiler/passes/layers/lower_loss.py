@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, substitute
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
 from compiler.expr.parse import parse_expr
 from compiler.ir.level0.model import Loss, Network, Train
 from compiler.ir.level1.builder import GraphBuilder, Operand, Scalars, identity
@@ -61,7 +61,7 @@ def _body(kind: str) -> Expr:
 
 def _chosen(g: GraphBuilder, name: str, values: Tensor, counted: Tensor) -> Tensor:
     """The values, and 0 where `counted`, which has their first axes, is 0: with those, losses and slopes are finite."""
-    counts = Binary("!=", X1, Num(0.0))
+    counts = X1.ne(0.0)
     return g.map(name, Cond(counts, X0, Num(0.0)), (identity(values), _first_axes(counted)))
 
 
@@ -81,26 +81,26 @@ def _cross_entropy(
     of_class: Tensor | None = None
     if loss.class_weights:
         classes = g.add(Constant(Tensor(f"{name}.class_weights", (logits.shape[-1],)), loss.class_weights, loss.span))
-        of_class = g.reduce(f"{name}.weight", Cond(Binary("==", Ref(f"d{last}"), X0), X1, Num(0.0)),
+        of_class = g.reduce(f"{name}.weight", Cond(Ref(f"d{last}").eq(X0), X1, Num(0.0)),
                             ((target, row), (classes, (last,))), logits, row)  # fmt: skip
         if 0.0 in loss.class_weights:
             logits = _chosen(g, f"{name}.weighted", logits, of_class)
     largest = g.reduce(f"{name}.largest", X0, (identity(logits),), logits, row, combine="max", fill=-math.inf)
-    exponent = Call("exp", (Binary("-", X0, X1),))
+    exponent = Call("exp", (X0 - X1,))
     total = g.reduce(f"{name}.total", exponent, (identity(logits), (largest, row)), logits, row)
-    here = Binary("==", Ref(f"d{last}"), X1)
+    here = Ref(f"d{last}").eq(X1)
     scalars: tuple[tuple[str, float], ...] = ()
     chosen: Expr = Cond(here, X0, Num(0.0))
     smoothing = dict(loss.attrs).get("smoothing", 0.0)
     if smoothing:
         part = Cond(here, Ref("right"), Num(0.0))
-        chosen = Binary("*", X0, Binary("+", part, Ref("everywhere")))
+        chosen = X0 * (part + Ref("everywhere"))
         scalars = (("right", 1.0 - smoothing), ("everywhere", smoothing / logits.shape[-1]))
     picked = g.reduce(f"{name}.picked", chosen, (identity(logits), (target, row)), logits, row, scalars=scalars)
-    body: Expr = Binary("-", Binary("+", Call("log", (X0,)), X1), X2)
+    body: Expr = Call("log", (X0,)) + X1 - X2
     operands: list[Operand] = [identity(total), identity(largest), identity(picked)]
     if of_class is not None:
-        body = Binary("*", body, X3)
+        body = body * X3
         operands.append(identity(of_class))
     each = g.map(f"{name}.rows" if last == rank else f"{name}.steps", body, operands)
     return _mean(g, f"{name}.rows", X0, (identity(each),), each, rank), frozenset({largest.name})
@@ -122,7 +122,7 @@ def _mean(
         whole = body == X0 and operands[0] == identity(over)
         return over if whole else g.map(name, body, operands, like=over, scalars=scalars, span=span)
     share = ("share", 1.0 / math.prod(over.shape[rank : len(over.shape) - summed]))
-    part = Binary("*", body, Ref("share"))
+    part = body * Ref("share")
     return g.reduce(name, part, operands, over, tuple(range(rank)), scalars=(share, *scalars), span=span)
 
 
@@ -139,12 +139,12 @@ def _cosine(g: GraphBuilder, prediction: Tensor, target: Tensor, name: str, rank
     """Mean over rows of 1 - p t / (|p| |t|) along the last axis; each norm at least 1e-8, as in PyTorch."""
     keep = tuple(range(len(prediction.shape) - 1))
     p, t = identity(prediction), identity(target)
-    dot = g.reduce(f"{name}.dot", Binary("*", X0, X1), (p, t), prediction, keep)
-    pp = g.reduce(f"{name}.prediction", Binary("*", X0, X0), (p,), prediction, keep)
-    tt = g.reduce(f"{name}.target", Binary("*", X0, X0), (t,), target, keep)
+    dot = g.reduce(f"{name}.dot", X0 * X1, (p, t), prediction, keep)
+    pp = g.reduce(f"{name}.prediction", X0 * X0, (p,), prediction, keep)
+    tt = g.reduce(f"{name}.target", X0 * X0, (t,), target, keep)
     floor = Num(1e-8)
-    sizes = Binary("*", Call("max", (Call("sqrt", (X1,)), floor)), Call("max", (Call("sqrt", (X2,)), floor)))
-    body = Binary("-", Num(1.0), Binary("/", X0, sizes))
+    sizes = Call("max", (Call("sqrt", (X1,)), floor)) * Call("max", (Call("sqrt", (X2,)), floor))
+    body = 1.0 - X0 / sizes
     each = g.map(f"{name}.each", body, (identity(dot), identity(pp), identity(tt)))
     return _mean(g, f"{name}.rows", X0, (identity(each),), each, rank)
 
@@ -173,7 +173,7 @@ def _expression(
     bindings: dict[str, Expr] = {a: Ref(f"x{i}") for i, a in enumerate(loss.function.args[: len(ins)])}
     body = substitute(loss.function.body, bindings)
     if counted is not None:  # the expression itself may not be finite, or not have a slope, at 0
-        body = Cond(Binary("!=", Ref(f"x{len(operands)}"), Num(0.0)), body, Num(0.0))
+        body = Cond(Ref(f"x{len(operands)}").ne(0.0), body, Num(0.0))
         operands.append(_first_axes(counted))
     over = Tensor("", tuple(shape), "real", True)
     return _mean(g, f"{name}.rows", body, operands, over, keep, loss.attrs, span=loss.span)
@@ -197,9 +197,9 @@ def _rows(
             found.append(rows)
             constants |= own
         scalars = tuple((f"w{k}", w) for k, (w, _) in enumerate(loss.terms))
-        body: Expr = Binary("*", X0, Ref("w0"))
+        body: Expr = X0 * Ref("w0")
         for k in range(1, len(found)):
-            body = Binary("+", body, Binary("*", Ref(f"x{k}"), Ref(f"w{k}")))
+            body = body + Ref(f"x{k}") * Ref(f"w{k}")
         return g.map("loss.rows", body, [identity(t) for t in found], scalars=scalars), constants
     if loss.kind == "expression":
         return _expression(g, loss, named, name, rank, counted), frozenset()
@@ -225,12 +225,12 @@ def _counted(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], rows: Tensor
     body: Expr = X0
     operands: list[Operand] = [(rows, (0,))]
     if mask is not None:
-        body = Binary("*", body, X1)
+        body = body * X1
         operands.append(identity(mask))
     scalars: Scalars = ()
     if target is not None:
         of = Ref(f"x{len(operands)}")
-        body = Cond(Binary("==", of, Ref("ignored")), Num(0.0), body)
+        body = Cond(of.eq(Ref("ignored")), Num(0.0), body)
         operands.append(identity(target))
         scalars = (("ignored", float(loss.ignore or 0)),)
     like = max(found, key=lambda t: len(t.shape))
@@ -258,12 +258,12 @@ def _term(
     over = count
     if counted is not mask:
         count = g.reduce(f"{name}.count", X0, (identity(counted),), counted, ())
-        over = g.map(f"{name}.over", Cond(Binary(">", X0, Num(0.0)), X0, Num(1.0)), (identity(count),))
+        over = g.map(f"{name}.over", Cond(X0 > 0.0, X0, Num(1.0)), (identity(count),))
     rows, constants = _rows(g, loss, named, name, len(counted.shape), None if counted is mask else counted)
-    body: Expr = Binary("*", X0, X1)
+    body: Expr = X0 * X1
     scalars: Scalars = ()
     if weight != 1.0:
-        body, scalars = Binary("*", body, Ref("weight")), (("weight", weight),)
+        body, scalars = body * Ref("weight"), (("weight", weight),)
     total = g.reduce(f"{name}.sum", body, (identity(rows), identity(counted)), rows, (), scalars=scalars)
     return _Term(total, count, over, counted, constants)
 
@@ -272,8 +272,8 @@ def _penalty(g: GraphBuilder, train: Train, network: Network) -> Tensor | None:
     """The sum of all penalties, array by array; None without any."""
     total: Tensor | None = None
     x0, x1, d0 = X0, X1, Ref("d0")
-    carried = Cond(Binary("==", d0, Num(0)), x1, Num(0.0))
-    own = Binary("+", Binary("*", Ref("l1"), Call("abs", (x0,))), Binary("*", Ref("l2"), Binary("*", x0, x0)))
+    carried = Cond(d0.eq(0), x1, Num(0.0))
+    own = Ref("l1") * Call("abs", (x0,)) + Ref("l2") * (x0 * x0)
     weights = [n for n in g.nodes if isinstance(n, Weight)]
     for k, penalty in enumerate(train.penalties):
         for node in weights:
@@ -290,7 +290,7 @@ def _penalty(g: GraphBuilder, train: Train, network: Network) -> Tensor | None:
                     (),
                     (flat.name, total.name),
                     ((along("d0"),), ()),
-                    Binary("+", own, carried),
+                    own + carried,
                     scalars=(("l1", penalty.l1), ("l2", penalty.l2)),
                     span=penalty.span,
                 )
@@ -314,7 +314,7 @@ def _means(
     """The terms of a loss as means, those over the same samples together; the penalty is one over all."""
     groups: dict[str, tuple[Tensor, list[Tensor]]] = {}
     for k, term in enumerate(terms):
-        mean = g.map(f"loss.{k}.mean", Binary("/", X0, X1), (identity(term.total), identity(term.over)))
+        mean = g.map(f"loss.{k}.mean", X0 / X1, (identity(term.total), identity(term.over)))
         groups.setdefault(term.count.name, (term.count, []))[1].append(mean)
     if penalty is not None:
         groups.setdefault(count.name, (count, []))[1].append(penalty)
@@ -322,7 +322,7 @@ def _means(
     for k, (counted, parts) in enumerate(groups.values()):
         body: Expr = X0
         for i in range(1, len(parts)):
-            body = Binary("+", body, Ref(f"x{i}"))
+            body = body + Ref(f"x{i}")
         out.append((g.map(f"loss.means.{k}", body, [identity(p) for p in parts]), counted))
     return tuple(out)
 
@@ -341,18 +341,18 @@ def add_loss(
     if whole.kind == "sum" and whole.masked:  # each term has a mean of its own
         terms = [(f"loss.{k}", weight, term) for k, (weight, term) in enumerate(whole.terms)]
     found = [_term(g, term, named, mask, count, name, weight) for name, weight, term in terms]
-    means: Expr = Binary("/", X0, X1)
+    means: Expr = X0 / X1
     operands = [identity(t) for part in found for t in (part.total, part.over)]
     for k in range(1, len(found)):
-        means = Binary("+", means, Binary("/", Ref(f"x{2 * k}"), Ref(f"x{2 * k + 1}")))
+        means = means + Ref(f"x{2 * k}") / Ref(f"x{2 * k + 1}")
     first = found[0]
     total = first.total
     penalty = _penalty(g, train, network) if network is not None else None
     if penalty is not None:
-        means = Binary("+", means, Ref(f"x{len(operands)}"))
+        means = means + Ref(f"x{len(operands)}")
         operands.append(identity(penalty))
         three = (identity(total), identity(first.count), identity(penalty))
-        total = g.map("loss.penalised", Binary("+", X0, Binary("*", X1, X2)), three)
+        total = g.map("loss.penalised", X0 + X1 * X2, three)
     loss = g.map("loss", means, operands)
     sums = {"loss": total, "count": first.count}
     for k, part in enumerate(found[1:], 1):
@@ -361,7 +361,7 @@ def add_loss(
         sums |= add_metric(g, metric, whole.terms[0][1] if whole.terms else whole, named, first.mask)
     for name, value in sums.items():
         kept = g.add(Variable(Tensor(f"metric.{name}", value.shape), 0.0, wide=True))
-        after = g.map(f"metric.{name}.after", Binary("+", X0, X1), (identity(kept), identity(value)))
+        after = g.map(f"metric.{name}.after", X0 + X1, (identity(kept), identity(value)))
         g.add(Store(kept.name, after.name))
     several = train.accumulate > 1 and len(found) > 1
     parts = _means(g, found, penalty, count) if several else ((loss, first.count),)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref
 from compiler.ir.level0.model import Loss
 from compiler.ir.level1.builder import FIRST, GraphBuilder, Operand, identity
 from compiler.ir.level1.graph import Contract, Tensor
@@ -33,13 +33,13 @@ def add_metric(g: GraphBuilder, name: str, loss: Loss, named: dict[str, Tensor],
         return _class_counts(g, name, prediction, target, mask)
     if name == "confusion":
         return {"confusion.counts": _confusion(g, prediction, target, mask)}
-    off = Binary("-", X0, X1)
+    off = X0 - X1
     if name == "r2":
-        bodies: dict[str, Expr] = {"residual": Binary("*", off, off), "total": X1, "square": Binary("*", X1, X1)}
+        bodies: dict[str, Expr] = {"residual": off * off, "total": X1, "square": X1 * X1}
         return {f"r2.{part}": _mean(g, f"r2.{part}", body, prediction, target, mask) for part, body in bodies.items()}
     plain: dict[str, Expr] = {
         "mean_absolute_error": Call("abs", (off,)),
-        "mean_squared_error": Binary("*", off, off),
+        "mean_squared_error": off * off,
         "accuracy": Cond(_same_side(X0, X1), Num(1.0), Num(0.0)),
     }
     return {name: _mean(g, f"{name}.sum", plain[name], prediction, target, mask)}
@@ -52,12 +52,12 @@ def _along(mask: Tensor) -> Operand:
 
 def _same_side(score: Expr, target: Expr) -> Expr:
     """Whether a score of a binary class is on the side of its target."""
-    return Binary("==", Binary(">", score, Num(0.0)), Binary(">", target, Num(0.5)))
+    return (score > 0.0).eq(target > 0.5)
 
 
 def _mean(g: GraphBuilder, name: str, body: Expr, prediction: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     """The sum over rows of the mean over the elements of a row, by a choice of what counts: the rest may be NaN."""
-    whole = Cond(Binary("!=", X2, Num(0.0)), Binary("*", Binary("*", body, X2), Ref("share")), Num(0.0))
+    whole = Cond(X2.ne(0.0), body * X2 * Ref("share"), Num(0.0))
     share = (("share", 1.0 / math.prod(prediction.shape[len(mask.shape) :])),)
     operands = (identity(prediction), identity(target), _along(mask))
     return g.reduce(name, whole, operands, prediction, (), scalars=share)
@@ -70,7 +70,7 @@ def _first(g: GraphBuilder, name: str, scores: Tensor) -> Tensor:
     largest = g.reduce(f"{name}.largest", X0, (identity(scores),), scores, row, combine="max", fill=-math.inf)
     return g.reduce(
         f"{name}.first",
-        Cond(Binary("==", X0, X1), Ref(f"d{last}"), Num(FIRST)),
+        Cond(X0.eq(X1), Ref(f"d{last}"), Num(FIRST)),
         (identity(scores), (largest, row)),
         scores,
         row,
@@ -86,11 +86,11 @@ def _right(g: GraphBuilder, name: str, test: Expr, found: Tensor, target: Tensor
     if len(found.shape) == len(mask.shape):
         return g.reduce(f"{name}.sum", body, operands, found, ())
     share = (("share", 1.0 / math.prod(found.shape[len(mask.shape) :])),)
-    return g.reduce(f"{name}.sum", Binary("*", body, Ref("share")), operands, found, (), scalars=share)
+    return g.reduce(f"{name}.sum", body * Ref("share"), operands, found, (), scalars=share)
 
 
 def _accuracy(g: GraphBuilder, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-    return _right(g, "accuracy", Binary("==", X0, X1), _first(g, "accuracy", scores), target, mask)
+    return _right(g, "accuracy", X0.eq(X1), _first(g, "accuracy", scores), target, mask)
 
 
 def _top(g: GraphBuilder, name: str, k: int, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
@@ -98,16 +98,16 @@ def _top(g: GraphBuilder, name: str, k: int, scores: Tensor, target: Tensor, mas
     last = len(scores.shape) - 1
     row = tuple(range(last))
     d = Ref(f"d{last}")
-    chosen = Cond(Binary("==", d, X1), X0, Num(0.0))
+    chosen = Cond(d.eq(X1), X0, Num(0.0))
     own = g.reduce(f"{name}.own", chosen, (identity(scores), (target, row)), scores, row)
-    before = Binary("or", Binary(">", X0, X1), Binary("and", Binary("==", X0, X1), Binary("<", d, X2)))
+    before = (X0 > X1) | X0.eq(X1) & (d < X2)
     operands = (identity(scores), (own, row), (target, row))
     rank = g.reduce(f"{name}.rank", Cond(before, Num(1.0), Num(0.0)), operands, scores, row)
     limit = g.map(f"{name}.k", Ref("k"), (), like=Tensor("", ()), scalars=(("k", float(k)),))
-    body: Expr = Cond(Binary("<", X0, X1), X2, Num(0.0))
+    body: Expr = Cond(X0 < X1, X2, Num(0.0))
     share = (("share", 1.0 / math.prod(rank.shape[len(mask.shape) :])),)
     reads = (identity(rank), (limit, ()), _along(mask))
-    return g.reduce(f"{name}.sum", Binary("*", body, Ref("share")), reads, rank, (), scalars=share)
+    return g.reduce(f"{name}.sum", body * Ref("share"), reads, rank, (), scalars=share)
 
 
 def _class_counts(g: GraphBuilder, name: str, scores: Tensor, target: Tensor, mask: Tensor) -> dict[str, Tensor]:
@@ -115,11 +115,11 @@ def _class_counts(g: GraphBuilder, name: str, scores: Tensor, target: Tensor, ma
     first = _first(g, name, scores)
     classes = scores.shape[-1]
     k = Ref("k")
-    found, there = Binary("==", X0, k), Binary("==", X1, k)
+    found, there = X0.eq(k), X1.eq(k)
     counts: dict[str, tuple[tuple[Tensor, ...], Expr]] = {
-        "hits": ((first, target, mask), Cond(Binary("and", found, there), X2, Num(0.0))),
+        "hits": ((first, target, mask), Cond(found & there, X2, Num(0.0))),
         "found": ((first, mask), Cond(found, X1, Num(0.0))),
-        "there": ((target, mask), Cond(Binary("==", X0, k), X1, Num(0.0))),
+        "there": ((target, mask), Cond(X0.eq(k), X1, Num(0.0))),
     }
     sums: dict[str, Tensor] = {}
     rows = tuple(zip(("n", "s"), scores.shape[:-1], strict=False))
@@ -145,7 +145,7 @@ def _confusion(g: GraphBuilder, scores: Tensor, target: Tensor, mask: Tensor) ->
     classes, last = scores.shape[-1], len(scores.shape) - 1
     row = tuple(range(last))
     d = Ref(f"d{last}")
-    same = Binary("==", X0, d)
+    same = X0.eq(d)
     one_hot = Cond(same, Num(1.0), Num(0.0))
     every = (*row, last)
     there = g.reduce("confusion.there", Cond(same, X1, Num(0.0)), ((target, row), _along(mask)), scores, every)
@@ -159,14 +159,14 @@ def _confusion(g: GraphBuilder, scores: Tensor, target: Tensor, mask: Tensor) ->
             (along("k"), along("j")),
             (there.name, found.name),
             ((*at, along("k")), (*at, along("j"))),
-            Binary("*", X0, X1),
+            X0 * X1,
         )
     )
 
 
 def _binary_counts(g: GraphBuilder, name: str, scores: Tensor, target: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    found, there = Binary(">", X0, Num(0.0)), Binary(">", X1, Num(0.5))
-    tests: dict[str, Expr] = {"hits": Binary("and", found, there), "found": found, "there": there}
+    found, there = X0 > 0.0, X1 > 0.5
+    tests: dict[str, Expr] = {"hits": found & there, "found": found, "there": there}
     return {
         f"{name}.{part}": _mean(g, f"{name}.{part}", Cond(test, Num(1.0), Num(0.0)), scores, target, mask)
         for part, test in tests.items()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from compiler.core.diagnostics import Related
-from compiler.expr.ast import Binary, Call, Cond, Expr, Num, Ref, refs, substitute
+from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, LENGTH, Dimension, describe
 from compiler.frontend.build.shared.readers import Reader, default_of, value_of
@@ -88,7 +88,7 @@ def read_rule(r: Reader, own: int, family: Family) -> Rule | None:
     bindings: dict[str, Expr] = {"distance": _distance(r.flag("periodic"), given)}
     for name in used:  # truth values are 0 and 1 among the arguments
         if scope.kinds[name] is Kind.BOOL:
-            bindings[name] = Binary("!=", Ref(name), Num(0))
+            bindings[name] = Ref(name).ne(0)
     whole = substitute(whole, bindings)
     measured = "spacing" in refs(whole)
     node = r.get("probability") or r.get("when")
@@ -137,14 +137,14 @@ def _distance(periodic: bool, spaced: bool) -> Expr:
     """The Euclidean distance of the positions of source and target."""
 
     def squared(axis: str, extent: str) -> Expr:
-        apart: Expr = Binary("-", Ref(f"{axis}_i"), Ref(f"{axis}_j"))
+        apart: Expr = Ref(f"{axis}_i") - Ref(f"{axis}_j")
         if periodic:
             apart = Call("abs", (apart,))
-            apart = Call("min", (apart, Binary("-", Ref(extent), apart)))
-        return Binary("*", apart, apart)
+            apart = Call("min", (apart, Ref(extent) - apart))
+        return apart * apart
 
-    root: Expr = Call("sqrt", (Binary("+", squared("x", "w_to"), squared("y", "h_to")),))
-    return Binary("*", root, Ref("spacing")) if spaced else root
+    root: Expr = Call("sqrt", (squared("x", "w_to") + squared("y", "h_to"),))
+    return root * Ref("spacing") if spaced else root
 
 
 def _grids_differ(a: Population, b: Population, node: tree.Node, family: Family) -> None:

@@ -210,7 +210,7 @@ def source_of(
         return None
     expr, literals = _literals_apart(found.expr)
     used = refs(expr)
-    flags: dict[str, Expr] = {n: Binary("!=", Ref(n), Num(0.0)) for n in used if isinstance(names.numbers.get(n), bool)}
+    flags: dict[str, Expr] = {n: Ref(n).ne(0.0) for n in used if isinstance(names.numbers.get(n), bool)}
     model_params = tuple(n for n in c.names.numbers if n in used and names.numbers[n] is c.names.numbers[n])
     own: dict[str, Any] = {n: names.numbers[n] for n in sorted(used) if n in names.numbers and n not in model_params}
     own |= literals

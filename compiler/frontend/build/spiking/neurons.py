@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from compiler.core.source import Span
-from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
+from compiler.expr.ast import Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import (
@@ -295,7 +295,7 @@ def finished(d: Draft, n: NeuronDef) -> NeuronDef:
     own = d.places.keys() | d.locals.keys()
     numbers = d.c.names.numbers
     model_params = tuple(p for p in numbers if p in d.read and p not in own)
-    flags: dict[str, Expr] = {p: Binary("!=", Ref(p), Num(0.0)) for p in model_params if isinstance(numbers[p], bool)}
+    flags: dict[str, Expr] = {p: Ref(p).ne(0.0) for p in model_params if isinstance(numbers[p], bool)}
 
     def put(e: Expr) -> Expr:
         return substitute(e, flags) if flags else e

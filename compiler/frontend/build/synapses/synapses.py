@@ -16,7 +16,7 @@ from types import MappingProxyType
 from compiler.core.diagnostics import Related, Severity
 from compiler.core.errors import Sink
 from compiler.core.source import Span
-from compiler.expr.ast import Binary, Expr, Num, Ref, substitute
+from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.units import TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import (
     build_dynamics,
@@ -248,7 +248,7 @@ def _finished(d: SynapseDraft, s: SynapseDef) -> SynapseDef:
     is read as `flag != 0`."""
     numbers = d.c.names.numbers
     model_params = tuple(p for p in numbers if p in d.read and p not in d.places)
-    flags: dict[str, Expr] = {p: Binary("!=", Ref(p), Num(0.0)) for p in model_params if isinstance(numbers[p], bool)}
+    flags: dict[str, Expr] = {p: Ref(p).ne(0.0) for p in model_params if isinstance(numbers[p], bool)}
     if not flags:
         return replace(s, model_params=model_params)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
-from compiler.expr.ast import Binary, Expr, Num, Ref, refs, substitute
+from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.keys.kinds import OneKey
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
@@ -177,7 +177,7 @@ def _expression(r: Reader, built: Built, at: Span) -> Loss | None:
         value = c.names.numbers[parameter]
         column = Ref(f"p_{parameter}")
         attrs.append((column.name, float(value)))
-        bindings[parameter] = Binary("!=", column, Num(0.0)) if isinstance(value, bool) else column
+        bindings[parameter] = column.ne(0.0) if isinstance(value, bool) else column
     args = tuple(f"x{i}" for i in range(len(sources)))
     function = FunctionDef("loss", (*args, *(n for n, _ in attrs)), substitute(checked.expr, bindings), node.span)
     loss = Loss("expression", layers[-1], "", tuple(attrs), inputs=tuple(sources), function=function, span=at)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import NOWHERE, Span
-from compiler.expr.ast import Binary, Expr, Num, Ref, calls, refs, substitute
+from compiler.expr.ast import Expr, Ref, calls, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
 from compiler.frontend.build.functions import Functions
@@ -346,7 +346,7 @@ def _augment(r: _Reader, name: str, node: Node | None) -> tuple[dict[str, Attr],
 
 
 def _truth(column: Expr) -> Expr:
-    return Binary("!=", column, Num(0.0))
+    return column.ne(0.0)
 
 
 def _automatic(r: _Reader, kind: str) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
-from compiler.expr.ast import Binary, Call, Expr, Num, Ref, children, refs, substitute
+from compiler.expr.ast import Binary, Call, Expr, Ref, children, refs, substitute
 from compiler.expr.show import show
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
@@ -83,7 +83,7 @@ def _optimizer(name: str, block: tree.Mapping, given: tree.Mapping | None, at: S
         return None
     used = {p: v for p, v in c.names.numbers.items() if p in read and p not in places}
     numbers = {**{p: float(v) for p, v in used.items()}, **numbers}
-    flags: dict[str, Expr] = {p: Binary("!=", Ref(p), Num(0.0)) for p in used if isinstance(used[p], bool)}
+    flags: dict[str, Expr] = {p: Ref(p).ne(0.0) for p in used if isinstance(used[p], bool)}
     statements = tuple(Set(s.target, substitute(s.value, flags), s.span) for s in update)
     values = tuple((p, v) for p, v in params.items() if v is not None)
     return OptimizerDef(name, (*values, *numbers.items()), tuple(state.items()), (*schedules, *statements), block.span)
@@ -124,7 +124,7 @@ def _renamed(schedules: list[Set], taken: set[str], c: Context) -> tuple[dict[st
             name += "_"
         value = c.names.numbers[p]
         numbers[name] = float(value)
-        bindings[p] = Binary("!=", Ref(name), Num(0.0)) if isinstance(value, bool) else Ref(name)
+        bindings[p] = Ref(name).ne(0.0) if isinstance(value, bool) else Ref(name)
     return numbers, [Set(s.target, substitute(s.value, bindings), s.span) for s in schedules]
 
 
