@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import open_kernel
 from backends.c_family.cprint import Dialect
 from backends.protocol import Artifact
-from compiler.ir.level2.program import Array, Merged, ScalarFormal, Template
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement
 
 
-def _array(array: Array, placement: Placement) -> dict[str, Any]:
+def _array(array: l2.Array, placement: Placement) -> dict[str, Any]:
     return {
         "name": array.name,
         "role": str(array.role),
@@ -31,7 +31,7 @@ def _array(array: Array, placement: Placement) -> dict[str, Any]:
     }
 
 
-def _kernel(template: Template, rows: int, dialect: Dialect) -> dict[str, Any]:
+def _kernel(template: l2.Template, rows: int, dialect: Dialect) -> dict[str, Any]:
     k = open_kernel(template, dialect, set())
     return {
         "index": template.index,
@@ -43,7 +43,7 @@ def _kernel(template: Template, rows: int, dialect: Dialect) -> dict[str, Any]:
             {
                 "name": f.name,
                 "field": k.fields[f.name],
-                "kind": "scalar" if isinstance(f, ScalarFormal) else "array",
+                "kind": "scalar" if isinstance(f, l2.ScalarFormal) else "array",
                 "dtype": f.dtype.numpy,
             }
             for f in template.formals
@@ -51,7 +51,7 @@ def _kernel(template: Template, rows: int, dialect: Dialect) -> dict[str, Any]:
     }
 
 
-def manifest(program: Merged, placement: Placement, artifact: Artifact, seed: int, target: str) -> str:
+def manifest(program: l2.Merged, placement: Placement, artifact: Artifact, seed: int, target: str) -> str:
     """The JSON text: one line per array, so that a long list stays readable."""
     dialect = Dialect(program.precision)
     head: dict[str, Any] = {

@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from compiler.core.errors import CodedError
-from compiler.ir.level2.program import Merged
 from compiler.ir.level2.target import Capabilities
 
 __all__ = ["AnyArray", "Artifact", "Backend", "BackendError", "Capabilities", "Instance"]
@@ -72,12 +72,12 @@ class Backend(Protocol):
     @property
     def capabilities(self) -> Capabilities: ...
 
-    def emit(self, program: Merged) -> str:
+    def emit(self, program: l2.Merged) -> str:
         """The whole text, a function of the templates alone: equal for any number and values of rows."""
         ...
 
-    def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact: ...
+    def build(self, program: l2.Merged, folder: Path, options: Mapping[str, str]) -> Artifact: ...
 
-    def load(self, artifact: Artifact, program: Merged, seed: int) -> Instance:
+    def load(self, artifact: Artifact, program: l2.Merged, seed: int) -> Instance:
         """Allocates, writes tables and constants, and runs the connecting and init phases."""
         ...

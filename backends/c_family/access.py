@@ -11,17 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import compiler.ir.level2.program as l2
 from backends.c_family.cprint import Dialect, Line, Namer, Printer, Symbol
-from compiler.ir.level2.program import (
-    ArrayFormal,
-    At,
-    Axis,
-    ByName,
-    Mode,
-    ScalarFormal,
-    Strided,
-    Template,
-)
 from compiler.ir.space import DType
 
 NameText = Callable[[str], str]
@@ -31,7 +22,7 @@ NameText = Callable[[str], str]
 class Kernel:
     """A template while it is printed. `scope` holds the columns; `pointers` the array formals' C pointers."""
 
-    template: Template
+    template: l2.Template
     printer: Printer
     namer: Namer
     scope: dict[str, Symbol]
@@ -53,10 +44,10 @@ class Kernel:
     def row_type(self) -> str:
         return f"k{self.template.index}_row"
 
-    def formal(self, name: str) -> ArrayFormal:
+    def formal(self, name: str) -> l2.ArrayFormal:
         """The array formal called `name`."""
         for f in self.template.formals:
-            if f.name == name and isinstance(f, ArrayFormal):
+            if f.name == name and isinstance(f, l2.ArrayFormal):
                 return f
         raise KeyError(name)
 
@@ -64,7 +55,7 @@ class Kernel:
         return str(extent) if isinstance(extent, int) else self.scope[extent].text
 
 
-def open_kernel(template: Template, dialect: Dialect, used: set[str]) -> Kernel:
+def open_kernel(template: l2.Template, dialect: Dialect, used: set[str]) -> Kernel:
     """Names for a template: see Namer."""
     namer = Namer()
     fields = Namer()
@@ -72,7 +63,7 @@ def open_kernel(template: Template, dialect: Dialect, used: set[str]) -> Kernel:
     pointers: dict[str, str] = {}
     for f in template.formals:
         fields(f.name)
-        if isinstance(f, ScalarFormal):
+        if isinstance(f, l2.ScalarFormal):
             scope[f.name] = Symbol(namer(f.name), f.dtype)
         else:
             pointers[f.name] = namer.beside(f.name, "p")
@@ -94,7 +85,7 @@ def _sum(parts: Sequence[str]) -> str:
     return text.replace("+ -", "- ") or "0"
 
 
-def axis_numerator(axis: Axis, name: NameText) -> str:
+def axis_numerator(axis: l2.Axis, name: NameText) -> str:
     """const + sum(coefficient * dim) of an axis."""
     parts = []
     for dim, coefficient in axis.terms:
@@ -115,12 +106,12 @@ def _atom(text: str) -> str:
     return text if re.fullmatch(r"[\w\[\]]+", text) else f"({text})"
 
 
-def axis_index(axis: Axis, name: NameText) -> str:
+def axis_index(axis: l2.Axis, name: NameText) -> str:
     numerator = axis_numerator(axis, name)
     return numerator if axis.div == 1 else f"{_atom(numerator)} / {axis.div}"
 
 
-def axis_inside(axis: Axis, name: NameText) -> str | None:
+def axis_inside(axis: l2.Axis, name: NameText) -> str | None:
     """A truth value: the index is inside the extent and the division leaves nothing; None: always."""
     tests = []
     if axis.div != 1:
@@ -131,7 +122,7 @@ def axis_inside(axis: Axis, name: NameText) -> str | None:
     return " & ".join(tests) or None
 
 
-def scaled(index: str, axis: Axis, name: NameText) -> str:
+def scaled(index: str, axis: l2.Axis, name: NameText) -> str:
     """index * stride."""
     if axis.stride == 1 or index == "0":
         return index
@@ -139,12 +130,12 @@ def scaled(index: str, axis: Axis, name: NameText) -> str:
     return f"{_atom(index)} * {_atom(stride)}"
 
 
-def offset(access: Strided, name: NameText) -> str:
+def offset(access: l2.Strided, name: NameText) -> str:
     """The element offset of an access, written out in place."""
     return _sum([scaled(axis_index(a, name), a, name) for a in access.axes])
 
 
-def inside(access: Strided, name: NameText) -> str | None:
+def inside(access: l2.Strided, name: NameText) -> str | None:
     """The guard of an access, written out in place."""
     return " & ".join(t for a in access.axes if (t := axis_inside(a, name))) or None
 
@@ -152,23 +143,23 @@ def inside(access: Strided, name: NameText) -> str | None:
 # ------------------------------------------------------------------------------------------- function
 
 
-def describe(k: Kernel, f: ArrayFormal | ScalarFormal) -> str:
+def describe(k: Kernel, f: l2.ArrayFormal | l2.ScalarFormal) -> str:
     """The comment of a row's field: what stands behind the number."""
     kind = k.dialect.type_name(f.dtype)
-    if isinstance(f, ScalarFormal):
+    if isinstance(f, l2.ScalarFormal):
         return ""
     what = {
-        Mode.READ: "read",
-        Mode.WRITE: "written",
-        Mode.UPDATE: "updated",
-        Mode.ACCUMULATE: "added to",
+        l2.Mode.READ: "read",
+        l2.Mode.WRITE: "written",
+        l2.Mode.UPDATE: "updated",
+        l2.Mode.ACCUMULATE: "added to",
     }[f.mode]
     match f.access:
-        case Strided() as s:
+        case l2.Strided() as s:
             where = "".join(f"[{axis_index(a, str)}]" for a in s.axes) or "[0]"
-        case At(end):
+        case l2.At(end):
             where = f"[{end}]"
-        case ByName():
+        case l2.ByName():
             where = "[]"
     return f"{kind} {where}, {what}"
 
@@ -177,7 +168,7 @@ def row_struct(k: Kernel) -> list[Line]:
     """The C structure of one row, in the order of the formals."""
     lines = [Line("typedef struct {")]
     for f in k.template.formals:
-        if isinstance(f, ArrayFormal):
+        if isinstance(f, l2.ArrayFormal):
             lines.append(Line(f"nl_u64 {k.fields[f.name]}; /* {describe(k, f)} */", 1))
         else:
             t = "double" if f.dtype.is_real else "nl_u64" if f.dtype == DType.U64 else "nl_i64"
@@ -194,5 +185,5 @@ def mentioned(k: Kernel, lines: Iterable[Line]) -> set[str]:
     return {
         f.name
         for f in k.template.formals
-        if (k.scope[f.name].text if isinstance(f, ScalarFormal) else k.pointers[f.name]) in words
+        if (k.scope[f.name].text if isinstance(f, l2.ScalarFormal) else k.pointers[f.name]) in words
     }

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import Line, Symbol, type_of
 from compiler.expr.ast import refs
-from compiler.ir.level2.program import PLACES, Connect, Procedural, ScalarFormal
 from compiler.ir.space import DType
 
 SYNONYMS: Final = {"list": "spikes", "count": "spike_count"}
@@ -21,7 +21,8 @@ SYNONYMS: Final = {"list": "spikes", "count": "spike_count"}
 def formal_names(k: Kernel) -> dict[str, str]:
     """Identifiers by formal name; `list`/`count` also under their usual synonyms."""
     names = {
-        f.name: k.scope[f.name].text if isinstance(f, ScalarFormal) else k.pointers[f.name] for f in k.template.formals
+        f.name: k.scope[f.name].text if isinstance(f, l2.ScalarFormal) else k.pointers[f.name]
+        for f in k.template.formals
     }
     for name, other in SYNONYMS.items():
         if name not in names and other in names:
@@ -29,7 +30,7 @@ def formal_names(k: Kernel) -> dict[str, str]:
     return names
 
 
-def names_again(k: Kernel, p: Procedural) -> dict[str, str]:
+def names_again(k: Kernel, p: l2.Procedural) -> dict[str, str]:
     """The names for a row that is drawn again: those that the rule has when it connects."""
     names = formal_names(k)
     return names | {"key": names["connect_key"], "row": k.pointers[p.row]}
@@ -40,19 +41,19 @@ def lines_of(text: str) -> list[Line]:
     return [Line(t.lstrip(), (len(t) - len(t.lstrip())) // 4) if t.strip() else Line("") for t in text.splitlines()]
 
 
-def given(k: Kernel, c: Connect) -> dict[str, object]:
+def given(k: Kernel, c: l2.Connect) -> dict[str, object]:
     """What the skeleton of an expression rule needs: the text over columns, `i`, `j` and their positions."""
     if c.probability is None:
         return {}
-    scope = dict(k.scope) | {n: Symbol(n, DType.I64) for n in ("i", "j", *PLACES)}
+    scope = dict(k.scope) | {n: Symbol(n, DType.I64) for n in ("i", "j", *l2.PLACES)}
     drawn = type_of(c.probability, scope, k.dialect.precision) != "bool"
     if drawn:
         k.printer.used.add("nl__draw")
     used = refs(c.probability)
     return {
         "drawn": drawn,
-        "places_i": bool(used & set(PLACES[:3])),
-        "places_j": bool(used & set(PLACES[3:])),
+        "places_i": bool(used & set(l2.PLACES[:3])),
+        "places_j": bool(used & set(l2.PLACES[3:])),
         "probability": k.printer.expr(c.probability, scope, k.dialect.precision)
         if drawn
         else k.printer.test(c.probability, scope),

@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import (
     COMPARISONS,
@@ -35,7 +36,6 @@ from compiler.expr.ast import (
     refs,
 )
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.level2.program import Add, Assign, Emit, Mode, Statement
 from compiler.ir.space import DType
 
 Scalar = DType | Literal["bool"]
@@ -475,31 +475,31 @@ class Element:
 
     place: str
     type: DType
-    mode: Mode
+    mode: l2.Mode
     inside: str | None = None
     fill: float = 0.0
 
     @property
     def direct(self) -> bool:
-        return self.mode is Mode.ACCUMULATE
+        return self.mode is l2.Mode.ACCUMULATE
 
 
-EmitPrinter = Callable[[Emit, Scope], list[Line]]
+EmitPrinter = Callable[[l2.Emit, Scope], list[Line]]
 
 
-def refuse_emit(statement: Emit, scope: Scope) -> list[Line]:
+def refuse_emit(statement: l2.Emit, scope: Scope) -> list[Line]:
     raise PrintError("events can only be emitted by a map over one dim", statement.span)
 
 
 def infer_locals(
-    statements: Sequence[Statement], scope: Scope, formals: Iterable[str], real: DType
+    statements: Sequence[l2.Statement], scope: Scope, formals: Iterable[str], real: DType
 ) -> dict[str, Scalar]:
     """The type of every local: the join of what is assigned to it, found in two passes over the statements."""
     known = set(formals)
     found: dict[str, Scalar] = {}
     for _ in range(2):
         for s in statements:
-            if not isinstance(s, Assign) or s.target in known:
+            if not isinstance(s, l2.Assign) or s.target in known:
                 continue
             inner = {**scope, **{n: Symbol(n, t) for n, t in found.items()}}
             t = type_of(s.value, inner, real)
@@ -508,11 +508,11 @@ def infer_locals(
     return found
 
 
-def statement_refs(statements: Iterable[Statement]) -> set[str]:
+def statement_refs(statements: Iterable[l2.Statement]) -> set[str]:
     """Every name that the statements read."""
     found: set[str] = set()
     for s in statements:
-        found |= refs(s.when if isinstance(s, Emit) else s.value)
+        found |= refs(s.when if isinstance(s, l2.Emit) else s.value)
     return found
 
 
@@ -532,22 +532,22 @@ class Body:
     _types: dict[str, Scalar] = field(default_factory=dict)
     _written: list[str] = field(default_factory=list)
 
-    def run(self, statements: Sequence[Statement]) -> list[Line]:
+    def run(self, statements: Sequence[l2.Statement]) -> list[Line]:
         """The lines of `statements`, loads included."""
         virtual = {n: Symbol(n, e.type) for n, e in self.elements.items()}
         known = {**virtual, **self.scope}
         self._types |= infer_locals(statements, known, self.elements, self.printer.dialect.precision)
-        changed = {s.target for s in statements if not isinstance(s, Emit)}
+        changed = {s.target for s in statements if not isinstance(s, l2.Emit)}
         lines: list[Line] = []
         for s in statements:
-            value = s.when if isinstance(s, Emit) else s.value
+            value = s.when if isinstance(s, l2.Emit) else s.value
             lines += self.load(refs(value), changed)
             match s:
-                case Emit():
+                case l2.Emit():
                     lines += self.emit(s, self.scope)
-                case Add(target, value, span):
+                case l2.Add(target, value, span):
                     lines += self._add(target, value, span, changed)
-                case Assign(target, value, span):
+                case l2.Assign(target, value, span):
                     lines.append(self._assign(target, value, span, changed))
         return lines
 
@@ -563,7 +563,7 @@ class Body:
                 value = e.place
                 if e.inside is not None:
                     value = f"{e.inside} ? {e.place} : {literal(e.fill, e.type)}"
-                const = "" if name in changed or e.mode is not Mode.READ else "const "
+                const = "" if name in changed or e.mode is not l2.Mode.READ else "const "
                 lines.append(Line(f"{const}{dialect.type_name(t)} {local} = {value};"))
                 self.scope[name] = Symbol(local, t)
         return lines

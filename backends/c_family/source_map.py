@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+import compiler.ir.level2.program as l2
 from backends.c_family.cprint import Line
 from compiler.core.source import NOWHERE, Span
-from compiler.ir.level2.program import Merged, Order, Template
 
 _MARK = re.compile("\x01(\\d+)\x02")
 
@@ -55,13 +55,13 @@ _LONGEST = 400
 """Characters of a comment."""
 
 
-def heading(template: Template) -> list[Line]:
+def heading(template: l2.Template) -> list[Line]:
     """The comment that names a kernel and its place in the model."""
     where = f"  ({template.span})" if template.span is not NOWHERE else ""
     text = comment(f"{template.name}{where}")
     return [Line(""), Line(f"/* ---- k{template.index}  {text} */"), Line("")]
 
 
-def fixed_order(program: Merged) -> bool:
+def fixed_order(program: l2.Merged) -> bool:
     """Whether a*b+c must stay two operations."""
-    return program.order is Order.BITWISE or any(t.order is Order.BITWISE for t in program.templates)
+    return program.order is l2.Order.BITWISE or any(t.order is l2.Order.BITWISE for t in program.templates)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import compiler.ir.level2.program as l2
 from backends.c_family.source_map import fixed_order
 from backends.cpu.emit.build import compile_text
 from backends.cpu.emit.emit import emit
@@ -17,7 +18,6 @@ from backends.cpu.export.export_folder import write_folder
 from backends.cpu.kernels.skeletons import environment
 from backends.cpu.run.load import CpuInstance, load
 from backends.protocol import Artifact, Capabilities
-from compiler.ir.level2.program import Merged
 
 LANES = 16
 
@@ -32,10 +32,10 @@ class CpuBackend:
         strategies = (n.removeprefix("strategy_").removesuffix(".c.j2") for n in names if n.startswith("strategy_"))
         return Capabilities("cpu", LANES, True, frozenset(strategies))
 
-    def emit(self, program: Merged) -> str:
+    def emit(self, program: l2.Merged) -> str:
         return emit(program).text
 
-    def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
+    def build(self, program: l2.Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
         """Compile (or find in the cache) and write the folder that export/export_folder.py describes."""
         emitted = emit(program)
         artifact = compile_text(
@@ -44,5 +44,5 @@ class CpuBackend:
         write_folder(folder, program, emitted, artifact, int(options.get("seed", "1")))
         return artifact
 
-    def load(self, artifact: Artifact, program: Merged, seed: int) -> CpuInstance:
+    def load(self, artifact: Artifact, program: l2.Merged, seed: int) -> CpuInstance:
         return load(artifact, program, seed)

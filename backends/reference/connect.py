@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from backends.reference import philox
 from backends.reference.evaluate import Evaluator, cast
 from backends.reference.row import InterpretError, Row
 from compiler.expr.ast import Expr
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.level2.program import Connect
 
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Sources and targets, one entry per synapse, in any order."""
@@ -146,7 +146,7 @@ def _joined(parts: list[Pairs]) -> Pairs:
     return np.concatenate(sources), np.concatenate(targets)
 
 
-def _pairs(row: Row, body: Connect) -> Pairs:
+def _pairs(row: Row, body: l2.Connect) -> Pairs:
     rule = body.rule
     if body.probability is not None:
         return _expression(row, body.probability)
@@ -179,7 +179,7 @@ def _transpose(row: Row, stage: str) -> None:
     row.arrays["to_col"][:] = np.repeat(np.arange(row.size("n_pre")), np.diff(pointers))[order]
 
 
-def _mask(row: Row, body: Connect) -> None:
+def _mask(row: Row, body: l2.Connect) -> None:
     """A bit per pair: words of 32 targets."""
     n_pre, n_post = row.size("n_pre"), row.size("n_post")
     bits = np.zeros((n_pre, -(-n_post // 32) * 32), np.bool_)
@@ -190,7 +190,7 @@ def _mask(row: Row, body: Connect) -> None:
 def drawn_again(row: Row, rule: str, probability: Expr | None) -> Pairs:
     """(sources, targets) of all rows of a Procedural relation, sources ascending, targets ascending in each."""
     scalars = {**row.scalars, "key": row.scalars["connect_key"]}  # statements may have a stream of their own
-    source, target = _pairs(replace(row, scalars=scalars), Connect(rule, "fill", probability))
+    source, target = _pairs(replace(row, scalars=scalars), l2.Connect(rule, "fill", probability))
     order = np.lexsort((target, source))
     return source[order], target[order]
 
@@ -217,7 +217,7 @@ def _rewire(row: Row, step: int) -> None:
                 gone[s] = 1 if found else 2
 
 
-def run_connect(row: Row, body: Connect, step: int = 0) -> None:
+def run_connect(row: Row, body: l2.Connect, step: int = 0) -> None:
     """Run one stage of connecting for one relation."""
     if body.rule == "rewire":
         _rewire(row, step)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray
 from backends.reference.connect import run_connect
 from backends.reference.nest import run_nest
@@ -21,23 +22,6 @@ from backends.reference.propagate import run_propagate
 from backends.reference.record import run_emit_scheduled, run_record_events, run_record_trace
 from backends.reference.row import Row
 from compiler.ir.level0.streams import stream_key
-from compiler.ir.level2.program import (
-    ArrayFormal,
-    Connect,
-    Contract,
-    EmitScheduled,
-    Kernel,
-    Merged,
-    Nest,
-    Program,
-    Propagate,
-    RecordEvents,
-    RecordTrace,
-    Rows,
-    SizeOf,
-    StreamKey,
-    Template,
-)
 from compiler.ir.space import DType
 
 
@@ -45,17 +29,17 @@ from compiler.ir.space import DType
 class Item:
     """Rows [lo, hi) of one kernel or template, in steps k with k % every == offset."""
 
-    code: Kernel | Template
-    rows: Rows
+    code: l2.Kernel | l2.Template
+    rows: l2.Rows
     lo: int
     hi: int
     every: int
     offset: int
 
 
-def phases(program: Program | Merged) -> Mapping[str, tuple[Item, ...]]:
+def phases(program: l2.Program | l2.Merged) -> Mapping[str, tuple[Item, ...]]:
     """What each phase launches, in order."""
-    if isinstance(program, Merged):
+    if isinstance(program, l2.Merged):
         return {
             p.name: tuple(
                 Item(
@@ -79,16 +63,16 @@ def phases(program: Program | Merged) -> Mapping[str, tuple[Item, ...]]:
 def column_value(value: Any, seed: int, sizes: Mapping[str, int]) -> Any:
     """A column's entry as a number: extents and stream keys are looked up."""
     match value:
-        case SizeOf(array):
+        case l2.SizeOf(array):
             return sizes[array]
-        case StreamKey(path):
+        case l2.StreamKey(path):
             return stream_key(seed, path)
     return value
 
 
 def bind_row(
-    code: Kernel | Template,
-    rows: Rows,
+    code: l2.Kernel | l2.Template,
+    rows: l2.Rows,
     index: int,
     real: DType,
     arrays: Mapping[str, AnyArray],
@@ -99,7 +83,7 @@ def bind_row(
     precision = np.dtype(real.numpy)
     scalars: dict[str, Any] = {}
     for formal in code.formals:
-        if isinstance(formal, ArrayFormal):
+        if isinstance(formal, l2.ArrayFormal):
             continue
         value = column_value(rows.scalars[formal.name][index], seed, sizes)
         if formal.dtype.is_real:
@@ -107,7 +91,7 @@ def bind_row(
             scalars[formal.name] = dtype.type(np.float64(value))
         else:
             scalars[formal.name] = np.uint64(value) if formal.dtype is DType.U64 else np.int64(value)
-    names = {f.name: rows.arrays[f.name][index] for f in code.formals if isinstance(f, ArrayFormal)}
+    names = {f.name: rows.arrays[f.name][index] for f in code.formals if isinstance(f, l2.ArrayFormal)}
     path = rows.paths[index] if index < len(rows.paths) else f"row {index}"
     return Row(
         f"{code.name} ({path})",
@@ -123,19 +107,19 @@ def bind_row(
 def run_row(row: Row, step: int) -> bool:
     """Run one row in one step; True when a record buffer asks for its caller."""
     match row.body:
-        case Nest() as nest:
+        case l2.Nest() as nest:
             run_nest(row, nest, step)
-        case Contract(nest):
+        case l2.Contract(nest):
             run_nest(row, nest, step)
-        case Propagate() as body:
+        case l2.Propagate() as body:
             run_propagate(row, body, step)
-        case Connect() as body:
+        case l2.Connect() as body:
             run_connect(row, body, step)
-        case RecordEvents():
+        case l2.RecordEvents():
             return run_record_events(row, step)
-        case RecordTrace() as body:
+        case l2.RecordTrace() as body:
             return run_record_trace(row, body, step)
-        case EmitScheduled():
+        case l2.EmitScheduled():
             run_emit_scheduled(row, step)
     return False
 

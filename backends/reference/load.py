@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Artifact, BackendError, Capabilities
 from backends.reference.interpret import Item, bind_row, phases, run_step
 from backends.reference.row import Row
 from compiler.core.disk import write_text
-from compiler.ir.level2.program import Array, Merged, Program
 from compiler.ir.text import print_ir
 
 INIT_PHASES = ("count", "scan", "fill", "init")
@@ -27,7 +27,7 @@ INIT_PHASES = ("count", "scan", "fill", "init")
 class ReferenceInstance:
     """A program with its memory: `read`, `write` and `run` after backends.protocol.Instance."""
 
-    def __init__(self, program: Program | Merged, seed: int) -> None:
+    def __init__(self, program: l2.Program | l2.Merged, seed: int) -> None:
         self._program, self._seed = program, seed
         self._phases = phases(program)
         self._declared = {a.name: a for a in program.arrays}
@@ -44,7 +44,7 @@ class ReferenceInstance:
                 run_step(self._phases[phase], self._bind, 0)
         self._bound.clear()
 
-    def _allocate(self, array: Array, size: int) -> None:
+    def _allocate(self, array: l2.Array, size: int) -> None:
         memory: AnyArray = np.zeros(size, np.dtype(array.dtype.numpy))
         contents = self._program.constants.get(array.name)
         if contents is not None:
@@ -110,20 +110,20 @@ class ReferenceBackend:
     def capabilities(self) -> Capabilities:
         return Capabilities("reference", 0, True, frozenset())
 
-    def emit(self, program: Merged) -> str:
+    def emit(self, program: l2.Merged) -> str:
         return "\n\n".join(print_ir(t) for t in program.templates) + "\n"
 
-    def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
+    def build(self, program: l2.Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
         text = self.emit(program)
         path = folder / "program.ir"
         write_text(path, text, "the text of a build")
         key = sha256(text.encode()).hexdigest()
         return Artifact(text, path, key, False, f"numpy {np.__version__}", (), 0.0)
 
-    def load(self, artifact: Artifact, program: Merged, seed: int) -> ReferenceInstance:
+    def load(self, artifact: Artifact, program: l2.Merged, seed: int) -> ReferenceInstance:
         return ReferenceInstance(program, seed)
 
 
-def instantiate(program: Program | Merged, seed: int = 0) -> ReferenceInstance:
+def instantiate(program: l2.Program | l2.Merged, seed: int = 0) -> ReferenceInstance:
     """Allocate, connect and initialise a program for interpretation."""
     return ReferenceInstance(program, seed)

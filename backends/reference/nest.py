@@ -17,22 +17,12 @@ from typing import Any, Final
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from backends.reference.elementary import maximum, minimum
 from backends.reference.evaluate import Evaluator, Value, cast, loaded
 from backends.reference.row import InterpretError, Row
 from compiler.expr.ast import Expr
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.level2.program import (
-    Add,
-    ArrayFormal,
-    Assign,
-    Dim,
-    DimKind,
-    Emit,
-    Nest,
-    Statement,
-    Strided,
-)
 
 LIMIT: Final = 4_000_000
 """Elements of the largest grid that is evaluated at once."""
@@ -56,7 +46,7 @@ class Points:
     reduction one more axis, the block of the flattened RED index, stands in front.
     """
 
-    def __init__(self, row: Row, nest: Nest, dims: Sequence[Dim], ranges: Sequence[range], step: int) -> None:
+    def __init__(self, row: Row, nest: l2.Nest, dims: Sequence[l2.Dim], ranges: Sequence[range], step: int) -> None:
         self.row, self.nest, self.step = row, nest, step
         self.shape = tuple(len(r) for r in ranges)
         self.values: dict[str, Value] = {"step": step, **row.scalars}
@@ -79,9 +69,9 @@ class Points:
             return value
         return CONSTANTS[name]
 
-    def address(self, formal: ArrayFormal) -> tuple[Any, Any]:
+    def address(self, formal: l2.ArrayFormal) -> tuple[Any, Any]:
         """(element addresses, where they are inside or None), broadcastable to the points."""
-        if not isinstance(formal.access, Strided):
+        if not isinstance(formal.access, l2.Strided):
             raise InterpretError(f"{self.row.label}: `{formal.name}` has no element here")
         total: Any = np.int64(0)
         inside: Any = None
@@ -102,7 +92,7 @@ class Points:
             total = np.where(inside, total, 0)
         return total, inside
 
-    def load(self, formal: ArrayFormal) -> Any:
+    def load(self, formal: l2.ArrayFormal) -> Any:
         buffer = self.row.arrays[formal.name]
         address, inside = self.address(formal)
         if inside is None:
@@ -113,19 +103,19 @@ class Points:
         self.row.checked(formal.name, address)
         return loaded(np.where(inside, buffer[address], fill))
 
-    def run(self, statements: Sequence[Statement]) -> None:
+    def run(self, statements: Sequence[l2.Statement]) -> None:
         for s in statements:
             match s:
-                case Emit():
+                case l2.Emit():
                     self.emit(s)
-                case Add(target, value):
+                case l2.Add(target, value):
                     self.add(self.row.array_formals[target], self.evaluate(value))
-                case Assign(target, value) if target in self.row.array_formals:
+                case l2.Assign(target, value) if target in self.row.array_formals:
                     self.store(self.row.array_formals[target], self.evaluate(value))
-                case Assign(target, value):
+                case l2.Assign(target, value):
                     self.values[target] = self.evaluate.typed(value)
 
-    def store(self, formal: ArrayFormal, value: Value) -> None:
+    def store(self, formal: l2.ArrayFormal, value: Value) -> None:
         buffer = self.row.arrays[formal.name]
         stored = cast(value, buffer.dtype)
         address, inside = self.address(formal)
@@ -138,7 +128,7 @@ class Points:
         self.changed(formal)
         self.values[formal.name] = loaded(np.asarray(stored))
 
-    def add(self, formal: ArrayFormal, value: Value) -> None:
+    def add(self, formal: l2.ArrayFormal, value: Value) -> None:
         buffer = self.row.arrays[formal.name]
         address, inside = self.address(formal)
         self.row.checked(formal.name, address)
@@ -150,14 +140,14 @@ class Points:
         self.changed(formal)
         self.values.pop(formal.name, None)
 
-    def changed(self, formal: ArrayFormal) -> None:
+    def changed(self, formal: l2.ArrayFormal) -> None:
         """Forget what was read through other formals of the same array."""
         name = self.row.names[formal.name]
         for other, bound in self.row.names.items():
             if bound == name and other != formal.name:
                 self.values.pop(other, None)
 
-    def emit(self, s: Emit) -> None:
+    def emit(self, s: l2.Emit) -> None:
         """Append the indices `i` where `when` holds to the list of this step."""
         events, counts = self.row.arrays[s.list], self.row.arrays[s.count]
         slots = self.row.size(s.slots)
@@ -166,7 +156,7 @@ class Points:
         ids = np.broadcast_to(self.values["i"], self.shape)[when]
         append_events(self.row, events, counts, slots, slot, ids)
 
-    def reduce(self, combine: str, term: Expr, dims: Sequence[Dim], extents: Sequence[int]) -> Any:
+    def reduce(self, combine: str, term: Expr, dims: Sequence[l2.Dim], extents: Sequence[int]) -> Any:
         """acc = combine(acc, term) over the RED dims in order, for all points at once."""
         total = math.prod(extents)
         points = max(math.prod(self.shape), 1)
@@ -202,14 +192,14 @@ def append_events(row: Row, events: Any, counts: Any, slots: int, slot: int, ids
     counts[slot] = used + len(ids)
 
 
-def _emits(nest: Nest) -> list[Emit]:
-    return [s for s in (*nest.prologue, *nest.epilogue) if isinstance(s, Emit)]
+def _emits(nest: l2.Nest) -> list[l2.Emit]:
+    return [s for s in (*nest.prologue, *nest.epilogue) if isinstance(s, l2.Emit)]
 
 
-def run_nest(row: Row, nest: Nest, step: int) -> None:
+def run_nest(row: Row, nest: l2.Nest, step: int) -> None:
     """Run one row of a MAP, REDUCE, EMIT or CONTRACT kernel."""
-    parallel = [d for d in nest.dims if d.kind is not DimKind.RED]
-    reduced = [d for d in nest.dims if d.kind is DimKind.RED]
+    parallel = [d for d in nest.dims if d.kind is not l2.DimKind.RED]
+    reduced = [d for d in nest.dims if d.kind is l2.DimKind.RED]
     extents = [row.size(d.extent) for d in parallel]
     red_extents = [row.size(d.extent) for d in reduced]
     for s in _emits(nest):

@@ -13,28 +13,12 @@ from typing import Any
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from backends.reference.connect import Pairs, drawn_again
 from backends.reference.evaluate import Evaluator, Value, cast, loaded
 from backends.reference.row import InterpretError, Row
 from compiler.expr.ast import refs
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.level2.program import (
-    PLANES,
-    Add,
-    ArrayFormal,
-    Assign,
-    At,
-    Bitmask,
-    Csr,
-    Dense,
-    Events,
-    Every,
-    OneToOne,
-    Procedural,
-    Propagate,
-    Relation,
-    Toeplitz,
-)
 
 
 class Synapses:
@@ -46,8 +30,8 @@ class Synapses:
         self.locals: dict[str, Value] = {"step": step, "pre": pre, "post": post, "syn": syn}
         self.evaluate = Evaluator(self.read, row.real, step)
 
-    def place(self, formal: ArrayFormal) -> Any:
-        if not isinstance(formal.access, At):
+    def place(self, formal: l2.ArrayFormal) -> Any:
+        if not isinstance(formal.access, l2.At):
             raise InterpretError(f"{self.row.label}: `{formal.name}` has no element at a synapse")
         place = self.at[formal.access.end]
         if formal.access.ring is not None:
@@ -66,9 +50,9 @@ class Synapses:
             return loaded(self.row.arrays[name][self.place(formal)])
         return self.row.scalars[name] if name in self.row.scalars else CONSTANTS[name]
 
-    def run(self, body: Propagate) -> None:
+    def run(self, body: l2.Propagate) -> None:
         for s in body.statements:
-            if not isinstance(s, Assign | Add):
+            if not isinstance(s, l2.Assign | l2.Add):
                 raise InterpretError(f"{self.row.label}: a propagation cannot emit")
             value = self.evaluate.typed(s.value)
             formal = self.row.array_formals.get(s.target)
@@ -77,26 +61,26 @@ class Synapses:
                 continue
             buffer, place = self.row.arrays[s.target], self.place(formal)
             stored = np.broadcast_to(cast(value, buffer.dtype), place.shape)
-            if isinstance(s, Add):
+            if isinstance(s, l2.Add):
                 np.add.at(buffer, place, stored)
             else:
                 buffer[place] = stored
 
 
-def _conflicts(row: Row, body: Propagate) -> tuple[bool, bool]:
+def _conflicts(row: Row, body: l2.Propagate) -> tuple[bool, bool]:
     """Whether synapses of one event interfere (always, where two of them share their other end)."""
     read: set[str] = set()
     for s in body.statements:
-        if isinstance(s, Assign | Add):
+        if isinstance(s, l2.Assign | l2.Add):
             read |= {row.names[n] for n in refs(s.value) & row.names.keys()}
     always = shared = False
     for s in body.statements:
-        if not isinstance(s, Assign | Add) or s.target not in row.names:
+        if not isinstance(s, l2.Assign | l2.Add) or s.target not in row.names:
             continue
         access = row.array_formals[s.target].access
-        end = access.end if isinstance(access, At) else ""
+        end = access.end if isinstance(access, l2.At) else ""
         others = sum(bound == row.names[s.target] for bound in row.names.values()) > 1
-        if isinstance(s, Assign) or row.names[s.target] in read:
+        if isinstance(s, l2.Assign) or row.names[s.target] in read:
             always = always or end == body.by or others
             shared = shared or end in ("pre", "post")
         elif others:
@@ -104,37 +88,37 @@ def _conflicts(row: Row, body: Propagate) -> tuple[bool, bool]:
     return always, shared
 
 
-def _elements(row: Row, relation: Relation, event: int, by: str, drawn: Pairs | None) -> tuple[Any, Any]:
+def _elements(row: Row, relation: l2.Relation, event: int, by: str, drawn: Pairs | None) -> tuple[Any, Any]:
     """(other ends, synapses) of one neuron's elements, in order. `drawn`: the pairs of a Procedural relation."""
     match relation:
-        case Csr(pointers, col, index):
+        case l2.Csr(pointers, col, index):
             places = np.arange(row.arrays[pointers][event], row.arrays[pointers][event + 1], dtype=np.int64)
             syn = places if index is None else row.arrays[index][places].astype(np.int64)
             return row.arrays[col][places].astype(np.int64), syn
-        case Dense(n_pre, n_post, hole):
+        case l2.Dense(n_pre, n_post, hole):
             other = np.arange(row.size(n_post if by == "pre" else n_pre), dtype=np.int64)
             other = other[other != event] if hole else other
             i, j = (event, other) if by == "pre" else (other, event)
             return other, i * (row.size(n_post) - hole) + j - (hole & (j > i))
-        case OneToOne():
+        case l2.OneToOne():
             return np.array([event]), np.array([event])
-        case Bitmask(words, n_post):
+        case l2.Bitmask(words, n_post):
             width = -(-row.size(n_post) // 32)
             bits = row.arrays[words][event * width : (event + 1) * width].astype("<u4").view(np.uint8)
             other = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
             return other, np.full(len(other), -1)
-        case Procedural(_, pointers):
+        case l2.Procedural(_, pointers):
             assert drawn is not None
             first, last = np.searchsorted(drawn[0], [event, event + 1])
             return drawn[1][first:last], row.arrays[pointers][event] + np.arange(last - first)
-        case Toeplitz():
+        case l2.Toeplitz():
             return _convolved(row, relation, event)
     raise InterpretError(f"{row.label}: no {type(relation).__name__} relation")
 
 
-def _convolved(row: Row, relation: Toeplitz, event: int) -> tuple[Any, Any]:
+def _convolved(row: Row, relation: l2.Toeplitz, event: int) -> tuple[Any, Any]:
     """(targets, kernel elements) of one source of a convolution, by output channel and kernel position."""
-    in_c, in_h, in_w, out_c, out_h, out_w, pad_h, pad_w = (row.size(name) for name in PLANES)
+    in_c, in_h, in_w, out_c, out_h, out_w, pad_h, pad_w = (row.size(name) for name in l2.PLANES)
     c, y, x = event // (in_h * in_w), event // in_w % in_h, event % in_w
     (kh, kw), (sh, sw) = relation.kernel, relation.stride
     alone = relation.depthwise or relation.shared
@@ -149,22 +133,22 @@ def _convolved(row: Row, relation: Toeplitz, event: int) -> tuple[Any, Any]:
     return target[inside], kind[inside]
 
 
-def _events(row: Row, events: Events | Every, step: int) -> list[int]:
+def _events(row: Row, events: l2.Events | l2.Every, step: int) -> list[int]:
     match events:
-        case Events(ids, count, slots, delay, stride):
+        case l2.Events(ids, count, slots, delay, stride):
             slot = (step - row.size(delay)) % row.size(slots)
             first = slot * row.size(stride)
             found: list[int] = row.arrays[ids][first : first + int(row.arrays[count][slot])].tolist()
             return found
-        case Every(n):
+        case l2.Every(n):
             return list(range(row.size(n)))
 
 
-def run_propagate(row: Row, body: Propagate, step: int) -> None:
+def run_propagate(row: Row, body: l2.Propagate, step: int) -> None:
     """Deliver the events of step (step - delay)."""
     always, shared = _conflicts(row, body)
     drawn: Pairs | None = None
-    if isinstance(body.relation, Procedural):
+    if isinstance(body.relation, l2.Procedural):
         drawn = drawn_again(row, body.relation.rule, body.relation.probability)
     for event in _events(row, body.events, step):
         other, syn = _elements(row, body.relation, event, body.by, drawn)

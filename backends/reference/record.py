@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from backends.reference.evaluate import cast
 from backends.reference.nest import Points, append_events
 from backends.reference.row import InterpretError, Row
-from compiler.ir.level2.program import Dim, Nest, RecordTrace
 
 
 def run_record_events(row: Row, step: int) -> bool:
@@ -31,14 +31,14 @@ def run_record_events(row: Row, step: int) -> bool:
     return capacity - (start + count) < 2 * row.size("n")
 
 
-def run_record_trace(row: Row, body: RecordTrace, step: int) -> bool:
+def run_record_trace(row: Row, body: l2.RecordTrace, step: int) -> bool:
     """Append one sample of `value` at every member; True when there is room for one more at most."""
     used, m, capacity = row.arrays["used"], row.size("m"), row.size("capacity")
     start = int(used[0])
     if start >= capacity:
         raise InterpretError(f"{row.label}: the buffer was not drained")
-    dims = (Dim("i", "m"),)
-    points = Points(row, Nest(dims), dims, (range(m),), step)
+    dims = (l2.Dim("i", "m"),)
+    points = Points(row, l2.Nest(dims), dims, (range(m),), step)
     points.values["i"] = row.arrays["members"].astype(np.int64)
     if "ring_slots" in row.scalars:
         points.values["slot"] = np.int64(step % row.size("ring_slots"))

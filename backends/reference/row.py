@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray
-from compiler.ir.level2.program import ArrayFormal, Body, Formal
 
 
 class InterpretError(Exception):
@@ -28,16 +28,16 @@ class Row:
     """`arrays` and `names`: memory and array name by array formal; `scalars`: number by column."""
 
     label: str
-    formals: tuple[Formal, ...]
-    body: Body
+    formals: tuple[l2.Formal, ...]
+    body: l2.Body
     arrays: Mapping[str, AnyArray]
     names: Mapping[str, str]
     scalars: Mapping[str, Any]
     real: np.dtype[Any]
 
     @cached_property
-    def array_formals(self) -> Mapping[str, ArrayFormal]:
-        return {f.name: f for f in self.formals if isinstance(f, ArrayFormal)}
+    def array_formals(self) -> Mapping[str, l2.ArrayFormal]:
+        return {f.name: f for f in self.formals if isinstance(f, l2.ArrayFormal)}
 
     def size(self, x: int | str) -> int:
         """A literal or the value of an integer column."""

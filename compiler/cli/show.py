@@ -16,13 +16,13 @@ from pathlib import Path
 
 import typer
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.cli.errors import Format, colored, show
 from compiler.core.catalogue import explain
 from compiler.core.disk import bytes_text
 from compiler.core.errors import RunError
 from compiler.core.strict_json import dumps
-from compiler.ir.level0.model import Model, Network
-from compiler.ir.level1.graph import Weight
 from compiler.ir.level2.synapse_values import own_name
 from compiler.layout.plan_memory import Placement, place
 from compiler.passes.relations.expected_sizes import expected_sizes, synapse_counts
@@ -96,7 +96,7 @@ def show_summary(path: Path, options: Options, format: Format) -> None:
     show(too_large(needs), format)
 
 
-def _spiking_sections(model: Model) -> None:
+def _spiking_sections(model: l0.Model) -> None:
     """Parameters, populations and projections."""
     if model.params:
         values = [f"{p.value:g}" if isinstance(p.value, float) else str(p.value) for p in model.params]
@@ -117,7 +117,7 @@ def _spiking_sections(model: Model) -> None:
         _section("projections", table(["name", "", "rule", "into", "synapses", "delay (steps)"], rows, left=4))
 
 
-def _layers_section(network: Network, counts: Mapping[str, int]) -> None:
+def _layers_section(network: l0.Network, counts: Mapping[str, int]) -> None:
     rows = [[i.name, "input", "x".join(map(str, i.shape)) or "-", ""] for i in network.inputs]
     for x in network.layers:
         kind = x.kind + (f", {x.activation}" if x.activation else "")
@@ -152,7 +152,7 @@ def _parameters(prepared: Prepared | None) -> dict[str, int]:
     counts: dict[str, int] = {}
     if prepared is not None and prepared.lowered.tensors:
         for node in prepared.lowered.tensors[0].nodes:
-            if isinstance(node, Weight):
+            if isinstance(node, l1.Weight):
                 layer = node.out.name.rpartition(".")[0]
                 counts[layer] = counts.get(layer, 0) + prod(node.out.shape)
     return counts
@@ -169,7 +169,7 @@ def placed_arrays(prepared: Prepared) -> tuple[Placement, dict[str, int]]:
     return place(prepared.lowered.merged, sizes, prepared.backend.capabilities.apart), sizes
 
 
-def _summary(model: Model, prepared: Prepared | None, needs: Sequence[Need]) -> dict[str, object]:
+def _summary(model: l0.Model, prepared: Prepared | None, needs: Sequence[Need]) -> dict[str, object]:
     counts = _parameters(prepared)
     return {
         "name": model.name,

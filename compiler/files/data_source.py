@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
 from compiler.files.array_files import Header, read_array
 from compiler.files.array_rows import Rows, array_parts, header_of, open_rows
 from compiler.files.csv_files import read_columns
 from compiler.files.image_folders import image_headers
-from compiler.ir.level0.model import Data
 
 
-def place_of(data: Data, array: str) -> tuple[str, str]:
+def place_of(data: l0.Data, array: str) -> tuple[str, str]:
     """Path and name ("": the only one) of an array of `data.arrays` in its file."""
     return (data.path, array) if data.path else next((p, a) for k, p, a in data.files if k == array)
 
 
-def read_samples(data: Data, array: str) -> npt.NDArray[Any]:
+def read_samples(data: l0.Data, array: str) -> npt.NDArray[Any]:
     """An array of `data.arrays`; the first axis counts samples. Raises OSError, ValueError."""
     path, inner = place_of(data, array)
     columns = dict(data.columns).get(array)
@@ -37,19 +37,19 @@ def read_samples(data: Data, array: str) -> npt.NDArray[Any]:
     return read_array(Path(path), inner or None)
 
 
-def sample_parts(data: Data, array: str) -> Iterator[npt.NDArray[Any]]:
+def sample_parts(data: l0.Data, array: str) -> Iterator[npt.NDArray[Any]]:
     """`read_samples` in parts of a few MB. Raises OSError, ValueError."""
     path, inner = place_of(data, array)
     return array_parts(Path(path), inner or None, dict(data.columns).get(array, ()))
 
 
-def open_samples(data: Data, array: str, cache: Path) -> Rows:
+def open_samples(data: l0.Data, array: str, cache: Path) -> Rows:
     """`read_samples`, some samples at a time. Raises OSError, ValueError."""
     path, inner = place_of(data, array)
     return open_rows(Path(path), inner or None, dict(data.columns).get(array, ()), cache)
 
 
-def samples_header(data: Data, array: str) -> Header:
+def samples_header(data: l0.Data, array: str) -> Header:
     """Shape (samples first) and type, from the header. Raises OSError, ValueError."""
     path, inner = place_of(data, array)
     columns = dict(data.columns).get(array, ())

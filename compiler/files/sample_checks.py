@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
 from compiler.expr.ast import Call, children, refs
-from compiler.ir.level0.model import FunctionDef, Loss, Network, Train
 from compiler.layers import KIND, MAP
 
 Array = npt.NDArray[Any]
@@ -125,7 +125,7 @@ def _place(row: Any, index: Iterable[Any]) -> str:
     return f"{text}, place [{', '.join(map(str, places))}]" if places else text
 
 
-def sample_checks(network: Network, arrays: Mapping[str, str], train: Train | None = None) -> SampleChecks:
+def sample_checks(network: l0.Network, arrays: Mapping[str, str], train: l0.Train | None = None) -> SampleChecks:
     """The checks for the arrays that feed the inputs. `arrays`: by input; `train`: where losses read inputs, too."""
     ranges: dict[str, list[_Range]] = {}
     shapes: dict[str, tuple[int, ...]] = {}
@@ -153,7 +153,7 @@ def sample_checks(network: Network, arrays: Mapping[str, str], train: Train | No
     return SampleChecks({a: tuple(r) for a, r in ranges.items()}, shapes, masks, frozenset(infinite))
 
 
-def _of_layers(network: Network, name: str) -> list[_Range]:
+def _of_layers(network: l0.Network, name: str) -> list[_Range]:
     out = []
     for layer in network.layers:
         limit = KIND[layer.kind].limit(layer)
@@ -162,7 +162,7 @@ def _of_layers(network: Network, name: str) -> list[_Range]:
     return out
 
 
-def _of_classes(network: Network, terms: Iterable[Loss], name: str) -> list[_Range]:
+def _of_classes(network: l0.Network, terms: Iterable[l0.Loss], name: str) -> list[_Range]:
     shapes = {layer.name: layer.shape for layer in network.layers}
     out = []
     for loss in terms:
@@ -173,7 +173,7 @@ def _of_classes(network: Network, terms: Iterable[Loss], name: str) -> list[_Ran
     return out
 
 
-def _uses(network: Network, name: str) -> set[str]:
+def _uses(network: l0.Network, name: str) -> set[str]:
     """How layers use an input: their kind, "isnan" where a formula tests it, or the role in attention."""
     out = set()
     for layer in network.layers:
@@ -186,7 +186,7 @@ def _uses(network: Network, name: str) -> set[str]:
     return out
 
 
-def _asked(function: FunctionDef) -> set[int]:
+def _asked(function: l0.FunctionDef) -> set[int]:
     """Indices of the arguments that a formula tests with `isnan`."""
     names: set[str] = set()
     stack = [function.body]
@@ -199,7 +199,7 @@ def _asked(function: FunctionDef) -> set[int]:
 
 
 def _masks(
-    network: Network, terms: Iterable[Loss], name: str, shape: tuple[int, ...], arrays: Mapping[str, str]
+    network: l0.Network, terms: Iterable[l0.Loss], name: str, shape: tuple[int, ...], arrays: Mapping[str, str]
 ) -> tuple[_Masked, ...]:
     """The masks of all losses that read an input; () where one has none, or reads it as its mask."""
     inputs = {i.name: i.shape for i in network.inputs}

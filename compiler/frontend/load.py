@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Diagnostic, Severity
 from compiler.core.errors import ModelError, Sink
 from compiler.core.gc_pause import no_garbage_collection
@@ -26,7 +27,6 @@ from compiler.frontend.schema.validate import validate
 from compiler.frontend.schema.wording import found
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.yaml12 import load_file
-from compiler.ir.level0.model import Model
 
 Timed = Callable[[str], AbstractContextManager[Any]]
 
@@ -50,7 +50,7 @@ def load_model(
     folder: Path | None = None,
     unread: frozenset[str] = frozenset(),
     timed: Timed = nullcontext,
-) -> Model:
+) -> l0.Model:
     """The model of the file at `path`, with `settings` (the values of `--set`) for its parameters.
 
     Warnings are added to `sink`. Messages call the file `shown` (default: as `path` was given). Paths in the file
@@ -65,7 +65,7 @@ def load_model(
         help = "a model file begins with `language: 1`"
         sink.error("E0102", f"a model file is a map of keys, not {found(root)}", root.span, help)
         root = None
-    model: Model | None = None
+    model: l0.Model | None = None
     if isinstance(root, tree.Mapping):
         with no_garbage_collection():
             model = _model(root, path, folder or data_folder(path), settings, sink, unread, timed)
@@ -84,7 +84,7 @@ def _model(
     sink: Sink,
     unread: frozenset[str],
     timed: Timed,
-) -> Model | None:
+) -> l0.Model | None:
     if any(d.severity is Severity.ERROR and d.code not in _TREE_IS_GOOD for d in sink.items):
         return None
     with timed("validate"):
@@ -137,7 +137,7 @@ def _with_copies(d: Diagnostic, more: int) -> Diagnostic:
     return replace(d, message=f"{d.message} (and so in {more:,} more {'copy' if more == 1 else 'copies'})")
 
 
-def _unused(model: Model, text: str, sink: Sink) -> None:
+def _unused(model: l0.Model, text: str, sink: Sink) -> None:
     """Warn of parameters of the model whose names stand nowhere but in their declarations.
 
     Definitions that are taken over from other files may read any of them.

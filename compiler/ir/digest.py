@@ -18,43 +18,17 @@ from typing import Final
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
-from compiler.ir.level2.program import (
-    PLANES,
-    Add,
-    ArrayFormal,
-    Assign,
-    At,
-    Axis,
-    Connect,
-    Contract,
-    Emit,
-    EmitScheduled,
-    Events,
-    Every,
-    Formal,
-    Kernel,
-    Nest,
-    Procedural,
-    Propagate,
-    RecordEvents,
-    RecordTrace,
-    Relation,
-    Rows,
-    Statement,
-    Strided,
-    Template,
-    Toeplitz,
-)
 
 _FIXED: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
     {
-        Connect: frozenset({"row", "col", "n_pre", "n_post", "key", "table", "autapses", "same", "number"})
+        l2.Connect: frozenset({"row", "col", "n_pre", "n_post", "key", "table", "autapses", "same", "number"})
         | {"to_row", "to_col", "to_index", "to_filled", "gone", "words", "multapses"}
         | {"w_from", "h_from", "w_to", "h_to"},
-        RecordEvents: frozenset({"list", "count", "slots", "buffer", "used", "capacity", "n"}),
-        RecordTrace: frozenset({"members", "m", "buffer", "used", "capacity"}),
-        EmitScheduled: frozenset({"steps", "ids", "m", "cursor", "list", "count", "slots", "n"}),
+        l2.RecordEvents: frozenset({"list", "count", "slots", "buffer", "used", "capacity", "n"}),
+        l2.RecordTrace: frozenset({"members", "m", "buffer", "used", "capacity"}),
+        l2.EmitScheduled: frozenset({"steps", "ids", "m", "cursor", "list", "count", "slots", "n"}),
     }
 )
 """Formals that a body finds by name."""
@@ -70,16 +44,16 @@ _NONE: Final[frozenset[str]] = frozenset()
 Names = dict[str, str]
 
 
-def canonical(kernel: Kernel | Template) -> str:
+def canonical(kernel: l2.Kernel | l2.Template) -> str:
     """The kernel's text with formals f0, f1, ..., dims d0, d1, ... and locals t0, t1, ...; other
     names get a `$`."""
     names: Names = {}
     fixed = _FIXED.get(type(kernel.body), _NONE)
-    if isinstance(kernel.body, Propagate):
+    if isinstance(kernel.body, l2.Propagate):
         match kernel.body.relation:
-            case Toeplitz():
-                fixed = frozenset(PLANES)
-            case Procedural():
+            case l2.Toeplitz():
+                fixed = frozenset(l2.PLANES)
+            case l2.Procedural():
                 fixed = _DRAWN_AGAIN
     for i, formal in enumerate(kernel.formals):
         names[formal.name] = f"${formal.name}" if formal.name in fixed else f"f{i}"
@@ -88,7 +62,7 @@ def canonical(kernel: Kernel | Template) -> str:
     return f"{kernel.kind.value} {kernel.order.value}({formals}){body}"
 
 
-def digest(kernel: Kernel | Template) -> str:
+def digest(kernel: l2.Kernel | l2.Template) -> str:
     """SHA-256 of the canonical text, in hexadecimal."""
     return sha256(canonical(kernel).encode()).hexdigest()
 
@@ -101,21 +75,21 @@ def _value(x: int | str | None, names: Names) -> str:
     return _name(x, names) if isinstance(x, str) else str(x)
 
 
-def _formal(formal: Formal, names: Names) -> str:
+def _formal(formal: l2.Formal, names: Names) -> str:
     name, dtype = names[formal.name], formal.dtype.value
-    if not isinstance(formal, ArrayFormal):
+    if not isinstance(formal, l2.ArrayFormal):
         return f"{name}:{dtype}"
     access = formal.access
-    if isinstance(access, Strided):
+    if isinstance(access, l2.Strided):
         where = "[" + ",".join([_axis(a, names) for a in access.axes]) + "]"
     else:
-        where = "@" + access.end if isinstance(access, At) else "@"
-        if isinstance(access, At) and access.ring is not None:
+        where = "@" + access.end if isinstance(access, l2.At) else "@"
+        if isinstance(access, l2.At) and access.ring is not None:
             where += ("(-" if access.past else "(") + ",".join([_name(n, names) for n in access.ring]) + ")"
     return f"{name}:{dtype} {formal.mode.value}{where}"
 
 
-def _axis(axis: Axis, names: Names) -> str:
+def _axis(axis: l2.Axis, names: Names) -> str:
     terms = "+".join([f"{c}*{_name(n, names)}" for n, c in axis.terms])
     rest = (axis.const, axis.div, axis.extent, axis.stride)
     if rest == (0, 1, None, 1):
@@ -125,29 +99,29 @@ def _axis(axis: Axis, names: Names) -> str:
 
 def _body(body: object, names: Names) -> str:
     match body:
-        case Nest():
+        case l2.Nest():
             return _nest(body, names)
-        case Contract(nest, strategy, literals, scratch):
+        case l2.Contract(nest, strategy, literals, scratch):
             options = ",".join([f"{k}={v}" for k, v in literals])
             inner = _nest(nest, names)
             space = None if scratch is None else _name(scratch, names)
             return f"contract {strategy}({options};{space}){inner}"
-        case Propagate(events, relation, statements, by, gather):
+        case l2.Propagate(events, relation, statements, by, gather):
             given = f"{by} {_parts(events, names)} {_parts(relation, names)}{' gather' if gather else ''}"
             return f"propagate({given}){{{_statements(statements, names)}}}"
-        case Connect(rule, stage, probability):
+        case l2.Connect(rule, stage, probability):
             given = "" if probability is None else f" {_expr(probability, names)}"
             return f"connect {rule} {stage}{given}"
-        case RecordTrace(value):
+        case l2.RecordTrace(value):
             return f"record trace {_expr(value, names)}"
-        case RecordEvents():
+        case l2.RecordEvents():
             return "record events"
-        case EmitScheduled():
+        case l2.EmitScheduled():
             return "emit scheduled"
     raise TypeError(f"{type(body).__name__} is not the body of a kernel")
 
 
-def _parts(x: Events | Every | Relation, names: Names) -> str:
+def _parts(x: l2.Events | l2.Every | l2.Relation, names: Names) -> str:
     """The fields of `x`: names are those of formals, but for a rule's."""
     shown = []
     for f in fields(x):
@@ -159,7 +133,7 @@ def _parts(x: Events | Every | Relation, names: Names) -> str:
     return f"{type(x).__name__}({','.join(shown)})"
 
 
-def _nest(nest: Nest, names: Names) -> str:
+def _nest(nest: l2.Nest, names: Names) -> str:
     for i, d in enumerate(nest.dims):
         names[d.name] = f"d{i}"
     dims = ",".join([f"{d.kind.value} {_value(d.extent, names)}" for d in nest.dims])
@@ -172,19 +146,19 @@ def _nest(nest: Nest, names: Names) -> str:
     return f"for({dims}){{{prologue}}}{nest.combine}({term}){{{epilogue}}}{nest.fill!r}"
 
 
-def _statements(statements: Iterable[Statement], names: Names) -> str:
+def _statements(statements: Iterable[l2.Statement], names: Names) -> str:
     out: list[str] = []
     for s in statements:
-        if type(s) is Emit:
+        if type(s) is l2.Emit:
             ring = ",".join([_name(x, names) for x in (s.list, s.count, s.slots)])
             out.append(f"emit({ring}){_expr(s.when, names)}")
             continue
-        assert isinstance(s, Assign | Add)
+        assert isinstance(s, l2.Assign | l2.Add)
         value = _expr(s.value, names)
         target = names.get(s.target)
         if target is None:
             target = names[s.target] = f"t{len(names)}"
-        out.append(f"{target}{'=' if type(s) is Assign else '+='}{value}")
+        out.append(f"{target}{'=' if type(s) is l2.Assign else '+='}{value}")
     return ";".join(out)
 
 
@@ -209,16 +183,16 @@ def _expr(e: Expr, names: Names) -> str:
     raise TypeError(f"{kind.__name__} is not an expression")
 
 
-def bind(template: Template, rows: Rows, index: int) -> Kernel:
+def bind(template: l2.Template, rows: l2.Rows, index: int) -> l2.Kernel:
     """Row `index` of a template's table as a kernel of its own, with the template's names."""
     if not 0 <= index < rows.count:
         raise IndexError(f"template {template.index} has no row {index}")
-    return Kernel(
+    return l2.Kernel(
         template.name,
         template.kind,
         template.formals,
         template.body,
-        Rows(
+        l2.Rows(
             1,
             {formal: (names[index],) for formal, names in rows.arrays.items()},
             {

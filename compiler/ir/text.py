@@ -37,13 +37,13 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Quantity, Ref, Unary
 from compiler.expr.parse import parse_expr
 from compiler.expr.show import show
-from compiler.ir.level0.model import Set
-from compiler.ir.level2.program import Add, Assign, At, Axis, ByName, Strided
 from compiler.ir.space import Affine
 
 MODULES: Final = (
@@ -59,7 +59,7 @@ MODULES: Final = (
 WIDTH: Final = 110
 
 _EXPRESSIONS: Final = (Num, Bool, Quantity, Ref, Unary, Binary, Cond, Call)
-_STATEMENTS: Final[Mapping[str, type[Any]]] = types.MappingProxyType({":=": Assign, "+=": Add, "<-": Set})
+_STATEMENTS: Final[Mapping[str, type[Any]]] = types.MappingProxyType({":=": l2.Assign, "+=": l2.Add, "<-": l0.Set})
 _ARROWS: Final[Mapping[type[Any], str]] = types.MappingProxyType({cls: arrow for arrow, cls in _STATEMENTS.items()})
 _WORD: Final = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 _RESERVED: Final = frozenset({"true", "false", "none", "inf", "nan"})
@@ -206,11 +206,11 @@ class _Printer:
                 return [text]
         elif cls in _ARROWS:
             return _after(f"{_string(x.target)} {_ARROWS[cls]} ", self.lines(x.value, indent))
-        elif cls is Strided:
+        elif cls is l2.Strided:
             return [f"@[{', '.join(_axis(a) for a in x.axes)}]"]
-        elif cls is At and x.ring is None and x.end not in ("whole", *_RESERVED) and _WORD.fullmatch(x.end):
+        elif cls is l2.At and x.ring is None and x.end not in ("whole", *_RESERVED) and _WORD.fullmatch(x.end):
             return [f"@{x.end}"]
-        elif cls is ByName:
+        elif cls is l2.ByName:
             return ["@whole"]
         elif cls is Affine:
             return [_affine(x.terms, x.const) + (f"/{x.div}" if x.div != 1 else "")]
@@ -299,7 +299,7 @@ def _scalar(x: int | str) -> str:
     return _string(x) if isinstance(x, str) else str(x)
 
 
-def _axis(a: Axis) -> str:
+def _axis(a: l2.Axis) -> str:
     text = _affine(a.terms, a.const)
     if a.div != 1:
         text += f"/{a.div}"
@@ -506,18 +506,18 @@ class _Parser:
         self.expect(":")
         return key, self.value(hint)
 
-    def access(self) -> Strided | At | ByName:
+    def access(self) -> l2.Strided | l2.At | l2.ByName:
         if self.accept("["):
-            return Strided(tuple(self.axis() for _ in self.items("]")))
+            return l2.Strided(tuple(self.axis() for _ in self.items("]")))
         end = self.name()
-        return ByName() if end == "whole" else At(end)
+        return l2.ByName() if end == "whole" else l2.At(end)
 
-    def axis(self) -> Axis:
+    def axis(self) -> l2.Axis:
         terms, const = self.affine()
         div = self.integer() if self.accept("/") else 1
         extent = self.name_or_integer() if self.accept(":") else None
         stride = self.name_or_integer() if self.accept("*") else 1
-        return Axis(terms, const, div, extent, stride)
+        return l2.Axis(terms, const, div, extent, stride)
 
     def affine(self) -> tuple[tuple[tuple[str, int], ...], Any]:
         """`<terms; const>`."""

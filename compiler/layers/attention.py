@@ -11,12 +11,12 @@ import math
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Cond, Expr, Num, Ref
 from compiler.expr.keys.kinds import Field, Flag, ListOf, OneOf, Value
 from compiler.expr.keys.values import POSITIVE
-from compiler.ir.level0.model import BESIDE, Attr, Layer
 from compiler.ir.level1.builder import identity
-from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import along
 from compiler.layers.norm import softmax
 from compiler.layers.shared.context import (
@@ -68,10 +68,10 @@ _ATTENTION_WORDS = {
 # -------------------------------------------------------------------------------------------- shapes
 
 
-def _parts(p: Place, shapes: tuple[Shape, ...]) -> tuple[tuple[Shape, Shape, Shape], dict[str, Attr]]:
+def _parts(p: Place, shapes: tuple[Shape, ...]) -> tuple[tuple[Shape, Shape, Shape], dict[str, l0.Attr]]:
     """Query, key and value, and the attributes that both kinds have. Raises Misfit."""
     heads = p.integer("heads")
-    beside = [key for key in BESIDE if key in p.values]
+    beside = [key for key in l0.BESIDE if key in p.values]
     ins = shapes[: len(shapes) - len(beside)]
     for s in ins:
         if len(s) != 2:
@@ -116,7 +116,7 @@ def _plain(p: Place, *shapes: Shape) -> Result:
 # ------------------------------------------------------------------------------------------ lowering
 
 
-def attention(c: Context, layer: Layer, *ins: Tensor) -> Tensor:
+def attention(c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
     """Multi-head attention (Vaswani et al. 2017, section 3.2): of one input to itself, or query, key and value."""
     parts, beside = _attended(layer, list(ins))
     size = whole(layer, "size")
@@ -125,7 +125,7 @@ def attention(c: Context, layer: Layer, *ins: Tensor) -> Tensor:
     return linear(c, layer, _dot_attention(c, layer, projected, beside, scale), layer.shape[-1], "out")
 
 
-def dot_attention(c: Context, layer: Layer, *ins: Tensor) -> Tensor:
+def dot_attention(c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
     """The same without projections: each head has a part of the features."""
     parts, beside = _attended(layer, list(ins))
     return _dot_attention(c, layer, parts, beside, number(layer, "scale"))
@@ -134,15 +134,17 @@ def dot_attention(c: Context, layer: Layer, *ins: Tensor) -> Tensor:
 _PARTS = ("query", "key", "value")
 
 
-def _attended(layer: Layer, ins: list[Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
+def _attended(layer: l0.Layer, ins: list[l1.Tensor]) -> tuple[list[l1.Tensor], dict[str, l1.Tensor]]:
     """Query, key and value, and what there is besides."""
-    names = [name for name in BESIDE if flag(layer, name)]
+    names = [name for name in l0.BESIDE if flag(layer, name)]
     count = len(ins) - len(names)
     parts = ins[:count]
     return parts if count == 3 else parts * 3, dict(zip(names, ins[count:], strict=True))
 
 
-def _dot_attention(c: Context, layer: Layer, parts: list[Tensor], beside: dict[str, Tensor], scale: float) -> Tensor:
+def _dot_attention(
+    c: Context, layer: l0.Layer, parts: list[l1.Tensor], beside: dict[str, l1.Tensor], scale: float
+) -> l1.Tensor:
     """softmax(q k^T * scale + offset) v over tensors of (batch, steps, heads * d)."""
     name, span, heads = layer.name, layer.span, whole(layer, "heads")
     q, k, v = (
@@ -154,8 +156,8 @@ def _dot_attention(c: Context, layer: Layer, parts: list[Tensor], beside: dict[s
     n, h, t, s, e = (along(x) for x in ("n", "h", "t", "s", "e"))
     extents = (("n", batch), ("h", heads), ("t", steps), ("s", others))
     scores = c.graph.add(
-        Contract(
-            Tensor(f"{name}.scores", (batch, heads, steps, others), "real", True),
+        l1.Contract(
+            l1.Tensor(f"{name}.scores", (batch, heads, steps, others), "real", True),
             (*extents, ("e", d)),
             (n, h, t, s),
             (q.name, k.name),
@@ -171,8 +173,8 @@ def _dot_attention(c: Context, layer: Layer, parts: list[Tensor], beside: dict[s
         p = c.graph.map(f"{name}.seen", none, (identity(p), identity(scores)), span=span)
     features = v.shape[3]
     y = c.graph.add(
-        Contract(
-            Tensor(f"{name}.context", (batch, steps, heads, features), "real", True),
+        l1.Contract(
+            l1.Tensor(f"{name}.context", (batch, steps, heads, features), "real", True),
             (("n", batch), ("t", steps), ("h", heads), ("e", features), ("s", others)),
             (n, t, h, e),
             (p.name, v.name),
@@ -184,7 +186,7 @@ def _dot_attention(c: Context, layer: Layer, parts: list[Tensor], beside: dict[s
     return reshape(c, f"{name}.joined", y, (batch, steps, heads * features), layer)
 
 
-def _scaled(c: Context, layer: Layer, scores: Tensor, beside: dict[str, Tensor], scale: float) -> Tensor:
+def _scaled(c: Context, layer: l0.Layer, scores: l1.Tensor, beside: dict[str, l1.Tensor], scale: float) -> l1.Tensor:
     """Scores of (batch, heads, steps, keys), scaled and moved; what is not seen is hidden last."""
     body: Expr = mul(X0, Ref("scale"))
     operands = [identity(scores)]
@@ -199,8 +201,8 @@ def _scaled(c: Context, layer: Layer, scores: Tensor, beside: dict[str, Tensor],
     axes = tuple(along(d) for d, _ in dims)
     body = Cond(Ref("s") <= Ref("t"), body, Num(HIDDEN))
     return c.graph.add(
-        Contract(
-            Tensor(name, scores.shape, "real", True),
+        l1.Contract(
+            l1.Tensor(name, scores.shape, "real", True),
             dims,
             axes,
             tuple(x.name for x, _ in operands),
@@ -215,7 +217,7 @@ def _scaled(c: Context, layer: Layer, scores: Tensor, beside: dict[str, Tensor],
 # ---------------------------------------------------------------------------------------------- ONNX
 
 
-def _write_attention(w: Writer, layer: Layer) -> str:
+def _write_attention(w: Writer, layer: l0.Layer) -> str:
     ways = _which(layer)
     parts = [w.linear(layer, w.source(layer, k), 2, part) for k, part in zip(ways, _PARTS, strict=True)]
     size = layer.attr("size")
@@ -223,21 +225,21 @@ def _write_attention(w: Writer, layer: Layer) -> str:
     return w.linear(layer, _dot_product(w, layer, parts, [size] * 3), 2, "out")
 
 
-def _write_dot(w: Writer, layer: Layer) -> str:
+def _write_dot(w: Writer, layer: l0.Layer) -> str:
     ways = _which(layer)
     return _dot_product(w, layer, [w.source(layer, k) for k in ways], [w.shape(layer, k)[1] for k in ways])
 
 
-def _which(layer: Layer) -> list[int]:
+def _which(layer: l0.Layer) -> list[int]:
     """Which inputs are query, key and value."""
     return [0, 1, 2] if len(layer.inputs) > 2 + len(_beside(layer)) else [0] * 3
 
 
-def _beside(layer: Layer) -> list[str]:
-    return [key for key in BESIDE if dict(layer.attrs).get(key)]
+def _beside(layer: l0.Layer) -> list[str]:
+    return [key for key in l0.BESIDE if dict(layer.attrs).get(key)]
 
 
-def _dot_product(w: Writer, layer: Layer, parts: list[str], sizes: list[int]) -> str:
+def _dot_product(w: Writer, layer: l0.Layer, parts: list[str], sizes: list[int]) -> str:
     """softmax(q k * scale + offset) v. `sizes`: features of the parts."""
     g, heads, ways = w.graph, layer.attr("heads"), _which(layer)
     assert isinstance(heads, int)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, children, with_children
 from compiler.expr.keys.kinds import Choice, Expression, Field, Option, Value
 from compiler.expr.keys.values import COUNT, PART, POSITIVE
-from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import axis_dims, identity
-from compiler.ir.level1.graph import Contract, Rand, Tensor
 from compiler.ir.space import Affine, along
 from compiler.layers.shared.context import X0, X1, X2, Context, mul, number, whole
 from compiler.layers.shared.keys import layer
@@ -24,22 +24,24 @@ from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape,
 from compiler.layers.shared.onnx.graph import Writer
 
 
-def _random(c: Context, layer: Layer, part: str, shape: tuple[int, ...]) -> Tensor:
+def _random(c: Context, layer: l0.Layer, part: str, shape: tuple[int, ...]) -> l1.Tensor:
     """Uniform numbers in [0, 1)."""
     name = f"{layer.name}.{part}"
-    return c.graph.add(Rand(Tensor(name, shape, "real", True), f"{layer.name}/{part}", layer.span))
+    return c.graph.add(l1.Rand(l1.Tensor(name, shape, "real", True), f"{layer.name}/{part}", layer.span))
 
 
-def _write(w: Writer, layer: Layer) -> str:
+def _write(w: Writer, layer: l0.Layer) -> str:
     """Nothing: a network is written for use."""
     return w.source(layer)
 
 
-def dropout(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def dropout(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Srivastava et al. 2014, inverted: kept elements are divided by the probability of keeping them."""
     if not c.training:
         return x
-    u = c.graph.add(Rand(Tensor(f"{layer.name}.random", x.shape, "real", True), f"{layer.name}/dropout", layer.span))
+    u = c.graph.add(
+        l1.Rand(l1.Tensor(f"{layer.name}.random", x.shape, "real", True), f"{layer.name}/dropout", layer.span)
+    )
     keep = Cond(X0 < Ref("rate"), Num(0.0), 1.0 / (1.0 - Ref("rate")))
     scalars = (("rate", number(layer, "rate")),)
     mask = c.graph.map(f"{layer.name}.mask", keep, (identity(u),), scalars=scalars, span=layer.span)
@@ -68,7 +70,7 @@ DROPOUT = LayerKind(
 )
 
 
-def noise(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def noise(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """x + std z, z standard normal (Box & Muller 1958)."""
     if not c.training:
         return x
@@ -110,7 +112,7 @@ NOISE = LayerKind(
 )
 
 
-def augment(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def augment(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """A formula of x and draws, one number for each element or each sample."""
     if not c.training:
         return x
@@ -176,7 +178,7 @@ def _flipped(p: Place, x: Shape) -> Result:
     return x, {"axis": p.axis(x, len(x) - 1)}
 
 
-def random_flip(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def random_flip(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Half of the samples reversed along an axis."""
     if not c.training:
         return x
@@ -184,8 +186,8 @@ def random_flip(c: Context, layer: Layer, x: Tensor) -> Tensor:
     dims = axis_dims(x.shape)
     plain = tuple(along(d) for d, _ in dims)
     back = tuple(Affine(((d, -1),), x.shape[axis] - 1) if a == axis else along(d) for a, (d, _) in enumerate(dims))
-    out = Tensor(f"{layer.name}.reversed", x.shape, "real", True)
-    turned = c.graph.add(Contract(out, dims, plain, (x.name,), (back,), X0, span=layer.span))
+    out = l1.Tensor(f"{layer.name}.reversed", x.shape, "real", True)
+    turned = c.graph.add(l1.Contract(out, dims, plain, (x.name,), (back,), X0, span=layer.span))
     coin = _random(c, layer, "coin", x.shape[:1])
     body = Cond(X2 < 0.5, X0, X1)
     return c.graph.map(f"{layer.name}.y", body, (identity(turned), identity(x), (coin, (0,))), span=layer.span)
@@ -222,7 +224,7 @@ def _cropped(p: Place, x: Shape) -> Result:
     return x, {"padding": padding}
 
 
-def random_crop(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def random_crop(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Zeros are added on both sides of the last two axes, and a part of x's shape is cut out at random: a sum over all
     shifts, of which one counts."""
     if not c.training:
@@ -246,8 +248,8 @@ def random_crop(c: Context, layer: Layer, x: Tensor) -> Tensor:
         places.append(c.graph.map(name, held, (identity(u),), scalars=scalars, span=layer.span))
     here = Ref("a").eq(X1) & Ref("b").eq(X2)
     return c.graph.add(
-        Contract(
-            Tensor(f"{layer.name}.y", x.shape, "real", True),
+        l1.Contract(
+            l1.Tensor(f"{layer.name}.y", x.shape, "real", True),
             (*dims, *shifts),
             tuple(along(d) for d, _ in dims),
             (x.name, *(p.name for p in places)),

@@ -13,10 +13,10 @@ import math
 from functools import partial
 from typing import Any
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.keys.kinds import Field, Kind, ListOf
 from compiler.expr.keys.values import COUNT, POSITIVE
-from compiler.ir.level0.model import Attr, Layer
-from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import along
 from compiler.layers.shared.context import PRODUCT, Context, biased, glorot, ints, reshape, weight, whole
 from compiler.layers.shared.initial import INIT
@@ -78,12 +78,12 @@ def _grouped(p: Place, channels: int, filters: int, groups: int) -> None:
             raise Misfit(f"{what} cannot be split into {groups} groups of one size", None, "groups")
 
 
-def _attrs(p: Place, x: Shape, rank: int) -> dict[str, Attr]:
+def _attrs(p: Place, x: Shape, rank: int) -> dict[str, l0.Attr]:
     """What convolutions and their transposes share."""
     kernel, stride, dilation = (p.each(key, rank) for key in ("kernel", "stride", "dilation"))
     edges = sides(p, image(p, x, rank), kernel, stride, dilation)
     _grouped(p, x[0], p.integer("filters"), p.integer("groups"))
-    found: dict[str, Attr] = {"kernel": kernel, "stride": stride, "padding": edges, "dilation": dilation}
+    found: dict[str, l0.Attr] = {"kernel": kernel, "stride": stride, "padding": edges, "dilation": dilation}
     return found | p.attrs("filters", "groups", "bias")
 
 
@@ -92,7 +92,7 @@ def _conv_shape(rank: int, p: Place, x: Shape) -> Result:
     return (p.integer("filters"), *window_extents(p, x, attrs, "kernel")), attrs
 
 
-def conv(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def conv(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Cross-correlation. Weight (filters, channels of a group, taps...)."""
     batch, channels = x.shape[0], x.shape[1]
     filters, out = layer.shape[0], layer.shape[1:]
@@ -109,8 +109,8 @@ def conv(c: Context, layer: Layer, x: Tensor) -> Tensor:
     at, tap = tuple(along(d) for d in outputs), tuple(along(d) for d in windows)
     if groups == 1:
         y = c.graph.add(
-            Contract(
-                Tensor(f"{layer.name}.sum", (batch, filters, *out), "real", True),
+            l1.Contract(
+                l1.Tensor(f"{layer.name}.sum", (batch, filters, *out), "real", True),
                 (("n", batch), ("k", filters), *size),
                 (n, k, *at),
                 (x.name, w.name),
@@ -125,8 +125,8 @@ def conv(c: Context, layer: Layer, x: Tensor) -> Tensor:
         xg = reshape(c, f"{layer.name}.grouped", x, (batch, groups, inner, *x.shape[2:]), layer)
         wg = reshape(c, f"{layer.name}.weight.grouped", w, (groups, per, inner, *taps), layer)
         yg = c.graph.add(
-            Contract(
-                Tensor(f"{layer.name}.sum.grouped", (batch, groups, per, *out), "real", True),
+            l1.Contract(
+                l1.Tensor(f"{layer.name}.sum.grouped", (batch, groups, per, *out), "real", True),
                 (("n", batch), ("g", groups), ("k", per), *size),
                 (n, g, k, *at),
                 (xg.name, wg.name),
@@ -173,7 +173,7 @@ def _transposed_shape(rank: int, p: Place, x: Shape) -> Result:
     return (p.integer("filters"), *out), attrs
 
 
-def conv_transpose(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def conv_transpose(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """The transpose of `conv` as a map (Dumoulin & Visin 2016, section 4): every input element adds its multiple of
     the kernel to the output. Weight (channels, filters of a group, taps...), as in PyTorch."""
     batch, channels = x.shape[0], x.shape[1]
@@ -190,8 +190,8 @@ def conv_transpose(c: Context, layer: Layer, x: Tensor) -> Tensor:
     wg = reshape(c, f"{layer.name}.weight.grouped", w, (groups, inner, per, *taps), layer)
     n, g, k, ch = (along(d) for d in ("n", "g", "k", "c"))
     yg = c.graph.add(
-        Contract(
-            Tensor(f"{layer.name}.sum.grouped", (batch, groups, per, *out), "real", True),
+        l1.Contract(
+            l1.Tensor(f"{layer.name}.sum.grouped", (batch, groups, per, *out), "real", True),
             (
                 ("n", batch), ("g", groups), ("k", per), ("c", inner),
                 *zip(inputs, x.shape[2:], strict=True), *zip(windows, taps, strict=True),
@@ -243,7 +243,7 @@ def _transposed_kind(rank: int) -> LayerKind:
 # --------------------------------------------------------------------------------------------- ONNX
 
 
-def _write(w: Writer, layer: Layer) -> str:
+def _write(w: Writer, layer: l0.Layer) -> str:
     attrs: dict[str, object] = {
         "kernel_shape": list(ints(layer, "kernel")),
         "strides": list(ints(layer, "stride")),

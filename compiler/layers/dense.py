@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.keys.kinds import Field
 from compiler.expr.keys.values import POSITIVE
-from compiler.ir.level0.model import Layer
-from compiler.ir.level1.graph import Tensor
 from compiler.layers.shared.context import Context, linear
 from compiler.layers.shared.initial import INIT
 from compiler.layers.shared.keys import ACTIVATION, BIAS, layer
@@ -20,11 +20,11 @@ def _shape(p: Place, x: Shape) -> Result:
     return (*x[:-1], p.integer("units")), p.attrs("units", "bias")
 
 
-def _lower(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def _lower(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     return linear(c, layer, x, layer.shape[-1])
 
 
-def _write(w: Writer, layer: Layer) -> str:
+def _write(w: Writer, layer: l0.Layer) -> str:
     return w.linear(layer, w.source(layer), len(w.shape(layer)))
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Expr, Ref, substitute
 from compiler.expr.keys.kinds import Alternative, Expression, Field, MapOf
 from compiler.expr.keys.values import COUNT
-from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import Operand, identity
-from compiler.ir.level1.graph import Tensor
 from compiler.layers.shared.context import X0, X1, X2, Context, add, mul, reshape, weight, whole
 from compiler.layers.shared.keys import AXIS, FUNCTION, layer, several
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, always, article, keeps, shown
@@ -29,7 +29,7 @@ def _one_shape(p: Place, *shapes: Shape) -> Result:
     return shapes[0], {}
 
 
-def _combined(op: str, c: Context, layer: Layer, *ins: Tensor) -> Tensor:
+def _combined(op: str, c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
     """The sum or the product of several inputs."""
     body: Expr = X0
     for i in range(1, len(ins)):
@@ -37,7 +37,7 @@ def _combined(op: str, c: Context, layer: Layer, *ins: Tensor) -> Tensor:
     return c.graph.map(f"{layer.name}.y", body, [identity(t) for t in ins], span=layer.span)
 
 
-def _write_combined(op: str, w: Writer, layer: Layer) -> str:
+def _write_combined(op: str, w: Writer, layer: l0.Layer) -> str:
     y = w.source(layer)
     for k in range(1, len(layer.inputs)):
         y = w.graph.node(op, [y, w.source(layer, k)], layer.name)
@@ -76,7 +76,7 @@ def _one_axis(p: Place, x: Shape) -> Result:
     return x, {"axis": p.axis(x)}
 
 
-def scale_shift(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def scale_shift(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """x * weight + bias, each with one number for each place along an axis; 1 and 0 at first."""
     axis = 1 + whole(layer, "axis")
     scale = weight(c, f"{layer.name}.weight", (x.shape[axis],), "ones", (), layer)
@@ -85,7 +85,7 @@ def scale_shift(c: Context, layer: Layer, x: Tensor) -> Tensor:
     return c.graph.map(f"{layer.name}.y", add(mul(X0, X1), X2), operands, span=layer.span)
 
 
-def _write_scale_shift(w: Writer, layer: Layer) -> str:
+def _write_scale_shift(w: Writer, layer: l0.Layer) -> str:
     behind = (1,) * (len(layer.shape) - whole(layer, "axis") - 1)
     names = (f"{layer.name}.weight", f"{layer.name}.bias")
     scale, shift = (w.graph.weight(name, w.weights[name].reshape(-1, *behind)) for name in names)
@@ -131,7 +131,7 @@ def _broadcast(p: Place, *shapes: Shape) -> Result:
     return shape, {}
 
 
-def map_of(c: Context, layer: Layer, *ins: Tensor) -> Tensor:
+def map_of(c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
     """An expression over inputs, whose shapes are broadcast as in NumPy (the batch apart)."""
     function = layer.function
     assert function is not None
@@ -148,11 +148,11 @@ def map_of(c: Context, layer: Layer, *ins: Tensor) -> Tensor:
     args = function.args[: len(ins)]
     scalars = tuple((n, float(v)) for n, v in layer.attrs if isinstance(v, (int, float)))
     body = substitute(function.body, {a: Ref(f"x{i}") for i, a in enumerate(args)})
-    out = Tensor("", (ins[0].shape[0], *layer.shape), "real", True)
+    out = l1.Tensor("", (ins[0].shape[0], *layer.shape), "real", True)
     return c.graph.map(f"{layer.name}.y", body, operands, like=out, scalars=scalars, span=layer.span)
 
 
-def _write_map(w: Writer, layer: Layer) -> str:
+def _write_map(w: Writer, layer: l0.Layer) -> str:
     assert layer.function is not None
     bound: dict[str, str] = {}
     for k, name in enumerate(layer.inputs):
@@ -188,11 +188,11 @@ MAP = LayerKind(
 # -------------------------------------------------------------------------------------- activations
 
 
-def _same(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def _same(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     return x
 
 
-def _write_same(w: Writer, layer: Layer) -> str:
+def _write_same(w: Writer, layer: l0.Layer) -> str:
     return w.source(layer)
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Num, Ref
 from compiler.expr.keys.kinds import Field
 from compiler.expr.keys.values import COUNT, FRACTION, POSITIVE
-from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import identity
-from compiler.ir.level1.graph import Store, Tensor, Variable
 from compiler.layers.shared.context import (
     PRODUCT,
     X0,
@@ -43,7 +43,7 @@ from compiler.layers.shared.onnx.importer import Array, Computed, Importer, Sett
 from compiler.layers.shared.onnx.inputs import Attrs, axis_of, constant, data, hint_of, short
 
 
-def _affine(layer: Layer) -> bool:
+def _affine(layer: l0.Layer) -> bool:
     return flag(layer, "affine")
 
 
@@ -58,14 +58,14 @@ def _batch_shape(p: Place, x: Shape) -> Result:
     return x, {"momentum": new, "epsilon": p.real("epsilon")}
 
 
-def batch_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def batch_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Ioffe & Szegedy 2015, over the rows that exist; running averages as in PyTorch (unbiased variance)."""
     g, name, span = c.graph, layer.name, layer.span
     channel = (x.shape[1],)
     gamma = weight(c, f"{name}.weight", channel, "ones", (), layer)
     beta = weight(c, f"{name}.bias", channel, "zeros", (), layer)
-    mean_of = g.add(Variable(Tensor(f"{name}.running_mean", channel), 0.0, span=span))
-    var_of = g.add(Variable(Tensor(f"{name}.running_var", channel), 1.0, span=span))
+    mean_of = g.add(l1.Variable(l1.Tensor(f"{name}.running_mean", channel), 0.0, span=span))
+    var_of = g.add(l1.Variable(l1.Tensor(f"{name}.running_var", channel), 1.0, span=span))
     numbers = tuple((k, number(layer, k)) for k in ("epsilon", "momentum"))
     whole_x, row = identity(x), (c.mask, (0,))
     mean, var = mean_of, var_of
@@ -95,8 +95,8 @@ def batch_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
             scalars=numbers,
             span=span,
         )
-        g.add(Store(mean_of.name, new_mean.name, span))
-        g.add(Store(var_of.name, new_var.name, span))
+        g.add(l1.Store(mean_of.name, new_mean.name, span))
+        g.add(l1.Store(var_of.name, new_var.name, span))
     scale = g.map(
         f"{name}.scale",
         X1 / call("sqrt", add(X0, Ref("epsilon"))),
@@ -112,7 +112,7 @@ def batch_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
     )
 
 
-def _center(c: Context, name: str, mean: Tensor, layer: Layer) -> Tensor:
+def _center(c: Context, name: str, mean: l1.Tensor, layer: l0.Layer) -> l1.Tensor:
     """The mean as the variance reads it: a constant to autodiff, since the derivative of sum((x - mean)**2) by the mean
     is -2 sum(x - mean) = 0."""
     center = c.graph.map(f"{name}.center", X0, (identity(mean),), span=layer.span)
@@ -120,7 +120,7 @@ def _center(c: Context, name: str, mean: Tensor, layer: Layer) -> Tensor:
     return center
 
 
-def _write_batch(w: Writer, layer: Layer) -> str:
+def _write_batch(w: Writer, layer: l0.Layer) -> str:
     parts = [w.weight(layer, p) for p in ("weight", "bias", "running_mean", "running_var")]
     return w.graph.node(
         "BatchNormalization", [w.source(layer), *parts], layer.name, {"epsilon": number(layer, "epsilon")}
@@ -161,7 +161,7 @@ BATCH_NORM = LayerKind(
 # -------------------------------------------------------------------------------- layers and groups
 
 
-def _standard(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def _standard(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """(x - mean) / sqrt(var + epsilon) over the last of the axes (batch, parts, elements)."""
     g, name, span = c.graph, layer.name, layer.span
     share = (("share", 1.0 / x.shape[2]),)
@@ -181,7 +181,7 @@ def _standard(c: Context, layer: Layer, x: Tensor) -> Tensor:
     return g.map(f"{name}.standard", body, (identity(x), (mean, (0, 1)), (inverse, (0, 1))), span=span)
 
 
-def _scaled(c: Context, layer: Layer, y: Tensor, axis: int, shape: tuple[int, ...]) -> Tensor:
+def _scaled(c: Context, layer: l0.Layer, y: l1.Tensor, axis: int, shape: tuple[int, ...]) -> l1.Tensor:
     """y * weight + bias along an axis, if the layer has them; `shape`: that of the trained arrays."""
     if not flag(layer, "affine", True):
         return y
@@ -194,7 +194,7 @@ def _scaled(c: Context, layer: Layer, y: Tensor, axis: int, shape: tuple[int, ..
     return c.graph.map(f"{layer.name}.scaled", body, (identity(y), (gamma, (axis,)), (beta, (axis,))), span=layer.span)
 
 
-def _scale_and_shift(w: Writer, layer: Layer, shape: tuple[int, ...]) -> list[str]:
+def _scale_and_shift(w: Writer, layer: l0.Layer, shape: tuple[int, ...]) -> list[str]:
     """Scale and shift: trained, or 1 and 0."""
     if layer.attr("affine"):
         return [w.weight(layer, "weight"), w.weight(layer, "bias")]
@@ -208,7 +208,7 @@ def _layer_shape(p: Place, x: Shape) -> Result:
     return x, p.attrs("axes", "epsilon", "affine")
 
 
-def layer_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def layer_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Ba, Kiros & Hinton 2016, over the last `axes` axes of each sample."""
     axes = whole(layer, "axes")
     rank = len(x.shape)
@@ -219,7 +219,7 @@ def layer_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
     return reshape(c, f"{layer.name}.y", y, x.shape, layer)
 
 
-def _write_layer(w: Writer, layer: Layer) -> str:
+def _write_layer(w: Writer, layer: l0.Layer) -> str:
     axes = layer.attr("axes")
     assert isinstance(axes, int)
     ins = [w.source(layer), *_scale_and_shift(w, layer, layer.shape[len(layer.shape) - axes :])]
@@ -274,7 +274,7 @@ def _group_shape(p: Place, x: Shape) -> Result:
     return x, {"groups": groups, **p.attrs("epsilon", "affine")}
 
 
-def group_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def group_norm(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Wu & He 2018; with one channel per group instance normalisation (Ulyanov et al. 2016)."""
     channels = x.shape[1]
     groups = channels if layer.kind == "instance_norm" else whole(layer, "groups")
@@ -285,7 +285,7 @@ def group_norm(c: Context, layer: Layer, x: Tensor) -> Tensor:
     return reshape(c, f"{layer.name}.y", y, x.shape, layer)
 
 
-def _write_group(w: Writer, layer: Layer) -> str:
+def _write_group(w: Writer, layer: l0.Layer) -> str:
     ins = [w.source(layer), *_scale_and_shift(w, layer, (layer.shape[0],))]
     attrs: dict[str, object] = {"epsilon": number(layer, "epsilon")}
     if layer.kind == "instance_norm":
@@ -356,7 +356,7 @@ def _softmax_shape(p: Place, x: Shape) -> Result:
     return x, {"axis": p.axis(x, len(x) - 1)}
 
 
-def softmax(c: Context, layer: Layer, x: Tensor, name: str = "") -> Tensor:
+def softmax(c: Context, layer: l0.Layer, x: l1.Tensor, name: str = "") -> l1.Tensor:
     """exp(x - max) / sum over one axis, or its logarithm."""
     g, span = c.graph, layer.span
     name = name or layer.name
@@ -374,7 +374,7 @@ def softmax(c: Context, layer: Layer, x: Tensor, name: str = "") -> Tensor:
     return g.map(f"{name}.y", X0 / X1, (identity(power), (total, keep)), span=span)
 
 
-def _write_softmax(w: Writer, layer: Layer) -> str:
+def _write_softmax(w: Writer, layer: l0.Layer) -> str:
     op = "Softmax" if layer.kind == "softmax" else "LogSoftmax"
     return w.graph.node(op, [w.source(layer)], layer.name, {"axis": 1 + whole(layer, "axis", len(layer.shape) - 1)})
 

@@ -11,11 +11,11 @@ import math
 from functools import partial
 from typing import Any
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Num, Ref
 from compiler.expr.keys.kinds import Field, Flag
-from compiler.ir.level0.model import Attr, Layer
 from compiler.ir.level1.builder import identity
-from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import Affine, along
 from compiler.layers.shared.context import X0, X1, Context, flag, ints, mul, reshape
 from compiler.layers.shared.keys import layer
@@ -45,14 +45,14 @@ def _shape(rank: int, p: Place, x: Shape) -> Result:
     edges = sides(p, image(p, x, rank), size, stride, (1,) * rank)
     if any(max(edges[2 * a : 2 * a + 2]) >= size[a] for a in range(rank)):
         raise Misfit("a window could lie in the padding as a whole", "a padding is smaller than `size`", "padding")
-    attrs: dict[str, Attr] = {"size": size, "stride": stride, "padding": edges}
+    attrs: dict[str, l0.Attr] = {"size": size, "stride": stride, "padding": edges}
     out = window_extents(p, x, attrs, "size", p.values["ceil"] is True)
     if p.values.get("count_padding") is False:
         attrs["count_padding"] = False
     return (x[0], *out), attrs
 
 
-def pool(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def pool(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """The largest value or the mean of each window. A mean counts the padding unless `count_padding` is false, and
     never what `ceil` added."""
     taps, padding = ints(layer, "size"), ints(layer, "padding")
@@ -69,8 +69,8 @@ def pool(c: Context, layer: Layer, x: Tensor) -> Tensor:
     outputs, windows = tuple(o for o, _ in pairs), tuple(t for _, t in pairs)
     share = mul(X0, Num(1.0 / math.prod(taps))) if plain else X0
     y = c.graph.add(
-        Contract(
-            Tensor(f"{layer.name}.{'y' if largest or plain else 'total'}", (x.shape[0], ch, *out), "real", True),
+        l1.Contract(
+            l1.Tensor(f"{layer.name}.{'y' if largest or plain else 'total'}", (x.shape[0], ch, *out), "real", True),
             (
                 ("n", x.shape[0]), ("c", ch),
                 *zip(outputs, out, strict=True), *zip(windows, taps, strict=True),
@@ -89,10 +89,10 @@ def pool(c: Context, layer: Layer, x: Tensor) -> Tensor:
     # How many elements count in each window: the same sum over a tensor of ones.
     inside = padded if counted else x.shape[2:]
     origin = positions if not counted else tuple(Affine(p.terms) for p in positions)
-    one = c.graph.map(f"{layer.name}.ones", Num(1.0), (), like=Tensor("", inside), span=layer.span)
+    one = c.graph.map(f"{layer.name}.ones", Num(1.0), (), like=l1.Tensor("", inside), span=layer.span)
     count = c.graph.add(
-        Contract(
-            Tensor(f"{layer.name}.counts", out),
+        l1.Contract(
+            l1.Tensor(f"{layer.name}.counts", out),
             (*zip(outputs, out, strict=True), *zip(windows, taps, strict=True)),
             tuple(along(d) for d in outputs),
             (one.name,),
@@ -105,7 +105,7 @@ def pool(c: Context, layer: Layer, x: Tensor) -> Tensor:
     return c.graph.map(f"{layer.name}.y", X0 / X1, (identity(y), (count, axes)), span=layer.span)
 
 
-def _write(w: Writer, layer: Layer) -> str:
+def _write(w: Writer, layer: l0.Layer) -> str:
     size, stride, padding = ints(layer, "size"), ints(layer, "stride"), ints(layer, "padding")
     leaves = any(
         (o - 1) * stride[a] + size[a] > e + padding[2 * a] + padding[2 * a + 1]
@@ -193,7 +193,7 @@ def _global_shape(p: Place, x: Shape) -> Result:
     return (x[0],), {}
 
 
-def global_pool(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def global_pool(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """The largest value or the mean of each channel."""
     size = math.prod(x.shape[2:])
     flat = reshape(c, f"{layer.name}.flat", x, (x.shape[0], x.shape[1], size), layer)
@@ -205,7 +205,7 @@ def global_pool(c: Context, layer: Layer, x: Tensor) -> Tensor:
     return c.graph.reduce(name, body, (identity(flat),), flat, (0, 1), scalars=share, span=layer.span)
 
 
-def _write_global(w: Writer, layer: Layer) -> str:
+def _write_global(w: Writer, layer: l0.Layer) -> str:
     op = "GlobalMaxPool" if layer.kind == "global_max_pool" else "GlobalAveragePool"
     y = w.graph.node(op, [w.source(layer)], f"{layer.name}/pooled")
     return w.graph.reshape(y, layer.shape, layer.name)

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Num
 from compiler.expr.keys.kinds import Alternative, Choice, Field, Flag, Option
 from compiler.expr.keys.values import POSITIVE
-from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import identity
-from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import along
 from compiler.layers.shared.context import (
     PRODUCT,
@@ -89,7 +89,7 @@ def _shape(p: Place, x: Shape) -> Result:
 # ------------------------------------------------------------------------------------------ lowering
 
 
-def recurrent(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def recurrent(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """rnn (Elman 1990), gru (Cho et al. 2014, with the reset before the candidate's product, or after it as in PyTorch)
     or lstm (Hochreiter & Schmidhuber 1997, with forget gates): the last state, or all of them."""
     ways = [_one_way(c, layer, x, "", False)]
@@ -101,16 +101,16 @@ def recurrent(c: Context, layer: Layer, x: Tensor) -> Tensor:
 GATES = {"rnn": ("state",), "gru": ("reset", "update", "candidate"), "lstm": ("input", "forget", "cell", "output")}
 
 
-def _one_way(c: Context, layer: Layer, x: Tensor, way: str, backward: bool) -> Tensor:
+def _one_way(c: Context, layer: l0.Layer, x: l1.Tensor, way: str, backward: bool) -> l1.Tensor:
     units, steps = whole(layer, "units"), x.shape[1]
     per_gate = []
     for gate in GATES[layer.kind]:
         y = linear(c, layer, x, units, f"{way}{gate}")
         per_gate.append(_apart(c, f"{layer.name}.{way}{gate}", y, layer))
-    start = Tensor("", (x.shape[0], units), "real", True)
+    start = l1.Tensor("", (x.shape[0], units), "real", True)
     zero = c.graph.map(f"{layer.name}.{way}start", Num(0.0), (), like=start, span=layer.span)
     h, memory = zero, zero
-    states: list[Tensor] = []
+    states: list[l1.Tensor] = []
     order = range(steps - 1, -1, -1) if backward else range(steps)
     for t in order:
         h, memory = _step(c, layer, f"{layer.name}.{way}at_{t}", way, [gate[t] for gate in per_gate], h, memory)
@@ -123,7 +123,7 @@ def _one_way(c: Context, layer: Layer, x: Tensor, way: str, backward: bool) -> T
     return _together(c, f"{layer.name}.{way}all", single, layer)
 
 
-def _apart(c: Context, name: str, x: Tensor, layer: Layer, path: str = "") -> list[Tensor]:
+def _apart(c: Context, name: str, x: l1.Tensor, layer: l0.Layer, path: str = "") -> list[l1.Tensor]:
     """The steps of a sequence, by halves: (batch, features) each. Names end in `part_` and the way to the half, which
     labels of kernels leave out (passes/kernels/tensor_phase.py)."""
     steps = x.shape[1]
@@ -136,7 +136,7 @@ def _apart(c: Context, name: str, x: Tensor, layer: Layer, path: str = "") -> li
     return [*_apart(c, name, first, layer, path + "l"), *_apart(c, name, second, layer, path + "r")]
 
 
-def _together(c: Context, name: str, parts: list[Tensor], layer: Layer, path: str = "") -> Tensor:
+def _together(c: Context, name: str, parts: list[l1.Tensor], layer: l0.Layer, path: str = "") -> l1.Tensor:
     """The reverse of `_apart`."""
     if len(parts) == 1:
         return parts[0]
@@ -148,13 +148,13 @@ def _together(c: Context, name: str, parts: list[Tensor], layer: Layer, path: st
     return joined(c, f"{name}.part_{path}", ends, 1, layer)
 
 
-def _carried(c: Context, layer: Layer, name: str, part: str, h: Tensor) -> Tensor:
+def _carried(c: Context, layer: l0.Layer, name: str, part: str, h: l1.Tensor) -> l1.Tensor:
     """The product of the state before with the trained array of a gate."""
     units = h.shape[1]
     w = weight(c, f"{layer.name}.{part}.recurrent", (units, units), "uniform", glorot(units, units), layer)
     return c.graph.add(
-        Contract(
-            Tensor(name, h.shape, "real", True),
+        l1.Contract(
+            l1.Tensor(name, h.shape, "real", True),
             (("n", h.shape[0]), ("o", units), ("k", units)),
             (along("n"), along("o")),
             (h.name, w.name),
@@ -166,20 +166,20 @@ def _carried(c: Context, layer: Layer, name: str, part: str, h: Tensor) -> Tenso
 
 
 def _step(
-    c: Context, layer: Layer, name: str, way: str, given: list[Tensor], h: Tensor, memory: Tensor
-) -> tuple[Tensor, Tensor]:
+    c: Context, layer: l0.Layer, name: str, way: str, given: list[l1.Tensor], h: l1.Tensor, memory: l1.Tensor
+) -> tuple[l1.Tensor, l1.Tensor]:
     """State and memory after one step. `given`: what the step's input adds to each gate."""
     g, span = c.graph, layer.span
     gates = GATES[layer.kind]
     reset_first = layer.kind == "gru" and layer.attr("reset") == "before"
     both = add(X0, X1)
 
-    def product(k: int, state: Tensor) -> Tensor:
+    def product(k: int, state: l1.Tensor) -> l1.Tensor:
         return _carried(c, layer, f"{name}.{gates[k]}.carried", f"{way}{gates[k]}", state)
 
     carried = [product(k, h) for k in range(len(gates) - reset_first)]
 
-    def gate(k: int, func: str) -> Tensor:
+    def gate(k: int, func: str) -> l1.Tensor:
         label = f"{name}.{gates[k]}"
         return g.map(label, call(func, both), (identity(carried[k]), identity(given[k])), span=span)
 
@@ -204,7 +204,9 @@ def _step(
     return g.map(f"{name}.h", body, (identity(out), identity(memory)), span=span), memory
 
 
-def _after_product(c: Context, layer: Layer, name: str, way: str, parts: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+def _after_product(
+    c: Context, layer: l0.Layer, name: str, way: str, parts: tuple[l1.Tensor, l1.Tensor, l1.Tensor]
+) -> l1.Tensor:
     """The candidate of a gru whose reset comes after the product. `parts`: what the input adds, the reset gate, and the
     product of the state."""
     given, reset, inner = parts
@@ -228,7 +230,7 @@ ONNX_GATES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 _FUNCTIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 
 
-def _write(w: Writer, layer: Layer) -> str:
+def _write(w: Writer, layer: l0.Layer) -> str:
     g, units = w.graph, layer.attr("units")
     assert isinstance(units, int)
     gates, op = ONNX_GATES[layer.kind], layer.kind.upper()

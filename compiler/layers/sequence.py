@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
 from compiler.expr.keys.kinds import Choice, Field, Flag, Option
 from compiler.expr.keys.values import POSITIVE
-from compiler.ir.level0.model import Layer
 from compiler.ir.level1.builder import identity
-from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import along
 from compiler.layers.shared.context import X0, X1, Context, add, flag, weight, whole
 from compiler.layers.shared.initial import INIT, WITH_FANS
@@ -31,7 +31,7 @@ def _embedded(p: Place, x: Shape) -> Result:
     return (*x, p.integer("size")), p.attrs("count", "size")
 
 
-def embedding(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def embedding(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Row x of a trained table (count, size), drawn standard normal as in PyTorch. Written as a contraction with the
     one-hot vector of x, so that its gradient is one, too; passes/kernels/one_hot.py finds both, and neither makes
     that vector."""
@@ -41,8 +41,8 @@ def embedding(c: Context, layer: Layer, x: Tensor) -> Tensor:
     outer = tuple(along(d) for d, _ in axes)
     chosen = Cond(X0.eq(Ref("v")), X1, Num(0.0))
     return c.graph.add(
-        Contract(
-            Tensor(f"{layer.name}.y", (*x.shape, size), "real", True),
+        l1.Contract(
+            l1.Tensor(f"{layer.name}.y", (*x.shape, size), "real", True),
             (*axes, ("e", size), ("v", count)),
             (*outer, along("e")),
             (x.name, table.name),
@@ -53,7 +53,7 @@ def embedding(c: Context, layer: Layer, x: Tensor) -> Tensor:
     )
 
 
-def _write_embedding(w: Writer, layer: Layer) -> str:
+def _write_embedding(w: Writer, layer: l0.Layer) -> str:
     return w.graph.node("Gather", [w.weight(layer, "weight"), w.source(layer)], layer.name)
 
 
@@ -78,21 +78,21 @@ def _placed(p: Place, x: Shape) -> Result:
     return (*x, p.integer("count")), p.attrs("count", "lenient")
 
 
-def one_hot(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def one_hot(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """1 at the place that x says, 0 elsewhere. A `lenient` layer counts negative numbers from the end."""
     dims = (*((f"d{a}", e) for a, e in enumerate(x.shape)), ("v", whole(layer, "count")))
     axes = tuple(along(d) for d, _ in dims)
-    out = Tensor(f"{layer.name}.y", tuple(e for _, e in dims), "real", True)
+    out = l1.Tensor(f"{layer.name}.y", tuple(e for _, e in dims), "real", True)
     at: Expr = X0
     scalars: tuple[tuple[str, float], ...] = ()
     if flag(layer, "lenient"):
         at = Cond(X0 >= 0, X0, X0 + Ref("count"))
         scalars = (("count", float(whole(layer, "count"))),)
     body = Cond(Ref("v").eq(at), Num(1.0), Num(0.0))
-    return c.graph.add(Contract(out, dims, axes, (x.name,), (axes[:-1],), body, scalars=scalars, span=layer.span))
+    return c.graph.add(l1.Contract(out, dims, axes, (x.name,), (axes[:-1],), body, scalars=scalars, span=layer.span))
 
 
-def _write_one_hot(w: Writer, layer: Layer) -> str:
+def _write_one_hot(w: Writer, layer: l0.Layer) -> str:
     g = w.graph
     # onnxruntime knows the operator of 64-bit integers
     x = g.node("Cast", [w.source(layer)], f"{layer.name}/places", {"to": INT64})
@@ -144,14 +144,14 @@ def _learned_shape(p: Place) -> Result:
     return shape, {}
 
 
-def learned(c: Context, layer: Layer) -> Tensor:
+def learned(c: Context, layer: l0.Layer) -> l1.Tensor:
     """A trained array for every sample, drawn normal with a standard deviation of 0.02."""
     w = weight(c, f"{layer.name}.weight", layer.shape, "normal", (0.02,), layer)
-    out = Tensor("", (c.mask.shape[0], *layer.shape), "real", True)
+    out = l1.Tensor("", (c.mask.shape[0], *layer.shape), "real", True)
     return c.graph.map(f"{layer.name}.y", X0, ((w, tuple(range(1, len(out.shape)))),), like=out, span=layer.span)
 
 
-def _write_learned(w: Writer, layer: Layer) -> str:
+def _write_learned(w: Writer, layer: l0.Layer) -> str:
     """The array, once for each sample of the batch of some input."""
     g = w.graph
     sizes = g.node("Shape", [next(iter(w.named.values()))], f"{layer.name}/batch", {"end": 1})
@@ -182,11 +182,11 @@ def _positioned(p: Place, x: Shape) -> Result:
     return steps_and_features(p, x), p.attrs("encoding")
 
 
-def _has_table(layer: Layer) -> bool:
+def _has_table(layer: l0.Layer) -> bool:
     return layer.attr("encoding") == "trained"
 
 
-def positions(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def positions(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """x plus an encoding of its first axis: trained, or sines and cosines (Vaswani et al. 2017, section 3.5)."""
     steps, size = x.shape[1:]
     if layer.attr("encoding") == "trained":
@@ -198,8 +198,8 @@ def positions(c: Context, layer: Layer, x: Tensor) -> Tensor:
         angle = Call("float", (Ref("t"),)) * slow
         wave = Cond((e % 2).eq(0), Call("sin", (angle,)), Call("cos", (angle,)))
         table = c.graph.add(
-            Contract(
-                Tensor(f"{layer.name}.table", (steps, size)),
+            l1.Contract(
+                l1.Tensor(f"{layer.name}.table", (steps, size)),
                 (("t", steps), ("e", size)),
                 (along("t"), along("e")),
                 (),
@@ -212,7 +212,7 @@ def positions(c: Context, layer: Layer, x: Tensor) -> Tensor:
     return c.graph.map(f"{layer.name}.y", add(X0, X1), (identity(x), (table, (1, 2))), span=layer.span)
 
 
-def _write_positions(w: Writer, layer: Layer) -> str:
+def _write_positions(w: Writer, layer: l0.Layer) -> str:
     steps, size = layer.shape
     if layer.attr("encoding") == "trained":
         table = w.weight(layer, "weight")

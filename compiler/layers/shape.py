@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.keys.kinds import Field, ListOf, Name, Value
 from compiler.expr.keys.values import COUNT, POSITIVE
-from compiler.ir.level0.model import Layer
-from compiler.ir.level1.graph import Tensor
 from compiler.layers.shared.context import X0, Context, ints, joined, moved, number, reshape, sliced, whole
 from compiler.layers.shared.keys import AXIS, SHAPE, layer, several
 from compiler.layers.shared.kind import LayerKind, Misfit, Place, Result, Shape, shown
@@ -41,11 +41,11 @@ def _reshaped(p: Place, x: Shape) -> Result:
     return wanted, {}
 
 
-def _reshape(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def _reshape(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     return reshape(c, f"{layer.name}.y", x, (x.shape[0], *layer.shape), layer)
 
 
-def _write_reshape(w: Writer, layer: Layer) -> str:
+def _write_reshape(w: Writer, layer: l0.Layer) -> str:
     return w.graph.reshape(w.source(layer), layer.shape, layer.name)
 
 
@@ -78,15 +78,15 @@ def _permuted(p: Place, x: Shape) -> Result:
     return tuple(x[a] for a in axes), {"axes": axes}
 
 
-def permute(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def permute(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Output axis a is input axis axes[a] (without the batch, from 0)."""
     order = (0, *(1 + a for a in ints(layer, "axes")))
     target = tuple(order.index(a) for a in range(len(order)))
-    out = Tensor("", (x.shape[0], *layer.shape), x.dtype, True)
+    out = l1.Tensor("", (x.shape[0], *layer.shape), x.dtype, True)
     return c.graph.map(f"{layer.name}.y", X0, ((x, target),), like=out, span=layer.span)
 
 
-def _write_permute(w: Writer, layer: Layer) -> str:
+def _write_permute(w: Writer, layer: l0.Layer) -> str:
     axes = [0, *(1 + a for a in ints(layer, "axes"))]
     return w.graph.node("Transpose", [w.source(layer)], layer.name, {"perm": axes})
 
@@ -125,12 +125,12 @@ def _concatenated(p: Place, *shapes: Shape) -> Result:
     return (*shapes[0][:axis], total, *shapes[0][axis + 1 :]), {"axis": axis}
 
 
-def concat(c: Context, layer: Layer, *ins: Tensor) -> Tensor:
+def concat(c: Context, layer: l0.Layer, *ins: l1.Tensor) -> l1.Tensor:
     """Inputs one after the other along an axis."""
     return joined(c, f"{layer.name}.y", list(ins), 1 + whole(layer, "axis"), layer)
 
 
-def _write_concat(w: Writer, layer: Layer) -> str:
+def _write_concat(w: Writer, layer: l0.Layer) -> str:
     ins = [w.named[n] for n in layer.inputs]
     return w.graph.node("Concat", ins, layer.name, {"axis": 1 + whole(layer, "axis")})
 
@@ -163,12 +163,12 @@ def _sliced(p: Place, x: Shape) -> Result:
     return (*x[:axis], stop - start, *x[axis + 1 :]), {"axis": axis, "range": (start, stop)}
 
 
-def slice_of(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def slice_of(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     start, stop = ints(layer, "range")
     return sliced(c, f"{layer.name}.y", x, 1 + whole(layer, "axis"), start, stop, layer)
 
 
-def _write_slice(w: Writer, layer: Layer) -> str:
+def _write_slice(w: Writer, layer: l0.Layer) -> str:
     start, stop = ints(layer, "range")
     parts = [w.graph.constant([v], True) for v in (start, stop, 1 + whole(layer, "axis"))]
     return w.graph.node("Slice", [w.source(layer), *parts], layer.name)
@@ -247,7 +247,7 @@ def _padded(p: Place, x: Shape) -> Result:
     return shape, {"before": before, "value": p.real("value")}
 
 
-def pad(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def pad(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Elements of one value around the input."""
     return moved(
         c, f"{layer.name}.y", [(x, (0, *ints(layer, "before")))], (x.shape[0], *layer.shape), number(layer, "value"),
@@ -255,7 +255,7 @@ def pad(c: Context, layer: Layer, x: Tensor) -> Tensor:
     )  # fmt: skip
 
 
-def _write_pad(w: Writer, layer: Layer) -> str:
+def _write_pad(w: Writer, layer: l0.Layer) -> str:
     before, value = ints(layer, "before"), layer.attr("value")
     assert isinstance(value, int | float)
     after = [o - e - b for o, e, b in zip(layer.shape, w.shape(layer), before, strict=True)]
@@ -317,7 +317,7 @@ def _upsampled(p: Place, x: Shape) -> Result:
     return (x[0], *(e * f for e, f in zip(x[1:], factor, strict=True))), {"factor": factor}
 
 
-def upsample(c: Context, layer: Layer, x: Tensor) -> Tensor:
+def upsample(c: Context, layer: l0.Layer, x: l1.Tensor) -> l1.Tensor:
     """Each element repeated along every dimension (nearest neighbour)."""
     factors = ints(layer, "factor")
     shape: list[int] = [*x.shape[:2]]
@@ -325,12 +325,12 @@ def upsample(c: Context, layer: Layer, x: Tensor) -> Tensor:
     for extent, factor in zip(x.shape[2:], factors, strict=True):
         axes.append(len(shape))
         shape += [extent, factor]
-    spread = Tensor(f"{layer.name}.spread", tuple(shape), "real", True)
+    spread = l1.Tensor(f"{layer.name}.spread", tuple(shape), "real", True)
     y = c.graph.map(spread.name, X0, ((x, tuple(axes)),), like=spread, span=layer.span)
     return reshape(c, f"{layer.name}.y", y, (x.shape[0], *layer.shape), layer)
 
 
-def _write_upsample(w: Writer, layer: Layer) -> str:
+def _write_upsample(w: Writer, layer: l0.Layer) -> str:
     scales = w.graph.unique("scales")
     w.graph.initializers[scales] = np.array([1, 1, *ints(layer, "factor")], np.float32)
     attrs = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compiler.ir.level2.program import Array, ArrayFormal, Merged, Mode
+import compiler.ir.level2.program as l2
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, lifetimes, padded
 
@@ -21,7 +21,7 @@ class Billed:
     """One array: its bytes, and the arrays that use some of the same bytes at other times. `bytes` is None where the
     number is drawn when the network is connected."""
 
-    array: Array
+    array: l2.Array
     bytes: int | None
     shares: tuple[str, ...]
 
@@ -57,7 +57,7 @@ class Bill:
         return sum(self.arenas.values())
 
 
-def memory_bill(merged: Merged, placement: Placement, sizes: Mapping[str, int]) -> Bill:
+def memory_bill(merged: l2.Merged, placement: Placement, sizes: Mapping[str, int]) -> Bill:
     """The bill of a program that is placed with these sizes of arrays (`place`)."""
     bytes_of = {a.name: _bytes(a, sizes) for a in merged.arrays}
     work = {a.name: padded(size) for a in merged.arrays if a.role is Role.WORK and (size := bytes_of[a.name])}
@@ -67,19 +67,19 @@ def memory_bill(merged: Merged, placement: Placement, sizes: Mapping[str, int]) 
     return Bill(placement.arena_bytes, tuple(billed), placement.unshared_bytes, _in_place(merged), _peaks(merged, work))
 
 
-def _bytes(array: Array, sizes: Mapping[str, int]) -> int | None:
+def _bytes(array: l2.Array, sizes: Mapping[str, int]) -> int | None:
     count = array.physical_size
     if count < 0:
         count = sizes.get(array.name, -1)
     return None if count < 0 else count * array.dtype.bytes
 
 
-def _in_place(merged: Merged) -> tuple[str, ...]:
+def _in_place(merged: l2.Merged) -> tuple[str, ...]:
     """Arrays that some kernel reads and writes element by element."""
     found: set[str] = set()
     for template, rows in zip(merged.templates, merged.tables, strict=True):
         for formal in template.formals:
-            if isinstance(formal, ArrayFormal) and formal.mode is Mode.UPDATE:
+            if isinstance(formal, l2.ArrayFormal) and formal.mode is l2.Mode.UPDATE:
                 found.update(rows.arrays[formal.name])
     return tuple(sorted(found))
 
@@ -97,7 +97,7 @@ def _shares(work: Mapping[str, int], offsets: Mapping[str, int]) -> dict[str, tu
     return {name: tuple(others) for name, others in found.items()}
 
 
-def _peaks(merged: Merged, work: Mapping[str, int]) -> tuple[Moment, ...]:
+def _peaks(merged: l2.Merged, work: Mapping[str, int]) -> tuple[Moment, ...]:
     lives = lifetimes(merged, set(work))
     changes: dict[int, int] = {}
     for name, spans in lives.items():

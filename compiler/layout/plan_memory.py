@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compiler.ir.level2.program import ArrayFormal, Merged, Mode
+import compiler.ir.level2.program as l2
 from compiler.ir.space import Role
 
 ALIGNMENT = 64
@@ -33,7 +33,7 @@ def padded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def lifetimes(merged: Merged, names: set[str]) -> dict[str, list[tuple[int, int]]]:
+def lifetimes(merged: l2.Merged, names: set[str]) -> dict[str, list[tuple[int, int]]]:
     """Per array: (first, last) launch per phase in which it is used, on one running count of launches; those of a chain
     count as one, since each block runs through them by itself."""
     lives: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
@@ -43,7 +43,7 @@ def lifetimes(merged: Merged, names: set[str]) -> dict[str, list[tuple[int, int]
         within = {n for chain in phase.chains if chain.pays for n in range(chain.first, chain.last - 1)}
         for number, launch in enumerate(phase.launches):
             for formal in merged.templates[launch.template].formals:
-                if isinstance(formal, ArrayFormal):
+                if isinstance(formal, l2.ArrayFormal):
                     for name in merged.tables[launch.template].arrays[formal.name][launch.lo : launch.hi]:
                         if name in names:
                             first = spans.get(name, (clock, clock))[0]
@@ -54,20 +54,20 @@ def lifetimes(merged: Merged, names: set[str]) -> dict[str, list[tuple[int, int]
     return lives
 
 
-def written(merged: Merged, phases: tuple[str, ...]) -> tuple[str, ...]:
+def written(merged: l2.Merged, phases: tuple[str, ...]) -> tuple[str, ...]:
     """Arrays that launches of these phases write: what a loader keeps when it places everything again between
     drawing the numbers of synapses and what depends on them."""
     found: dict[str, None] = {}
     for phase in merged.phases:
         for launch in phase.launches if phase.name in phases else ():
             for formal in merged.templates[launch.template].formals:
-                if isinstance(formal, ArrayFormal) and formal.mode is not Mode.READ:
+                if isinstance(formal, l2.ArrayFormal) and formal.mode is not l2.Mode.READ:
                     bound = merged.tables[launch.template].arrays[formal.name]
                     found |= dict.fromkeys(bound[launch.lo : launch.hi])
     return tuple(found)
 
 
-def _place_work(merged: Merged, sizes: Mapping[str, int], offsets: dict[str, int]) -> tuple[int, int]:
+def _place_work(merged: l2.Merged, sizes: Mapping[str, int], offsets: dict[str, int]) -> tuple[int, int]:
     """Greedy first-fit by size in bytes (largest first) over lifetimes; returns (arena bytes, unshared bytes)."""
     lives = lifetimes(merged, set(sizes))
     names = sorted(sizes, key=lambda n: (-sizes[n], n))
@@ -91,7 +91,7 @@ def _place_work(merged: Merged, sizes: Mapping[str, int], offsets: dict[str, int
     return int((start + size).max(initial=0)), int(size.sum())
 
 
-def place(merged: Merged, sizes: Mapping[str, int], apart: int = 0) -> Placement:
+def place(merged: l2.Merged, sizes: Mapping[str, int], apart: int = 0) -> Placement:
     """Offsets of all arrays whose extent is known; `sizes` gives element counts of those known only
     after connecting (arrays it does not name are left out). Where all WORK arrays together take no more than `apart`
     bytes, they share no memory: launches then wait for each other's results alone."""

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from compiler.ir.level0.streams import stream_key
-from compiler.ir.level2.program import ArrayFormal, ColumnValue, Merged, Rows, SizeOf, StreamKey, Template
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement
 
@@ -26,26 +26,26 @@ ROLE_NUMBER = {role: number for number, role in enumerate(Role)}
 
 
 def _table(
-    template: Template,
-    rows: Rows,
+    template: l2.Template,
+    rows: l2.Rows,
     words: Mapping[str, int],
     seed: int,
     sizes: Mapping[str, int],
 ) -> npt.NDArray[np.uint64]:
     table = np.empty((rows.count, len(template.formals)), np.uint64)
     for column, formal in enumerate(template.formals):
-        if isinstance(formal, ArrayFormal):
+        if isinstance(formal, l2.ArrayFormal):
             names = rows.arrays[formal.name]
             table[:, column] = np.fromiter((words.get(n, NOT_PLACED) for n in names), np.uint64, rows.count)
             continue
-        values: npt.NDArray[Any] | tuple[ColumnValue, ...] = rows.scalars[formal.name]
+        values: npt.NDArray[Any] | tuple[l2.ColumnValue, ...] = rows.scalars[formal.name]
         if not isinstance(values, np.ndarray):
             plain: list[int | float] = []
             for value in values:
                 match value:
-                    case SizeOf(array):
+                    case l2.SizeOf(array):
                         plain.append(sizes.get(array, 0))
-                    case StreamKey(path):
+                    case l2.StreamKey(path):
                         plain.append(stream_key(seed, path))
                     case _:
                         plain.append(value)
@@ -61,7 +61,7 @@ def _table(
 
 
 def write_tables(
-    merged: Merged, placement: Placement, seed: int, sizes: Mapping[str, int]
+    merged: l2.Merged, placement: Placement, seed: int, sizes: Mapping[str, int]
 ) -> tuple[npt.NDArray[np.uint64], ...]:
     """One (rows, formals) array of words per template."""
     role = {a.name: ROLE_NUMBER[a.role] << ROLE_SHIFT for a in merged.arrays}

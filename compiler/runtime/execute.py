@@ -17,6 +17,7 @@ from pathlib import Path
 from signal import SIGINT, Signals
 from typing import Any
 
+import compiler.ir.level0.model as l0
 from backends.protocol import Artifact, BackendError
 from backends.stopwatch import machine
 from compiler.core.diagnostics import Diagnostic, Severity
@@ -25,7 +26,6 @@ from compiler.core.errors import RunError
 from compiler.core.render import render
 from compiler.core.version import VERSION
 from compiler.frontend.load import data_folder
-from compiler.ir.level0.model import Model
 from compiler.runtime.artifacts.build_folder import Built, build_into
 from compiler.runtime.artifacts.checkpoint import Position, latest_checkpoint, read_position, restore_checkpoint
 from compiler.runtime.artifacts.results import BuildResult, RunResult
@@ -159,7 +159,7 @@ def _run(job: _Job) -> RunResult:
         instance.close()
 
 
-def _finished(model: Model, outcome: Outcome, times: Times, folder: RunFolder) -> RunResult:
+def _finished(model: l0.Model, outcome: Outcome, times: Times, folder: RunFolder) -> RunResult:
     """Finish the folder of a run that ended."""
     times.add("run", *outcome.seconds)
     warnings = tuple(folder.record["warnings"])
@@ -193,7 +193,7 @@ def _finished(model: Model, outcome: Outcome, times: Times, folder: RunFolder) -
     )
 
 
-def _with_plots(result: RunResult, model: Model, folder: RunFolder, times: Times) -> RunResult:
+def _with_plots(result: RunResult, model: l0.Model, folder: RunFolder, times: Times) -> RunResult:
     """Draw the plots of a finished run; a failure or a signal while drawing is a warning."""
     from compiler.runtime.plots.plots import Plotted, draw_plots, drawn
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from compiler.ir.level0.model import Model
+import compiler.ir.level0.model as l0
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _bound(args: Mapping[str, Any], name: str) -> float | None:
 
 
 def check_expectations(
-    model: Model,
+    model: l0.Model,
     rates: Mapping[str, float],
     counts: Mapping[str, int],
     metrics: Mapping[str, float],

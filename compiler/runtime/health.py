@@ -13,9 +13,9 @@ import time
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
 from compiler.core.errors import RunError
-from compiler.ir.level2.program import Array, Merged
 from compiler.ir.space import Role
 from compiler.runtime.common.arrays import persistent_arrays, to_logical
 
@@ -27,7 +27,7 @@ _LARGE = 1 << 20
 class Health:
     """Checks at drain points; `look` and `look_at_step` raise RunError (E0908) when something is not finite."""
 
-    def __init__(self, program: Merged) -> None:
+    def __init__(self, program: l2.Merged) -> None:
         arrays = persistent_arrays(program)
         real = tuple(a for a in arrays if a.dtype.is_real and a.role is not Role.EVENT)
         self._state = tuple(a for a in real if a.role is Role.STATE)
@@ -61,7 +61,7 @@ def _finite(values: AnyArray) -> bool:
     return bool(np.isfinite(values).all())
 
 
-def _look(instance: Instance, arrays: tuple[Array, ...], where: str) -> None:
+def _look(instance: Instance, arrays: tuple[l2.Array, ...], where: str) -> None:
     for array in arrays:
         values = instance.read(array.name)
         if not _finite(values):

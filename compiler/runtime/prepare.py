@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from backends.protocol import Backend
 from backends.registry import TARGETS
 from backends.registry import backend as backend_of
 from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
 from compiler.core.errors import ModelError, RunError, Sink
 from compiler.expr.units import TIME, parse_unit, to_canonical
-from compiler.ir.level0.model import MOST_STEPS, Model
 from compiler.passes.pipeline.lower import Lowered, lower
 from compiler.runtime.common.locks import lock_warnings, locked
 from compiler.runtime.common.options import Options
@@ -33,14 +33,14 @@ class Prepared:
     """A model as it will run. `warnings`: diagnostics that did not stop it."""
 
     path: Path
-    model: Model
+    model: l0.Model
     lowered: Lowered
     backend: Backend
     seed: int
     warnings: tuple[Diagnostic, ...]
 
 
-def load_checked(path: Path, options: Options, times: Times) -> tuple[Model, tuple[Diagnostic, ...]]:
+def load_checked(path: Path, options: Options, times: Times) -> tuple[l0.Model, tuple[Diagnostic, ...]]:
     """The model of a file with the options applied, and warnings. Raises ModelError."""
     with times.part("load"):
         from compiler.frontend.load import load_model
@@ -95,7 +95,7 @@ def check_model(path: Path, options: Options, lowered: bool) -> Checked:
     return Checked((*warnings, *too_large(needs)), model.name, needs)
 
 
-def look_ahead(path: Path, options: Options, model: Model) -> tuple[Need, ...]:
+def look_ahead(path: Path, options: Options, model: l0.Model) -> tuple[Need, ...]:
     """The memory and disk needs of a checked model: complete where something is large and the model can be lowered
     here, otherwise those that are known without lowering."""
     needs = least_needs(model, options)
@@ -110,7 +110,7 @@ FEW: Final = 32
 """Needs below 1 / FEW of the machine's capacity are not computed exactly."""
 
 
-def _lowered(path: Path, options: Options, times: Times, model: Model, warnings: tuple[Diagnostic, ...]) -> Prepared:
+def _lowered(path: Path, options: Options, times: Times, model: l0.Model, warnings: tuple[Diagnostic, ...]) -> Prepared:
     with times.part("lower"):
         chosen = backend_of(options.target, options.device or 0, options.verify)
         pins = locked(path, options)
@@ -121,14 +121,14 @@ def _lowered(path: Path, options: Options, times: Times, model: Model, warnings:
     return Prepared(path, model, lowered, chosen, seed_of(model), warnings)
 
 
-def seed_of(model: Model) -> int:
+def seed_of(model: l0.Model) -> int:
     """The seed of all random streams of a run."""
     if model.simulate is not None:
         return model.simulate.seed
     return model.train.seed if model.train is not None else 0
 
 
-def refuse_two_halves(model: Model) -> None:
+def refuse_two_halves(model: l0.Model) -> None:
     """Populations and a network of layers cannot be run by one program, trained or not. Raises ModelError (E0802)."""
     sink = Sink()
     if model.populations and model.network is not None:
@@ -142,7 +142,7 @@ def refuse_two_halves(model: Model) -> None:
     sink.check()
 
 
-def refuse_nothing_to_run(model: Model) -> None:
+def refuse_nothing_to_run(model: l0.Model) -> None:
     """A file that only defines things can be checked, not run. Raises ModelError."""
     sink = Sink()
     if model.simulate is None and model.train is None:
@@ -167,7 +167,7 @@ def refuse_options(options: Options) -> None:
         raise RunError("E0912", f"the target `{target.name}` has no --portable", exit_code=2)
 
 
-def with_options(model: Model, options: Options) -> Model:
+def with_options(model: l0.Model, options: Options) -> l0.Model:
     """`model` with its values replaced by those of the options. Raises RunError (E0912, exit 2)."""
     numerics = model.numerics
     if options.precision is not None:
@@ -195,7 +195,7 @@ def with_options(model: Model, options: Options) -> Model:
     return replace(model, numerics=numerics, simulate=simulate, train=train)
 
 
-def _frozen(names: tuple[str, ...], model: Model) -> tuple[str, ...]:
+def _frozen(names: tuple[str, ...], model: l0.Model) -> tuple[str, ...]:
     """The projections that `--freeze` means. Raises RunError (E0912) for one that has nothing to freeze."""
     plastic = tuple(p.name for p in model.projections if p.synapse is not None)
     if names == ("learning",):
@@ -212,9 +212,9 @@ def _steps(duration: str, dt: float, warmup: int) -> int:
     time = _milliseconds(duration)
     if time is None or time < 0:
         raise RunError("E0912", f"the duration is a time such as '200 ms', not '{duration}'", exit_code=2)
-    if time / dt + warmup > MOST_STEPS:
-        message = f"{duration} (and the warm-up) in steps of {dt:g} ms are more than {MOST_STEPS:,} steps"
-        raise RunError("E0912", message, f"the longest duration is {(MOST_STEPS - warmup) * dt:g} ms", exit_code=2)
+    if time / dt + warmup > l0.MOST_STEPS:
+        message = f"{duration} (and the warm-up) in steps of {dt:g} ms are more than {l0.MOST_STEPS:,} steps"
+        raise RunError("E0912", message, f"the longest duration is {(l0.MOST_STEPS - warmup) * dt:g} ms", exit_code=2)
     steps = round(time / dt)
     if abs(steps * dt - time) > 1e-9 * max(time, dt):
         raise RunError(

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import compiler.ir.level2.program as l2
 from backends.stopwatch import machine, seconds
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import RunError
-from compiler.ir.level2.program import Order
 from compiler.runtime.common.locks import sites_of
 from compiler.runtime.common.options import Options
 from compiler.runtime.prepare import prepare_to_run
@@ -59,7 +59,7 @@ def tune_model(
     program = prepared.lowered.program
     if not prepared.backend.capabilities.strategies:
         raise RunError("E0912", f"the target `{options.target}` has one way to compute a contraction", exit_code=2)
-    if program.order is Order.BITWISE:
+    if program.order is l2.Order.BITWISE:
         raise RunError(
             "E0912", "with order bitwise every sum has its declared order: there is nothing to choose", exit_code=2
         )

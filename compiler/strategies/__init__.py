@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from compiler.ir.level1.graph import Contract, Tensor
+import compiler.ir.level1.graph as l1
 from compiler.strategies.choice import Choice, NotApplicable, Problem, product
 from compiler.strategies.cpu import (
     dense_weight_gradient,
@@ -53,7 +53,7 @@ ROWS = frozenset({rows_conv.NAME, rows_dense.NAME, winograd_rows.NAME})
 
 
 def choose(
-    node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int, available: frozenset[str]
+    node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, available: frozenset[str]
 ) -> tuple[Choice | None, str]:
     """The strategy for a contraction, or None (the generic nest), and why."""
     problem = product(node, tensors, lanes, real_bytes)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Ref
-from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import Affine, plain_dim
 
 VECTOR_BYTES = 64
@@ -37,10 +37,10 @@ class Choice:
 class Problem:
     """A product of two operands summed over dims. `out`: the dims of the output's axes, in order."""
 
-    node: Contract
+    node: l1.Contract
     extents: Mapping[str, int]
     out: tuple[str, ...]
-    operands: tuple[Tensor, Tensor]
+    operands: tuple[l1.Tensor, l1.Tensor]
     lanes: int
     real_bytes: int
 
@@ -73,7 +73,9 @@ def either(
     return other if isinstance(other, Choice) else found
 
 
-def product(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int) -> Problem | NotApplicable:
+def product(
+    node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int
+) -> Problem | NotApplicable:
     """The contraction as a product of two real operands, in batch-in-lanes layout or without lanes (0), or what it is
     instead."""
     if lanes and lanes * real_bytes != VECTOR_BYTES:
@@ -102,7 +104,7 @@ def product(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_byte
     return Problem(node, extents, named, operands, lanes, real_bytes)
 
 
-def strides(tensor: Tensor) -> tuple[int, ...]:
+def strides(tensor: l1.Tensor) -> tuple[int, ...]:
     """Row-major strides of a tensor that has no lanes."""
     result = []
     step = 1

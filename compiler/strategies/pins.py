@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.show import show
-from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import Affine
 from compiler.strategies.choice import Choice
 from compiler.strategies.variants import identity, ways
@@ -51,17 +51,21 @@ def steps_as_one(path: str) -> str:
     return _STEP.sub(r".\1", path)
 
 
-def problem_digest(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int, order: str) -> str:
+def problem_digest(node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, order: str) -> str:
     """Equal for contractions that take the same time: names do not count, sizes do."""
     return _digest(node, tensors, lanes, real_bytes, order, True)
 
 
-def structure_digest(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int, order: str) -> str:
+def structure_digest(
+    node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, order: str
+) -> str:
     """Equal for contractions that can share a text: sizes do not count."""
     return _digest(node, tensors, lanes, real_bytes, order, False)
 
 
-def _digest(node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int, order: str, sizes: bool) -> str:
+def _digest(
+    node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, order: str, sizes: bool
+) -> str:
     names = {d: f"d{i}" for i, (d, _) in enumerate(node.dims)}
     parts: list[object] = [order, lanes, real_bytes, node.combine, node.fill, len(node.scalars)]
     parts.append(show(_renamed(node.body, names)))
@@ -92,8 +96,8 @@ class Refused:
 
 def pinned(
     pin: Pin,
-    node: Contract,
-    tensors: Mapping[str, Tensor],
+    node: l1.Contract,
+    tensors: Mapping[str, l1.Tensor],
     lanes: int,
     real_bytes: int,
     order: str,

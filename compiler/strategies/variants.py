@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from compiler.ir.level1.graph import Contract, Tensor
+import compiler.ir.level1.graph as l1
 from compiler.strategies import GROUPS, choose
 from compiler.strategies.choice import Choice, NotApplicable, Problem, product, rounded
 from compiler.strategies.cpu import (
@@ -36,7 +36,7 @@ MOST: Final = 14
 
 
 def ways(
-    node: Contract, tensors: Mapping[str, Tensor], lanes: int, real_bytes: int, available: frozenset[str]
+    node: l1.Contract, tensors: Mapping[str, l1.Tensor], lanes: int, real_bytes: int, available: frozenset[str]
 ) -> tuple[Choice | None, ...]:
     """The choice of the rules, then all others; None is the generic nest, which every contraction can be."""
     first, _ = choose(node, tensors, lanes, real_bytes, available)

@@ -26,13 +26,13 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from backends.protocol import Artifact, Backend, Instance
 from backends.stopwatch import machine, seconds
 from compiler.core.cache import cache_folder, find_value, keep_value
 from compiler.core.source import NOWHERE, Span
 from compiler.core.version import VERSION
-from compiler.ir.level1.graph import Contract, Tensor, TensorGraph, Variable
-from compiler.ir.level2.program import Merged, Order
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role
 from compiler.passes.kernels.assign_layouts import array_of, real_lanes
@@ -61,8 +61,8 @@ class Site:
     """A contraction of a program: `path` is where it stands in the model (train/dense1.sum)."""
 
     path: str
-    node: Contract
-    tensors: Mapping[str, Tensor]
+    node: l1.Contract
+    tensors: Mapping[str, l1.Tensor]
     lanes: int
     problem: str
     structure: str
@@ -88,23 +88,23 @@ class Watcher(Protocol):
     def __call__(self, number: int, count: int, path: str, /) -> None: ...
 
 
-def lanes_of(capabilities: Capabilities, precision: DType, order: Order) -> int:
+def lanes_of(capabilities: Capabilities, precision: DType, order: l2.Order) -> int:
     """Lanes of a program's tensors, as lowering has them."""
-    return 0 if order is Order.BITWISE else real_lanes(capabilities.lanes, precision)
+    return 0 if order is l2.Order.BITWISE else real_lanes(capabilities.lanes, precision)
 
 
 def sites(
-    graphs: Iterable[TensorGraph], precision: DType, order: Order, capabilities: Capabilities
+    graphs: Iterable[l1.TensorGraph], precision: DType, order: l2.Order, capabilities: Capabilities
 ) -> tuple[Site, ...]:
     """The contractions for which there is a choice, in the order of the graphs; none with order bitwise."""
-    if order is Order.BITWISE:
+    if order is l2.Order.BITWISE:
         return ()
     lanes, real = lanes_of(capabilities, precision, order), precision.bytes
     found: list[Site] = []
     for graph in graphs:
-        tensors = {t.name: t for n in graph.nodes if isinstance(t := getattr(n, "out", None), Tensor)}
+        tensors = {t.name: t for n in graph.nodes if isinstance(t := getattr(n, "out", None), l1.Tensor)}
         for node in graph.nodes:
-            if not isinstance(node, Contract) or len(node.ins) != 2:
+            if not isinstance(node, l1.Contract) or len(node.ins) != 2:
                 continue
             possible = ways(node, tensors, lanes, real, capabilities.strategies)
             if len(possible) > 1:
@@ -119,14 +119,14 @@ def sites(
 # ----------------------------------------------------------------------------------------- measuring
 
 
-def alone(site: Site, precision: DType, order: Order, capabilities: Capabilities) -> Merged:
+def alone(site: Site, precision: DType, order: l2.Order, capabilities: Capabilities) -> l2.Merged:
     """A program with a phase for each way: `way0`, `way1`, ... in the order of the site's ways."""
     builder = ProgramBuilder("contraction", precision, order)
     lanes = lanes_of(capabilities, precision, order)
     for tensor in site.tensors.values():
         builder.array(array_of(tensor, tensor.name, precision, lanes, Role.STATE))
-    inputs = tuple(Variable(tensor, 0.0) for tensor in site.tensors.values())
-    graphs = tuple(TensorGraph(f"way{k}", (*inputs, site.node)) for k in range(len(site.ways)))
+    inputs = tuple(l1.Variable(tensor, 0.0) for tensor in site.tensors.values())
+    graphs = tuple(l1.TensorGraph(f"way{k}", (*inputs, site.node)) for k in range(len(site.ways)))
     pins = {
         path_of(f"way{k}", site.node.out.name): Pin(site.problem, identity(way), "measuring", 0.0)
         for k, way in enumerate(site.ways)
@@ -136,7 +136,13 @@ def alone(site: Site, precision: DType, order: Order, capabilities: Capabilities
 
 
 def measure(
-    site: Site, precision: DType, order: Order, backend: Backend, options: Mapping[str, str], rounds: int, timer: Timer
+    site: Site,
+    precision: DType,
+    order: l2.Order,
+    backend: Backend,
+    options: Mapping[str, str],
+    rounds: int,
+    timer: Timer,
 ) -> Measured:
     """Build, check and time every way. Raises BackendError."""
     program = alone(site, precision, order, backend.capabilities)
@@ -155,7 +161,9 @@ def measure(
     return result
 
 
-def _measured(site: Site, program: Merged, instance: Instance, precision: DType, rounds: int, timer: Timer) -> Measured:
+def _measured(
+    site: Site, program: l2.Merged, instance: Instance, precision: DType, rounds: int, timer: Timer
+) -> Measured:
     random = np.random.default_rng(1)
     for array in program.arrays:
         if array.name in site.tensors:
@@ -193,7 +201,7 @@ def _wrong(site: Site, instance: Instance, phases: Mapping[str, str], precision:
     return tuple(w for w, r in results.items() if not float(np.abs(r - nest).max(initial=0.0)) <= bound * scale)
 
 
-def _masked(values: npt.NDArray[np.generic], tensor: Tensor, lanes: int) -> npt.NDArray[np.generic]:
+def _masked(values: npt.NDArray[np.generic], tensor: l1.Tensor, lanes: int) -> npt.NDArray[np.generic]:
     """Zeros in the lanes that have no sample, as a program has them where it sums over the batch."""
     if not (lanes and tensor.batched):
         return values
@@ -204,7 +212,7 @@ def _masked(values: npt.NDArray[np.generic], tensor: Tensor, lanes: int) -> npt.
     return by_block.reshape(-1)
 
 
-def _existing(flat: AnyReals, out: Tensor, lanes: int) -> AnyReals:
+def _existing(flat: AnyReals, out: l1.Tensor, lanes: int) -> AnyReals:
     """The elements of samples that exist, of an array with the batch in its lanes."""
     if not (lanes and out.batched):
         return flat
@@ -308,7 +316,7 @@ class Tuned:
 def tune(
     found: tuple[Site, ...],
     precision: DType,
-    order: Order,
+    order: l2.Order,
     backend: Backend,
     options: Mapping[str, str],
     rounds: int = 7,

@@ -39,6 +39,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import compiler.ir.level2.program as l2
 from backends.c_family.cprint import Body, Dialect, Element, Line, PrintError, Symbol, literal
 from backends.c_family.device_library import known, select
 from backends.c_family.source_map import comment, fixed_order, heading, marked, unmarked
@@ -51,22 +52,6 @@ from backends.cpu.kernels.tiles import tile
 from backends.protocol import BackendError
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Ref, refs
-from compiler.ir.level2.program import (
-    ArrayFormal,
-    Assign,
-    Connect,
-    Contract,
-    DimKind,
-    Emit,
-    EmitScheduled,
-    Merged,
-    Nest,
-    Propagate,
-    RecordEvents,
-    RecordTrace,
-    ScalarFormal,
-    Strided,
-)
 from compiler.ir.space import DType, Role
 from compiler.strategies.tiles import DOTS, TILES
 
@@ -88,7 +73,9 @@ class Emitted:
     spans: Mapping[int, Span]
 
 
-def emit(program: Merged, skeleton: str = "module.c.j2", more: Mapping[str, object] = MappingProxyType({})) -> Emitted:
+def emit(
+    program: l2.Merged, skeleton: str = "module.c.j2", more: Mapping[str, object] = MappingProxyType({})
+) -> Emitted:
     """The C file and header of a program. `skeleton`: what the kernels stand in, which may read `more`.
     Raises BackendError (E0903) for what has no C text."""
     real = "double" if program.precision == DType.F64 else "float"
@@ -140,19 +127,19 @@ def kernel_lines(k: Kernel) -> list[Line]:
     """The comment, row structure and function of one template."""
     helpers: list[Line] = []
     match k.template.body:
-        case Nest() as nest:
+        case l2.Nest() as nest:
             body = nest_lines(k, nest)
-        case Contract() as contract:
+        case l2.Contract() as contract:
             helpers, body = emit_contract(k, contract)
-        case Propagate() as p:
+        case l2.Propagate() as p:
             return [*heading(k.template), *row_struct(k), Line(""), *propagate(k, p)]
-        case Connect() as c:
+        case l2.Connect() as c:
             body = connect(k, c)
-        case RecordEvents() as r:
+        case l2.RecordEvents() as r:
             body = record_events(k, r)
-        case RecordTrace() as r:
+        case l2.RecordTrace() as r:
             body = record_trace(k, r)
-        case EmitScheduled() as e:
+        case l2.EmitScheduled() as e:
             body = emit_scheduled(k, e)
     return [*heading(k.template), *row_struct(k), Line(""), *helpers, *function(k, body)]
 
@@ -163,7 +150,7 @@ def kernel_lines(k: Kernel) -> list[Line]:
 class ContractNames:
     """What a strategy's file may call; see the header of this module."""
 
-    def __init__(self, k: Kernel, contract: Contract) -> None:
+    def __init__(self, k: Kernel, contract: l2.Contract) -> None:
         self.k, self.nest = k, contract.nest
         self.dim_names = [d.name for d in contract.nest.dims]
 
@@ -182,7 +169,7 @@ class ContractNames:
     def address(self, formal: str, **dims: str) -> str:
         bound = self._name(dims)
         access = self.k.formal(formal).access
-        if not isinstance(access, Strided):
+        if not isinstance(access, l2.Strided):
             raise PrintError(f"`{formal}` has no element access", self.k.template.span)
         return offset(access, lambda n: self._lookup(n, bound))
 
@@ -192,15 +179,15 @@ class ContractNames:
     def inside(self, formal: str, **dims: str) -> str:
         bound = self._name(dims)
         access = self.k.formal(formal).access
-        assert isinstance(access, Strided)
+        assert isinstance(access, l2.Strided)
         return inside(access, lambda n: self._lookup(n, bound)) or ""
 
     def joined(self, a: str, b: str) -> bool:
         """Whether every formal of the epilogue walks dims `a` and `b`, which are neighbours in storage, or neither."""
-        used = {s.target for s in self.nest.epilogue if not isinstance(s, Emit)}
-        used |= {n for s in self.nest.epilogue if not isinstance(s, Emit) for n in refs(s.value)}
+        used = {s.target for s in self.nest.epilogue if not isinstance(s, l2.Emit)}
+        used |= {n for s in self.nest.epilogue if not isinstance(s, l2.Emit) for n in refs(s.value)}
         for f in self.k.template.formals:
-            if isinstance(f, ArrayFormal) and f.name in used and isinstance(f.access, Strided):
+            if isinstance(f, l2.ArrayFormal) and f.name in used and isinstance(f.access, l2.Strided):
                 walked = {d for x in f.access.axes for d, _ in x.terms}
                 if (a in walked) != (b in walked):
                     return False
@@ -220,7 +207,7 @@ class ContractNames:
                 self.nest.fill,
             )
             for f in self.k.template.formals
-            if isinstance(f, ArrayFormal) and isinstance(f.access, Strided)
+            if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided)
         }
         return Body(self.k.printer, scope, elements, self.k.namer)
 
@@ -264,13 +251,13 @@ def _plain(lines: Iterable[Line], depth: int) -> str:
     return text.lstrip()
 
 
-def emit_contract(k: Kernel, contract: Contract) -> tuple[list[Line], list[Line]]:
+def emit_contract(k: Kernel, contract: l2.Contract) -> tuple[list[Line], list[Line]]:
     """(file-scope helpers, statements of one row) of a contraction, from its strategy's file."""
     file = f"strategy_{contract.strategy}.c.j2"
     if not exists(file):
         raise PrintError(f"there is no strategy `{contract.strategy}` for this target", k.template.span)
     names = ContractNames(k, contract)
-    lanes = [d.extent for d in contract.nest.dims if d.kind is DimKind.LANE]
+    lanes = [d.extent for d in contract.nest.dims if d.kind is l2.DimKind.LANE]
     precision = k.dialect.precision
     module = (
         environment()
@@ -279,16 +266,16 @@ def emit_contract(k: Kernel, contract: Contract) -> tuple[list[Line], list[Line]
             {
                 "lit": dict(contract.literals),
                 "f": {
-                    x.name: k.scope[x.name].text if isinstance(x, ScalarFormal) else k.pointers[x.name]
+                    x.name: k.scope[x.name].text if isinstance(x, l2.ScalarFormal) else k.pointers[x.name]
                     for x in k.template.formals
                 },
                 "real": k.dialect.real,
                 "bytes": precision.bytes,
                 "lanes": lanes[0] if lanes else 0,
                 "dims": [(d.name, k.extent(d.extent)) for d in contract.nest.dims],
-                "par": [d.name for d in contract.nest.dims if d.kind is DimKind.PAR],
-                "lane": next((d.name for d in contract.nest.dims if d.kind is DimKind.LANE), ""),
-                "plain": contract.nest.epilogue == (Assign("y", Ref(contract.nest.acc)),),
+                "par": [d.name for d in contract.nest.dims if d.kind is l2.DimKind.PAR],
+                "lane": next((d.name for d in contract.nest.dims if d.kind is l2.DimKind.LANE), ""),
+                "plain": contract.nest.epilogue == (l2.Assign("y", Ref(contract.nest.acc)),),
                 "extent": lambda n: next(k.extent(d.extent) for d in contract.nest.dims if d.name == n),
                 "id": f"k{k.template.index}",
                 "joined": names.joined,

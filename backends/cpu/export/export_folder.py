@@ -15,24 +15,13 @@ from typing import IO, Final
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from backends.cpu.emit.emit import Emitted
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.run.load import Words, launch_lists, scratch_bytes
 from backends.manifest import manifest
 from backends.protocol import Artifact
 from compiler.core.disk import copy_file, new_file, write_text
-from compiler.ir.level2.program import (
-    Array,
-    ArrayFormal,
-    Emit,
-    EmitScheduled,
-    Merged,
-    Nest,
-    RecordEvents,
-    RecordTrace,
-    SizeOf,
-    Template,
-)
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place
 from compiler.layout.write_tables import ROLE_NUMBER, ROLE_SHIFT, write_tables
@@ -43,7 +32,7 @@ PRINTED: Final = {DType.F32: 0, DType.F64: 1, DType.I32: 2, DType.I64: 3}
 MOST_PRINTED: Final = 16  # elements of an array that main.c prints when it has run
 
 
-def write_folder(folder: Path, program: Merged, emitted: Emitted, artifact: Artifact, seed: int) -> None:
+def write_folder(folder: Path, program: l2.Merged, emitted: Emitted, artifact: Artifact, seed: int) -> None:
     """Write the whole build folder; streams are keyed by `seed`. Raises RunError (E0930)."""
     name = program.name
     placement = place(program, {})
@@ -76,11 +65,11 @@ def _text(file: IO[bytes], text: str) -> None:
     file.write(data + bytes(-len(data) % 8))
 
 
-def _word(array: Array, placement: Placement) -> int:
+def _word(array: l2.Array, placement: Placement) -> int:
     return ROLE_NUMBER[array.role] << ROLE_SHIFT | placement.offsets[array.name]
 
 
-def _write_data(file: IO[bytes], program: Merged, placement: Placement, tables: tuple[Words, ...]) -> None:
+def _write_data(file: IO[bytes], program: l2.Merged, placement: Placement, tables: tuple[Words, ...]) -> None:
     arrays = {a.name: a for a in program.arrays}
     _words(file, MAGIC, *(placement.arena_bytes.get(r, 0) for r in Role))
     _words(file, scratch_bytes(program, tables))
@@ -113,7 +102,7 @@ def _write_data(file: IO[bytes], program: Merged, placement: Placement, tables: 
     _write_results(file, program, placement, arrays)
 
 
-def _patches(program: Merged, number: dict[str, int], late: list[Array]) -> list[tuple[int, int, int, int]]:
+def _patches(program: l2.Merged, number: dict[str, int], late: list[l2.Array]) -> list[tuple[int, int, int, int]]:
     """Cells of tables that hold the address (0) or the size (1) of an array that is placed late."""
     first = {a.size_from: i for i, a in reversed(list(enumerate(late)))}
     sized: dict[str, int] = {a.name: i for i, a in enumerate(late)}
@@ -122,7 +111,7 @@ def _patches(program: Merged, number: dict[str, int], late: list[Array]) -> list
     for kernel, (template, rows) in enumerate(zip(program.templates, program.tables, strict=True)):
         width = len(template.formals)
         for column, formal in enumerate(template.formals):
-            if isinstance(formal, ArrayFormal):
+            if isinstance(formal, l2.ArrayFormal):
                 found += [
                     (kernel, row * width + column, number[n], 0)
                     for row, n in enumerate(rows.arrays[formal.name])
@@ -134,27 +123,27 @@ def _patches(program: Merged, number: dict[str, int], late: list[Array]) -> list
                 found += [
                     (kernel, row * width + column, sized[v.array], 1)
                     for row, v in enumerate(values)
-                    if isinstance(v, SizeOf) and v.array in sized
+                    if isinstance(v, l2.SizeOf) and v.array in sized
                 ]
     return found
 
 
-def _formals(template: Template) -> tuple[str, str] | None:
+def _formals(template: l2.Template) -> tuple[str, str] | None:
     """(count, slots) of the formals with which a template emits events."""
     body = template.body
     names = {f.name for f in template.formals}
-    if isinstance(body, EmitScheduled):
+    if isinstance(body, l2.EmitScheduled):
         return ("count" if "count" in names else "spike_count"), "slots"
-    if isinstance(body, Nest):
+    if isinstance(body, l2.Nest):
         for s in body.prologue:
-            if isinstance(s, Emit):
+            if isinstance(s, l2.Emit):
                 return s.count, s.slots
     return None
 
 
-def _write_results(file: IO[bytes], program: Merged, placement: Placement, arrays: dict[str, Array]) -> None:
-    events: list[tuple[Array, int, str]] = []
-    used: list[Array] = []
+def _write_results(file: IO[bytes], program: l2.Merged, placement: Placement, arrays: dict[str, l2.Array]) -> None:
+    events: list[tuple[l2.Array, int, str]] = []
+    used: list[l2.Array] = []
     for template, rows in zip(program.templates, program.tables, strict=True):
         if names := _formals(template):
             slots = rows.scalars[names[1]]
@@ -163,7 +152,7 @@ def _write_results(file: IO[bytes], program: Merged, placement: Placement, array
                 value = slots[row]
                 assert isinstance(value, int | float | np.integer | np.floating)
                 events.append((arrays[bound], int(value), label))
-        if isinstance(template.body, RecordEvents | RecordTrace):
+        if isinstance(template.body, l2.RecordEvents | l2.RecordTrace):
             used += [arrays[n] for n in rows.arrays["used"]]
     _words(file, len(events))
     for array, count, label in events:

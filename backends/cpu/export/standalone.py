@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from backends.c_family.cprint import c_name
 from backends.cpu.emit.emit import emit
 from backends.cpu.kernels.skeletons import render
 from backends.cpu.run.load import launch_lists, scratch_bytes
 from compiler.core.disk import write_bytes
-from compiler.ir.level2.program import Array, Lanes, Merged
 from compiler.ir.space import DType, Role
 from compiler.layout.plan_memory import Placement, place
 from compiler.layout.write_tables import ROLE_NUMBER, ROLE_SHIFT, write_tables
@@ -48,7 +48,7 @@ class Port:
 def write_standalone(
     folder: Path,
     name: str,
-    program: Merged,
+    program: l2.Merged,
     phase: str,
     inputs: Sequence[Port],
     outputs: Sequence[Port],
@@ -104,13 +104,13 @@ def write_standalone(
     return [folder / f for f in files]
 
 
-def _digest(program: Merged, placement: Placement) -> bytes:
+def _digest(program: l2.Merged, placement: Placement) -> bytes:
     """8 bytes that say which arrays stand where."""
     text = repr([(a.name, a.dtype, a.shape, a.role, placement.offsets.get(a.name)) for a in program.arrays])
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def _port(p: Port, array: Array, placement: Placement, taken: set[str], rows: int) -> dict[str, object]:
+def _port(p: Port, array: l2.Array, placement: Placement, taken: set[str], rows: int) -> dict[str, object]:
     """What the skeletons ask of an input or output; its name in C (c_name) is none of those that are `taken`."""
     word = c_name(p.name)
     while word in taken:
@@ -123,7 +123,7 @@ def _port(p: Port, array: Array, placement: Placement, taken: set[str], rows: in
         "word": ROLE_NUMBER[array.role] << ROLE_SHIFT | placement.offsets[p.array],
         "count": rows * count,
         "shape": "".join(f"[{e}]" for e in p.shape),
-        "lanes": array.layout.lanes if isinstance(array.layout, Lanes) else 0,
+        "lanes": array.layout.lanes if isinstance(array.layout, l2.Lanes) else 0,
     }
 
 

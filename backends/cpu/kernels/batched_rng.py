@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from backends.c_family.cprint import Line, Symbol
 from backends.cpu.kernels.kernel import Kernel
 from compiler.expr.ast import Call, Expr, Num, Ref, calls, rewrite
-from compiler.ir.level2.program import Emit, Nest, Statement
 from compiler.ir.space import DType
 
 _WORDS: Mapping[str, tuple[int, int]] = {"uniform": (1, 2), "normal": (2, 4), "exponential": (1, 2)}
@@ -40,7 +40,7 @@ class Draws:
     scope: dict[str, Symbol] = field(default_factory=dict)
 
 
-def drawn_in_chunks(k: Kernel, nest: Nest, dim: str, index: str, base: str, end: str) -> tuple[Nest, Draws]:
+def drawn_in_chunks(k: Kernel, nest: l2.Nest, dim: str, index: str, base: str, end: str) -> tuple[l2.Nest, Draws]:
     """The nest with its draws read from buffers, which are filled for the elements from `base` to `end`; `index`: the C
     text of the element's number."""
     draws = Draws()
@@ -74,8 +74,8 @@ def drawn_in_chunks(k: Kernel, nest: Nest, dim: str, index: str, base: str, end:
 
 
 def drawn_in_rows(
-    k: Kernel, statements: Sequence[Statement], first: str, many: str, t: str
-) -> tuple[tuple[Statement, ...], Draws]:
+    k: Kernel, statements: Sequence[l2.Statement], first: str, many: str, t: str
+) -> tuple[tuple[l2.Statement, ...], Draws]:
     """The statements at a synapse with their draws read from buffers at `t`, which are filled for the `many` synapses
     from number `first` on (C texts; at most SYNAPSES)."""
     draws = Draws()
@@ -115,11 +115,11 @@ def drawn_in_rows(
     return rewritten(statements, put), draws
 
 
-def rewritten(statements: Sequence[Statement], fn: Callable[[Expr], Expr]) -> tuple[Statement, ...]:
+def rewritten(statements: Sequence[l2.Statement], fn: Callable[[Expr], Expr]) -> tuple[l2.Statement, ...]:
     """The statements with their expressions rewritten, the outermost first."""
 
-    def one(s: Statement) -> Statement:
-        if isinstance(s, Emit):
+    def one(s: l2.Statement) -> l2.Statement:
+        if isinstance(s, l2.Emit):
             return replace(s, when=rewrite(s.when, fn, top_down=True))
         return replace(s, value=rewrite(s.value, fn, top_down=True))
 

@@ -13,10 +13,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import compiler.ir.level2.program as l2
 from backends.c_family.cprint import Line, indent
 from backends.cpu.kernels.kernel import Kernel, columns, mentioned, opened
 from backends.cpu.kernels.synapse_loops import Ends
-from compiler.ir.level2.program import ArrayFormal, At, Csr
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Due:
 
 
 def function_ahead(
-    k: Kernel, relation: Csr, ends: Ends, due: Due, early: Sequence[Line], once: Sequence[Line], body: Sequence[Line]
+    k: Kernel, relation: l2.Csr, ends: Ends, due: Due, early: Sequence[Line], once: Sequence[Line], body: Sequence[Line]
 ) -> list[Line]:
     """The kernel's function. `early`: finds the list of a row of the table, or goes on to the next row; `once`: what
     the events of a row share; `body`: what an event does (its neuron and its synapses are known)."""
@@ -89,9 +89,9 @@ def function_ahead(
     )
 
 
-def _streams(k: Kernel, relation: Csr) -> list[str]:
+def _streams(k: Kernel, relation: l2.Csr) -> list[str]:
     """The arrays that the synapses of one event read one element after the other."""
     if relation.index is not None:
         return [relation.col, relation.index]
-    formals = (f for f in k.template.formals if isinstance(f, ArrayFormal) and isinstance(f.access, At))
-    return [relation.col, *(f.name for f in formals if isinstance(f.access, At) and f.access.end == "syn")]
+    formals = (f for f in k.template.formals if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At))
+    return [relation.col, *(f.name for f in formals if isinstance(f.access, l2.At) and f.access.end == "syn")]

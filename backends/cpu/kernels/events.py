@@ -9,20 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from backends.c_family.connect_template_args import formal_names, given, lines_of, names_again
 from backends.c_family.cprint import Body, Element, Line, Symbol, indent
 from backends.cpu.kernels.kernel import Kernel, offset
 from backends.cpu.kernels.skeletons import render
 from compiler.expr.ast import refs
-from compiler.ir.level2.program import (
-    ArrayFormal,
-    Connect,
-    EmitScheduled,
-    Procedural,
-    RecordEvents,
-    RecordTrace,
-    Strided,
-)
 from compiler.ir.space import DType
 
 _DEGREES: Final = ("nl__draw", "nl__shuffle_rounds", "nl__shuffled")
@@ -36,30 +28,30 @@ def _skeleton(k: Kernel, file: str, **more: object) -> list[Line]:
     return lines_of(render(file, f=formal_names(k), real=k.dialect.real, name=k.template.name, **more))
 
 
-def connect(k: Kernel, c: Connect) -> list[Line]:
+def connect(k: Kernel, c: l2.Connect) -> list[Line]:
     """One stage of one rule; the draws are those of backends/reference."""
     k.printer.used |= set(DRAWING.get(c.rule, ()))
     file = "connect_scan.c.j2" if c.stage == "scan" else f"connect_{c.rule}.c.j2"
     return _skeleton(k, file, stage=c.stage, **given(k, c))
 
 
-def row_again(k: Kernel, p: Procedural) -> list[Line]:
+def row_again(k: Kernel, p: l2.Procedural) -> list[Line]:
     """The row of source `i` as its rule draws it: the skeleton of connecting, at the stage "walk"."""
     k.printer.used |= set(DRAWING.get(p.rule, ()))
-    rule = given(k, Connect(p.rule, "walk", p.probability))
+    rule = given(k, l2.Connect(p.rule, "walk", p.probability))
     file = f"connect_{p.rule}.c.j2"
     return lines_of(render(file, f=names_again(k, p), real=k.dialect.real, stage="walk", **rule))
 
 
-def record_events(k: Kernel, r: RecordEvents) -> list[Line]:
+def record_events(k: Kernel, r: l2.RecordEvents) -> list[Line]:
     return _skeleton(k, "record_events.c.j2")
 
 
-def emit_scheduled(k: Kernel, e: EmitScheduled) -> list[Line]:
+def emit_scheduled(k: Kernel, e: l2.EmitScheduled) -> list[Line]:
     return _skeleton(k, "emit_scheduled.c.j2")
 
 
-def record_trace(k: Kernel, r: RecordTrace) -> list[Line]:
+def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Line]:
     """One sample of every member; the value may read several arrays at the member's index `i`."""
     names = formal_names(k)
     scope, i = dict(k.scope), k.namer.own("i")
@@ -72,7 +64,7 @@ def record_trace(k: Kernel, r: RecordTrace) -> list[Line]:
     elements = {
         f.name: Element(f"{k.pointers[f.name]}[{offset(f.access, lambda n: scope[n].text)}]", f.dtype, f.mode)
         for f in k.template.formals
-        if isinstance(f, ArrayFormal) and isinstance(f.access, Strided)
+        if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided)
     }
     body = Body(k.printer, scope, elements, k.namer)
     loads = body.load(refs(r.value))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import (
     Kernel,
     axis_index,
@@ -21,7 +22,6 @@ from backends.c_family.access import (
     scaled,
 )
 from backends.c_family.cprint import C_TYPES, Line, indent
-from compiler.ir.level2.program import At, Mode, ScalarFormal
 from compiler.ir.space import DType
 
 __all__ = [
@@ -48,16 +48,16 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
         if f.name not in wanted:
             continue
         source = f"self->{k.fields[f.name]}"
-        if isinstance(f, ScalarFormal):
+        if isinstance(f, l2.ScalarFormal):
             t = k.dialect.type_name(f.dtype)
             stored = "double" if f.dtype.is_real else "nl_u64" if f.dtype == DType.U64 else "nl_i64"
             cast = "" if t == stored else f"({t})"
             lines.append(Line(f"const {t} {k.scope[f.name].text} = {cast}{source};"))
         else:
             t = C_TYPES[f.dtype] if f.dtype != k.dialect.precision else k.dialect.real
-            const = "const " if f.mode is Mode.READ else ""
+            const = "const " if f.mode is l2.Mode.READ else ""
             # both ends of a projection may be one array: no promise about what At-accesses point to
-            alone = "" if isinstance(f.access, At) else "restrict "
+            alone = "" if isinstance(f.access, l2.At) else "restrict "
             pointer = f"{const}{t} *{alone}const {k.pointers[f.name]}"
             lines.append(Line(f"{pointer} = nl_at(ctx, {source});"))
     return lines

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import compiler.ir.level2.program as l2
 from backends.c_family.cprint import (
     Body,
     Element,
@@ -32,19 +33,6 @@ from backends.c_family.cprint import (
 from backends.cpu.kernels.batched_rng import DRAWS, drawn_in_chunks, has_draws, rewritten
 from backends.cpu.kernels.kernel import Kernel, axis_index, axis_inside, scaled
 from compiler.expr.ast import Binary, Call, Expr, Ref, refs, rewrite
-from compiler.ir.level2.program import (
-    Add,
-    ArrayFormal,
-    Assign,
-    Dim,
-    DimKind,
-    Emit,
-    Mode,
-    Nest,
-    Order,
-    Statement,
-    Strided,
-)
 from compiler.ir.space import DType
 
 KEEP = Line("#pragma GCC unroll 1")  # gcc unrolls short loops before it looks for vector code
@@ -65,15 +53,15 @@ class Guard:
 class NestPrinter:
     """Prints one nest of one kernel. `order` is the sequence of loops: PAR, RED, LANE."""
 
-    def __init__(self, k: Kernel, nest: Nest) -> None:
+    def __init__(self, k: Kernel, nest: l2.Nest) -> None:
         self.k, self.nest = k, nest
-        self.par = [d for d in nest.dims if d.kind is DimKind.PAR]
-        self.red = [d for d in nest.dims if d.kind is DimKind.RED]
-        lanes = [d for d in nest.dims if d.kind is DimKind.LANE]
+        self.par = [d for d in nest.dims if d.kind is l2.DimKind.PAR]
+        self.red = [d for d in nest.dims if d.kind is l2.DimKind.RED]
+        lanes = [d for d in nest.dims if d.kind is l2.DimKind.LANE]
         if len(lanes) > 1 or any(isinstance(d.extent, str) for d in lanes):
             raise PrintError("a nest has at most one LANE dim, of literal extent", k.template.span)
         self.lane = lanes[0] if lanes else None
-        self.loops: list[Dim] = [*self.par, *self.red, *lanes]
+        self.loops: list[l2.Dim] = [*self.par, *self.red, *lanes]
         self.vars = {d.name: k.namer.own(d.name) for d in self.loops}
         self.level = {d.name: i for i, d in enumerate(self.loops)}
         self.scope: dict[str, Symbol] = dict(k.scope)
@@ -86,17 +74,17 @@ class NestPrinter:
 
     # ------------------------------------------------------------------------------- constants of a row
 
-    def _without_constants(self, nest: Nest) -> Nest:
+    def _without_constants(self, nest: l2.Nest) -> l2.Nest:
         """The nest with integer locals, calls and powers of columns and `step` alone computed once per row: a compiler
         does not move them out of a loop that it turns into vector code. The numbers stay the same."""
         known = set(self.k.scope)
         found: dict[Expr, str] = {}
         statements = (*nest.prologue, *nest.epilogue)
-        targets = [s.target for s in statements if not isinstance(s, Emit)]
+        targets = [s.target for s in statements if not isinstance(s, l2.Emit)]
 
-        def index(s: Statement) -> bool:
+        def index(s: l2.Statement) -> bool:
             """Whether a statement sets an integer local that is the same for all elements of a row."""
-            if not isinstance(s, Assign) or s.target in self.k.pointers or targets.count(s.target) > 1:
+            if not isinstance(s, l2.Assign) or s.target in self.k.pointers or targets.count(s.target) > 1:
                 return False
             same = refs(s.value) <= known and not has_draws(s.value)
             return same and type_of(s.value, self.scope, self.k.dialect.precision) in (DType.I32, DType.I64)
@@ -114,9 +102,9 @@ class NestPrinter:
                 return Ref(found[e])
             return e
 
-        kept: list[Statement] = []
+        kept: list[l2.Statement] = []
         for s in nest.prologue:
-            if isinstance(s, Assign) and index(s):
+            if isinstance(s, l2.Assign) and index(s):
                 t = type_of(s.value, self.scope, self.k.dialect.precision)
                 local = self.k.namer(s.target)
                 text = self.k.printer.expr(s.value, self.scope)
@@ -159,11 +147,11 @@ class NestPrinter:
     def _elements(self) -> dict[str, Element]:
         found: dict[str, Element] = {}
         for f in self.k.template.formals:
-            if isinstance(f, ArrayFormal) and isinstance(f.access, Strided):
+            if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided):
                 found[f.name] = self._element(f, f.access)
         return found
 
-    def _element(self, f: ArrayFormal, access: Strided) -> Element:
+    def _element(self, f: l2.ArrayFormal, access: l2.Strided) -> Element:
         """The element of `f`; guard tests that need no local are split off to the loops that know them."""
         parts: list[str] = []
         late: list[str] = []
@@ -205,7 +193,7 @@ class NestPrinter:
 
     # ---------------------------------------------------------------------------------------- loops
 
-    def loop(self, dim: Dim, inner: Sequence[Line], pragma: bool = False) -> list[Line]:
+    def loop(self, dim: l2.Dim, inner: Sequence[Line], pragma: bool = False) -> list[Line]:
         v = self.vars[dim.name]
         head = f"for (nl_i64 {v} = 0; {v} < {self.k.extent(dim.extent)}; {v}++) {{"
         start = [Line("#pragma GCC ivdep")] if pragma else []
@@ -220,11 +208,11 @@ class NestPrinter:
     def independent(self) -> bool:
         """Whether no statement adds to memory that other points of the nest add to."""
         statements = (*self.nest.prologue, *self.nest.epilogue)
-        return not any(isinstance(s, Add) and self.elements[s.target].direct for s in statements)
+        return not any(isinstance(s, l2.Add) and self.elements[s.target].direct for s in statements)
 
     def lines(self) -> list[Line]:
         n = self.nest
-        emits = [s for s in n.prologue if isinstance(s, Emit)]
+        emits = [s for s in n.prologue if isinstance(s, l2.Emit)]
         if emits:
             inner = self._emitting(emits)
             return [*self.hoisted(-1, inner), *inner]
@@ -245,10 +233,10 @@ class NestPrinter:
 
     # --------------------------------------------------------------------------------------- events
 
-    def _emitting(self, emits: Sequence[Emit]) -> list[Line]:
+    def _emitting(self, emits: Sequence[l2.Emit]) -> list[Line]:
         """A flat map in chunks: vector code writes a byte per element, a scan appends the indices."""
         n = self.nest
-        if len(self.loops) != 1 or self.loops[0].kind is not DimKind.PAR or n.combine:
+        if len(self.loops) != 1 or self.loops[0].kind is not l2.DimKind.PAR or n.combine:
             raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
         namer = self.k.namer
         v = self.vars[self.loops[0].name]
@@ -256,11 +244,11 @@ class NestPrinter:
         base, end = namer.fresh("base"), namer.fresh("end")
         n, draws = drawn_in_chunks(self.k, n, self.loops[0].name, v, base, end)
         self.scope |= draws.scope
-        emits = [s for s in n.prologue if isinstance(s, Emit)]
+        emits = [s for s in n.prologue if isinstance(s, l2.Emit)]
         flags = {id(s): namer.fresh("fired") for s in emits}
         counts = {id(s): namer.fresh("events") for s in emits}
 
-        def flag(s: Emit, scope: Scope) -> list[Line]:
+        def flag(s: l2.Emit, scope: Scope) -> list[Line]:
             test = self.k.printer.test(s.when, scope)
             return [Line(f"{flags[id(s)]}[{v} - {base}] = (nl_u8)({test});", span=s.span)]
 
@@ -304,7 +292,7 @@ class NestPrinter:
 
     def _drawing(self) -> list[Line] | None:
         """A flat map that draws numbers for its elements, in chunks; None when it draws none."""
-        if len(self.loops) != 1 or self.loops[0].kind is not DimKind.PAR or self.nest.combine:
+        if len(self.loops) != 1 or self.loops[0].kind is not l2.DimKind.PAR or self.nest.combine:
             return None
         namer = self.k.namer
         base, end = namer.fresh("base"), namer.fresh("end")
@@ -369,7 +357,7 @@ class NestPrinter:
 
     def _contiguous(self) -> bool:
         """Whether partial accumulators pay: the last RED dim walks memory and is not short."""
-        if not self.red or self.k.template.order is Order.BITWISE:
+        if not self.red or self.k.template.order is l2.Order.BITWISE:
             return False
         last = self.red[-1]
         if isinstance(last.extent, int) and last.extent < 8:
@@ -377,7 +365,7 @@ class NestPrinter:
         assert self.nest.term is not None
         names = refs(self.nest.term)
         for f in self.k.template.formals:
-            if f.name in names and isinstance(f, ArrayFormal) and isinstance(f.access, Strided):
+            if f.name in names and isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided):
                 for a in f.access.axes:
                     if (last.name, 1) in a.terms and a.stride == 1 and a.div == 1:
                         return True
@@ -432,7 +420,7 @@ class NestPrinter:
         """Whether the element of formal `name` may differ from lane to lane."""
         assert self.lane is not None
         f = self.k.formal(name)
-        assert isinstance(f.access, Strided)
+        assert isinstance(f.access, l2.Strided)
         for a in f.access.axes:
             for dim, _ in a.terms:
                 if dim == self.lane.name or dim not in self.scope:
@@ -449,11 +437,11 @@ class NestPrinter:
         shared = {
             n
             for n in names
-            if n in self.elements and n not in scope and self.elements[n].mode is Mode.READ and not self._varies(n)
+            if n in self.elements and n not in scope and self.elements[n].mode is l2.Mode.READ and not self._varies(n)
         }
         return self.body(scope).load(shared)
 
-    def _lane_arrays(self, statements: Sequence[Statement], scope: dict[str, Symbol]) -> list[Line]:
+    def _lane_arrays(self, statements: Sequence[l2.Statement], scope: dict[str, Symbol]) -> list[Line]:
         """What is assigned in one section and read in another: one value per lane."""
         assert self.lane is not None
         virtual = {n: Symbol(n, e.type) for n, e in self.elements.items()}
@@ -461,7 +449,7 @@ class NestPrinter:
         types = infer_locals(statements, {**virtual, **scope}, self.elements, real)
         lines = []
         for s in statements:
-            if isinstance(s, Emit) or s.target in scope:
+            if isinstance(s, l2.Emit) or s.target in scope:
                 continue
             if s.target in self.elements:
                 if self.elements[s.target].direct:
@@ -487,13 +475,15 @@ class NestPrinter:
             return [*before, *self._lane_section(inner)]
         scope = dict(self.scope)
         lines: list[Line] = []
-        stored = {s.target for s in n.prologue if not isinstance(s, Emit)} & set(self.elements)
+        stored = {s.target for s in n.prologue if not isinstance(s, l2.Emit)} & set(self.elements)
         if n.prologue:
             lines += self._lane_loads(statement_refs(n.prologue), scope)
             updated = [
                 s.target
                 for s in (*n.prologue, *n.epilogue)
-                if not isinstance(s, Emit) and s.target in self.elements and self.elements[s.target].mode is Mode.UPDATE
+                if not isinstance(s, l2.Emit)
+                and s.target in self.elements
+                and self.elements[s.target].mode is l2.Mode.UPDATE
             ]
             lines += self._lane_arrays(n.prologue, scope)
             if self.per_lane:  # indices may go through locals, which are one per lane now
@@ -536,7 +526,7 @@ class NestPrinter:
         found: dict[str, Element] = {}
         for name in sorted(names & set(self.elements), key=list(self.elements).index):
             e, f = self.elements[name], self.k.formal(name)
-            assert isinstance(f.access, Strided)
+            assert isinstance(f.access, l2.Strided)
             axes = [a for a in f.access.axes if any(d == self.lane.name for d, _ in a.terms)]
             plain = (
                 len(axes) == 1
@@ -545,7 +535,7 @@ class NestPrinter:
                 and axes[0].extent is None
                 and axes[0].const == 0
             )
-            if e.inside is None or f.mode is not Mode.READ or not plain:
+            if e.inside is None or f.mode is not l2.Mode.READ or not plain:
                 continue
             start = e.place.replace(f" + {self.lane_var}]", "]")
             if start == e.place:
@@ -567,7 +557,7 @@ def _atom(text: str) -> str:
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
-def nest_lines(k: Kernel, nest: Nest) -> list[Line]:
+def nest_lines(k: Kernel, nest: l2.Nest) -> list[Line]:
     """The C of one nest, for the row whose columns are loaded."""
     printer = NestPrinter(k, nest)
     return [*printer.constants, *printer.lines()]

@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, offset
 from backends.c_family.cprint import Body, Element, Line, Symbol, indent, statement_refs
 from backends.cpu.kernels.batched_rng import drawn_in_rows, has_draws
@@ -22,20 +23,6 @@ from backends.cpu.kernels.synapse_loops import Ends, walk
 from backends.cpu.kernels.toeplitz_simd import channels_last, parts_of
 from compiler.core.names import free_name
 from compiler.expr.ast import Num, Ref, refs
-from compiler.ir.level2.program import (
-    Add,
-    ArrayFormal,
-    Assign,
-    At,
-    Csr,
-    Events,
-    Every,
-    Mode,
-    Procedural,
-    Propagate,
-    Statement,
-    Strided,
-)
 from compiler.ir.space import DType
 
 ENDS: Final = frozenset({"pre", "post", "syn"})
@@ -47,7 +34,7 @@ def elements(k: Kernel, at: Mapping[str, str], now: Mapping[str, str]) -> dict[s
     ptr, scope = k.pointers, k.scope
     found: dict[str, Element] = {}
     for f in k.template.formals:
-        if isinstance(f, ArrayFormal) and isinstance(f.access, At):
+        if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At):
             place = at[f.access.end]
             if f.access.ring is not None:
                 late, slots, size = f.access.ring
@@ -55,41 +42,43 @@ def elements(k: Kernel, at: Mapping[str, str], now: Mapping[str, str]) -> dict[s
                 slot = f"{'nl_earlier' if f.access.past else 'nl_later'}({now[slots]}, {steps}, {scope[slots].text})"
                 place = f"{slot} * {scope[size].text} + {place}"
             found[f.name] = Element(f"{ptr[f.name]}[{place}]", f.dtype, f.mode)
-        elif isinstance(f, ArrayFormal) and isinstance(f.access, Strided):
+        elif isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided):
             place = f"{ptr[f.name]}[{offset(f.access, lambda n: scope[n].text)}]"
             found[f.name] = Element(place, f.dtype, f.mode)
     return found
 
 
-def _of_event(f: ArrayFormal, by: str, arrays: AbstractSet[str]) -> bool:
+def _of_event(f: l2.ArrayFormal, by: str, arrays: AbstractSet[str]) -> bool:
     """Whether all synapses of an event read one element: that of its neuron, also of a step in the past."""
-    if not isinstance(f.access, At) or f.access.end != by or f.mode is not Mode.READ:
+    if not isinstance(f.access, l2.At) or f.access.end != by or f.mode is not l2.Mode.READ:
         return False
     return f.access.ring is None or f.access.ring[0] not in arrays
 
 
-def once_per_event(p: Propagate, known: AbstractSet[str]) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:
+def once_per_event(
+    p: l2.Propagate, known: AbstractSet[str]
+) -> tuple[tuple[l2.Statement, ...], tuple[l2.Statement, ...]]:
     """(what is computed before the loop over synapses, the statements with its names). A sum's value that the synapse
     does not enter, of names that are `known`, is computed once: compilers do not move it out of every kind of loop."""
-    assigned = {s.target for s in p.statements if isinstance(s, Assign | Add)}
-    once: list[Statement] = []
-    rest: list[Statement] = []
+    assigned = {s.target for s in p.statements if isinstance(s, l2.Assign | l2.Add)}
+    once: list[l2.Statement] = []
+    rest: list[l2.Statement] = []
     for s in p.statements:
-        names = refs(s.value) if isinstance(s, Add) else set()
+        names = refs(s.value) if isinstance(s, l2.Add) else set()
         if (
-            isinstance(s, Add)
+            isinstance(s, l2.Add)
             and not isinstance(s.value, Ref | Num)
             and names <= known - assigned
             and not has_draws(s.value)
         ):
             name = free_name(f"each_{len(once)}", frozenset(known | assigned))
-            once.append(Assign(name, s.value, s.span))
+            once.append(l2.Assign(name, s.value, s.span))
             s = replace(s, value=Ref(name))
         rest.append(s)
     return tuple(once), tuple(rest)
 
 
-def propagate(k: Kernel, p: Propagate) -> list[Line]:
+def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
     """The function of a propagation: loops over events and their synapses."""
     ptr, scope, namer = k.pointers, dict(k.scope), k.namer
     number, event = namer.fresh("events"), namer.fresh("event")
@@ -98,11 +87,11 @@ def propagate(k: Kernel, p: Propagate) -> list[Line]:
     for end, text in (("pre", pre), ("post", post), ("syn", syn)):
         scope.setdefault(end, Symbol(text, DType.I64))
     ends = Ends(pre, post, syn) if p.by == "pre" else Ends(post, pre, syn)
-    if isinstance(p.relation, Procedural):
+    if isinstance(p.relation, l2.Procedural):
         ends = replace(ends, many=namer.fresh("many"), nth=namer.fresh("t"))
     due: Due | None = None
     match p.events:
-        case Events(events, count, slots, delay, stride):
+        case l2.Events(events, count, slots, delay, stride):
             slot, head = namer.fresh("slot"), namer.fresh("list")
             late, ring = scope[delay].text, scope[slots].text
             early = [
@@ -117,23 +106,23 @@ def propagate(k: Kernel, p: Propagate) -> list[Line]:
                 Line(f"const nl_i64 {ends.event} = {head}[{event}];", 1),
             ]
             many = number
-            if isinstance(p.relation, Csr):
+            if isinstance(p.relation, l2.Csr):
                 listed = f"{ptr[events]}[{slot} * {scope[stride].text} + {event}]"
                 due = Due(number, event, listed, *(namer.fresh(x) for x in ("count", "first", "end")))
-        case Every(n):
+        case l2.Every(n):
             many = scope[n].text
             opening = [Line(f"for (nl_i64 {ends.event} = 0; {ends.event} < {many}; {ends.event}++) {{")]
-    accesses = [f.access for f in k.template.formals if isinstance(f, ArrayFormal) and isinstance(f.access, At)]
+    accesses = [f.access for f in k.template.formals if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At)]
     now = {slots: namer.fresh("now") for slots in dict.fromkeys(a.ring[1] for a in accesses if a.ring is not None)}
     slots_now = [Line(f"const nl_i64 {name} = nl_slot(step, {scope[slots].text});") for slots, name in now.items()]
     places = elements(k, {"pre": pre, "post": post, "syn": syn}, now)
-    of_event = {f.name for f in k.template.formals if isinstance(f, ArrayFormal) and _of_event(f, p.by, ptr.keys())}
+    of_event = {f.name for f in k.template.formals if isinstance(f, l2.ArrayFormal) and _of_event(f, p.by, ptr.keys())}
     source = Body(k.printer, scope, places, namer)
     before = source.load(of_event & statement_refs(p.statements))
     once, statements = once_per_event(p, (scope.keys() - ENDS) | of_event)
     before += source.run(once)
     fills: list[Line] = []
-    if isinstance(p.relation, Procedural) and p.relation.rule != "fixed_outdegree":  # which draws them out of order
+    if isinstance(p.relation, l2.Procedural) and p.relation.rule != "fixed_outdegree":  # which draws them out of order
         statements, draws_ = drawn_in_rows(k, statements, ends.syn, ends.many, ends.nth)
         fills = draws_.fills
         source.scope.update(draws_.scope)
@@ -143,7 +132,7 @@ def propagate(k: Kernel, p: Propagate) -> list[Line]:
     words = set(re.findall(r"\w+", "\n".join(x.text for x in (*before, *inner))))
     w = walk(k, p.relation, ends, p.by, (due.first, due.end) if due else None, words, fills)
     point = [*w.before, *before, *w.head, *indent([*w.inside, *inner], w.depth), *w.tail]
-    if due is not None and isinstance(p.relation, Csr):
+    if due is not None and isinstance(p.relation, l2.Csr):
         return function_ahead(k, p.relation, ends, due, early, slots_now, point)
     loops = [*opening, *indent(point), Line("}")]
     parts = parts_of(k.template)

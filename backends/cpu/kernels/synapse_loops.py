@@ -14,10 +14,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import Line, PrintError, indent
 from backends.cpu.kernels.events import row_again
-from compiler.ir.level2.program import Bitmask, Csr, Dense, OneToOne, Procedural, Relation, Toeplitz
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def braces(before: Sequence[Line], head: Sequence[Line], inside: Sequence[Line],
 
 def walk(
     k: Kernel,
-    relation: Relation,
+    relation: l2.Relation,
     ends: Ends,
     by: str,
     bounds: tuple[str, str] | None,
@@ -62,22 +62,22 @@ def walk(
     that is known. `words`: identifiers that the statements' text has; what is not among them is not set. `fills`: what
     is computed once `many` synapses of a row that is drawn again are known."""
     match relation:
-        case Csr():
+        case l2.Csr():
             return _csr(k, relation, ends, bounds)
-        case Dense():
+        case l2.Dense():
             return _dense(k, relation, ends, by, words)
-        case OneToOne():
+        case l2.OneToOne():
             names = [x for x in (ends.other, ends.syn) if x in words]
             return braces((), (), [Line(f"const nl_i64 {x} = {ends.event};") for x in names], 0)
-        case Bitmask():
+        case l2.Bitmask():
             return _bitmask(k, relation, ends, words)
-        case Procedural():
+        case l2.Procedural():
             return _procedural(k, relation, ends, words, fills)
-        case Toeplitz():
+        case l2.Toeplitz():
             return _toeplitz(k, relation, ends, words)
 
 
-def _csr(k: Kernel, relation: Csr, ends: Ends, bounds: tuple[str, str] | None) -> Walk:
+def _csr(k: Kernel, relation: l2.Csr, ends: Ends, bounds: tuple[str, str] | None) -> Walk:
     ptr, row, col, index = k.pointers, relation.row, relation.col, relation.index
     t = ends.syn if index is None else k.namer.fresh("t")
     inside = [Line(f"const nl_i64 {ends.other} = {ptr[col]}[{t}];")]
@@ -92,7 +92,7 @@ def _csr(k: Kernel, relation: Csr, ends: Ends, bounds: tuple[str, str] | None) -
     return braces(before, (head,), inside)
 
 
-def _dense(k: Kernel, relation: Dense, ends: Ends, by: str, words: AbstractSet[str]) -> Walk:
+def _dense(k: Kernel, relation: l2.Dense, ends: Ends, by: str, words: AbstractSet[str]) -> Walk:
     """Without a hole one loop, with one a loop on each side of it: synapse numbers step evenly in each."""
     n_pre, n_post = k.scope[relation.n_pre].text, k.scope[relation.n_post].text
     event, other, syn = ends.event, ends.other, ends.syn
@@ -115,7 +115,7 @@ def _dense(k: Kernel, relation: Dense, ends: Ends, by: str, words: AbstractSet[s
     return braces((), head, (Line(f"const nl_i64 {syn} = {number} - {passed};"),) if syn in words else (), 2)
 
 
-def _bitmask(k: Kernel, relation: Bitmask, ends: Ends, words: AbstractSet[str]) -> Walk:
+def _bitmask(k: Kernel, relation: l2.Bitmask, ends: Ends, words: AbstractSet[str]) -> Walk:
     if ends.syn in words:
         raise PrintError("synapses of a bitmask have no number", k.template.span)
     n_post, ptr = k.scope[relation.n_post].text, k.pointers[relation.words]
@@ -139,7 +139,7 @@ _OWN: Final = frozenset(_OWN_TEXT.split())
 """What the skeletons of rules call their own variables."""
 
 
-def _procedural(k: Kernel, relation: Procedural, ends: Ends, words: AbstractSet[str], fills: Sequence[Line]) -> Walk:
+def _procedural(k: Kernel, relation: l2.Procedural, ends: Ends, words: AbstractSet[str], fills: Sequence[Line]) -> Walk:
     """The skeleton of the rule for one row; the line `@@` stands for what happens at a synapse, `##` for `fills`."""
     if relation.rule == "fixed_outdegree" and ends.syn in words:
         raise PrintError("synapses that are drawn out of order have no number", k.template.span)
@@ -172,7 +172,7 @@ class Place:
     kx1: str
 
 
-def place(k: Kernel, relation: Toeplitz, event: str) -> tuple[Place, list[Line]]:
+def place(k: Kernel, relation: l2.Toeplitz, event: str) -> tuple[Place, list[Line]]:
     """Where source `event` stands, and the lines that find it."""
     names = ("c", "up", "left", "first_y", "end_y", "first_x", "end_x")
     p = Place(*(k.namer.fresh(x) for x in names))
@@ -208,7 +208,7 @@ def reached(position: str, index: str, stride: int) -> str:
     return f"({position} - {index})" if stride == 1 else f"({position} - {index}) / {stride}"
 
 
-def _toeplitz(k: Kernel, relation: Toeplitz, ends: Ends, words: AbstractSet[str]) -> Walk:
+def _toeplitz(k: Kernel, relation: l2.Toeplitz, ends: Ends, words: AbstractSet[str]) -> Walk:
     (kh, kw), (sh, sw) = relation.kernel, relation.stride
     p, before = place(k, relation, ends.event)
     o, ky, kx = (k.namer.fresh(x) for x in ("o", "ky", "kx"))

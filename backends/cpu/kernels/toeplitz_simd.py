@@ -17,21 +17,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import C_TYPES, Body, Element, Line, Symbol, indent
 from backends.cpu.kernels.batched_rng import has_draws
 from backends.cpu.kernels.synapse_loops import over, place, reached
 from compiler.expr.ast import refs
-from compiler.ir.level2.program import (
-    Add,
-    ArrayFormal,
-    Assign,
-    At,
-    Mode,
-    Propagate,
-    Template,
-    Toeplitz,
-)
 
 LANES: Final = 16
 """Output channels side by side: a vector of 512 bits of float32."""
@@ -43,30 +34,30 @@ _SLOT: Final = LANES * 8
 class Parts:
     """The formals that lie in scratch memory: sums of targets, and elements of the kernel."""
 
-    sums: tuple[ArrayFormal, ...]
-    kinds: tuple[ArrayFormal, ...]
+    sums: tuple[l2.ArrayFormal, ...]
+    kinds: tuple[l2.ArrayFormal, ...]
 
 
-def parts_of(template: Template) -> Parts | None:
+def parts_of(template: l2.Template) -> Parts | None:
     """What would lie in scratch memory; None when the statements do more than add to targets."""
     p = template.body
-    if not isinstance(p, Propagate) or not isinstance(p.relation, Toeplitz) or p.by != "pre":
+    if not isinstance(p, l2.Propagate) or not isinstance(p.relation, l2.Toeplitz) or p.by != "pre":
         return None
     if p.relation.depthwise or p.relation.shared:
         return None
-    arrays = {f.name: f for f in template.formals if isinstance(f, ArrayFormal) and isinstance(f.access, At)}
-    sums: dict[str, ArrayFormal] = {}
+    arrays = {f.name: f for f in template.formals if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At)}
+    sums: dict[str, l2.ArrayFormal] = {}
     used: set[str] = set()
     for s in p.statements:
-        if not isinstance(s, Add | Assign):
+        if not isinstance(s, l2.Add | l2.Assign):
             return None
         used |= refs(s.value)
         if has_draws(s.value):
             return None
         f = arrays.get(s.target)
-        if isinstance(s, Add) and f is not None and f.mode is Mode.ACCUMULATE and _at(f).end == "post":
+        if isinstance(s, l2.Add) and f is not None and f.mode is l2.Mode.ACCUMULATE and _at(f).end == "post":
             sums[f.name] = f
-        elif f is not None or isinstance(s, Add):
+        elif f is not None or isinstance(s, l2.Add):
             return None
     kinds = tuple(f for f in arrays.values() if f.name in used and _at(f).end == "syn")
     late = {ring[0] for f in sums.values() if (ring := _at(f).ring) is not None}
@@ -76,17 +67,17 @@ def parts_of(template: Template) -> Parts | None:
     return Parts(tuple(sums.values()), kinds)
 
 
-def _at(f: ArrayFormal) -> At:
-    assert isinstance(f.access, At)
+def _at(f: l2.ArrayFormal) -> l2.At:
+    assert isinstance(f.access, l2.At)
     return f.access
 
 
-def scratch_bytes(template: Template, table: npt.NDArray[np.uint64]) -> int:
+def scratch_bytes(template: l2.Template, table: npt.NDArray[np.uint64]) -> int:
     """The most scratch memory that a row of the template uses here; `table`: u64 (rows, formals)."""
     parts = parts_of(template)
     if parts is None:
         return 0
-    assert isinstance(template.body, Propagate) and isinstance(template.body.relation, Toeplitz)
+    assert isinstance(template.body, l2.Propagate) and isinstance(template.body.relation, l2.Toeplitz)
     kh, kw = template.body.relation.kernel
     names = [f.name for f in template.formals]
     in_c, out_h, out_w = (table[:, names.index(n)].astype(np.int64) for n in ("in_c", "out_h", "out_w"))
@@ -96,7 +87,7 @@ def scratch_bytes(template: Template, table: npt.NDArray[np.uint64]) -> int:
 
 def channels_last(
     k: Kernel,
-    p: Propagate,
+    p: l2.Propagate,
     parts: Parts,
     events: tuple[str, Sequence[Line]],
     event: str,
@@ -107,7 +98,7 @@ def channels_last(
     """(when it pays, the loops). `events`: how many there are, and the lines that open the loop over them (the last
     ones inside it). `scope` and `before`: what is known and loaded of the event `event`."""
     relation = p.relation
-    assert isinstance(relation, Toeplitz)
+    assert isinstance(relation, l2.Toeplitz)
     (kh, kw), (sh, sw) = relation.kernel, relation.stride
     s = {name: k.scope[name].text for name in ("in_c", "out_c", "out_h", "out_w")}
     fresh = k.namer.fresh

@@ -21,9 +21,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from backends.cpu.kernels import toeplitz_simd as channels
 from backends.protocol import AnyArray, Artifact, BackendError
-from compiler.ir.level2.program import CONNECT_PHASES, INIT_PHASES, Contract, Merged
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, place, written
 from compiler.layout.write_tables import write_tables
@@ -67,7 +67,7 @@ def _library(binary: Path) -> ctypes.CDLL:
     return lib
 
 
-def launch_lists(program: Merged) -> tuple[npt.NDArray[np.int64], ...]:
+def launch_lists(program: l2.Merged) -> tuple[npt.NDArray[np.int64], ...]:
     """Per phase: rows (kernel, lo, hi, every, offset)."""
     return tuple(
         np.array([(x.template, x.lo, x.hi, x.every, x.offset) for x in phase.launches], np.int64).reshape(-1, 5)
@@ -75,12 +75,12 @@ def launch_lists(program: Merged) -> tuple[npt.NDArray[np.int64], ...]:
     )
 
 
-def scratch_bytes(program: Merged, tables: tuple[Words, ...]) -> int:
+def scratch_bytes(program: l2.Merged, tables: tuple[Words, ...]) -> int:
     """The most scratch memory that a row of a contraction or a convolution of events asks for."""
     most = 0
     for template, table in zip(program.templates, tables, strict=True):
         most = max(most, channels.scratch_bytes(template, table))
-        if isinstance(template.body, Contract) and template.body.scratch is not None:
+        if isinstance(template.body, l2.Contract) and template.body.scratch is not None:
             column = [f.name for f in template.formals].index(template.body.scratch)
             most = max(most, int(table[:, column].view(np.int64).max(initial=0)))
     return most
@@ -89,7 +89,7 @@ def scratch_bytes(program: Merged, tables: tuple[Words, ...]) -> int:
 class CpuInstance:
     """A loaded program with its memory; see backends.protocol.Instance."""
 
-    def __init__(self, binary: Path, program: Merged, seed: int) -> None:
+    def __init__(self, binary: Path, program: l2.Merged, seed: int) -> None:
         self.program = program
         self._lib = _library(binary)
         self._ctx: int | None = self._lib.nl_create()
@@ -110,14 +110,14 @@ class CpuInstance:
                 raise BackendError("E0903", "the program has too many phases")
         self._place(seed)
         unknown = [a for a in self.program.arrays if a.size_from is not None]
-        self._run_once(CONNECT_PHASES)
+        self._run_once(l2.CONNECT_PHASES)
         if unknown:
             for a in unknown:
                 assert a.size_from is not None
                 size = int(self.view(a.size_from)[-1])
                 self.sizes[a.name] = self.sizes[a.size_from] = size
             self._place(seed)
-        self._run_once(INIT_PHASES)
+        self._run_once(l2.INIT_PHASES)
 
     def _run_once(self, names: tuple[str, ...]) -> None:
         for name in names:
@@ -126,7 +126,7 @@ class CpuInstance:
 
     def _place(self, seed: int) -> None:
         """Arenas, tables and constants for the sizes known so far; what connecting has made until now moves along."""
-        old = {n: self.read(n) for n in written(self.program, CONNECT_PHASES) if self.arenas}
+        old = {n: self.read(n) for n in written(self.program, l2.CONNECT_PHASES) if self.arenas}
         self.placement: Placement = place(self.program, self.sizes)
         for number, role in enumerate(Role):
             size = self.placement.arena_bytes.get(role, 0)
@@ -221,6 +221,6 @@ class CpuInstance:
             self.close()
 
 
-def load(artifact: Artifact, program: Merged, seed: int) -> CpuInstance:
+def load(artifact: Artifact, program: l2.Merged, seed: int) -> CpuInstance:
     """Allocate, connect and initialize."""
     return CpuInstance(artifact.binary, program, seed)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, open_kernel
 from backends.c_family.cprint import Dialect, Line, PrintError
 from backends.c_family.device_library import known, select
@@ -32,16 +33,6 @@ from backends.cuda.persistent.rnn_text import shape_lines
 from backends.cuda.persistent.simulation import APART, COUNTERS, WAVE_BLOCKS, Stayed, resident_templates, threads
 from backends.protocol import BackendError
 from compiler.core.source import NOWHERE, Span
-from compiler.ir.level2.program import (
-    Connect,
-    Contract,
-    EmitScheduled,
-    Merged,
-    Nest,
-    Propagate,
-    RecordEvents,
-    RecordTrace,
-)
 from compiler.ir.space import DType
 
 _CONSTANTS = {
@@ -71,7 +62,7 @@ class _Pieces:
     (backends/cuda/persistent/rnn_plan.py, backends/cuda/persistent/rnn_text.py); `numbers`: see
     backends/cuda/kernels/contract.py."""
 
-    program: Merged
+    program: l2.Merged
     kernels: list[Kernel]
     made: list[list[Function]]
     printed: list[list[Line]]
@@ -90,7 +81,7 @@ class _Pieces:
         return kernel_lines(self.kernels[template], made, False)
 
 
-def emit(program: Merged) -> Emitted:
+def emit(program: l2.Merged) -> Emitted:
     """The CUDA text of a program. Raises BackendError (E0903) for what has none."""
     dialect = Dialect(program.precision, restrict="__restrict__", add="nl_accumulate")
     printed: list[list[Line]] = []
@@ -156,19 +147,19 @@ def functions_of(k: Kernel, stays: bool) -> list[Function]:
     """The functions of one template, the plain one (suffix "") first; `stays`: whether it is one of a resident kernel
     too."""
     match k.template.body:
-        case Nest() as nest:
+        case l2.Nest() as nest:
             return nest_functions(k, nest, stays)
-        case Contract() as contract:
+        case l2.Contract() as contract:
             return contract_functions(k, contract)
-        case Propagate() as p:
+        case l2.Propagate() as p:
             return propagate(k, p)
-        case Connect() as c:
+        case l2.Connect() as c:
             return connect(k, c)
-        case RecordEvents():
+        case l2.RecordEvents():
             return record_events(k)
-        case RecordTrace() as r:
+        case l2.RecordTrace() as r:
             return record_trace(k, r)
-        case EmitScheduled():
+        case l2.EmitScheduled():
             return emit_scheduled(k)
 
 
@@ -186,7 +177,7 @@ def _stayed(k: Kernel, f: Function) -> Stayed:
     return Stayed(k.function + f.suffix, is_flat(k.template), joins or bool(shares), joins)
 
 
-def resident_functions(program: Merged) -> tuple[Stayed, ...]:
+def resident_functions(program: l2.Merged) -> tuple[Stayed, ...]:
     """The functions of the kernel that stays on the device, in their order there."""
     dialect = Dialect(program.precision, restrict="", add="nl_accumulate")
     kernels = [open_kernel(program.templates[t], dialect, set()) for t in resident_templates(program)]

@@ -15,10 +15,10 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from backends.cuda.kernels.contract import PRODUCTS
 from backends.cuda.persistent.rnn import chained_templates
 from backends.cuda.persistent.simulation import resident_templates
-from compiler.ir.level2.program import Contract, DimKind, Merged, Nest
 from compiler.strategies.cuda import direct_conv, direct_conv_weights
 
 _REST: Final = "rest"
@@ -47,15 +47,15 @@ class Share:
     quick: bool = False
 
 
-def whole_of(program: Merged) -> Share:
+def whole_of(program: l2.Merged) -> Share:
     """All kernels together."""
     return Share("", frozenset(range(len(program.templates))), chains=True, waves=True, stays=True, helpers=True)
 
 
-def parts_of(program: Merged) -> tuple[Share, ...]:
+def parts_of(program: l2.Merged) -> tuple[Share, ...]:
     """The parts of a program that have kernels; the first one has what every program has."""
-    contracts = {t.index: t.body.strategy for t in program.templates if isinstance(t.body, Contract)}
-    nests = {t.index: t.body for t in program.templates if isinstance(t.body, Nest)}
+    contracts = {t.index: t.body.strategy for t in program.templates if isinstance(t.body, l2.Contract)}
+    nests = {t.index: t.body for t in program.templates if isinstance(t.body, l2.Nest)}
     rest = {t.index for t in program.templates} - set(contracts)
     resident = resident_templates(program)
     quick = not resident and rest == set(nests)
@@ -76,6 +76,6 @@ def parts_of(program: Merged) -> tuple[Share, ...]:
     return tuple(parts)
 
 
-def _is_long(nest: Nest) -> bool:
+def _is_long(nest: l2.Nest) -> bool:
     """Whether it sums over several dims."""
-    return sum(d.kind is DimKind.RED for d in nest.dims) > 1
+    return sum(d.kind is l2.DimKind.RED for d in nest.dims) > 1

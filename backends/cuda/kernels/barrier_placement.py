@@ -16,26 +16,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Binary, Expr, Num, Ref
-from compiler.ir.level2.program import (
-    ELEMENT,
-    ArrayFormal,
-    Assign,
-    At,
-    Axis,
-    Body,
-    DimKind,
-    Emit,
-    Events,
-    Launch,
-    Merged,
-    Mode,
-    Nest,
-    Propagate,
-    RecordEvents,
-    Strided,
-    Template,
-)
 
 Ints = npt.NDArray[np.int64]
 
@@ -54,7 +36,7 @@ class Use:
     """What a launch does to the arrays of one formal, by row. `own`: thread for thread the element of its point."""
 
     names: tuple[str, ...]
-    mode: Mode
+    mode: l2.Mode
     own: bool = False
     ring: Ring | None = None
 
@@ -71,22 +53,22 @@ class Meet(IntEnum):
 class Launched:
     """A launch of a phase with all that it touches."""
 
-    launch: Launch
+    launch: l2.Launch
     flat: bool
     uses: tuple[Use, ...]
 
 
-def is_flat(template: Template) -> bool:
+def is_flat(template: l2.Template) -> bool:
     """Whether every point of the kernel is a thread's own: one dimension, no sum."""
     body = template.body
-    return isinstance(body, Nest) and [d.kind for d in body.dims] == [DimKind.PAR] and body.combine is None
+    return isinstance(body, l2.Nest) and [d.kind for d in body.dims] == [l2.DimKind.PAR] and body.combine is None
 
 
-def _places(nest: Nest) -> dict[str, tuple[int, str]]:
+def _places(nest: l2.Nest) -> dict[str, tuple[int, str]]:
     """Locals that are a slot of a ring: (steps from now, column of its slots)."""
     found: dict[str, tuple[int, str]] = {}
     for s in nest.prologue:
-        if isinstance(s, Assign) and isinstance(s.value, Binary) and s.value.op == "%":
+        if isinstance(s, l2.Assign) and isinstance(s.value, Binary) and s.value.op == "%":
             steps, slots = _steps(s.value.left), s.value.right
             if steps is not None and isinstance(slots, Ref):
                 found[s.target] = steps, slots.name
@@ -103,7 +85,7 @@ def _steps(e: Expr) -> int | None:
     return None
 
 
-def launched(program: Merged, launch: Launch, table: npt.NDArray[np.uint64]) -> Launched:
+def launched(program: l2.Merged, launch: l2.Launch, table: npt.NDArray[np.uint64]) -> Launched:
     """What the rows of a launch touch; `table`: the host's table of its template."""
     template, rows = program.templates[launch.template], program.tables[launch.template]
     position = {f.name: k for k, f in enumerate(template.formals)}
@@ -126,41 +108,43 @@ def launched(program: Merged, launch: Launch, table: npt.NDArray[np.uint64]) -> 
         return column(formal), column(slots) * 0 + column(formal)
 
     flat, rings = is_flat(template), _rings_of_events(template.body, column, ring)
-    places = _places(template.body) if isinstance(template.body, Nest) else {}
+    places = _places(template.body) if isinstance(template.body, l2.Nest) else {}
 
-    def use(f: ArrayFormal) -> Use:
+    def use(f: l2.ArrayFormal) -> Use:
         own, where = False, rings.get(f.name)
         match f.access:
-            case At(_, (delay, slots, _), past):
+            case l2.At(_, (delay, slots, _), past):
                 low, high = late(delay, slots)
                 where = ring(-high, -low, slots) if past else ring(low, high, slots)
-            case Strided((Axis(((slot, _),)), element)) if flat and slot in places and element == ELEMENT.axes[0]:
+            case l2.Strided((l2.Axis(((slot, _),)), element)) if (
+                flat and slot in places and element == l2.ELEMENT.axes[0]
+            ):
                 steps, slots = places[slot]
                 own, where = True, ring(steps, steps, slots)
-            case Strided():
-                own = flat and f.access == ELEMENT
+            case l2.Strided():
+                own = flat and f.access == l2.ELEMENT
         return Use(names(f.name), f.mode, own, where)
 
-    return Launched(launch, flat, tuple(use(f) for f in template.formals if isinstance(f, ArrayFormal)))
+    return Launched(launch, flat, tuple(use(f) for f in template.formals if isinstance(f, l2.ArrayFormal)))
 
 
 def _rings_of_events(
-    body: Body, column: Callable[[str], Ints], ring: Callable[[int | Ints, int | Ints, str], Ring]
+    body: l2.Body, column: Callable[[str], Ints], ring: Callable[[int | Ints, int | Ints, str], Ring]
 ) -> dict[str, Ring]:
     """The slots of the lists of events and of their counts, by formal."""
     match body:
-        case Nest(prologue=prologue):
-            emits = [s for s in prologue if isinstance(s, Emit)]
+        case l2.Nest(prologue=prologue):
+            emits = [s for s in prologue if isinstance(s, l2.Emit)]
             return {s.list: ring(0, 0, s.slots) for s in emits} | {s.count: ring(0, 1, s.slots) for s in emits}
-        case Propagate(Events(events, count, slots, delay, _)):
+        case l2.Propagate(l2.Events(events, count, slots, delay, _)):
             return dict.fromkeys((events, count), ring(-column(delay), -column(delay), slots))
-        case RecordEvents():
+        case l2.RecordEvents():
             return dict.fromkeys(("list", "count"), ring(0, 0, "slots"))
     return {}
 
 
-def _commute(a: Mode, b: Mode) -> bool:
-    return a is b and a in (Mode.READ, Mode.ACCUMULATE)
+def _commute(a: l2.Mode, b: l2.Mode) -> bool:
+    return a is b and a in (l2.Mode.READ, l2.Mode.ACCUMULATE)
 
 
 @dataclass(frozen=True)
@@ -279,11 +263,11 @@ def alike(launches: Sequence[Launched], steady: Iterable[int]) -> dict[tuple[int
         for row in range(launches[n].launch.hi - launches[n].launch.lo):
             root((n, row))
         for use in launches[n].uses:
-            for row, name in enumerate(use.names if use.own and use.mode is not Mode.READ else ()):
+            for row, name in enumerate(use.names if use.own and use.mode is not l2.Mode.READ else ()):
                 group[root((n, row))] = root(owner.setdefault(name, (n, row)))
     for n in steady:
         for use in launches[n].uses if launches[n].flat else ():
-            for row, name in enumerate(use.names if use.own and use.mode is Mode.READ else ()):
+            for row, name in enumerate(use.names if use.own and use.mode is l2.Mode.READ else ()):
                 if name in owner:
                     group[root((n, row))] = root(owner[name])
     numbers: dict[tuple[int, int], int] = {}

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, scaled
 from backends.c_family.cprint import Line, PrintError, Symbol
 from backends.cuda.kernels import direct
 from backends.cuda.kernels.kernel import BLOCK, Function, with_end
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.skeletons import render
-from compiler.ir.level2.program import ArrayFormal, Axis, Contract, DimKind, Merged, Nest, Strided, Template
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, implicit_gemm, matmul, tensor_cores
 from compiler.strategies.cuda.implicit_gemm import Sides, sides
 
@@ -37,16 +37,16 @@ def strategies() -> frozenset[str]:
     return PRODUCTS | direct.STRATEGIES
 
 
-def _access(template: Template, formal: str) -> Strided:
-    access = next(f.access for f in template.formals if f.name == formal and isinstance(f, ArrayFormal))
-    assert isinstance(access, Strided)
+def _access(template: l2.Template, formal: str) -> l2.Strided:
+    access = next(f.access for f in template.formals if f.name == formal and isinstance(f, l2.ArrayFormal))
+    assert isinstance(access, l2.Strided)
     return access
 
 
-def sides_of(template: Template, nest: Nest) -> Sides:
+def sides_of(template: l2.Template, nest: l2.Nest) -> Sides:
     """Which dims of a product are batch, M, N and K."""
     used = [frozenset(d for a in _access(template, x).axes for d, _ in a.terms) for x in ("x0", "x1")]
-    par, red = (tuple(d.name for d in nest.dims if (d.kind is DimKind.RED) == summed) for summed in (False, True))
+    par, red = (tuple(d.name for d in nest.dims if (d.kind is l2.DimKind.RED) == summed) for summed in (False, True))
     found = sides(par, red, (used[0], used[1]))
     if found is None:
         raise PrintError("an axis of the output indexes no operand", template.span)
@@ -56,18 +56,18 @@ def sides_of(template: Template, nest: Nest) -> Sides:
 # -------------------------------------------------------------------------------------- shared kernels
 
 
-def _guarded(access: Strided) -> list[Axis]:
+def _guarded(access: l2.Strided) -> list[l2.Axis]:
     return [a for a in access.axes if a.extent is not None or a.div != 1]
 
 
-def _guards(template: Template, contract: Contract) -> tuple[int, int]:
+def _guards(template: l2.Template, contract: l2.Contract) -> tuple[int, int]:
     """How many indices are guarded of the operand of the rows, and of that of the columns."""
     rows = sides_of(template, contract.nest).rows
     first, second = (len(_guarded(_access(template, f"x{x}"))) for x in (rows, 1 - rows))
     return first, second
 
 
-def shared_name(template: Template, contract: Contract) -> str:
+def shared_name(template: l2.Template, contract: l2.Contract) -> str:
     """The kernel of a contraction: `implicit_gemm_guarded_2_plain`, `direct_conv_3_step_1_tap_1`."""
     if contract.strategy == matmul.NAME:
         return matmul.NAME
@@ -92,7 +92,7 @@ class Shared:
     number: int | None = None
 
 
-def _kinds(template: Template, contract: Contract) -> list[Shared]:
+def _kinds(template: l2.Template, contract: l2.Contract) -> list[Shared]:
     """The kernels of a contraction, without users: one, or one for each number of outputs of a thread."""
     name, strategy = shared_name(template, contract), contract.strategy
     if strategy in PRODUCTS:
@@ -116,16 +116,16 @@ def shared_kernels(kernels: Iterable[Kernel]) -> list[Shared]:
     """The kernels of all contractions, in the order of their first templates."""
     found: dict[str, Shared] = {}
     for k in kernels:
-        if isinstance(contract := k.template.body, Contract):
+        if isinstance(contract := k.template.body, l2.Contract):
             for kind in _kinds(k.template, contract):
                 x = found.get(kind.name, kind)
                 found[kind.name] = replace(x, users=(*x.users, k))
     return list(found.values())
 
 
-def numbers_of(program: Merged) -> Mapping[int, frozenset[int]]:
+def numbers_of(program: l2.Merged) -> Mapping[int, frozenset[int]]:
     """By template: the shapes of tiles, by number, that its rows have."""
-    tables = {t.index: program.tables[t.index].scalars for t in program.templates if isinstance(t.body, Contract)}
+    tables = {t.index: program.tables[t.index].scalars for t in program.templates if isinstance(t.body, l2.Contract)}
     return {t: frozenset(int(str(n)) for n in x["s_tile"]) for t, x in tables.items() if "s_tile" in x}
 
 
@@ -143,7 +143,7 @@ def shared_names(
     shared = [s for s in shared if has(s.number, (k.template.index for k in s.users))]
     templates = {k.template.index: k.template for s in every for k in s.users}
     here = {t: x for t, x in templates.items() if t in kernels or t in called}
-    contracts = [(t, t.body) for t in here.values() if isinstance(t.body, Contract)]
+    contracts = [(t, t.body) for t in here.values() if isinstance(t.body, l2.Contract)]
     products = [(t, c) for t, c in contracts if c.strategy in PRODUCTS]
     found = [sides_of(t, c.nest) for t, c in products]
     tiles = implicit_gemm.TILES
@@ -221,13 +221,13 @@ class Operand:
 class _Printer:
     """The texts that the skeletons ask for."""
 
-    def __init__(self, k: Kernel, contract: Contract) -> None:
+    def __init__(self, k: Kernel, contract: l2.Contract) -> None:
         self.k = k
         self.nest = NestPrinter(k, contract.nest)
         self.dims = {d.name: d for d in contract.nest.dims}
         self.sides = sides_of(k.template, contract.nest)
 
-    def _access(self, formal: str) -> Strided:
+    def _access(self, formal: str) -> l2.Strided:
         return _access(self.k.template, formal)
 
     def _number(self, value: int | str) -> str:
@@ -250,17 +250,17 @@ class _Printer:
         ]
         return [f"nl_u32 {rest} = {index};", *taken, f"const nl_i64 {names[0]} = {rest};"]
 
-    def _scaled(self, factor: int | str, axis: Axis) -> str:
+    def _scaled(self, factor: int | str, axis: l2.Axis) -> str:
         text = self._number(factor)
         return self._number(axis.stride) if text == "1" else scaled(text, axis, self._number)
 
-    def _step(self, access: Strided, dim: str) -> Step:
+    def _step(self, access: l2.Strided, dim: str) -> Step:
         terms = [(a, c) for a in access.axes for d, c in a.terms if d == dim]
         by = " + ".join(self._scaled(c, a) for a, c in terms if a.div == 1) or "0"
         at = tuple(sum(c for d, c in a.terms if d == dim) for a in _guarded(access))
         return Step(self.k.extent(self.dims[dim].extent), by, at)
 
-    def _guard(self, axis: Axis) -> Guard:
+    def _guard(self, axis: l2.Axis) -> Guard:
         extent = "0x7fffffff" if axis.extent is None else f"(nl_i32){self._number(axis.extent)}"
         stride = self._number(axis.stride) if axis.div != 1 else "0"
         return Guard(f"(nl_i32){self._number(axis.const)}", extent, stride, axis.div)
@@ -295,7 +295,7 @@ def _epilogue(k: Kernel, nest: NestPrinter, value: str) -> list[Line]:
     return [first, *body.run(nest.nest.epilogue), *body.stores()]
 
 
-def contract_functions(k: Kernel, contract: Contract) -> list[Function]:
+def contract_functions(k: Kernel, contract: l2.Contract) -> list[Function]:
     """The functions of one contraction."""
     if contract.strategy not in strategies() or contract.nest.prologue or contract.nest.fill != 0:
         raise PrintError(f"there is no strategy `{contract.strategy}` for this kernel", k.template.span)
@@ -312,7 +312,7 @@ def contract_functions(k: Kernel, contract: Contract) -> list[Function]:
     ]
 
 
-def _product_texts(k: Kernel, contract: Contract) -> tuple[str, str, NestPrinter]:
+def _product_texts(k: Kernel, contract: l2.Contract) -> tuple[str, str, NestPrinter]:
     """What fills in the operands, what runs the epilogue of all sums (with `@end` for that of one), and the nest."""
     p = _Printer(k, contract)
     product = render(

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import PrintError
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.kernels.skeletons import render
-from compiler.ir.level2.program import ArrayFormal, Axis, Contract, DimKind, Strided, Template
 from compiler.strategies.cuda import direct_conv, direct_conv_weights
 
 STRATEGIES: Final = frozenset({direct_conv.NAME, direct_conv_weights.NAME})
@@ -35,7 +35,7 @@ class Line2:
     window: str
     step: int
     tap: int
-    axis: Axis
+    axis: l2.Axis
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Roles:
     col: Line2
 
 
-def _access(template: Template, formal: str) -> Strided:
-    access = next(f.access for f in template.formals if f.name == formal and isinstance(f, ArrayFormal))
-    assert isinstance(access, Strided)
+def _access(template: l2.Template, formal: str) -> l2.Strided:
+    access = next(f.access for f in template.formals if f.name == formal and isinstance(f, l2.ArrayFormal))
+    assert isinstance(access, l2.Strided)
     return access
 
 
-def roles(template: Template, contract: Contract) -> Roles:
+def roles(template: l2.Template, contract: l2.Contract) -> Roles:
     """The parts of the dims. Raises PrintError where the accesses are of another form."""
     image, other = (f"x{dict(contract.literals)['image']}", f"x{1 - dict(contract.literals)['image']}")
     kinds = {d.name: d.kind for d in contract.nest.dims}
@@ -72,19 +72,19 @@ def roles(template: Template, contract: Contract) -> Roles:
     lines = []
     for axis in windowed:
         (d1, c1), (d2, c2) = axis.terms
-        if (kinds[d1] is DimKind.RED) == forward:  # pixels are summed over only in the gradient of the weights
+        if (kinds[d1] is l2.DimKind.RED) == forward:  # pixels are summed over only in the gradient of the weights
             (d1, c1), (d2, c2) = (d2, c2), (d1, c1)
         lines.append(Line2(d1, d2, c1, c2, axis))
     row, col = lines
     plain = [d for a in _access(template, image).axes if len(a.terms) == 1 for d, _ in a.terms]
     others = {d for a in _access(template, other).axes for d, _ in a.terms}
-    c = next(d for d in plain if (kinds[d] is DimKind.RED) == forward)
+    c = next(d for d in plain if (kinds[d] is l2.DimKind.RED) == forward)
     n = next(d for d in plain if d != c)
     o = next(d for d in others if d not in {n, c, row.out, row.window, col.out, col.window})
     return Roles(image, other, n, o, c, row.out, col.out, row.window, col.window, row, col)
 
 
-def walk(template: Template, contract: Contract) -> tuple[int, int, int]:
+def walk(template: l2.Template, contract: l2.Contract) -> tuple[int, int, int]:
     """How a window walks along a row: its taps, its step, and how far taps are apart."""
     cols = roles(template, contract).col
     return dict(contract.literals)["taps"], cols.step, abs(cols.tap)
@@ -93,7 +93,7 @@ def walk(template: Template, contract: Contract) -> tuple[int, int, int]:
 class _Printer:
     """The texts of one convolution."""
 
-    def __init__(self, k: Kernel, contract: Contract) -> None:
+    def __init__(self, k: Kernel, contract: l2.Contract) -> None:
         self.k = k
         self.roles = roles(k.template, contract)
         self.nest = NestPrinter(k, contract.nest)
@@ -158,7 +158,7 @@ class _Printer:
         return dict(zip("ocrs", strides.values(), strict=True))
 
 
-def direct_texts(k: Kernel, contract: Contract) -> tuple[str, str, NestPrinter]:
+def direct_texts(k: Kernel, contract: l2.Contract) -> tuple[str, str, NestPrinter]:
     """What fills in the operands, what runs the epilogue of all sums (with `@end` for that of one), and the nest."""
     p = _Printer(k, contract)
     names = {"r": p.roles, "extent": p.extent, "text": p.column, "image": p.image(), "name": lambda d: p.nest.vars[d]}

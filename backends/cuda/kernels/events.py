@@ -10,19 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, offset
 from backends.c_family.connect_template_args import formal_names, given, lines_of, names_again
 from backends.c_family.cprint import Body, Element, Line, Symbol
 from backends.cuda.kernels.kernel import Function, each_element
 from backends.cuda.kernels.skeletons import render
 from compiler.expr.ast import refs
-from compiler.ir.level2.program import (
-    ArrayFormal,
-    Connect,
-    Procedural,
-    RecordTrace,
-    Strided,
-)
 from compiler.ir.space import DType
 
 DRAWING: Final = {"fixed_probability": ("nl__draw",), "rewire": ("nl__draw",)} | dict.fromkeys(
@@ -37,7 +31,7 @@ def _skeleton(k: Kernel, file: str, **more: object) -> tuple[Line, ...]:
     return tuple(lines_of(render(file, f=formal_names(k), real=k.dialect.real, name=k.template.name, **more)))
 
 
-def connect(k: Kernel, c: Connect) -> list[Function]:
+def connect(k: Kernel, c: l2.Connect) -> list[Function]:
     """One stage of one rule; the draws are those of backends/reference."""
     k.printer.used |= set(DRAWING.get(c.rule, ()))
     file = "connect_scan.cu.j2" if c.stage == "scan" else f"connect_{c.rule}.cu.j2"
@@ -49,10 +43,10 @@ def connect(k: Kernel, c: Connect) -> list[Function]:
     return made
 
 
-def row_again(k: Kernel, p: Procedural) -> tuple[Line, ...]:
+def row_again(k: Kernel, p: l2.Procedural) -> tuple[Line, ...]:
     """The row of source `i` as its rule draws it; for fixed_outdegree, target `j` of its element `c`."""
     k.printer.used |= set(DRAWING.get(p.rule, ()))
-    rule = given(k, Connect(p.rule, "walk", p.probability))
+    rule = given(k, l2.Connect(p.rule, "walk", p.probability))
     file = f"connect_{p.rule}.cu.j2" if p.rule == "fixed_outdegree" else f"walk_{p.rule}.cu.j2"
     return tuple(lines_of(render(file, f=names_again(k, p), real=k.dialect.real, stage="walk", **rule)))
 
@@ -65,7 +59,7 @@ def emit_scheduled(k: Kernel) -> list[Function]:
     return [Function("", _skeleton(k, "emit_scheduled.cu.j2"))]
 
 
-def record_trace(k: Kernel, r: RecordTrace) -> list[Function]:
+def record_trace(k: Kernel, r: l2.RecordTrace) -> list[Function]:
     """One sample of every member; the value may read several arrays at the member's index `i`. The block that comes
     last counts the sample: all others have read the counter by then."""
     names = formal_names(k)
@@ -79,7 +73,7 @@ def record_trace(k: Kernel, r: RecordTrace) -> list[Function]:
     elements = {
         f.name: Element(f"{k.pointers[f.name]}[{offset(f.access, lambda n: scope[n].text)}]", f.dtype, f.mode)
         for f in k.template.formals
-        if isinstance(f, ArrayFormal) and isinstance(f.access, Strided)
+        if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided)
     }
     body = Body(k.printer, scope, elements, k.namer)
     loads = body.load(refs(r.value))

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import compiler.ir.level2.program as l2
 from compiler.ir.level2.dependence import touched as of_rows
-from compiler.ir.level2.program import Launch, Merged
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement
 
@@ -36,7 +36,7 @@ class Touched:
         )
 
 
-def overlaps(program: Merged, placement: Placement) -> dict[str, frozenset[str]]:
+def overlaps(program: l2.Merged, placement: Placement) -> dict[str, frozenset[str]]:
     """WORK arrays that lie in the same memory as another one, by name: their lifetimes do not overlap in the order of
     launches, but they may when launches run side by side."""
     arrays = [a for a in program.arrays if a.role is Role.WORK and a.name in placement.offsets]
@@ -53,7 +53,7 @@ def overlaps(program: Merged, placement: Placement) -> dict[str, frozenset[str]]
     return {name: frozenset(others) for name, others in found.items()}
 
 
-def touched(program: Merged, launch: Launch, shared: Mapping[str, frozenset[str]]) -> Touched:
+def touched(program: l2.Merged, launch: l2.Launch, shared: Mapping[str, frozenset[str]]) -> Touched:
     """What the rows of a launch touch; to write an array is to write what shares its memory (`overlaps`)."""
     formals, rows = program.templates[launch.template].formals, program.tables[launch.template]
     read, written, added = of_rows(formals, rows, launch.lo, launch.hi)

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, describe, mentioned
 from backends.c_family.cprint import C_TYPES, Line, indent
-from compiler.ir.level2.program import ArrayFormal, At, Mode, ScalarFormal
 from compiler.ir.space import DType
 
 BLOCK: Final = 256
@@ -54,12 +54,12 @@ def with_end(text: str, end: Sequence[Line]) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _array_type(k: Kernel, f: ArrayFormal) -> str:
+def _array_type(k: Kernel, f: l2.ArrayFormal) -> str:
     t = C_TYPES[f.dtype] if f.dtype != k.dialect.precision else k.dialect.real
-    return f"const {t}" if f.mode is Mode.READ else t
+    return f"const {t}" if f.mode is l2.Mode.READ else t
 
 
-def _scalar_type(k: Kernel, f: ScalarFormal) -> str:
+def _scalar_type(k: Kernel, f: l2.ScalarFormal) -> str:
     """The type in the row: reals of the program's precision, integers of 64 bits."""
     if f.dtype.is_real:
         return k.dialect.type_name(f.dtype)
@@ -70,7 +70,7 @@ def row_struct(k: Kernel) -> list[Line]:
     """The structure of one row, in the order of the formals, 8 bytes each."""
     lines = [Line(f"struct {k.row_type} {{")]
     for f in k.template.formals:
-        if isinstance(f, ArrayFormal):
+        if isinstance(f, l2.ArrayFormal):
             lines.append(Line(f"{_array_type(k, f)} *{k.fields[f.name]}; /* {describe(k, f)} */", 1))
         else:
             t = _scalar_type(k, f)
@@ -90,13 +90,15 @@ def columns(k: Kernel, names: Iterable[str]) -> list[Line]:
         if f.name not in wanted:
             continue
         source = f"self->{k.fields[f.name]}"
-        if isinstance(f, ScalarFormal):
+        if isinstance(f, l2.ScalarFormal):
             t, stored = k.dialect.type_name(f.dtype), _scalar_type(k, f)
             cast = "" if t == stored else f"({t})"
             lines.append(Line(f"const {t} {k.scope[f.name].text} = {cast}{source};"))
         else:
             # both ends of a projection may be one array: no promise about what At-accesses point to
-            alone = "" if isinstance(f.access, At) and f.mode is not Mode.READ else f"{k.dialect.restrict} ".lstrip()
+            alone = (
+                "" if isinstance(f.access, l2.At) and f.mode is not l2.Mode.READ else f"{k.dialect.restrict} ".lstrip()
+            )
             lines.append(Line(f"{_array_type(k, f)} *{alone}const {k.pointers[f.name]} = nl_global({source});"))
     return lines
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import open_kernel
 from backends.c_family.cprint import Dialect
 from backends.cuda.kernels.contract import shared_name, sides_of
@@ -25,31 +26,6 @@ from backends.cuda.kernels.events import SORT
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.nest import SHARED, WARP, is_windowed, sums_apart
 from backends.protocol import BackendError
-from compiler.ir.level2.program import (
-    ArrayFormal,
-    Bitmask,
-    Connect,
-    Contract,
-    Csr,
-    Dense,
-    Dim,
-    DimKind,
-    EmitScheduled,
-    Events,
-    Every,
-    Launch,
-    Nest,
-    OneToOne,
-    Order,
-    Procedural,
-    Propagate,
-    RecordEvents,
-    RecordTrace,
-    Rows,
-    Strided,
-    Template,
-    Toeplitz,
-)
 from compiler.strategies.cuda import direct_conv, direct_conv_weights, matmul
 from compiler.strategies.cuda.implicit_gemm import TILES
 
@@ -89,10 +65,10 @@ class Call:
 class Work:
     """What is known of one launch. `synapses`: the number of stored elements of an array, by name."""
 
-    template: Template
-    rows: Rows
+    template: l2.Template
+    rows: l2.Rows
     table: Words
-    launch: Launch
+    launch: l2.Launch
     synapses: Callable[[str], int]
     blocks: int
 
@@ -101,11 +77,11 @@ class Work:
         position = [f.name for f in self.template.formals].index(name)
         return self.table[self.launch.lo : self.launch.hi, position].view(np.int64)
 
-    def extent(self, dims: tuple[Dim, ...], summed: bool) -> Ints:
+    def extent(self, dims: tuple[l2.Dim, ...], summed: bool) -> Ints:
         """Products of the extents of all dims that are summed over, or that are not, one per row."""
         total = np.ones(self.launch.hi - self.launch.lo, np.int64)
         for d in dims:
-            if (d.kind is DimKind.RED) == summed:
+            if (d.kind is l2.DimKind.RED) == summed:
                 total = total * (d.extent if isinstance(d.extent, int) else self.column(d.extent))
         return total
 
@@ -153,10 +129,10 @@ def group_size(points: int, terms: int) -> int:
     return BLOCK if few and terms >= BLOCK else WARP
 
 
-def _check_windows(w: Work, nest: Nest) -> None:
+def _check_windows(w: Work, nest: l2.Nest) -> None:
     """Indices of windowed axes are 32-bit in the text."""
     for f in w.template.formals:
-        if not isinstance(f, ArrayFormal) or not isinstance(f.access, Strided):
+        if not isinstance(f, l2.ArrayFormal) or not isinstance(f.access, l2.Strided):
             continue
         windowed = [a for a in f.access.axes if is_windowed(a)]
         extents = {a.extent for a in windowed}
@@ -167,10 +143,10 @@ def _check_windows(w: Work, nest: Nest) -> None:
                 raise BackendError("E0903", what, exit_code=4)
 
 
-def _nest(function: str, w: Work, nest: Nest) -> list[Call]:
+def _nest(function: str, w: Work, nest: l2.Nest) -> list[Call]:
     _check_windows(w, nest)
     points = w.extent(nest.dims, False)
-    if nest.combine is None or w.template.order is Order.BITWISE:
+    if nest.combine is None or w.template.order is l2.Order.BITWISE:
         return _spread(function, w, points, BLOCK, most=MANY_BLOCKS)
     terms = w.extent(nest.dims, True)
     groups = np.array([group_size(int(p), int(t)) for p, t in zip(points, terms, strict=True)], np.int64)
@@ -187,7 +163,7 @@ def _nest(function: str, w: Work, nest: Nest) -> list[Call]:
     return calls
 
 
-def _product(w: Work, contract: Contract) -> list[Call]:
+def _product(w: Work, contract: l2.Contract) -> list[Call]:
     """A block for each tile and split, in the kernel that the template shares with others."""
     dims = {d.name: d for d in contract.nest.dims}
     found = sides_of(w.template, contract.nest)
@@ -206,12 +182,12 @@ def _product(w: Work, contract: Contract) -> list[Call]:
     return _call(name, w, rows, many * splits, 1, group=w.template.index, places=places, memory=memory)
 
 
-def _direct(w: Work, contract: Contract) -> list[Call]:
+def _direct(w: Work, contract: l2.Contract) -> list[Call]:
     """A block for each part of the pixels and outputs; the rows of one number of outputs per thread are one call."""
     name = shared_name(w.template, contract)
     r = roles(w.template, contract)
     dims = {d.name: d for d in contract.nest.dims}
-    extents = [w.extent((dims[d],), dims[d].kind is DimKind.RED) for d in (r.n, r.o, r.i, r.j)]
+    extents = [w.extent((dims[d],), dims[d].kind is l2.DimKind.RED) for d in (r.n, r.o, r.i, r.j)]
     names = ("s_tile", "s_strips", "s_rows", "s_samples", "s_blocks")
     columns = {name: w.column(name) for name in names}
     many = np.array(
@@ -228,7 +204,7 @@ def _direct(w: Work, contract: Contract) -> list[Call]:
     return calls
 
 
-def _direct_weights(w: Work, contract: Contract) -> list[Call]:
+def _direct_weights(w: Work, contract: l2.Contract) -> list[Call]:
     """A block for each tile and split of the samples."""
     r = roles(w.template, contract)
     taps = dict(contract.literals)["taps"]
@@ -258,33 +234,33 @@ def _places(rows: Ints, words: Ints) -> tuple[Words | None, int]:
     return places, 8 * count + 4 * int(words.sum())
 
 
-def propagated(w: Work, p: Propagate) -> npt.NDArray[np.float64]:
+def propagated(w: Work, p: l2.Propagate) -> npt.NDArray[np.float64]:
     """How many synapses each row of a propagation has, about."""
     match p.relation:
-        case Csr(_, col):
+        case l2.Csr(_, col):
             names = w.rows.arrays[col][w.launch.lo : w.launch.hi]
             return np.array([w.synapses(n) for n in names], np.float64)
-        case Dense(n_pre, n_post):
+        case l2.Dense(n_pre, n_post):
             return w.column(n_pre).astype(np.float64) * w.column(n_post)
-        case OneToOne():
-            return w.column(p.events.n if isinstance(p.events, Every) else p.events.stride).astype(np.float64)
-        case Bitmask(words):
+        case l2.OneToOne():
+            return w.column(p.events.n if isinstance(p.events, l2.Every) else p.events.stride).astype(np.float64)
+        case l2.Bitmask(words):
             names = w.rows.arrays[words][w.launch.lo : w.launch.hi]
             return np.array([32 * w.synapses(n) for n in names], np.float64)
-        case Toeplitz(kernel):
+        case l2.Toeplitz(kernel):
             sources = w.column("in_c") * w.column("in_h") * w.column("in_w")
             return sources.astype(np.float64) * w.column("out_c") * kernel[0] * kernel[1]
-        case Procedural():
+        case l2.Procedural():
             return w.column("n_pre").astype(np.float64) * w.column("n_post")
 
 
-def _propagate(function: str, w: Work, p: Propagate) -> list[Call]:
+def _propagate(function: str, w: Work, p: l2.Propagate) -> list[Call]:
     """Half of the blocks evenly (a step may bring events to any row), half by the synapses that the events of a step
     reach: of n neurons about sqrt(n) spike, since small populations are often the faster ones. In all no more than run
     side by side. Many small rows take a small block each."""
     rows = w.launch.hi - w.launch.lo
     weight = propagated(w, p)
-    if isinstance(p.events, Events):
+    if isinstance(p.events, l2.Events):
         weight = weight / np.sqrt(np.maximum(w.column(p.events.stride), 1))
     even = max(1, w.blocks // (2 * rows))
     rest = max(0, w.blocks - even * rows)
@@ -297,7 +273,7 @@ def _propagate(function: str, w: Work, p: Propagate) -> list[Call]:
     return _call(function, w, np.arange(rows, dtype=np.int64), parts, 1, block)
 
 
-def _connect(function: str, w: Work, c: Connect) -> list[Call]:
+def _connect(function: str, w: Work, c: l2.Connect) -> list[Call]:
     n_pre = w.column("n_pre")
     one = np.ones(len(n_pre), np.int64)
     if c.stage == "scan":
@@ -332,12 +308,12 @@ def _transpose(function: str, w: Work, stage: str) -> list[Call]:
     return [*fill, *_spread(function + SORT, w, n_post, 1)]
 
 
-def function_name(template: Template, dialect: Dialect) -> str:
+def function_name(template: l2.Template, dialect: Dialect) -> str:
     """The plain function of a template, without suffix."""
     return open_kernel(template, dialect, set()).function
 
 
-def row_bytes(template: Template) -> int:
+def row_bytes(template: l2.Template) -> int:
     """Bytes of a row of the template's table."""
     return 8 * max(len(template.formals), 1)
 
@@ -348,21 +324,21 @@ def calls_of(w: Work, dialect: Dialect) -> list[Call]:
     rows = w.launch.hi - w.launch.lo
     one = np.ones(rows, np.int64)
     match w.template.body:
-        case Nest() as nest:
+        case l2.Nest() as nest:
             return _nest(name, w, nest)
-        case Contract() as c if c.strategy == direct_conv.NAME:
+        case l2.Contract() as c if c.strategy == direct_conv.NAME:
             return _direct(w, c)
-        case Contract() as c if c.strategy == direct_conv_weights.NAME:
+        case l2.Contract() as c if c.strategy == direct_conv_weights.NAME:
             return _direct_weights(w, c)
-        case Contract() as c:
+        case l2.Contract() as c:
             return _product(w, c)
-        case Propagate() as p:
+        case l2.Propagate() as p:
             return _propagate(name, w, p)
-        case Connect() as c:
+        case l2.Connect() as c:
             return _connect(name, w, c)
-        case RecordTrace():
+        case l2.RecordTrace():
             return _spread(name, w, w.column("m"), BLOCK, memory=4 * rows)
-        case RecordEvents() | EmitScheduled():
+        case l2.RecordEvents() | l2.EmitScheduled():
             return _spread(name, w, one, 1)
 
 

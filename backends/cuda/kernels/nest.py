@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel, axis_index, axis_numerator, scaled
 from backends.c_family.cprint import (
     Body,
@@ -38,7 +39,6 @@ from backends.cuda.kernels.kernel import ONCE, WAIT, Function, each_element
 from backends.cuda.kernels.two_per_thread import in_pairs
 from compiler.expr.ast import Num, refs, substitute
 from compiler.expr.simplify import simplify
-from compiler.ir.level2.program import Add, ArrayFormal, Axis, Dim, DimKind, Emit, Nest, Order, Strided, Template
 from compiler.ir.space import DType
 
 IDENTITY: Final = {"add": 0.0, "max": float("-inf"), "min": float("inf")}
@@ -50,32 +50,32 @@ _RESIDENT: Final = 4
 """Blocks of a sum over few terms that a processor holds: it waits for memory most of the time."""
 
 
-def is_windowed(axis: Axis) -> bool:
+def is_windowed(axis: l2.Axis) -> bool:
     """Whether the index is a sum that may leave the array or leave a rest."""
     return axis.div != 1 or axis.extent is not None
 
 
-def sums_apart(template: Template) -> bool:
+def sums_apart(template: l2.Template) -> bool:
     """Whether a thread that sums a point alone has a function of its own, of nested loops: in steps that leave terms
     out. Else it sums as threads do that share a point, as the first of one."""
-    accesses = (f.access for f in template.formals if isinstance(f, ArrayFormal))
-    return any(axis.div != 1 for x in accesses if isinstance(x, Strided) for axis in x.axes)
+    accesses = (f.access for f in template.formals if isinstance(f, l2.ArrayFormal))
+    return any(axis.div != 1 for x in accesses if isinstance(x, l2.Strided) for axis in x.axes)
 
 
 class NestPrinter:
     """Prints one nest of one kernel."""
 
-    def __init__(self, k: Kernel, nest: Nest, stays: bool = False) -> None:
+    def __init__(self, k: Kernel, nest: l2.Nest, stays: bool = False) -> None:
         self.k, self.nest, self.stays = k, nest, stays
-        self.par = [d for d in nest.dims if d.kind is not DimKind.RED]
-        self.red = [d for d in nest.dims if d.kind is DimKind.RED]
+        self.par = [d for d in nest.dims if d.kind is not l2.DimKind.RED]
+        self.red = [d for d in nest.dims if d.kind is l2.DimKind.RED]
         self.vars = {d.name: k.namer.own(d.name) for d in nest.dims}
         self.scope: dict[str, Symbol] = dict(k.scope)
         self.scope |= {n: Symbol(v, DType.I64) for n, v in self.vars.items()}
         self.elements = {
             f.name: self._element(f, f.access)
             for f in k.template.formals
-            if isinstance(f, ArrayFormal) and isinstance(f.access, Strided)
+            if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.Strided)
         }
 
     def _name(self, name: str) -> str:
@@ -86,7 +86,7 @@ class NestPrinter:
         """The same in 32 bits."""
         return f"(nl_i32){self._name(name)}"
 
-    def _element(self, f: ArrayFormal, access: Strided) -> Element:
+    def _element(self, f: l2.ArrayFormal, access: l2.Strided) -> Element:
         """Indices of guarded axes are 32-bit (launch_geometry.py makes sure that they fit), addresses 64-bit."""
         parts, tests = [], []
         for axis in access.axes:
@@ -110,19 +110,19 @@ class NestPrinter:
     def _check_order(self) -> None:
         """Concurrent additions of reals have no order."""
         for s in (*self.nest.prologue, *self.nest.epilogue):
-            if not isinstance(s, Add) or not self.elements[s.target].direct:
+            if not isinstance(s, l2.Add) or not self.elements[s.target].direct:
                 continue
-            if is_real(self.elements[s.target].type) and self.k.template.order is not Order.FAST:
+            if is_real(self.elements[s.target].type) and self.k.template.order is not l2.Order.FAST:
                 raise PrintError(f"sums into `{s.target}` from many threads have no fixed order here", s.span)
 
-    def extent(self, dims: Sequence[Dim]) -> str:
+    def extent(self, dims: Sequence[l2.Dim]) -> str:
         """The product of extents, as a 64-bit expression."""
         parts = [self.k.extent(d.extent) for d in dims]
         if not parts:
             return "1ll"
         return " * ".join([f"(nl_i64){parts[0]}" if parts[0].isdigit() else parts[0], *parts[1:]])
 
-    def _split(self, index: str, dims: Sequence[Dim]) -> list[Line]:
+    def _split(self, index: str, dims: Sequence[l2.Dim]) -> list[Line]:
         """The dims of a flat index; the last one varies fastest."""
         if not dims:
             return []
@@ -136,12 +136,12 @@ class NestPrinter:
 
     def functions(self) -> list[Function]:
         self._check_order()
-        emits = [s for s in self.nest.prologue if isinstance(s, Emit)]
+        emits = [s for s in self.nest.prologue if isinstance(s, l2.Emit)]
         if self.nest.combine is None:
             return [self._map(emits)]
         if emits:
             raise PrintError("events can only be emitted by a map", emits[0].span)
-        if self.k.template.order is Order.BITWISE or self._is_short():
+        if self.k.template.order is l2.Order.BITWISE or self._is_short():
             return [self._sequential()]
         if sums_apart(self.k.template):
             return [self._sequential(), self._shared(SHARED, 0)]
@@ -158,7 +158,7 @@ class NestPrinter:
 
     # ----------------------------------------------------------------------------------------- maps
 
-    def _map(self, emits: Sequence[Emit]) -> Function:
+    def _map(self, emits: Sequence[l2.Emit]) -> Function:
         n, namer = self.nest, self.k.namer
         if emits and len(self.par) != 1:
             raise PrintError("events can only be emitted by a map over one dim", emits[0].span)
@@ -171,7 +171,7 @@ class NestPrinter:
                 Line(f"if (nl_me.part == 0 && threadIdx.x == 0) {count}[nl_later({slots[id(s)]}, 1, {number})] = 0;")
             )
 
-        def emit(s: Emit, scope: Scope) -> list[Line]:
+        def emit(s: l2.Emit, scope: Scope) -> list[Line]:
             test = self.k.printer.test(s.when, scope)
             extent = self.k.extent(self.par[0].extent)
             index = self.vars[self.par[0].name]
@@ -265,8 +265,8 @@ class NestPrinter:
         red = {d.name for d in self.red}
         for f in self.k.template.formals:
             if (
-                not isinstance(f, ArrayFormal)
-                or not isinstance(f.access, Strided)
+                not isinstance(f, l2.ArrayFormal)
+                or not isinstance(f.access, l2.Strided)
                 or f.name not in refs(self.nest.term)
             ):
                 continue
@@ -366,7 +366,7 @@ class NestPrinter:
         )
 
 
-def nest_functions(k: Kernel, nest: Nest, stays: bool) -> list[Function]:
+def nest_functions(k: Kernel, nest: l2.Nest, stays: bool) -> list[Function]:
     """The functions of one nest; `stays`: blocks may have more points than threads
     (backends/cuda/persistent/simulation.py)."""
     return NestPrinter(k, nest, stays).functions()

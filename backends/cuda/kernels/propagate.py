@@ -12,51 +12,38 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
+import compiler.ir.level2.program as l2
 from backends.c_family import cprint
 from backends.c_family.access import Kernel, offset
 from backends.c_family.cprint import Element, Line, PrintError, Scalar, Symbol, is_real, statement_refs
 from backends.cuda.kernels.kernel import Function
 from backends.cuda.kernels.synapse_loops import Body, Names, loops, reads_ahead, texts_at
-from compiler.ir.level2.program import (
-    Add,
-    ArrayFormal,
-    Assign,
-    At,
-    Csr,
-    Events,
-    Every,
-    Mode,
-    Order,
-    Propagate,
-    Strided,
-    Toeplitz,
-)
 from compiler.ir.space import DType
 
 
-def _refuse_races(k: Kernel, p: Propagate) -> None:
+def _refuse_races(k: Kernel, p: l2.Propagate) -> None:
     """Synapses run side by side: they may only add to what they share."""
-    real_order = k.template.order is not Order.FAST
+    real_order = k.template.order is not l2.Order.FAST
     # elements of a kernel belong to many synapses, in stored rows too
-    shared = isinstance(p.relation, Toeplitz) or (isinstance(p.relation, Csr) and p.relation.shared)
+    shared = isinstance(p.relation, l2.Toeplitz) or (isinstance(p.relation, l2.Csr) and p.relation.shared)
     for s in p.statements:
-        if not isinstance(s, Assign | Add) or s.target not in k.pointers:
+        if not isinstance(s, l2.Assign | l2.Add) or s.target not in k.pointers:
             continue
         f = k.formal(s.target)
-        own = isinstance(f.access, At) and f.access.end == "syn" and not shared
-        own = own or (p.gather and isinstance(f.access, At) and f.access.end == p.by)
-        if not own and f.mode is not Mode.ACCUMULATE:
+        own = isinstance(f.access, l2.At) and f.access.end == "syn" and not shared
+        own = own or (p.gather and isinstance(f.access, l2.At) and f.access.end == p.by)
+        if not own and f.mode is not l2.Mode.ACCUMULATE:
             raise PrintError(f"`{s.target}` is shared by synapses that run at the same time", s.span)
-        if f.mode is Mode.ACCUMULATE and is_real(f.dtype) and real_order:
+        if f.mode is l2.Mode.ACCUMULATE and is_real(f.dtype) and real_order:
             raise PrintError(f"sums into `{s.target}` from many threads have no fixed order here", s.span)
 
 
-def _read_ahead(k: Kernel, p: Propagate) -> list[ArrayFormal]:
+def _read_ahead(k: Kernel, p: l2.Propagate) -> list[l2.ArrayFormal]:
     """What is read of every synapse and never written: weights, delays."""
     used = statement_refs(p.statements)
-    formals = [f for f in k.template.formals if isinstance(f, ArrayFormal) and isinstance(f.access, At)]
-    used |= {f.access.ring[0] for f in formals if isinstance(f.access, At) and f.access.ring is not None}
-    return [f for f in formals if f.access == At("syn") and f.mode is Mode.READ and f.name in used]
+    formals = [f for f in k.template.formals if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At)]
+    used |= {f.access.ring[0] for f in formals if isinstance(f.access, l2.At) and f.access.ring is not None}
+    return [f for f in formals if f.access == l2.At("syn") and f.mode is l2.Mode.READ and f.name in used]
 
 
 @dataclass(frozen=True)
@@ -72,11 +59,11 @@ class _Opened:
     opening: tuple[Line, ...] = ()
 
 
-def _open_events(k: Kernel, p: Propagate) -> _Opened:
+def _open_events(k: Kernel, p: l2.Propagate) -> _Opened:
     ptr, scope, fresh = k.pointers, k.scope, k.namer.fresh
     slot, number, event = fresh("slot"), fresh("events"), fresh("event")
     match p.events:
-        case Events(events, count, slots, delay, stride):
+        case l2.Events(events, count, slots, delay, stride):
             late, head = scope[delay].text, fresh("list")
             ahead = (
                 Line(f"const nl_i64 {slot} = nl_slot(step - {late}, {scope[slots].text});"),
@@ -88,7 +75,7 @@ def _open_events(k: Kernel, p: Propagate) -> _Opened:
                 Line(f"if ({number} == 0) return;"),
             )
             return _Opened(number, event, f"{head}[{event}]", early, ahead)
-        case Every(n):
+        case l2.Every(n):
             return _Opened(number, event, event, opening=(Line(f"const nl_i64 {number} = {scope[n].text};"),))
 
 
@@ -105,18 +92,18 @@ class _Elements:
 def _elements(
     k: Kernel, scope: Mapping[str, Symbol], at: Mapping[str, str], own: str, held: Container[str]
 ) -> _Elements:
-    ptr, formals = k.pointers, [f for f in k.template.formals if isinstance(f, ArrayFormal)]
+    ptr, formals = k.pointers, [f for f in k.template.formals if isinstance(f, l2.ArrayFormal)]
     ends = {  # where what is one per neuron or synapse lies: the delay of a synapse that is not read ahead
         f.name: f"{ptr[f.name]}[{at[f.access.end]}]"
         for f in formals
-        if isinstance(f.access, At) and f.access.ring is None
+        if isinstance(f.access, l2.At) and f.access.ring is None
     }
     out = _Elements({}, set(), [])
     now: dict[str, str] = {}
     for f in formals:
-        if f.name in held or not isinstance(f.access, At | Strided):
+        if f.name in held or not isinstance(f.access, l2.At | l2.Strided):
             continue
-        if isinstance(f.access, Strided):
+        if isinstance(f.access, l2.Strided):
             place = offset(f.access, lambda n: scope[n].text)
         else:
             place = at[f.access.end]
@@ -134,14 +121,14 @@ def _elements(
     return out
 
 
-def propagate(k: Kernel, p: Propagate) -> list[Function]:
+def propagate(k: Kernel, p: l2.Propagate) -> list[Function]:
     """The function of one propagation."""
     _refuse_races(k, p)
     scope, namer = dict(k.scope), k.namer
     opened = _open_events(k, p)
     pre, post, syn, u = (namer.fresh(x) for x in ("pre", "post", "k", "u"))
     own, other = (pre, post) if p.by == "pre" else (post, pre)
-    counted = isinstance(p.relation, Csr) and p.relation.index is None
+    counted = isinstance(p.relation, l2.Csr) and p.relation.index is None
     t = syn if counted else namer.fresh("t")
     names = Names(own, other, syn, t, u, opened.event, opened.number, opened.which)
     held: dict[str, tuple[str, Scalar]] = {}
@@ -153,14 +140,15 @@ def propagate(k: Kernel, p: Propagate) -> list[Function]:
     for end, text in at.items():
         scope.setdefault(end, Symbol(text, DType.I64))
     places = _elements(k, scope, at, own, held)
-    of_source = {n for n, e in places.elements.items() if e.place.endswith(f"[{own}]") and e.mode is Mode.READ}
+    of_source = {n for n, e in places.elements.items() if e.place.endswith(f"[{own}]") and e.mode is l2.Mode.READ}
     used = statement_refs(p.statements)
     source = cprint.Body(k.printer, scope, places.elements, namer)
     before = source.load((of_source | places.past) & used)
     body = cprint.Body(k.printer, dict(source.scope), places.elements, namer)
     inner = [*body.run(p.statements), *body.stores()]
     numbered = "syn" in used or any(
-        isinstance(f, ArrayFormal) and isinstance(f.access, At) and f.access.end == "syn" for f in k.template.formals
+        isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At) and f.access.end == "syn"
+        for f in k.template.formals
     )
     lines = loops(k, p.relation, p.by, names, Body(held, before, inner, numbered), p.gather)
     return [Function("", (*opened.opening, *lines), opened.early, ahead=(*opened.ahead, *places.now))]

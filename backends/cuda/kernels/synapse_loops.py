@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.c_family.cprint import Line, PrintError, Scalar, indent
 from backends.cuda.kernels.events import row_again
-from compiler.ir.level2.program import Bitmask, Csr, Dense, OneToOne, Procedural, Relation, Toeplitz
 
 WIDE: Final = 6
 """Synapses that a thread reads before it works on them."""
@@ -62,46 +62,46 @@ class Elements:
     partial: bool = False
 
 
-def texts_at(relation: Relation, names: Names) -> tuple[str, str]:
+def texts_at(relation: l2.Relation, names: Names) -> tuple[str, str]:
     """How the statements name the other end and the synapse."""
     match relation:
-        case OneToOne():
+        case l2.OneToOne():
             return names.own, names.own
-        case Bitmask() | Procedural("fixed_probability" | "expression"):
+        case l2.Bitmask() | l2.Procedural("fixed_probability" | "expression"):
             return names.other, names.syn
-        case Csr(_, _, None):
+        case l2.Csr(_, _, None):
             return f"{names.other}[{names.u}]", names.t
     return f"{names.other}[{names.u}]", f"{names.syn}[{names.u}]"
 
 
-def reads_ahead(relation: Relation) -> bool:
+def reads_ahead(relation: l2.Relation) -> bool:
     """Whether a thread knows several synapses before it works on them."""
     match relation:
-        case OneToOne() | Bitmask() | Procedural("fixed_probability" | "expression"):
+        case l2.OneToOne() | l2.Bitmask() | l2.Procedural("fixed_probability" | "expression"):
             return False
     return True
 
 
-def loops(k: Kernel, relation: Relation, by: str, names: Names, body: Body, gather: bool = False) -> list[Line]:
+def loops(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Body, gather: bool = False) -> list[Line]:
     """All loops: events, synapses, statements. `gather`: a thread for each neuron."""
-    if gather and not isinstance(relation, OneToOne):
+    if gather and not isinstance(relation, l2.OneToOne):
         return _one_by_one(_elements(k, relation, by, names, body), k.namer.fresh("n"), names, body)
     match relation:
-        case OneToOne():
+        case l2.OneToOne():
             return _one_to_one(names, body)
-        case Bitmask():
+        case l2.Bitmask():
             return _bitmask(k, relation, names, body)
-        case Procedural("fixed_probability" | "expression"):
+        case l2.Procedural("fixed_probability" | "expression"):
             return _drawn_again(k, relation, names, body)
     return _batches(k, _elements(k, relation, by, names, body), names, body)
 
 
-def _elements(k: Kernel, relation: Relation, by: str, names: Names, body: Body) -> Elements:
+def _elements(k: Kernel, relation: l2.Relation, by: str, names: Names, body: Body) -> Elements:
     place, number = f"{names.other}[{names.u}]", f"{names.syn}[{names.u}]"
     own, t, ptr = names.own, names.t, k.pointers
     after = k.namer.fresh("end")
     match relation:
-        case Csr(row, col, index):
+        case l2.Csr(row, col, index):
             finds = [Line(f"{place} = {ptr[col]}[{t}];")]
             if index is not None:
                 finds.append(Line(f"{number} = {ptr[index]}[{t}];"))
@@ -112,7 +112,7 @@ def _elements(k: Kernel, relation: Relation, by: str, names: Names, body: Body) 
             )
             kind = "nl_i32" if index is not None else None
             return Elements(begin, f"{start} + ", after, tuple(finds), kind)
-        case Dense(n_pre, n_post, hole):
+        case l2.Dense(n_pre, n_post, hole):
             width = k.scope[n_post].text
             extent = width if by == "pre" else k.scope[n_pre].text
             count = (Line(f"const nl_u32 {after} = (nl_u32){extent}{' - 1' if hole else ''};"),)
@@ -123,14 +123,14 @@ def _elements(k: Kernel, relation: Relation, by: str, names: Names, body: Body) 
                 wide = f"({width} - 1)" if hole else width
                 finds.append(Line(f"{number} = {i} * {wide} + {j}{passed};"))
             return Elements(count, "", after, tuple(finds), "nl_i64" if body.numbered else None)
-        case Toeplitz():
+        case l2.Toeplitz():
             return _toeplitz(k, relation, names, body, after)
-        case Procedural("fixed_outdegree"):
+        case l2.Procedural("fixed_outdegree"):
             return _any_order(k, relation, names, body, after)
     raise PrintError(f"there is no {type(relation).__name__} relation for this target", k.template.span)
 
 
-def _toeplitz(k: Kernel, relation: Toeplitz, names: Names, body: Body, after: str) -> Elements:
+def _toeplitz(k: Kernel, relation: l2.Toeplitz, names: Names, body: Body, after: str) -> Elements:
     """Element t is an output channel and a kernel position of those that the stride allows; the ones that fall outside
     of the plane are passed over."""
     s = {name: k.scope[name].text for name in ("in_c", "in_h", "in_w", "out_c", "out_h", "out_w", "pad_h", "pad_w")}
@@ -175,7 +175,7 @@ def _toeplitz(k: Kernel, relation: Toeplitz, names: Names, body: Body, after: st
     return Elements(tuple(begin), "", after, tuple(finds), "nl_i32" if body.numbered else None, True)
 
 
-def _any_order(k: Kernel, relation: Procedural, names: Names, body: Body, after: str) -> Elements:
+def _any_order(k: Kernel, relation: l2.Procedural, names: Names, body: Body, after: str) -> Elements:
     """Target t of a source, each drawn by itself."""
     if body.numbered:
         raise PrintError("synapses that are drawn out of order have no number", k.template.span)
@@ -203,7 +203,7 @@ _OWN: Final = frozenset(_OWN_TEXT.split())
 """What the skeletons of rules call their own variables."""
 
 
-def _drawn_again(k: Kernel, relation: Procedural, names: Names, body: Body) -> list[Line]:
+def _drawn_again(k: Kernel, relation: l2.Procedural, names: Names, body: Body) -> list[Line]:
     """A warp for each event: its threads draw elements that follow each other, and count them together."""
     lines = row_again(k, relation)
     new = {"i": names.own, "target": names.other, "k": names.syn}
@@ -312,7 +312,7 @@ def _one_by_one(e: Elements, n: str, names: Names, body: Body) -> list[Line]:
     return _one_to_one(names, Body({}, (), inside, body.numbered))
 
 
-def _bitmask(k: Kernel, relation: Bitmask, names: Names, body: Body) -> list[Line]:
+def _bitmask(k: Kernel, relation: l2.Bitmask, names: Names, body: Body) -> list[Line]:
     """A thread for each word of 32 targets."""
     share, count, w, bits = (k.namer.fresh(x) for x in ("share", "words", "w", "bits"))
     mask = f"{k.pointers[relation.words]}[{names.own} * {count} + {w}]"

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import Kernel
 from backends.cuda.persistent.rnn_plan import Shapes
-from compiler.ir.level2.program import Merged
 
 NAME: Final = "nl_chained"
 AHEAD: Final = 32
@@ -63,7 +63,7 @@ CHAIN: Final = np.dtype(
 """nl_matrix, nl_stage, nl_factor, nl_read, nl_feed_to and nl_chain of templates/chain.cu.j2."""
 
 
-def chained_templates(program: Merged) -> tuple[int, ...]:
+def chained_templates(program: l2.Merged) -> tuple[int, ...]:
     """The templates that chains run, ascending."""
     return tuple(sorted({x.template for p in program.phases for c in p.chains for x in p.launches[c.first : c.last]}))
 

@@ -15,18 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from compiler.ir.level2.batch_independence import nest_of, numbers, product_of
-from compiler.ir.level2.program import (
-    ArrayFormal,
-    Chain,
-    DimKind,
-    Launch,
-    Merged,
-    MergedPhase,
-    Mode,
-    Strided,
-    Template,
-)
 from compiler.ir.space import Role
 
 MOST: Final = 8
@@ -72,13 +62,15 @@ class Shapes:
 # --------------------------------------------------------------------------------------------- finding
 
 
-def _strides(template: Template, formal: ArrayFormal, samples: int, outs: int, row: _Row) -> tuple[int, int] | None:
+def _strides(
+    template: l2.Template, formal: l2.ArrayFormal, samples: int, outs: int, row: _Row
+) -> tuple[int, int] | None:
     """How far apart the elements of neighbouring samples and of neighbouring outputs are, at a point of the row."""
     nest, access = nest_of(template), formal.access
     assert nest is not None
-    if not isinstance(access, Strided):
+    if not isinstance(access, l2.Strided):
         return None
-    par = [d for d in nest.dims if d.kind is not DimKind.RED]
+    par = [d for d in nest.dims if d.kind is not l2.DimKind.RED]
     extents = [row.number(d.extent) for d in par]
     flat = extents == [samples * outs]
     if not flat and extents != [samples, outs]:
@@ -99,11 +91,11 @@ def _strides(template: Template, formal: ArrayFormal, samples: int, outs: int, r
 class _Row:
     """One link."""
 
-    program: Merged
-    launch: Launch
+    program: l2.Merged
+    launch: l2.Launch
 
     @property
-    def template(self) -> Template:
+    def template(self) -> l2.Template:
         return self.program.templates[self.launch.template]
 
     def number(self, name: int | str) -> int | None:
@@ -117,8 +109,8 @@ class _Row:
     def array(self, formal: str) -> str:
         return self.program.tables[self.launch.template].arrays[formal][self.launch.lo]
 
-    def formals(self) -> Iterator[ArrayFormal]:
-        return (f for f in self.template.formals if isinstance(f, ArrayFormal))
+    def formals(self) -> Iterator[l2.ArrayFormal]:
+        return (f for f in self.template.formals if isinstance(f, l2.ArrayFormal))
 
 
 _Places = dict[str, tuple[str, tuple[int, int]]]
@@ -173,12 +165,12 @@ class _Open:
             if f.name in operands:
                 continue
             by, name = _strides(row.template, f, self.samples, self.outs, row), row.array(f.name)
-            wrong_type = f.mode is not Mode.READ and f.dtype is not row.program.precision
+            wrong_type = f.mode is not l2.Mode.READ and f.dtype is not row.program.precision
             if by is None or self.where.get(name, by) != by or wrong_type:
                 return None
-            if f.mode is not Mode.WRITE:
+            if f.mode is not l2.Mode.WRITE:
                 reads[f.name] = name, by
-            if f.mode is not Mode.READ:
+            if f.mode is not l2.Mode.READ:
                 writes[f.name] = name, by
         return reads, writes
 
@@ -186,7 +178,7 @@ class _Open:
         return Stage(self.first, self.first + len(self.parts), tuple(self.parts), tuple(self.arrays))
 
 
-def stages_of(program: Merged, phase: MergedPhase, chain: Chain) -> list[Stage]:
+def stages_of(program: l2.Merged, phase: l2.MergedPhase, chain: l2.Chain) -> list[Stage]:
     """The stages of a chain, in order; none, if one of its products does something that is not point by point."""
     found: list[Stage] = []
     now: _Open | None = None
@@ -208,7 +200,7 @@ def stages_of(program: Merged, phase: MergedPhase, chain: Chain) -> list[Stage]:
     return found if now is None else [*found, now.closed()]
 
 
-def shapes_of(program: Merged) -> Shapes:
+def shapes_of(program: l2.Merged) -> Shapes:
     """The stages of all chains, and their shapes in the order of their first stages."""
     of = {(p.name, c.first): stages_of(program, p, c) for p in program.phases for c in p.chains}
     if not of:
@@ -230,12 +222,12 @@ def shapes_of(program: Merged) -> Shapes:
     return Shapes(of, alone, number, [frozenset(x) for x in stored.values()], [frozenset(x) for x in fed.values()])
 
 
-def _unknown_reads(program: Merged, chained: Sequence[tuple[MergedPhase, Sequence[Stage]]]) -> Counter[str]:
+def _unknown_reads(program: l2.Merged, chained: Sequence[tuple[l2.MergedPhase, Sequence[Stage]]]) -> Counter[str]:
     """How often an array is read where it is not a known result of the same stage."""
     wanted = Counter[str]()
     for x in (x for phase in program.phases for x in phase.launches):
         for f in program.templates[x.template].formals:
-            if isinstance(f, ArrayFormal) and f.mode is not Mode.WRITE:
+            if isinstance(f, l2.ArrayFormal) and f.mode is not l2.Mode.WRITE:
                 wanted.update(program.tables[x.template].arrays[f.name][x.lo : x.hi])
     for phase, stages in chained:
         for s in stages:
@@ -244,7 +236,7 @@ def _unknown_reads(program: Merged, chained: Sequence[tuple[MergedPhase, Sequenc
     return wanted
 
 
-def values_of(program: Merged, phase: MergedPhase, stage: Stage) -> list[str]:
+def values_of(program: l2.Merged, phase: l2.MergedPhase, stage: Stage) -> list[str]:
     """The arrays of values that the products of a stage multiply, product by product."""
     found = []
     for x in phase.launches[stage.first : stage.last] if stage.shape else ():
@@ -254,6 +246,6 @@ def values_of(program: Merged, phase: MergedPhase, stage: Stage) -> list[str]:
     return found
 
 
-def row_bytes(template: Template) -> int:
+def row_bytes(template: l2.Template) -> int:
     """Bytes of a row on chip, in units of 16."""
     return -(-len(template.formals) // 2) * 16

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Words
 from backends.cuda.persistent.rnn import (
@@ -36,7 +37,6 @@ from backends.cuda.persistent.rnn import (
 )
 from backends.cuda.persistent.rnn_plan import Shapes, Stage, row_bytes
 from compiler.ir.level2.batch_independence import Product, apart, nest_of, numbers, padded, product_of
-from compiler.ir.level2.program import ArrayFormal, Chain, DimKind, Launch, Merged, MergedPhase, Mode, Strided, Template
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class _Row:
     """One link: its template, its row as the device reads it, and what it reads of a sample: (formal, address,
     bytes)."""
 
-    template: Template
+    template: l2.Template
     words: Words
     reads: tuple[tuple[str, int, int], ...]
 
@@ -73,21 +73,21 @@ class _Row:
 
     def by(self, formal: str, dim: str) -> int:
         """The stride of an operand of a product along a dim."""
-        access = next(f.access for f in self.template.formals if isinstance(f, ArrayFormal) and f.name == formal)
-        assert isinstance(access, Strided)
+        access = next(f.access for f in self.template.formals if isinstance(f, l2.ArrayFormal) and f.name == formal)
+        assert isinstance(access, l2.Strided)
         return self.number(next(a.stride for a in access.axes if a.terms == ((dim, 1),)))
 
     def written(self) -> set[int]:
         """Addresses of what it writes."""
-        formals = [f for f in self.template.formals if isinstance(f, ArrayFormal)]
-        return {self.address(f.name) for f in formals if f.mode is not Mode.READ}
+        formals = [f for f in self.template.formals if isinstance(f, l2.ArrayFormal)]
+        return {self.address(f.name) for f in formals if f.mode is not l2.Mode.READ}
 
     def points(self) -> int:
         nest = nest_of(self.template)
         assert nest is not None
         total = 1
         for d in nest.dims:
-            total *= self.number(d.extent) if d.kind is not DimKind.RED else 1
+            total *= self.number(d.extent) if d.kind is not l2.DimKind.RED else 1
         return total
 
 
@@ -314,9 +314,9 @@ class _Packer:
 
 
 def walk(
-    program: Merged,
-    phase: MergedPhase,
-    chain: Chain,
+    program: l2.Merged,
+    phase: l2.MergedPhase,
+    chain: l2.Chain,
     tables: Sequence[Words],
     shapes: Shapes,
     processors: int,
@@ -326,12 +326,12 @@ def walk(
     not fit into `room` bytes of shared memory. All processors get samples, if there are enough."""
     sizes = {a.name: a.physical_size for a in program.arrays}
 
-    def row_of(x: Launch) -> _Row:
+    def row_of(x: l2.Launch) -> _Row:
         template, words = program.templates[x.template], tables[x.template][x.lo]
         number = numbers(program.tables[x.template], x.lo)
         reads = []
         for n, f in enumerate(template.formals):
-            if isinstance(f, ArrayFormal) and f.mode is not Mode.WRITE:
+            if isinstance(f, l2.ArrayFormal) and f.mode is not l2.Mode.WRITE:
                 size = sizes[program.tables[x.template].arrays[f.name][x.lo]]
                 bytes_ = size // chain.samples * f.dtype.bytes
                 if bytes_ <= EXPECTED and apart(template, f, number, chain.samples, size):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import compiler.ir.level2.program as l2
 from backends.c_family.access import mentioned, open_kernel
 from backends.c_family.cprint import Dialect, Line, Symbol, indent
 from backends.c_family.source_map import comment
@@ -18,10 +19,9 @@ from backends.cuda.kernels.kernel import BLOCK, columns
 from backends.cuda.kernels.nest import NestPrinter
 from backends.cuda.persistent.rnn_plan import Part, Shape, Shapes, row_bytes
 from compiler.ir.level2.batch_independence import nest_of, product_of
-from compiler.ir.level2.program import Merged, Template
 
 
-def shape_lines(program: Merged, shapes: Shapes, dialect: Dialect) -> list[Line]:
+def shape_lines(program: l2.Merged, shapes: Shapes, dialect: Dialect) -> list[Line]:
     """The functions of all shapes: what is done at each point with the sums of the products."""
     lines: list[Line] = []
     for shape, n in shapes.number.items():
@@ -32,7 +32,9 @@ def shape_lines(program: Merged, shapes: Shapes, dialect: Dialect) -> list[Line]
     return lines
 
 
-def _points(program: Merged, shape: Shape, stored: frozenset[int], fed: frozenset[int], dialect: Dialect) -> list[Line]:
+def _points(
+    program: l2.Merged, shape: Shape, stored: frozenset[int], fed: frozenset[int], dialect: Dialect
+) -> list[Line]:
     head = [
         Line("#pragma unroll 1"),
         Line(f"for (int nl_e = threadIdx.x; nl_e < nl_t.size; nl_e += {BLOCK}) {{"),
@@ -63,7 +65,7 @@ def _points(program: Merged, shape: Shape, stored: frozenset[int], fed: frozense
 
 
 def _part(
-    template: Template, part: Part, at: int, number: int | None, first: int, kept: Sequence[int], dialect: Dialect
+    template: l2.Template, part: Part, at: int, number: int | None, first: int, kept: Sequence[int], dialect: Dialect
 ) -> list[Line]:
     """One link at one point, its results in nl_y<first>, ... `number`: of its sums, if it is a product."""
     k = open_kernel(template, dialect, set())

@@ -19,11 +19,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from backends.c_family.cprint import Dialect
 from backends.cuda.kernels.barrier_placement import Launched, Meetings, Pairs, alike, meetings
 from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import Call, Work, calls_of, function_name, row_bytes
-from compiler.ir.level2.program import Connect, Contract, Launch, Merged, MergedPhase, Nest
 
 NAME: Final = "nl_stay"
 ARGUMENTS: Final = "PPqPq"
@@ -82,13 +82,13 @@ def threads(functions: Sequence[Stayed]) -> int:
     return BLOCK if any(f.joins for f in functions) else THREADS
 
 
-def resident_templates(program: Merged) -> tuple[int, ...]:
+def resident_templates(program: l2.Merged) -> tuple[int, ...]:
     """The templates that run in the phase; none if it cannot stay on the device."""
     phase = next((p for p in program.phases if p.name == PHASE), None)
     if phase is None:
         return ()
     used = sorted({x.template for x in phase.launches})
-    if any(isinstance(program.templates[t].body, Connect | Contract) for t in used):
+    if any(isinstance(program.templates[t].body, l2.Connect | l2.Contract) for t in used):
         return ()
     return tuple(used)
 
@@ -111,7 +111,7 @@ class _Blocks:
         self.lists = [[] for _ in range(self.count)]
         self.waiting = [None] * self.count
 
-    def meet(self, launch: Launch) -> None:
+    def meet(self, launch: l2.Launch) -> None:
         """All blocks wait for each other, in the steps of the launch."""
         for block in range(self.count):
             self._flush(block)
@@ -123,7 +123,7 @@ class _Blocks:
             self.lists[block].append((0, 0, 0, 0, 0, 0, 0, 0, NOTHING, *waits, 1, 0))
             self.waiting[block] = None
 
-    def add(self, work_item: WorkItem, launch: Launch, later: int = 0, block: int | None = None) -> None:
+    def add(self, work_item: WorkItem, launch: l2.Launch, later: int = 0, block: int | None = None) -> None:
         """A work item for a block, or for the next one; `later`: for which step."""
         if block is None:
             block, self.at = self.at, (self.at + 1) % self.count
@@ -190,8 +190,8 @@ class PhaseContext:
     """What work items are made from. `bases`: addresses of the tables; `keep`: copies an array to the device; `known`
     and `pairs`: what the launches of the phase touch."""
 
-    program: Merged
-    phase: MergedPhase
+    program: l2.Merged
+    phase: l2.MergedPhase
     tables: tuple[Words, ...]
     bases: Sequence[int]
     elements: Callable[[str], int]
@@ -292,5 +292,5 @@ class _Parts:
 
 def _points(work: Work) -> Ints:
     """Points of each row of a flat launch."""
-    assert isinstance(work.template.body, Nest)
+    assert isinstance(work.template.body, l2.Nest)
     return work.extent(work.template.body.dims, False)

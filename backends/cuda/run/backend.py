@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import compiler.ir.level2.program as l2
 from backends.c_family.source_map import fixed_order
 from backends.cuda.emit.compile import compile_text, default_arch
 from backends.cuda.emit.emit import emit
@@ -20,7 +21,6 @@ from backends.cuda.run.load import APART, CudaInstance
 from backends.manifest import manifest
 from backends.protocol import Artifact, Capabilities
 from compiler.core.disk import copy_file, write_text
-from compiler.ir.level2.program import Merged
 from compiler.layout.plan_memory import place
 
 
@@ -40,10 +40,10 @@ class CudaBackend:
     def capabilities(self) -> Capabilities:
         return Capabilities("cuda", 0, False, strategies(), APART, self.chains)
 
-    def emit(self, program: Merged) -> str:
+    def emit(self, program: l2.Merged) -> str:
         return emit(program).text
 
-    def build(self, program: Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
+    def build(self, program: l2.Merged, folder: Path, options: Mapping[str, str]) -> Artifact:
         """Compile (or find in the cache) and write <name>.cu, .cubin, .ptx (of parts: <name>_<part>.cubin, .ptx) and
         manifest.json."""
         emitted = emit(program)
@@ -59,5 +59,5 @@ class CudaBackend:
         write_text(folder / "manifest.json", text, "the manifest of a build")
         return artifact
 
-    def load(self, artifact: Artifact, program: Merged, seed: int) -> CudaInstance:
+    def load(self, artifact: Artifact, program: l2.Merged, seed: int) -> CudaInstance:
         return CudaInstance(artifact, program, seed, self.device, self.check, self.way)

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from backends.cuda.device.device import Device
 from backends.cuda.run.cuda_graphs import ExecutionMode, KernelCall, run_checked, run_steps
 from backends.cuda.run.load_plan import Prepared, prepare
 from backends.protocol import AnyArray, Artifact, BackendError
-from compiler.ir.level2.program import CONNECT_PHASES, INIT_PHASES, Array, Merged
 from compiler.ir.space import Role
 from compiler.layout.plan_memory import Placement, place, written
 from compiler.layout.write_tables import write_tables
@@ -41,7 +41,7 @@ class CudaInstance:
     def __init__(
         self,
         artifact: Artifact,
-        program: Merged,
+        program: l2.Merged,
         seed: int,
         device: int = 0,
         check: bool = False,
@@ -71,16 +71,16 @@ class CudaInstance:
     def _load(self, seed: int) -> None:
         self._place(seed)
         late = [a for a in self.program.arrays if a.size_from is not None]
-        self._run_once(CONNECT_PHASES)
+        self._run_once(l2.CONNECT_PHASES)
         if late:
             self._measure(late)
             self._place(seed)
-        self._run_once(INIT_PHASES)
+        self._run_once(l2.INIT_PHASES)
         self._device.synchronize()
-        for name in (*CONNECT_PHASES, *INIT_PHASES):
+        for name in (*l2.CONNECT_PHASES, *l2.INIT_PHASES):
             self._prepared.plans.pop(name, None)
 
-    def _measure(self, late: list[Array]) -> None:
+    def _measure(self, late: list[l2.Array]) -> None:
         """The sizes that were drawn: the last element of each array of row pointers, one copy for each arena."""
         assert self.placement is not None
         sources = [self._arrays[a.size_from] for a in late if a.size_from is not None]
@@ -110,7 +110,7 @@ class CudaInstance:
         grown = {r for r in Role if before is None or placement.arena_bytes.get(r, 0) != before.arena_bytes.get(r, 0)}
         kept = {
             n: self._get(n)
-            for n in written(program, CONNECT_PHASES)
+            for n in written(program, l2.CONNECT_PHASES)
             if before is not None and self._arrays[n].role in grown
         }
         bill = {str(r): n for r, n in placement.arena_bytes.items()}

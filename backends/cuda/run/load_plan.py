@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from backends.c_family.cprint import Dialect
 from backends.cuda.device.device import Device
 from backends.cuda.emit.emit import resident_functions
@@ -40,19 +41,6 @@ from backends.cuda.persistent.simulation import (
 from backends.cuda.run.cuda_graphs import STEPS, KernelCall, PersistentKernel, Plan, Timed, WaveKernels, release
 from backends.protocol import AnyArray
 from compiler.ir.level2.dependence import joined
-from compiler.ir.level2.program import (
-    ArrayFormal,
-    Emit,
-    EmitScheduled,
-    Launch,
-    Merged,
-    MergedPhase,
-    Nest,
-    RecordEvents,
-    RecordTrace,
-    Rows,
-    Template,
-)
 from compiler.ir.space import DType
 from compiler.layout.plan_memory import Placement
 from compiler.layout.write_tables import NOT_PLACED, ROLE_SHIFT
@@ -61,12 +49,12 @@ _OFFSET: Final = np.uint64((1 << ROLE_SHIFT) - 1)
 Address = Callable[[str], int]
 
 
-def device_table(template: Template, table: Words, bases: Words) -> Words:
+def device_table(template: l2.Template, table: Words, bases: Words) -> Words:
     """The rows as the kernels read them: device addresses, and reals in their own type. `bases`: by role number."""
     out = table.copy()
     for column, formal in enumerate(template.formals):
         words = table[:, column]
-        if isinstance(formal, ArrayFormal):
+        if isinstance(formal, l2.ArrayFormal):
             placed = words != np.uint64(NOT_PLACED)
             role = np.where(placed, words >> np.uint64(ROLE_SHIFT), 0).astype(np.int64)
             out[:, column] = np.where(placed, bases[role] + (words & _OFFSET), 0)
@@ -114,7 +102,7 @@ class Prepared:
 
 def prepare(
     device: Device,
-    program: Merged,
+    program: l2.Merged,
     tables: tuple[Words, ...],
     bases: Words,
     placement: Placement,
@@ -130,7 +118,7 @@ def prepare(
     shapes = shapes_of(program)
     sized = all(a.size_from is None or a.name in sizes for a in program.arrays)
 
-    def work(launch: Launch) -> Work:
+    def work(launch: l2.Launch) -> Work:
         template, table = program.templates[launch.template], tables[launch.template]
         return Work(template, program.tables[launch.template], table, launch, elements, device.blocks)
 
@@ -160,16 +148,16 @@ def prepare(
 
 
 def _parts(
-    device: Device, program: Merged, phase: MergedPhase, words: Sequence[Words], shapes: Shapes
-) -> list[tuple[tuple[Launch, ...], Walk | None]]:
+    device: Device, program: l2.Merged, phase: l2.MergedPhase, words: Sequence[Words], shapes: Shapes
+) -> list[tuple[tuple[l2.Launch, ...], Walk | None]]:
     """What is launched at once, in order: single launches, and the chains that pay and that this device has room for.
     The launches of other chains become one again where they are independent."""
     if not phase.chains:
         return [((x,), None) for x in phase.launches]
-    found: list[tuple[tuple[Launch, ...], Walk | None]] = []
+    found: list[tuple[tuple[l2.Launch, ...], Walk | None]] = []
     done = 0
 
-    def single(last: int) -> list[tuple[tuple[Launch, ...], Walk | None]]:
+    def single(last: int) -> list[tuple[tuple[l2.Launch, ...], Walk | None]]:
         return [((x,), None) for x in joined(program.templates, program.tables, phase.launches[done:last])]
 
     for chain in phase.chains:
@@ -188,7 +176,7 @@ def _chained(out: Prepared, walk: Walk, label: str, others: frozenset[int]) -> T
     return Timed((call,), 1, 0, others)
 
 
-def _label(program: Merged, launch: Launch, many: int) -> str:
+def _label(program: l2.Merged, launch: l2.Launch, many: int) -> str:
     template, rows = program.templates[launch.template], program.tables[launch.template]
     path = rows.paths[launch.lo] if launch.lo < len(rows.paths) else template.name
     more = f" and {many - 1} more" if many > 1 else ""
@@ -199,7 +187,7 @@ def _timed(
     out: Prepared,
     work: Work,
     base: int,
-    program: Merged,
+    program: l2.Merged,
     others: frozenset[int],
     besides: frozenset[tuple[int, int]],
 ) -> Timed:
@@ -231,7 +219,9 @@ def _waves(out: Prepared, ground: PhaseContext, blocks: int) -> WaveKernels | No
     return WaveKernels(blocks, tuple((out.keep(x.work_items), out.keep(x.first)) for x in made), around)
 
 
-def _watch(out: Prepared, program: Merged, phase: MergedPhase, tables: tuple[Words, ...], address: Address) -> Watch:
+def _watch(
+    out: Prepared, program: l2.Merged, phase: l2.MergedPhase, tables: tuple[Words, ...], address: Address
+) -> Watch:
     rings: list[tuple[int, int]] = []
     buffers: list[tuple[int, int, int, int]] = []
     for launch in phase.launches:
@@ -243,21 +233,21 @@ def _watch(out: Prepared, program: Merged, phase: MergedPhase, tables: tuple[Wor
             values: list[int] = part[:, names.index(name)].view(np.int64).tolist()
             return values
 
-        def places(name: str, rows: Rows = rows, at: Launch = launch) -> list[int]:
+        def places(name: str, rows: l2.Rows = rows, at: l2.Launch = launch) -> list[int]:
             return [address(n) for n in rows.arrays[name][at.lo : at.hi]]
 
         match template.body:
-            case Nest(_, prologue):
+            case l2.Nest(_, prologue):
                 for s in prologue:
-                    if isinstance(s, Emit):
+                    if isinstance(s, l2.Emit):
                         rings += zip(places(s.count), column(s.slots), strict=True)
-            case EmitScheduled():
+            case l2.EmitScheduled():
                 count = "count" if "count" in names else "spike_count"
                 rings += zip(places(count), column("slots"), strict=True)
-            case RecordEvents():
+            case l2.RecordEvents():
                 found = zip(places("used"), column("capacity"), column("n"), strict=True)
                 buffers += [(used, room, max(most, 1), launch.every) for used, room, most in found]
-            case RecordTrace():
+            case l2.RecordTrace():
                 pairs = zip(places("used"), column("capacity"), strict=True)
                 buffers += [(used, room, 1, launch.every) for used, room in pairs]
     ring = out.keep(np.array(rings, np.int64)) if rings else 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import keyword
 from dataclasses import dataclass, field, replace
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
@@ -25,7 +26,6 @@ from compiler.frontend.build.shared.values import Context, Names, entries_of
 from compiler.frontend.resolve.values import exact_span, expression_of
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
-from compiler.ir.level0.model import FunctionDef
 
 
 @dataclass
@@ -33,10 +33,10 @@ class Functions:
     """Functions by name; None: it has a mistake, which was reported."""
 
     c: Context
-    known: dict[str, FunctionDef | None] = field(default_factory=dict)
-    _constant: dict[str, FunctionDef] = field(default_factory=dict)
+    known: dict[str, l0.FunctionDef | None] = field(default_factory=dict)
+    _constant: dict[str, l0.FunctionDef] = field(default_factory=dict)
 
-    def closed(self, name: str) -> FunctionDef | None:
+    def closed(self, name: str) -> l0.FunctionDef | None:
         """The function with parameters of the model as numbers: it depends on its arguments only."""
         found = self.known[name]
         if found is None:
@@ -48,7 +48,7 @@ class Functions:
                 if n not in found.args and n in refs(found.body)
             }
             body = substitute(found.body, numbers) if numbers else found.body
-            self._constant[name] = FunctionDef(found.name, found.args, body, found.span)
+            self._constant[name] = l0.FunctionDef(found.name, found.args, body, found.span)
         return self._constant[name]
 
 
@@ -124,7 +124,7 @@ def _check(drafts: dict[str, _Draft], out: Functions, c: Context) -> None:
         assert body is not None
         # what calls it finds it whole, so that each body is put in once
         definitions[d.name] = Definition(d.name, d.args, body)
-        out.known[d.name] = FunctionDef(d.name, d.args, erase(body), d.span)
+        out.known[d.name] = l0.FunctionDef(d.name, d.args, erase(body), d.span)
     for sink in sinks.values():
         c.sink.items.extend(sink.items)
     c.names = Names(replace(base, broken=frozenset(broken)), c.names.numbers)

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.expr.show import shorten
 from compiler.frontend.build.synapses.checks import all_actions
-from compiler.ir.level0.model import Expectation, Member, Model, Plot, Projection, Rewire, SynapseDef, values_of
 from compiler.ir.level2.synapse_sums import over_instances
 
 Names = tuple[str, ...]
@@ -28,7 +28,7 @@ def copy_name(name: str, copy: int) -> str:
     return f"{name}_{copy}"
 
 
-def check_instances(model: Model, shared: bool, at: Span, sink: Sink) -> None:
+def check_instances(model: l0.Model, shared: bool, at: Span, sink: Sink) -> None:
     """Refuses names that copies would take twice, and shared synapses that may change."""
     assert model.simulate is not None
     names = {p.name: p for p in model.populations}
@@ -44,14 +44,14 @@ def check_instances(model: Model, shared: bool, at: Span, sink: Sink) -> None:
             _check_synapse(projection, projection.synapse, shared, at, sink)
 
 
-def _check_synapse(projection: Projection, synapse: SynapseDef, shared: bool, at: Span, sink: Sink) -> None:
+def _check_synapse(projection: l0.Projection, synapse: l0.SynapseDef, shared: bool, at: Span, sink: Sink) -> None:
     for action in all_actions(synapse):
-        summed = next((x for e in values_of([action]) if (x := over_instances(e)) is not None), None)
+        summed = next((x for e in l0.values_of([action]) if (x := over_instances(e)) is not None), None)
         if summed is not None and not shared:
             message = f"`{shorten(summed)}` needs instances that have the same synapses"
             sink.error("E0802", message, action.span, "write `weights: shared`", (Related("there are copies", at),))
             return
-        if isinstance(action, Rewire) and shared:
+        if isinstance(action, l0.Rewire) and shared:
             message = f"the synapses of `{projection.name}` are rewired, so that the copies cannot share them"
             wanted = Related("they are to be shared here", at)
             sink.error("E0802", message, action.span, "leave out `weights: shared`", (wanted,))
@@ -63,7 +63,7 @@ def _check_synapse(projection: Projection, synapse: SynapseDef, shared: bool, at
         sink.error("E0802", message, projection.span, help, related)
 
 
-def expand_instances(model: Model, shared: bool) -> Model:
+def expand_instances(model: l0.Model, shared: bool) -> l0.Model:
     """The model with `simulate.instances` copies of its spiking network."""
     if model.simulate is None or model.simulate.instances == 1:
         return model
@@ -87,17 +87,17 @@ def expand_instances(model: Model, shared: bool) -> Model:
     )
 
 
-def _projection(projection: Projection, copies: range, shared: bool) -> Projection:
+def _projection(projection: l0.Projection, copies: range, shared: bool) -> l0.Projection:
     members = tuple(_member(m, k, shared) for k in copies for m in projection.members)
     return replace(projection, members=members)
 
 
-def _member(m: Member, copy: int, shared: bool) -> Member:
+def _member(m: l0.Member, copy: int, shared: bool) -> l0.Member:
     like = (copy_name(m.source, 0), copy_name(m.target, 0)) if shared and copy > 0 else None
     return replace(m, source=copy_name(m.source, copy), target=copy_name(m.target, copy), like=like)
 
 
-def _plot(plot: Plot, names: set[str], all_copies: Callable[[Names], Names]) -> Plot:
+def _plot(plot: l0.Plot, names: set[str], all_copies: Callable[[Names], Names]) -> l0.Plot:
     args = tuple(
         (key, all_copies(value) if isinstance(value, tuple) and set(value) <= names else value)
         for key, value in plot.args
@@ -105,7 +105,7 @@ def _plot(plot: Plot, names: set[str], all_copies: Callable[[Names], Names]) -> 
     return replace(plot, args=args)
 
 
-def _expectation(e: Expectation, names: set[str], copies: range) -> tuple[Expectation, ...]:
+def _expectation(e: l0.Expectation, names: set[str], copies: range) -> tuple[l0.Expectation, ...]:
     given = dict(e.args)
     of = given.get("of")
     if not isinstance(of, str) or of not in names:

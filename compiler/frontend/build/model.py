@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Severity
 from compiler.core.errors import Sink
 from compiler.expr.types import Kind
@@ -47,7 +48,6 @@ from compiler.frontend.resolve.resolve import LibraryFinder, ParamValue, Resolve
 from compiler.frontend.resolve.values import kind_of_value
 from compiler.frontend.schema.wording import quoted
 from compiler.frontend.yaml import tree
-from compiler.ir.level0.model import FunctionDef, Model, ModelParam, Train
 
 _OF_SPIKING = ("projections", "record", "classes", "inputs", "phases")
 
@@ -59,7 +59,7 @@ def build_model(
     library: LibraryFinder,
     sink: Sink,
     unread: frozenset[str] = frozenset(),
-) -> Model | None:
+) -> l0.Model | None:
     """The model of a resolved file; `name` is used when the file gives none. None after an error."""
     root = _check_parts(resolved.root, sink)
     c = Context(sink, _names(resolved.params), folder, unread=unread)
@@ -91,7 +91,7 @@ def build_model(
     numerics = build_numerics(mapping(root.get("numerics")), c)
     network_block, train_block = mapping(root.get("network")), mapping(root.get("train"))
     built = Built()
-    train: Train | None = None
+    train: l0.Train | None = None
     if network_block is not None:
         built = build_network(network_block, c, functions, numerics.precision)
     if train_block is not None and network_block is not None:
@@ -107,8 +107,8 @@ def build_model(
     c.unread_params.warn(sink)
     if any(d.severity is Severity.ERROR for d in sink.items):
         return None
-    known: list[FunctionDef] = [f for n in functions.known if (f := functions.closed(n)) is not None]
-    model = Model(
+    known: list[l0.FunctionDef] = [f for n in functions.known if (f := functions.closed(n)) is not None]
+    model = l0.Model(
         name=text_of(root.get("name")) or name,
         description=text_of(root.get("description")).strip(),
         params=tuple(_param(p) for p in resolved.params.values()),
@@ -147,8 +147,8 @@ def _names(params: dict[str, ParamValue]) -> Names:
     return Names(scope, {n: p.value for n, p in params.items()})
 
 
-def _param(p: ParamValue) -> ModelParam:
-    return ModelParam(p.name, p.kind, p.value, canonical_name(p.dimension), p.doc.strip(), p.span)
+def _param(p: ParamValue) -> l0.ModelParam:
+    return l0.ModelParam(p.name, p.kind, p.value, canonical_name(p.dimension), p.doc.strip(), p.span)
 
 
 def _check_parts(root: tree.Mapping, sink: Sink) -> tree.Mapping:

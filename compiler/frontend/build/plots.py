@@ -7,6 +7,7 @@ Does not: draw (runtime/plots/plots.py).
 
 from __future__ import annotations
 
+import compiler.ir.level0.model as l0
 from compiler.core.source import Span
 from compiler.frontend.build.shared.readers import Reader, choices
 from compiler.frontend.build.shared.values import Context
@@ -15,20 +16,19 @@ from compiler.frontend.build.spiking.records import Recorded, need_spikes, need_
 from compiler.frontend.build.spiking.select import select
 from compiler.frontend.language.recording import PLOTS
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import Plot
 
 
 def build_plots(
     node: Node | None, populations: Populations, recorded: Recorded, train: bool, c: Context
-) -> tuple[Plot, ...]:
+) -> tuple[l0.Plot, ...]:
     """Everything under `plots`. Args: raster: from; trace: from, variable; training: none."""
-    out: list[Plot] = []
+    out: list[l0.Plot] = []
     for kind, r, at in choices(PLOTS, node, c):
         if kind == "training":
             if not train:
                 c.sink.error("E0103", "the plot `training` needs a `train` block", at)
             else:
-                out.append(Plot(kind, (), at))
+                out.append(l0.Plot(kind, (), at))
             continue
         source = r.get("from")
         if kind in ("histogram", "matrix", "evolution"):
@@ -48,19 +48,19 @@ def build_plots(
                 help = f"add `- rate: {{from: {missing}, every: 10 ms}}` to `record`"
                 c.sink.error("E0213", f"the rate of `{missing}` is not recorded", source.span, help)
             else:
-                out.append(Plot(kind, (("from", names),), at))
+                out.append(l0.Plot(kind, (("from", names),), at))
             continue
         if kind == "raster":
             if need_spikes(names, source, recorded, c):
-                out.append(Plot(kind, (("from", names),), at))
+                out.append(l0.Plot(kind, (("from", names),), at))
             continue
         variable = r.get("variable")
         if isinstance(variable, Scalar) and need_trace(names, variable, recorded, c):
-            out.append(Plot(kind, (("from", names), ("variable", variable.text)), at))
+            out.append(l0.Plot(kind, (("from", names), ("variable", variable.text)), at))
     return tuple(out)
 
 
-def _of_synapses(kind: str, r: Reader, at: Span, recorded: Recorded) -> Plot | None:
+def _of_synapses(kind: str, r: Reader, at: Span, recorded: Recorded) -> l0.Plot | None:
     """A plot of recorded synapses."""
     source, variable = r.get("from"), r.get("variable")
     if not isinstance(source, Scalar) or not isinstance(variable, Scalar):
@@ -78,4 +78,4 @@ def _of_synapses(kind: str, r: Reader, at: Span, recorded: Recorded) -> Plot | N
         if bins is None:
             return None
         args.append(("bins", bins))
-    return Plot(kind, tuple(args), at)
+    return l0.Plot(kind, tuple(args), at)

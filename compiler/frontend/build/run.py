@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.source import Span
 from compiler.frontend.build.shared.readers import Reader, choices
@@ -22,15 +23,6 @@ from compiler.frontend.language.run import EXPECT, NUMERICS, SIMULATE
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.ir.level0.model import (
-    MOST_STEPS,
-    Checkpoints,
-    Expectation,
-    Numerics,
-    Projection,
-    Simulate,
-    Train,
-)
 
 
 def read_step(block: tree.Mapping | None, c: Context) -> Step | None:
@@ -48,15 +40,15 @@ def _count(key: str, r: Reader, step: Step | None) -> int | None:
     node, count = r.get(key), r.steps(key, step)
     if node is None:
         return count or 0
-    if count is not None and count > MOST_STEPS:
-        r.c.sink.error("E0106", f"`{key}` has {count:,} steps; at most {MOST_STEPS:,} are possible", node.span)
+    if count is not None and count > l0.MOST_STEPS:
+        r.c.sink.error("E0106", f"`{key}` has {count:,} steps; at most {l0.MOST_STEPS:,} are possible", node.span)
         return None
     return count
 
 
 def build_simulate(
-    block: tree.Mapping, step: Step | None, projections: tuple[Projection, ...], named: tuple[str, ...], c: Context
-) -> Simulate | None:
+    block: tree.Mapping, step: Step | None, projections: tuple[l0.Projection, ...], named: tuple[str, ...], c: Context
+) -> l0.Simulate | None:
     """`simulate`; None after an error. `named`: the names of all projections, with those that have a mistake."""
     r = Reader(SIMULATE, block, c)
     seed, duration = r.integer("seed"), _count("duration", r, step)
@@ -66,23 +58,23 @@ def build_simulate(
     checkpoints = _checkpoints(r.block("checkpoint"), step)
     if step is None or seed is None or duration is None or warmup is None or copies is None:
         return None
-    if warmup + duration > MOST_STEPS:
-        message = f"`warmup` and `duration` have {warmup + duration:,} steps; at most {MOST_STEPS:,} are possible"
+    if warmup + duration > l0.MOST_STEPS:
+        message = f"`warmup` and `duration` have {warmup + duration:,} steps; at most {l0.MOST_STEPS:,} are possible"
         c.sink.error("E0106", message, block.span)
         return None
-    return Simulate(step.dt, duration, warmup, seed, freeze, copies, checkpoints, block.span)
+    return l0.Simulate(step.dt, duration, warmup, seed, freeze, copies, checkpoints, block.span)
 
 
-def _checkpoints(r: Reader, step: Step | None) -> Checkpoints | None:
+def _checkpoints(r: Reader, step: Step | None) -> l0.Checkpoints | None:
     """What `checkpoint` asks for; None without it, and after an error."""
     count, wall, keep = r.steps("every", step), r.real("every_wall"), r.integer("keep")
     if r.node is None or keep is None:
         return None
-    return Checkpoints(count or 0, (wall or 0.0) / 1000, keep)
+    return l0.Checkpoints(count or 0, (wall or 0.0) / 1000, keep)
 
 
 def _frozen(
-    node: Node | None, projections: tuple[Projection, ...], named: tuple[str, ...], c: Context
+    node: Node | None, projections: tuple[l0.Projection, ...], named: tuple[str, ...], c: Context
 ) -> tuple[str, ...]:
     """The projections that `freeze` means."""
     if node is None:
@@ -104,10 +96,10 @@ def _frozen(
     return tuple(out)
 
 
-def build_numerics(block: tree.Mapping | None, c: Context) -> Numerics:
+def build_numerics(block: tree.Mapping | None, c: Context) -> l0.Numerics:
     """`numerics`, with its defaults."""
     r = Reader(NUMERICS, block, c)
-    return Numerics(r.word("precision"), r.word("order"), r.word("products"))
+    return l0.Numerics(r.word("precision"), r.word("order"), r.word("products"))
 
 
 # ---------------------------------------------------------------------------------- expectations
@@ -117,13 +109,13 @@ def build_expectations(
     node: Node | None,
     populations: Populations,
     recorded: Recorded,
-    train: Train | None,
+    train: l0.Train | None,
     has_train: bool,
     c: Context,
-) -> tuple[Expectation, ...]:
+) -> tuple[l0.Expectation, ...]:
     """Everything under `expect`, one Expectation per population. Args: of or name, at_least,
     at_most (rates in 1/ms)."""
-    out: list[Expectation] = []
+    out: list[l0.Expectation] = []
     for kind, r, at in choices(EXPECT, node, c):
         if kind == "metric":
             found = _metric(r, at, train, has_train)
@@ -136,7 +128,7 @@ def build_expectations(
         if names is None or source is None or not need_spikes(names, source, recorded, c):
             continue
         if bounds is not None:
-            out.extend(Expectation(kind, (("of", name), *bounds), at) for name in names)
+            out.extend(l0.Expectation(kind, (("of", name), *bounds), at) for name in names)
     return tuple(out)
 
 
@@ -173,7 +165,7 @@ def _bounds(kind: str, r: Reader) -> _Bounds | None:
     return tuple((k, found[k]) for k in ("at_least", "at_most") if k in found)
 
 
-def _metric(r: Reader, at: Span, train: Train | None, has_train: bool) -> Expectation | None:
+def _metric(r: Reader, at: Span, train: l0.Train | None, has_train: bool) -> l0.Expectation | None:
     c, name, bounds = r.c, r.get("name"), _bounds("metric", r)
     if not isinstance(name, Scalar) or bounds is None:
         return None
@@ -193,4 +185,4 @@ def _metric(r: Reader, at: Span, train: Train | None, has_train: bool) -> Expect
             help = "keep samples for it: `data: {split: {validation: 0.2}}`"
         c.sink.error("E0213", f"there is no metric `{name.text}` in this training", name.span, help)
         return None
-    return Expectation("metric", (("name", name.text), *bounds), at)
+    return l0.Expectation("metric", (("name", name.text), *bounds), at)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Scalar
-from compiler.ir.level0.model import OptimizerDef, Plateau, Stop, Watched
 
 _SMALLER = ("loss", "mean_absolute_error", "mean_squared_error")
 """Metrics of which less is better."""
@@ -26,14 +26,14 @@ _SMALLER = ("loss", "mean_absolute_error", "mean_squared_error")
 class Watching:
     accumulate: int
     average: float
-    stop: Stop | None
-    plateau: Plateau | None
-    best: Watched | None
+    stop: l0.Stop | None
+    plateau: l0.Plateau | None
+    best: l0.Watched | None
     use_best: bool
 
 
 def build_watching(
-    r: Reader, metrics: tuple[str, ...], validation: bool, optimizer: OptimizerDef, batches: int
+    r: Reader, metrics: tuple[str, ...], validation: bool, optimizer: l0.OptimizerDef, batches: int
 ) -> Watching:
     """What `train` says of these keys. `batches`: of an epoch, 0 where unknown after an error."""
     c = r.c
@@ -65,7 +65,7 @@ def _accumulate(r: Reader, batches: int) -> int:
     return found or 1
 
 
-def _watched(node: tree.Node | None, metrics: tuple[str, ...], validation: bool, c: Context) -> Watched | None:
+def _watched(node: tree.Node | None, metrics: tuple[str, ...], validation: bool, c: Context) -> l0.Watched | None:
     """The metric that a node names, with an error where an epoch has no such number."""
     if not isinstance(node, Scalar):
         return None
@@ -73,7 +73,7 @@ def _watched(node: tree.Node | None, metrics: tuple[str, ...], validation: bool,
     known = (*plain, *(f"validation_{m}" for m in plain)) if validation else plain
     name = node.text
     if name in known:
-        return Watched(name, name.removeprefix("validation_") not in _SMALLER, node.span)
+        return l0.Watched(name, name.removeprefix("validation_") not in _SMALLER, node.span)
     help = did_you_mean(name, known) or allowed("an epoch has", known)
     if name.removeprefix("validation_") in plain:
         help = "write `split: {validation: 0.2}` into `data`"
@@ -83,17 +83,17 @@ def _watched(node: tree.Node | None, metrics: tuple[str, ...], validation: bool,
     return None
 
 
-def _stop(r: Reader, metrics: tuple[str, ...], validation: bool) -> Stop | None:
+def _stop(r: Reader, metrics: tuple[str, ...], validation: bool) -> l0.Stop | None:
     if r.node is None:
         return None
     watched = _watched(r.get("metric"), metrics, validation, r.c)
     patience, margin = r.integer("patience"), r.real("margin")
     if watched is None or patience is None or margin is None:
         return None
-    return Stop(watched, patience, margin, r.span)
+    return l0.Stop(watched, patience, margin, r.span)
 
 
-def _plateau(r: Reader, metrics: tuple[str, ...], validation: bool, optimizer: OptimizerDef) -> Plateau | None:
+def _plateau(r: Reader, metrics: tuple[str, ...], validation: bool, optimizer: l0.OptimizerDef) -> l0.Plateau | None:
     if r.node is None:
         return None
     watched = _watched(r.get("metric"), metrics, validation, r.c)
@@ -105,4 +105,4 @@ def _plateau(r: Reader, metrics: tuple[str, ...], validation: bool, optimizer: O
         return None
     if watched is None or patience is None or factor is None or lowest is None or margin is None:
         return None
-    return Plateau(watched, patience, factor, lowest, margin, r.span)
+    return l0.Plateau(watched, patience, factor, lowest, margin, r.span)

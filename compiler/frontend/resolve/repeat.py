@@ -15,6 +15,7 @@ from collections.abc import Mapping as Params
 from dataclasses import dataclass, field
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.errors import Sink
 from compiler.core.source import Origin, Span
 from compiler.frontend.language.network import BLOCK_SETTINGS
@@ -30,7 +31,6 @@ from compiler.frontend.yaml.tree import (
     with_items,
     with_origin,
 )
-from compiler.ir.level0.model import BESIDE
 
 MAX_LAYERS: Final = 100_000
 _SETTINGS: Final = frozenset(f.name for f in BLOCK_SETTINGS)
@@ -245,6 +245,6 @@ def renamed(layer: Node, names: dict[str, str]) -> Node:
         formulas = [(other(e.key), _in_formula(e.value, names)) for e in settings.entries]
         entries = tuple(Entry(k, v) for k, v in formulas if isinstance(k, Scalar))
         return Mapping((Entry(kind.key, Mapping(entries, settings.span)),), layer.span)
-    own = ("name", "inputs", *(("into",) if kind.name == "split" else BESIDE))
+    own = ("name", "inputs", *(("into",) if kind.name == "split" else l0.BESIDE))
     entries = tuple(Entry(e.key, other(e.value)) if e.name in own else e for e in settings.entries)
     return Mapping((Entry(kind.key, Mapping(entries, settings.span)),), layer.span)

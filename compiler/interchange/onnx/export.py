@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
 from compiler.core.disk import write_bytes
 from compiler.expr.activations import ACTIVATIONS, activation
 from compiler.expr.ast import Ref, substitute
 from compiler.interchange.onnx.package import onnx_package
-from compiler.ir.level0.model import Layer, Model
 from compiler.ir.level2.target import Capabilities
 from compiler.layers import KIND
 from compiler.layers.shared.onnx.graph import IR_VERSION, OPSET, Node, OnnxGraph, Writer
@@ -73,7 +73,7 @@ def export_file(source: Path, options: Options, out: Path | None = None, outputs
     return Exported(path, len(proto.graph.node), OPSET, trained.model.numerics.precision)
 
 
-def to_onnx(model: Model, weights: dict[str, Reals], outputs: tuple[str, ...]) -> Any:
+def to_onnx(model: l0.Model, weights: dict[str, Reals], outputs: tuple[str, ...]) -> Any:
     """The ModelProto of a network, checked. `outputs`: names of layers. Raises RunError (E0918)."""
     onnx = onnx_package()
     helper = onnx.helper
@@ -121,7 +121,7 @@ def to_onnx(model: Model, weights: dict[str, Reals], outputs: tuple[str, ...]) -
     return proto
 
 
-def _activated(w: Writer, layer: Layer, y: str) -> str:
+def _activated(w: Writer, layer: l0.Layer, y: str) -> str:
     name = layer.activation
     if name in (None, "linear", "identity"):
         return y

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import compiler.ir.level0.model as l0
 from compiler.expr.ast import Expr, refs
-from compiler.ir.level0.model import Handler, PoolDef, Set
 
 Rewrite = Callable[[Expr], Expr]
 Rename = Callable[[str], str]
@@ -21,15 +21,15 @@ def same(name: str) -> str:
     return name
 
 
-def rewritten_sets(sets: tuple[Set, ...], expr: Rewrite, name: Rename = same) -> tuple[Set, ...]:
-    return tuple(Set(name(s.target), expr(s.value), s.span) for s in sets)
+def rewritten_sets(sets: tuple[l0.Set, ...], expr: Rewrite, name: Rename = same) -> tuple[l0.Set, ...]:
+    return tuple(l0.Set(name(s.target), expr(s.value), s.span) for s in sets)
 
 
-def rewritten_handler(handler: Handler, expr: Rewrite, name: Rename = same) -> Handler:
+def rewritten_handler(handler: l0.Handler, expr: Rewrite, name: Rename = same) -> l0.Handler:
     return replace(handler, actions=rewritten_sets(handler.actions, expr, name))
 
 
-def rewritten_pool(pool: PoolDef, expr: Rewrite, name: Rename = same) -> PoolDef:
+def rewritten_pool(pool: l0.PoolDef, expr: Rewrite, name: Rename = same) -> l0.PoolDef:
     """`name` is asked about whole names (`pool.gi`) of targets only; declared names stay."""
     return replace(
         pool,
@@ -39,7 +39,7 @@ def rewritten_pool(pool: PoolDef, expr: Rewrite, name: Rename = same) -> PoolDef
     )
 
 
-def expressions(pools: tuple[PoolDef, ...], on: tuple[Handler, ...]) -> Iterator[Expr]:
+def expressions(pools: tuple[l0.PoolDef, ...], on: tuple[l0.Handler, ...]) -> Iterator[Expr]:
     """Every expression of pools and handlers."""
     for pool in pools:
         yield from (r.value for r in pool.reductions)
@@ -48,5 +48,5 @@ def expressions(pools: tuple[PoolDef, ...], on: tuple[Handler, ...]) -> Iterator
     yield from (s.value for h in on for s in h.actions)
 
 
-def names_read(pools: tuple[PoolDef, ...], on: tuple[Handler, ...]) -> set[str]:
+def names_read(pools: tuple[l0.PoolDef, ...], on: tuple[l0.Handler, ...]) -> set[str]:
     return set().union(*(refs(e) for e in expressions(pools, on)))

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import compiler.ir.level1.graph as l1
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Ref, refs, substitute
-from compiler.ir.level1.graph import Contract, Map, Node, Store, Tensor, Update
 from compiler.ir.space import Affine, along
 
-Operand = tuple[Tensor, tuple[int | None, ...]]
+Operand = tuple[l1.Tensor, tuple[int | None, ...]]
 Scalars = tuple[tuple[str, float], ...]
 
 FIRST = 1.0e9
 """Larger than any index: the identity of "first index that matches"."""
 
 
-def identity(tensor: Tensor) -> Operand:
+def identity(tensor: l1.Tensor) -> Operand:
     """The operand read elementwise."""
     return tensor, tuple(range(len(tensor.shape)))
 
@@ -34,15 +34,15 @@ def axis_dims(shape: Sequence[int]) -> tuple[tuple[str, int], ...]:
 
 @dataclass
 class GraphBuilder:
-    nodes: list[Node] = field(default_factory=list)
-    tensors: dict[str, Tensor] = field(default_factory=dict)
+    nodes: list[l1.Node] = field(default_factory=list)
+    tensors: dict[str, l1.Tensor] = field(default_factory=dict)
 
-    def add(self, node: Node) -> Tensor:
+    def add(self, node: l1.Node) -> l1.Tensor:
         """Appends a node; returns the tensor it defines (for effects, the one they act on)."""
         self.nodes.append(node)
-        if isinstance(node, Store):
+        if isinstance(node, l1.Store):
             return self.tensors[node.target]
-        if isinstance(node, Update):
+        if isinstance(node, l1.Update):
             return self.tensors[node.weight]
         if node.out.name in self.tensors:
             raise AssertionError(f"tensor {node.out.name} is defined twice")
@@ -55,18 +55,18 @@ class GraphBuilder:
         body: Expr,
         operands: Sequence[Operand],
         *,
-        like: Tensor | None = None,
+        like: l1.Tensor | None = None,
         scalars: Scalars = (),
         dtype: str = "real",
         span: Span = NOWHERE,
-    ) -> Tensor:
+    ) -> l1.Tensor:
         """out = body(operands), shaped as `like` (default: the first operand)."""
         body, operands = compact_operands(body, operands)
         shape = like if like is not None else operands[0][0]
-        out = Tensor(name, shape.shape, dtype, shape.batched)
+        out = l1.Tensor(name, shape.shape, dtype, shape.batched)
         used = refs(body)
         self.add(
-            Map(
+            l1.Map(
                 out,
                 tuple(t.name for t, _ in operands),
                 tuple(m for _, m in operands),
@@ -82,20 +82,20 @@ class GraphBuilder:
         name: str,
         body: Expr,
         operands: Sequence[Operand],
-        over: Tensor,
+        over: l1.Tensor,
         keep: Sequence[int],
         *,
         combine: str = "add",
         fill: float = 0.0,
         scalars: Scalars = (),
         span: Span = NOWHERE,
-    ) -> Tensor:
+    ) -> l1.Tensor:
         """Combines body over the elements of `over`'s shape, keeping the axes `keep`; dims are d0, d1, ..."""
         body, operands = compact_operands(body, operands)
         used = refs(body)
-        out = Tensor(name, tuple(over.shape[a] for a in keep), "real", over.batched and bool(keep) and keep[0] == 0)
+        out = l1.Tensor(name, tuple(over.shape[a] for a in keep), "real", over.batched and bool(keep) and keep[0] == 0)
         self.add(
-            Contract(
+            l1.Contract(
                 out,
                 axis_dims(over.shape),
                 tuple(along(f"d{a}") for a in keep),

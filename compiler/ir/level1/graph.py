@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import compiler.ir.level0.model as l0
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr
-from compiler.ir.level0.model import Const, FromFile, Method, Ode, Reduction, Set, Value
 from compiler.ir.space import Affine
 
 # ------------------------------------------------------------------------------------------ spiking cells
@@ -47,7 +47,7 @@ class AtEvent:
     phase: str
     event: str
     start: bool
-    actions: tuple[Set, ...]
+    actions: tuple[l0.Set, ...]
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -69,9 +69,9 @@ class PoolCell:
 
     scope: str
     several: bool
-    reductions: tuple[Reduction, ...]
+    reductions: tuple[l0.Reduction, ...]
     state: tuple[str, ...]
-    update: tuple[Set, ...]
+    update: tuple[l0.Set, ...]
     on: tuple[AtEvent, ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
@@ -95,17 +95,17 @@ class Cell:
     params: tuple[str, ...]
     state: tuple[str, ...]
     inputs: tuple[tuple[str, Expr | None], ...]  # name, decay time constant
-    lets: tuple[Set, ...]
-    dynamics: tuple[Ode, ...]
-    update: tuple[Set, ...]
+    lets: tuple[l0.Set, ...]
+    dynamics: tuple[l0.Ode, ...]
+    update: tuple[l0.Set, ...]
     when: Expr | None
-    reset: tuple[Set, ...]
+    reset: tuple[l0.Set, ...]
     refractory: Expr | None
     hold: tuple[str, ...]
-    method: Method
+    method: l0.Method
     int_state: tuple[str, ...] = ()
     derived: tuple[Propagator | DerivedScalar, ...] = ()
-    step: tuple[Set, ...] = ()
+    step: tuple[l0.Set, ...] = ()
     integrated: int = 0
     updated: int = 0
     pools: tuple[PoolCell, ...] = ()
@@ -129,11 +129,11 @@ class Instance:
     size: int
     slots: int  # of its event ring: largest outgoing delay + 3, so that what is delivered in a step may be read
     # while the next one empties a slot and fills another; 0 when it emits nothing
-    params: tuple[tuple[str, Value], ...]
-    init: tuple[tuple[str, Value], ...]
+    params: tuple[tuple[str, l0.Value], ...]
+    init: tuple[tuple[str, l0.Value], ...]
     source: str = "equations"
     pools: int = 1
-    pool_init: tuple[tuple[str, Const], ...] = ()
+    pool_init: tuple[tuple[str, l0.Const], ...] = ()
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     shape: tuple[int, ...] = ()
 
@@ -178,7 +178,7 @@ class Weight:
     out: Tensor
     init: str
     init_args: tuple[float, ...] = ()
-    file: FromFile | None = None
+    file: l0.FromFile | None = None
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -277,7 +277,7 @@ class Update:
     gradient: str
     params: tuple[tuple[str, float], ...]
     state: tuple[tuple[str, float], ...]
-    statements: tuple[Set, ...]
+    statements: tuple[l0.Set, ...]
     reads: tuple[tuple[str, str], ...] = ()
     every: int = 1
     span: Span = field(default=NOWHERE, compare=False, repr=False)

@@ -11,23 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Binary, Ref
-from compiler.ir.level2.program import (
-    ArrayFormal,
-    Assign,
-    Axis,
-    Chain,
-    Contract,
-    DimKind,
-    Launch,
-    Merged,
-    MergedPhase,
-    Mode,
-    Nest,
-    Rows,
-    Strided,
-    Template,
-)
 
 MOST_TERMS = 31
 """Terms of a sum inside a chain that is no product."""
@@ -47,29 +32,29 @@ class Product:
     by_out: bool
 
 
-def nest_of(template: Template) -> Nest | None:
-    body = template.body.nest if isinstance(template.body, Contract) else template.body
-    return body if isinstance(body, Nest) else None
+def nest_of(template: l2.Template) -> l2.Nest | None:
+    body = template.body.nest if isinstance(template.body, l2.Contract) else template.body
+    return body if isinstance(body, l2.Nest) else None
 
 
-def _plain(template: Template, formal: str) -> dict[str, int | str] | None:
+def _plain(template: l2.Template, formal: str) -> dict[str, int | str] | None:
     """The strides of an access by dim, if every index is a dim."""
     found: dict[str, int | str] = {}
-    access = next((f.access for f in template.formals if f.name == formal and isinstance(f, ArrayFormal)), None)
-    for a in access.axes if isinstance(access, Strided) else ():
+    access = next((f.access for f in template.formals if f.name == formal and isinstance(f, l2.ArrayFormal)), None)
+    for a in access.axes if isinstance(access, l2.Strided) else ():
         if len(a.terms) != 1 or a.terms[0][1] != 1 or (a.const, a.div, a.extent) != (0, 1, None):
             return None
         found[a.terms[0][0]] = a.stride
     return found
 
 
-def product_of(template: Template) -> Product | None:
+def product_of(template: l2.Template) -> Product | None:
     """The template as a product of samples with a matrix whose outputs and terms are neighbours in memory."""
     contract = template.body
-    if not isinstance(contract, Contract) or contract.nest.prologue or contract.nest.fill != 0:
+    if not isinstance(contract, l2.Contract) or contract.nest.prologue or contract.nest.fill != 0:
         return None
     nest = contract.nest
-    par, red = ([d.name for d in nest.dims if (d.kind is DimKind.RED) == summed] for summed in (False, True))
+    par, red = ([d.name for d in nest.dims if (d.kind is l2.DimKind.RED) == summed] for summed in (False, True))
     term = nest.term
     product = isinstance(term, Binary) and term.op == "*" and {term.left, term.right} == {Ref("x0"), Ref("x1")}
     if len(par) != 2 or len(red) != 1 or nest.combine != "add" or not product:
@@ -86,34 +71,34 @@ def product_of(template: Template) -> Product | None:
     return Product(values, matrix, sample, out, k, by[k] == 1)
 
 
-def _short(nest: Nest) -> bool:
+def _short(nest: l2.Nest) -> bool:
     """Whether a nest is a map, or a sum of few terms whose number is part of the text."""
     terms = 1
     for d in nest.dims:
-        if d.kind is DimKind.RED:
+        if d.kind is l2.DimKind.RED:
             terms *= d.extent if isinstance(d.extent, int) else MOST_TERMS + 1
     return terms <= MOST_TERMS
 
 
-def may_be_chained(template: Template) -> bool:
+def may_be_chained(template: l2.Template) -> bool:
     """Whether rows of the template may stand in a chain: products with a matrix, maps, and sums of few terms."""
     nest = nest_of(template)
-    if nest is None or not nest.dims or any(d.kind is DimKind.LANE for d in nest.dims):
+    if nest is None or not nest.dims or any(d.kind is l2.DimKind.LANE for d in nest.dims):
         return False
-    if nest.dims[0].kind is not DimKind.PAR:
+    if nest.dims[0].kind is not l2.DimKind.PAR:
         return False
-    arrays = [f for f in template.formals if isinstance(f, ArrayFormal)]
-    if any(not isinstance(f.access, Strided) or f.mode is Mode.ACCUMULATE for f in arrays):
+    arrays = [f for f in template.formals if isinstance(f, l2.ArrayFormal)]
+    if any(not isinstance(f.access, l2.Strided) or f.mode is l2.Mode.ACCUMULATE for f in arrays):
         return False
-    if not all(isinstance(s, Assign) for s in (*nest.prologue, *nest.epilogue)):
+    if not all(isinstance(s, l2.Assign) for s in (*nest.prologue, *nest.epilogue)):
         return False
-    return product_of(template) is not None if isinstance(template.body, Contract) else _short(nest)
+    return product_of(template) is not None if isinstance(template.body, l2.Contract) else _short(nest)
 
 
 # ------------------------------------------------------------------------------------------- one row
 
 
-def numbers(rows: Rows, row: int) -> Number:
+def numbers(rows: l2.Rows, row: int) -> Number:
     """Literals, and integer columns of one row; None for what is known only after connecting."""
 
     def number(x: int | str) -> int | None:
@@ -123,7 +108,7 @@ def numbers(rows: Rows, row: int) -> Number:
     return number
 
 
-def _reach(axis: Axis, last: Mapping[str, int | None], number: Number) -> tuple[int, int] | None:
+def _reach(axis: l2.Axis, last: Mapping[str, int | None], number: Number) -> tuple[int, int] | None:
     """The smallest and largest index along an axis, or None."""
     const, extent = number(axis.const), None if axis.extent is None else number(axis.extent)
     ends = [last.get(d) for d, _ in axis.terms]
@@ -135,11 +120,11 @@ def _reach(axis: Axis, last: Mapping[str, int | None], number: Number) -> tuple[
     return (low, high) if extent is None else (max(low, 0), min(high, extent - 1))
 
 
-def apart(template: Template, formal: ArrayFormal, number: Number, samples: int, size: int) -> bool:
+def apart(template: l2.Template, formal: l2.ArrayFormal, number: Number, samples: int, size: int) -> bool:
     """Whether a row touches, for each of `samples` parts of the first dim, one of as many parts of an array of `size`
     elements: the same one."""
     nest = nest_of(template)
-    assert nest is not None and isinstance(formal.access, Strided)
+    assert nest is not None and isinstance(formal.access, l2.Strided)
     first = nest.dims[0]
     extent = number(first.extent)
     lead = [a for a in formal.access.axes if any(d == first.name for d, _ in a.terms)]
@@ -166,7 +151,7 @@ def apart(template: Template, formal: ArrayFormal, number: Number, samples: int,
 # ------------------------------------------------------------------------------------------ legality
 
 
-def chain_violations(merged: Merged, phase: MergedPhase) -> Iterator[str]:
+def chain_violations(merged: l2.Merged, phase: l2.MergedPhase) -> Iterator[str]:
     """Breaches of the spec by the chains of a phase."""
     end = 0
     for chain in phase.chains:
@@ -185,16 +170,16 @@ def chain_violations(merged: Merged, phase: MergedPhase) -> Iterator[str]:
                 yield f"{where}: samples meet in `{name}`"
 
 
-def _meetings(merged: Merged, launches: tuple[Launch, ...], chain: Chain) -> set[str]:
+def _meetings(merged: l2.Merged, launches: tuple[l2.Launch, ...], chain: l2.Chain) -> set[str]:
     """Arrays that a chain writes and touches beside the part of a sample."""
     sizes = {a.name: a.physical_size for a in merged.arrays}
     touched = [
         (x, f, merged.tables[x.template].arrays[f.name][x.lo])
         for x in launches
         for f in merged.templates[x.template].formals
-        if isinstance(f, ArrayFormal)
+        if isinstance(f, l2.ArrayFormal)
     ]
-    written = {name for _, f, name in touched if f.mode is not Mode.READ}
+    written = {name for _, f, name in touched if f.mode is not l2.Mode.READ}
     return {
         name
         for x, f, name in touched

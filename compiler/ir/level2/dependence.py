@@ -10,30 +10,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from compiler.ir.level2.program import ArrayFormal, Formal, Launch, Mode, Rows, Template
+import compiler.ir.level2.program as l2
 
 
-def touched(formals: tuple[Formal, ...], rows: Rows, lo: int, hi: int) -> tuple[set[str], set[str], set[str]]:
+def touched(formals: tuple[l2.Formal, ...], rows: l2.Rows, lo: int, hi: int) -> tuple[set[str], set[str], set[str]]:
     """Arrays that rows [lo, hi) read, write and accumulate into."""
     read: set[str] = set()
     written: set[str] = set()
     added: set[str] = set()
     for formal in formals:
-        if isinstance(formal, ArrayFormal):
+        if isinstance(formal, l2.ArrayFormal):
             names = rows.arrays[formal.name][lo:hi]
-            if formal.mode in (Mode.READ, Mode.UPDATE):
+            if formal.mode in (l2.Mode.READ, l2.Mode.UPDATE):
                 read.update(names)
-            if formal.mode in (Mode.WRITE, Mode.UPDATE):
+            if formal.mode in (l2.Mode.WRITE, l2.Mode.UPDATE):
                 written.update(names)
-            if formal.mode is Mode.ACCUMULATE:
+            if formal.mode is l2.Mode.ACCUMULATE:
                 added.update(names)
     return read, written, added
 
 
-def joined(templates: Sequence[Template], tables: Sequence[Rows], launches: Iterable[Launch]) -> tuple[Launch, ...]:
+def joined(
+    templates: Sequence[l2.Template], tables: Sequence[l2.Rows], launches: Iterable[l2.Launch]
+) -> tuple[l2.Launch, ...]:
     """Launches in their order; those that follow each other, run neighbouring rows of one template and are independent
     as one."""
-    found: list[Launch] = []
+    found: list[l2.Launch] = []
     read: set[str] = set()
     written: set[str] = set()
     added: set[str] = set()

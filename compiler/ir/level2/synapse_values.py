@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from compiler.ir.level0.model import Member, Population, Projection
+import compiler.ir.level0.model as l0
 
 
-def synapse_variables(projection: Projection) -> tuple[str, ...]:
+def synapse_variables(projection: l0.Projection) -> tuple[str, ...]:
     """The states of a synapse model; of static synapses the weight, and delays that differ from synapse to synapse."""
     if projection.synapse is None:
         drawn = any(m.delays is not None for m in projection.members)
@@ -20,7 +20,7 @@ def synapse_variables(projection: Projection) -> tuple[str, ...]:
     return tuple(s.name for s in projection.synapse.state)
 
 
-def synapse_unit(projection: Projection, variable: str, populations: Iterable[Population]) -> str:
+def synapse_unit(projection: l0.Projection, variable: str, populations: Iterable[l0.Population]) -> str:
     """The canonical unit of one of them; a weight has that of the input."""
     if projection.synapse is not None:
         return next(s.unit for s in projection.synapse.state if s.name == variable)
@@ -31,26 +31,26 @@ def synapse_unit(projection: Projection, variable: str, populations: Iterable[Po
     return next((i.unit for i in inputs), "1")
 
 
-def member_name(projection: Projection, member: Member) -> str:
+def member_name(projection: l0.Projection, member: l0.Member) -> str:
     """Model path of one projection of a family (or of the one that it shares its synapses with); the arrays of its
     synapses begin with it."""
     source, target = member.like or (member.source, member.target)
     return f"{projection.name}[{source}->{target}]"
 
 
-def own_name(projection: Projection, member: Member) -> str:
+def own_name(projection: l0.Projection, member: l0.Member) -> str:
     """Model path of one projection of a family, whether it shares its synapses or not: of what it has by itself."""
     return f"{projection.name}[{member.source}->{member.target}]"
 
 
-def variable_array(projection: Projection, member: Member, variable: str) -> str:
+def variable_array(projection: l0.Projection, member: l0.Member, variable: str) -> str:
     """The array of a variable of the synapses."""
     synapse = projection.synapse
     own = synapse is not None and variable not in (synapse.shared or ())
     return f"{own_name(projection, member) if own else member_name(projection, member)}.{variable}"
 
 
-def stored_by_target(projection: Projection) -> bool:
+def stored_by_target(projection: l0.Projection) -> bool:
     """Whether synapses are numbered target by target, sources ascending: those that keep their target when they are
     rewired. All others are numbered source by source."""
     return projection.synapse is not None and projection.synapse.rewired == "indegree"

@@ -14,25 +14,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.expr.ast import refs
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.level0.model import Handler, NeuronDef, PhaseDef, PoolDef, Population, Set
 from compiler.ir.verify.violations import distinct
 
 OPERATIONS: Final = frozenset({"sum", "mean", "min", "max", "argmax"})
 
 
-def counter_names(phases: Iterable[PhaseDef]) -> set[str]:
+def counter_names(phases: Iterable[l0.PhaseDef]) -> set[str]:
     """The counters of phases, as expressions read them."""
     return {f"{p.name}.{x}" for p in phases for x in ("count", "step")}
 
 
-def shared_names(neuron: NeuronDef, phases: Iterable[PhaseDef]) -> set[str]:
+def shared_names(neuron: l0.NeuronDef, phases: Iterable[l0.PhaseDef]) -> set[str]:
     """What equations of the neuron read beside its own names: variables of pools and counters of phases."""
     return counter_names(phases) | {v for pool in neuron.pools for v in pool.variables}
 
 
-def phase_violations(phases: tuple[PhaseDef, ...]) -> Iterator[str]:
+def phase_violations(phases: tuple[l0.PhaseDef, ...]) -> Iterator[str]:
     yield from distinct("phase", (p.name for p in phases))
     for p in phases:
         if p.every < 1:
@@ -42,7 +42,7 @@ def phase_violations(phases: tuple[PhaseDef, ...]) -> Iterator[str]:
                 yield f"the event `{p.name}.{event}` is at step {at} of {p.every}"
 
 
-def control_violations(neuron: NeuronDef, phases: tuple[PhaseDef, ...]) -> Iterator[str]:
+def control_violations(neuron: l0.NeuronDef, phases: tuple[l0.PhaseDef, ...]) -> Iterator[str]:
     """Breaches by the pools and handlers of a neuron."""
     events = {(p.name, event) for p in phases for event, _ in p.events}
     shared = shared_names(neuron, phases)
@@ -61,7 +61,7 @@ def control_violations(neuron: NeuronDef, phases: tuple[PhaseDef, ...]) -> Itera
 
 
 def _pool(
-    pool: PoolDef, fixed: set[str], own: set[str], before: set[str], events: set[tuple[str, str]]
+    pool: l0.PoolDef, fixed: set[str], own: set[str], before: set[str], events: set[tuple[str, str]]
 ) -> Iterator[str]:
     if len(set(pool.variables)) != len(pool.variables):
         yield f"variables of `{pool.scope}` are declared twice"
@@ -79,13 +79,13 @@ def _pool(
         yield from _handler(h, shared, shared - states, events)
 
 
-def _handler(h: Handler, known: set[str], fixed: set[str], events: set[tuple[str, str]]) -> Iterator[str]:
+def _handler(h: l0.Handler, known: set[str], fixed: set[str], events: set[tuple[str, str]]) -> Iterator[str]:
     if (h.phase, h.event) not in events:
         yield f"there is no event `{h.phase}.{h.event}`"
     yield from _statements(h.actions, set(known), fixed)
 
 
-def _statements(statements: tuple[Set, ...], known: set[str], fixed: set[str]) -> Iterator[str]:
+def _statements(statements: tuple[l0.Set, ...], known: set[str], fixed: set[str]) -> Iterator[str]:
     for s in statements:
         yield from _reads(refs(s.value), known, f"`{s.target} = ...`")
         if s.target in fixed:
@@ -98,7 +98,7 @@ def _reads(used: set[str], known: set[str], where: str) -> Iterator[str]:
         yield f"{where} reads `{name}`, which is not known there"
 
 
-def population_violations(p: Population) -> Iterator[str]:
+def population_violations(p: l0.Population) -> Iterator[str]:
     if p.pools < 1 or p.size % p.pools:
         yield f"{p.size} neurons are in {p.pools} pools"
     states = [f"{pool.scope}.{s.name}" for pool in p.neuron.pools for s in pool.state]

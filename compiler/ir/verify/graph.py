@@ -22,35 +22,21 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Expr, refs
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.level0.model import Set
-from compiler.ir.level1.graph import (
-    BatchMask,
-    Cell,
-    Constant,
-    Contract,
-    Map,
-    Node,
-    Reindex,
-    Store,
-    Tensor,
-    TensorGraph,
-    Update,
-    Variable,
-    Weight,
-)
 from compiler.ir.space import Affine, plain_dim
 from compiler.ir.verify.violations import repeated
 
 COMBINES: Final = frozenset({"add", "max", "min"})
 
 
-def graph_violations(graph: TensorGraph, *, gather_only: bool = False) -> list[str]:
+def graph_violations(graph: l1.TensorGraph, *, gather_only: bool = False) -> list[str]:
     """Every breach of the spec by one phase's graph; `gather_only`: as it must be after
     decompose."""
     found: list[str] = []
-    known: dict[str, Tensor] = {}
+    known: dict[str, l1.Tensor] = {}
     kept: set[str] = set()
     for i, node in enumerate(graph.nodes):
         out = getattr(node, "out", None)
@@ -64,63 +50,63 @@ def graph_violations(graph: TensorGraph, *, gather_only: bool = False) -> list[s
             if out.dtype not in ("real", "int"):
                 found.append(f"{label}: `{out.name}` has elements of type `{out.dtype}`")
             known[out.name] = out
-            if isinstance(node, Weight | Variable):
+            if isinstance(node, l1.Weight | l1.Variable):
                 kept.add(out.name)
     found += (f"{graph.phase}: output `{o}` is not defined" for o in graph.outputs if o not in known)
     return found
 
 
-def _node(node: Node, known: Mapping[str, Tensor], kept: set[str], gather_only: bool) -> Iterator[str]:
+def _node(node: l1.Node, known: Mapping[str, l1.Tensor], kept: set[str], gather_only: bool) -> Iterator[str]:
     for name in _operands(node):
         if name not in known:
             yield f"`{name}` is used before it is defined"
             return
     match node:
-        case Map():
+        case l1.Map():
             yield from _map(node, known)
-        case Contract():
+        case l1.Contract():
             yield from _contract(node, known, gather_only)
-        case Reindex(out, source):
+        case l1.Reindex(out, source):
             yield from _reindex(out, known[source])
-        case Store(target, value):
+        case l1.Store(target, value):
             yield from _store(target, value, known, kept)
-        case Update():
+        case l1.Update():
             yield from _update(node, known, kept)
-        case BatchMask(out):
+        case l1.BatchMask(out):
             if len(out.shape) != 1:
                 yield f"a batch mask has one axis, not {len(out.shape)}"
-        case Constant(out, values):
+        case l1.Constant(out, values):
             if len(values) != math.prod(out.shape) or out.batched:
                 yield f"`{out.name}` {out.shape} has {len(values)} values"
 
 
-def _reindex(out: Tensor, source: Tensor) -> Iterator[str]:
+def _reindex(out: l1.Tensor, source: l1.Tensor) -> Iterator[str]:
     if math.prod(out.shape) != math.prod(source.shape):
         yield f"`{source.name}` {source.shape} cannot have the shape {out.shape}"
     elif out.batched and out.shape[0] != source.shape[0]:
         yield f"`{source.name}` {source.shape} loses its batch axis in {out.shape}"
 
 
-def _store(target: str, value: str, known: Mapping[str, Tensor], kept: set[str]) -> Iterator[str]:
+def _store(target: str, value: str, known: Mapping[str, l1.Tensor], kept: set[str]) -> Iterator[str]:
     if target not in kept:
         yield f"`{target}` is neither a variable nor a weight"
     elif known[target].shape != known[value].shape:
         yield f"{_shown(known, value)} is stored into {_shown(known, target)}"
 
 
-def _shown(known: Mapping[str, Tensor], name: str) -> str:
+def _shown(known: Mapping[str, l1.Tensor], name: str) -> str:
     return f"`{name}` {known[name].shape}"
 
 
-def _operands(node: Node) -> Iterable[str]:
+def _operands(node: l1.Node) -> Iterable[str]:
     match node:
-        case Map() | Contract():
+        case l1.Map() | l1.Contract():
             return node.ins
-        case Reindex():
+        case l1.Reindex():
             return (node.source,)
-        case Store():
+        case l1.Store():
             return (node.target, node.value)
-        case Update():
+        case l1.Update():
             return (node.weight, node.gradient, *(t for _, t in node.reads))
     return ()
 
@@ -136,7 +122,7 @@ def _scalars(scalars: tuple[tuple[str, float], ...], taken: Iterable[str]) -> It
         yield f"scalar `{name}` has a name that is taken"
 
 
-def _map(node: Map, known: Mapping[str, Tensor]) -> Iterator[str]:
+def _map(node: l1.Map, known: Mapping[str, l1.Tensor]) -> Iterator[str]:
     if len(node.maps) != len(node.ins):
         yield f"{len(node.ins)} operands have {len(node.maps)} maps"
         return
@@ -156,7 +142,7 @@ def _map(node: Map, known: Mapping[str, Tensor]) -> Iterator[str]:
     yield from _reads(node.body, (*operands, *dict(node.scalars)), "the body")
 
 
-def _contract(node: Contract, known: Mapping[str, Tensor], gather_only: bool) -> Iterator[str]:
+def _contract(node: l1.Contract, known: Mapping[str, l1.Tensor], gather_only: bool) -> Iterator[str]:
     dims = dict(node.dims)
     if len(dims) != len(node.dims) or any(extent < 1 for extent in dims.values()):
         yield "dims stand twice or have no extent"
@@ -191,7 +177,7 @@ def _affine_maps(name: str, shape: tuple[int, ...], axes: tuple[Affine, ...], di
                 yield f"`{name}` is reached along `{dim}`, which is not a dim"
 
 
-def _update(node: Update, known: Mapping[str, Tensor], kept: set[str]) -> Iterator[str]:
+def _update(node: l1.Update, known: Mapping[str, l1.Tensor], kept: set[str]) -> Iterator[str]:
     if node.weight not in kept:
         yield f"`{node.weight}` is not a weight"
     elif known[node.weight].shape != known[node.gradient].shape:
@@ -207,7 +193,7 @@ def _update(node: Update, known: Mapping[str, Tensor], kept: set[str]) -> Iterat
     yield from _statements(node.statements, {*names}, fixed={"gradient", "step", *params, *reads})
 
 
-def _statements(statements: Iterable[Set], known: set[str], fixed: Iterable[str] = ()) -> Iterator[str]:
+def _statements(statements: Iterable[l0.Set], known: set[str], fixed: Iterable[str] = ()) -> Iterator[str]:
     """Straight-line code: `known` grows by what is assigned; `fixed` cannot be assigned to."""
     unchanging = set(fixed)
     for s in statements:
@@ -217,7 +203,7 @@ def _statements(statements: Iterable[Set], known: set[str], fixed: Iterable[str]
         known.add(s.target)
 
 
-def cell_violations(cell: Cell) -> list[str]:
+def cell_violations(cell: l1.Cell) -> list[str]:
     """Every breach of the spec by a cell, before or after integrate_odes."""
     found: list[str] = []
     inputs = [name for name, _ in cell.inputs]

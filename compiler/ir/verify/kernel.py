@@ -23,42 +23,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Expr, Num, Quantity, Ref, children
 from compiler.expr.functions import CONSTANTS, FUNCTIONS
-from compiler.ir.level2.program import (
-    PLACES,
-    PLANES,
-    Add,
-    ArrayFormal,
-    At,
-    Bitmask,
-    Body,
-    ByName,
-    Connect,
-    Contract,
-    Csr,
-    Dense,
-    DimKind,
-    Emit,
-    EmitScheduled,
-    Events,
-    Every,
-    Kernel,
-    Kind,
-    Mode,
-    Nest,
-    OneToOne,
-    Procedural,
-    Propagate,
-    RecordEvents,
-    RecordTrace,
-    Relation,
-    ScalarFormal,
-    Statement,
-    Strided,
-    Template,
-    Toeplitz,
-)
 from compiler.ir.space import DType
 from compiler.ir.verify.violations import distinct
 
@@ -77,48 +44,48 @@ _RULES: Final[Mapping[str, Mapping[str, DType]]] = {
     "all_to_all": {"autapses": DType.I64, "same": DType.I64},
     "one_to_one": {},
 }
-_BODIES: Final[Mapping[Kind, tuple[type[Body], ...]]] = {
-    Kind.MAP: (Nest,),
-    Kind.REDUCE: (Nest,),
-    Kind.CONTRACT: (Contract, Nest),
-    Kind.PROPAGATE: (Propagate,),
-    Kind.CONNECT: (Connect,),
-    Kind.EMIT: (EmitScheduled, Nest),
-    Kind.RECORD: (RecordEvents, RecordTrace),
-    Kind.EXTERN: (Nest, Contract),
+_BODIES: Final[Mapping[l2.Kind, tuple[type[l2.Body], ...]]] = {
+    l2.Kind.MAP: (l2.Nest,),
+    l2.Kind.REDUCE: (l2.Nest,),
+    l2.Kind.CONTRACT: (l2.Contract, l2.Nest),
+    l2.Kind.PROPAGATE: (l2.Propagate,),
+    l2.Kind.CONNECT: (l2.Connect,),
+    l2.Kind.EMIT: (l2.EmitScheduled, l2.Nest),
+    l2.Kind.RECORD: (l2.RecordEvents, l2.RecordTrace),
+    l2.Kind.EXTERN: (l2.Nest, l2.Contract),
 }
 
 
-def code_violations(code: Kernel | Template) -> Iterator[str]:
+def code_violations(code: l2.Kernel | l2.Template) -> Iterator[str]:
     """Every breach of the spec by the formals and the body of `code`."""
     yield from distinct("formal", (f.name for f in code.formals))
     if not isinstance(code.body, _BODIES[code.kind]):
         yield f"a {code.kind.value} kernel cannot have the body {type(code.body).__name__}"
     check = _Code(
-        {f.name: f for f in code.formals if isinstance(f, ArrayFormal)},
-        {f.name: f for f in code.formals if isinstance(f, ScalarFormal)},
+        {f.name: f for f in code.formals if isinstance(f, l2.ArrayFormal)},
+        {f.name: f for f in code.formals if isinstance(f, l2.ScalarFormal)},
     )
     match code.body:
-        case Nest() as nest:
+        case l2.Nest() as nest:
             yield from check.nest(nest)
-        case Contract(nest, _, _, scratch):
+        case l2.Contract(nest, _, _, scratch):
             yield from check.nest(nest)
             if scratch is not None:
                 yield from check.column(scratch, "scratch")
-        case Propagate() as body:
+        case l2.Propagate() as body:
             yield from check.propagate(body)
-        case Connect(rule, stage, probability):
+        case l2.Connect(rule, stage, probability):
             yield from check.connect(rule, stage)
             if (rule == "expression" and stage != "scan") != (probability is not None):
                 yield f"connect rule `{rule}`, stage `{stage}`, has an expression too many or too few"
             yield from check.probability(probability)
-        case RecordEvents():
+        case l2.RecordEvents():
             yield from check.found(
                 _RING | {"buffer": DType.I32, "used": DType.I64, "capacity": DType.I64, "n": DType.I64}
             )
-        case RecordTrace(value):
+        case l2.RecordTrace(value):
             yield from check.trace(value)
-        case EmitScheduled():
+        case l2.EmitScheduled():
             yield from check.found(
                 _RING | {"steps": DType.I32, "ids": DType.I32, "cursor": DType.I64} | {"m": DType.I64}
             )
@@ -128,9 +95,9 @@ def code_violations(code: Kernel | Template) -> Iterator[str]:
 class _Code:
     """What is known at a place of the code while it is walked from top to bottom."""
 
-    arrays: Mapping[str, ArrayFormal]
-    scalars: Mapping[str, ScalarFormal]
-    dims: dict[str, DimKind] = field(default_factory=dict)
+    arrays: Mapping[str, l2.ArrayFormal]
+    scalars: Mapping[str, l2.ScalarFormal]
+    dims: dict[str, l2.DimKind] = field(default_factory=dict)
     locals: set[str] = field(default_factory=set)
     assigned: set[str] = field(default_factory=set)
     in_term: bool = False
@@ -163,39 +130,39 @@ class _Code:
         if name in self.locals or name in self.scalars:
             return
         if name in self.dims:
-            if self.dims[name] is DimKind.RED and not self.in_term:
+            if self.dims[name] is l2.DimKind.RED and not self.in_term:
                 yield f"{where} reads the reduced dim `{name}`"
         elif name in self.arrays:
             formal = self.arrays[name]
             yield from self.element(formal, where)
-            if formal.mode is Mode.ACCUMULATE:
+            if formal.mode is l2.Mode.ACCUMULATE:
                 yield f"{where} reads `{name}`, which is only added to"
-            if formal.mode is Mode.WRITE and name not in self.assigned:
+            if formal.mode is l2.Mode.WRITE and name not in self.assigned:
                 yield f"{where} reads `{name}` before it is written"
         elif self.in_propagation and name in ENDS:
             return
         elif name != "step" and name not in CONSTANTS:
             yield f"{where} reads `{name}`, which is not known there"
 
-    def element(self, formal: ArrayFormal, where: str) -> Iterator[str]:
+    def element(self, formal: l2.ArrayFormal, where: str) -> Iterator[str]:
         """Whether the element of `formal` is reachable here."""
         access = formal.access
-        if isinstance(access, ByName) or isinstance(access, At) != self.in_propagation:
+        if isinstance(access, l2.ByName) or isinstance(access, l2.At) != self.in_propagation:
             yield f"{where} uses `{formal.name}`, which has no element there"
-        if isinstance(access, Strided):
+        if isinstance(access, l2.Strided):
             for name in sorted({n for axis in access.axes for n, _ in axis.terms}):
                 if name in self.dims:
-                    if self.dims[name] is DimKind.RED and not self.in_term:
+                    if self.dims[name] is l2.DimKind.RED and not self.in_term:
                         yield f"{where} reaches `{formal.name}` along the reduced dim `{name}`"
                 elif name not in self.locals:
                     yield f"{where} reaches `{formal.name}` along `{name}`, not known there"
 
     # ----------------------------------------------------------------------------------- statements
 
-    def statements(self, statements: tuple[Statement, ...], part: str) -> Iterator[str]:
+    def statements(self, statements: tuple[l2.Statement, ...], part: str) -> Iterator[str]:
         for i, s in enumerate(statements):
             where = f"{part} statement {i + 1}"
-            if isinstance(s, Emit):
+            if isinstance(s, l2.Emit):
                 yield from self.expression(s.when, where)
                 yield from self.emit(s, where)
                 continue
@@ -204,27 +171,27 @@ class _Code:
             if formal is None:
                 if s.target in self.scalars or s.target in self.dims or s.target == "step":
                     yield f"{where} assigns to `{s.target}`, which is not a local or an element"
-                elif isinstance(s, Add):
+                elif isinstance(s, l2.Add):
                     yield f"{where} adds to `{s.target}`, which is not an element"
                 self.locals.add(s.target)
                 continue
             yield from self.element(formal, where)
-            allowed = (Mode.ACCUMULATE,) if isinstance(s, Add) else (Mode.WRITE,)
-            if formal.mode not in (*allowed, Mode.UPDATE):
+            allowed = (l2.Mode.ACCUMULATE,) if isinstance(s, l2.Add) else (l2.Mode.WRITE,)
+            if formal.mode not in (*allowed, l2.Mode.UPDATE):
                 yield f"{where} writes `{s.target}`, whose mode is `{formal.mode.value}`"
             self.assigned.add(s.target)
 
-    def emit(self, s: Emit, where: str) -> Iterator[str]:
+    def emit(self, s: l2.Emit, where: str) -> Iterator[str]:
         for name in (s.list, s.count):
             formal = self.arrays.get(name)
-            writes = formal is not None and formal.mode in (Mode.WRITE, Mode.UPDATE)
-            if formal is None or not writes or not isinstance(formal.access, ByName):
+            writes = formal is not None and formal.mode in (l2.Mode.WRITE, l2.Mode.UPDATE)
+            if formal is None or not writes or not isinstance(formal.access, l2.ByName):
                 yield f"{where} emits into `{name}`, which is not a whole array that is written"
             elif formal.dtype is not DType.I32:
                 yield f"{where} emits into `{name}`, which is {formal.dtype.value}, not i32"
             self.assigned.add(name)
         yield from self.column(s.slots, where)
-        if self.in_propagation or self.dims != {"i": DimKind.PAR}:
+        if self.in_propagation or self.dims != {"i": l2.DimKind.PAR}:
             yield f"{where} emits, but not in a map over the one dim `i`"
 
     def column(self, name: str, where: str) -> Iterator[str]:
@@ -237,17 +204,17 @@ class _Code:
 
     # --------------------------------------------------------------------------------------- bodies
 
-    def nest(self, nest: Nest) -> Iterator[str]:
+    def nest(self, nest: l2.Nest) -> Iterator[str]:
         yield from self.loops(nest)
         for formal in self.arrays.values():
             yield from self.axes(formal)
         yield from self.statements(nest.prologue, "prologue")
         yield from self.reduction(nest)
         for formal in self.arrays.values():
-            if formal.mode is Mode.WRITE and formal.name not in self.assigned:
+            if formal.mode is l2.Mode.WRITE and formal.name not in self.assigned:
                 yield f"`{formal.name}` is declared as written, but never is"
 
-    def loops(self, nest: Nest) -> Iterator[str]:
+    def loops(self, nest: l2.Nest) -> Iterator[str]:
         lanes = False
         for d in nest.dims:
             if d.name in self.dims or d.name in self.arrays or d.name in self.scalars:
@@ -255,19 +222,19 @@ class _Code:
             self.dims[d.name] = d.kind
             if isinstance(d.extent, str):
                 yield from self.column(d.extent, f"dim `{d.name}`")
-                if d.kind is DimKind.LANE:
+                if d.kind is l2.DimKind.LANE:
                     yield f"the lanes of dim `{d.name}` are not literal"
             elif d.extent < 1:
                 yield f"dim `{d.name}` has the extent {d.extent}"
-            if lanes and d.kind is not DimKind.LANE:
+            if lanes and d.kind is not l2.DimKind.LANE:
                 yield f"dim `{d.name}` stands inside the lanes"
-            lanes = lanes or d.kind is DimKind.LANE
+            lanes = lanes or d.kind is l2.DimKind.LANE
 
-    def reduction(self, nest: Nest) -> Iterator[str]:
+    def reduction(self, nest: l2.Nest) -> Iterator[str]:
         if nest.combine is None:
             if nest.term is not None or nest.epilogue:
                 yield "a term or an epilogue stands without a combine"
-            if DimKind.RED in self.dims.values():
+            if l2.DimKind.RED in self.dims.values():
                 yield "there are reduced dims, but no combine"
         elif nest.combine not in ("add", "max", "min") or nest.term is None:
             yield f"combine `{nest.combine}` is not known, or has no term"
@@ -280,10 +247,10 @@ class _Code:
             self.locals.add(nest.acc)
             yield from self.statements(nest.epilogue, "epilogue")
 
-    def axes(self, formal: ArrayFormal) -> Iterator[str]:
-        if isinstance(formal.access, At):
+    def axes(self, formal: l2.ArrayFormal) -> Iterator[str]:
+        if isinstance(formal.access, l2.At):
             yield f"`{formal.name}` is accessed as in a propagation"
-        if not isinstance(formal.access, Strided):
+        if not isinstance(formal.access, l2.Strided):
             return
         for axis in formal.access.axes:
             where = f"the access of `{formal.name}`"
@@ -295,27 +262,27 @@ class _Code:
             if any(c == 0 for _, c in axis.terms) or len(dict(axis.terms)) != len(axis.terms):
                 yield f"{where} has a term that is zero or stands twice"
 
-    def propagate(self, body: Propagate) -> Iterator[str]:
+    def propagate(self, body: l2.Propagate) -> Iterator[str]:
         self.in_propagation = True
         match body.events:
-            case Events(events, count, slots, delay, stride):
+            case l2.Events(events, count, slots, delay, stride):
                 yield from self.whole({events: DType.I32, count: DType.I32})
                 for column in (slots, delay, stride):
                     yield from self.column(column, "the propagation")
-            case Every(n):
+            case l2.Every(n):
                 yield from self.column(n, "the propagation")
         if body.by not in ("pre", "post"):
             yield f"events cannot belong to `{body.by}`"
         yield from self.relation(body.relation, body.by)
         for formal in self.arrays.values():
-            if isinstance(formal.access, At):
+            if isinstance(formal.access, l2.At):
                 yield from self.at_end(formal, formal.access)
-        gathers = isinstance(body.events, Every) and isinstance(body.relation, Csr | Dense | OneToOne)
+        gathers = isinstance(body.events, l2.Every) and isinstance(body.relation, l2.Csr | l2.Dense | l2.OneToOne)
         if body.gather and not gathers:
             yield "only every neuron gathers, from synapses that are found by both ends"
         yield from self.statements(body.statements, "propagation")
 
-    def at_end(self, formal: ArrayFormal, access: At) -> Iterator[str]:
+    def at_end(self, formal: l2.ArrayFormal, access: l2.At) -> Iterator[str]:
         if access.end not in ENDS:
             yield f"`{formal.name}` is accessed at `{access.end}`"
         if access.ring is None:
@@ -323,7 +290,7 @@ class _Code:
                 yield f"`{formal.name}` is of the past, but no ring"
             return
         delay, slots, size = access.ring
-        if access.past and formal.mode is not Mode.READ:
+        if access.past and formal.mode is not l2.Mode.READ:
             yield f"`{formal.name}` is of the past, but its mode is `{formal.mode.value}`"
         for column in (slots, size, *(() if delay in self.arrays else (delay,))):
             yield from self.column(column, f"the ring of `{formal.name}`")
@@ -332,34 +299,34 @@ class _Code:
         """Whole arrays that are read."""
         for name, dtype in wanted.items():
             formal = self.arrays.get(name)
-            if formal is None or not isinstance(formal.access, ByName):
+            if formal is None or not isinstance(formal.access, l2.ByName):
                 yield f"the relation or the events need the whole array `{name}`"
-            elif formal.dtype is not dtype or formal.mode is not Mode.READ:
+            elif formal.dtype is not dtype or formal.mode is not l2.Mode.READ:
                 yield f"`{name}` is {formal.mode.value} {formal.dtype.value}, not r {dtype.value}"
 
-    def relation(self, relation: Relation, by: str) -> Iterator[str]:
+    def relation(self, relation: l2.Relation, by: str) -> Iterator[str]:
         match relation:
-            case Csr(row, col, index, shared):
+            case l2.Csr(row, col, index, shared):
                 yield from self.whole({row: DType.I64, col: DType.I32} | ({index: DType.I32} if index else {}))
                 if shared and (index is None or by != "pre"):
                     yield "synapses that share numbers are rows by source with an index"
-            case Dense(n_pre, n_post):
+            case l2.Dense(n_pre, n_post):
                 for column in (n_pre, n_post):
                     yield from self.column(column, "the relation")
-            case OneToOne():
+            case l2.OneToOne():
                 pass
-            case Bitmask(words, n_post):
+            case l2.Bitmask(words, n_post):
                 yield from self.whole({words: DType.U32})
                 yield from self.column(n_post, "the relation")
                 yield from self.unnumbered("a bitmask")
-            case Procedural(rule, row, probability):
+            case l2.Procedural(rule, row, probability):
                 yield from self.whole({row: DType.I64})
                 yield from self.procedural(rule, probability)
-            case Toeplitz(kernel, stride):
+            case l2.Toeplitz(kernel, stride):
                 if min(*kernel, *stride) < 1:
                     yield f"the kernel is {kernel}, the stride {stride}"
-                yield from self.found(dict.fromkeys(PLANES, DType.I64))
-        if by == "post" and isinstance(relation, Bitmask | Procedural | Toeplitz):
+                yield from self.found(dict.fromkeys(l2.PLANES, DType.I64))
+        if by == "post" and isinstance(relation, l2.Bitmask | l2.Procedural | l2.Toeplitz):
             yield f"a {type(relation).__name__} relation is walked by target"
 
     def procedural(self, rule: str, probability: Expr | None) -> Iterator[str]:
@@ -376,22 +343,22 @@ class _Code:
 
     def probability(self, probability: Expr | None) -> Iterator[str]:
         if probability is not None:
-            self.dims |= dict.fromkeys(("i", "j", *PLACES), DimKind.PAR)
+            self.dims |= dict.fromkeys(("i", "j", *l2.PLACES), l2.DimKind.PAR)
             yield from self.expression(probability, "the probability")
 
     def trace(self, value: Expr) -> Iterator[str]:
         yield from self.found(
             {"members": DType.I32, "buffer": None, "used": DType.I64} | {"m": DType.I64, "capacity": DType.I64}
         )
-        self.dims["i"] = DimKind.PAR
+        self.dims["i"] = l2.DimKind.PAR
         if "ring_slots" in self.scalars:
-            self.dims["slot"] = DimKind.PAR
+            self.dims["slot"] = l2.DimKind.PAR
         yield from self.expression(value, "its value")
 
     def unnumbered(self, what: str) -> Iterator[str]:
         """Synapses of this relation have no number."""
         for f in self.arrays.values():
-            if isinstance(f.access, At) and f.access.end == "syn":
+            if isinstance(f.access, l2.At) and f.access.end == "syn":
                 yield f"`{f.name}` is accessed at `syn`, but the synapses of {what} have no number"
 
     def connect(self, rule: str, stage: str) -> Iterator[str]:

@@ -26,19 +26,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
-from compiler.ir.level0.model import (
-    Member,
-    Model,
-    Network,
-    NeuronDef,
-    OptimizerDef,
-    ParamDecl,
-    Population,
-    Projection,
-    Set,
-    Train,
-    hidden,
-)
+import compiler.ir.level0.model as l0
 from compiler.ir.verify.control import (
     control_violations,
     counter_names,
@@ -59,7 +47,7 @@ PLACES: Final = frozenset(f"{axis}_{end}" for axis in "xyc" for end in "ij") | f
 """What the expression of a rule may read beside its arguments."""
 
 
-def model_violations(model: Model) -> list[str]:
+def model_violations(model: l0.Model) -> list[str]:
     """Every breach of the spec by a model."""
     found: list[str] = []
     found += distinct("param", [p.name for p in model.params])
@@ -95,7 +83,7 @@ def model_violations(model: Model) -> list[str]:
     return found
 
 
-def _statements(statements: Iterable[Set], known: set[str], fixed: set[str]) -> Iterator[str]:
+def _statements(statements: Iterable[l0.Set], known: set[str], fixed: set[str]) -> Iterator[str]:
     for s in statements:
         yield from reads(s.value, known, f"`{s.target} = ...`")
         if s.target in fixed:
@@ -103,7 +91,7 @@ def _statements(statements: Iterable[Set], known: set[str], fixed: set[str]) -> 
         known.add(s.target)
 
 
-def _neuron(neuron: NeuronDef, model_params: set[str], shared: AbstractSet[str] = frozenset()) -> Iterator[str]:
+def _neuron(neuron: l0.NeuronDef, model_params: set[str], shared: AbstractSet[str] = frozenset()) -> Iterator[str]:
     params = [p.name for p in neuron.params]
     states, inputs = [s.name for s in neuron.state], [i.name for i in neuron.inputs]
     yield from distinct("name", [*params, *states, *inputs])
@@ -132,7 +120,7 @@ def _neuron(neuron: NeuronDef, model_params: set[str], shared: AbstractSet[str] 
                 yield f"`{name}` is held, but is not a state"
 
 
-def _population(p: Population) -> Iterator[str]:
+def _population(p: l0.Population) -> Iterator[str]:
     if p.size < 1 or (p.shape and math.prod(p.shape) != p.size):
         yield f"its size is {p.size}, its shape {p.shape}"
     params, init = [name for name, _ in p.params], [name for name, _ in p.init]
@@ -150,7 +138,7 @@ def _population(p: Population) -> Iterator[str]:
         yield f"state `{name}` has no initial value"
 
 
-def _projection(projection: Projection, populations: dict[str, Population]) -> Iterator[str]:
+def _projection(projection: l0.Projection, populations: dict[str, l0.Population]) -> Iterator[str]:
     if projection.rule not in RULES or projection.storage not in STORAGE:
         yield f"the rule is `{projection.rule}`, the storage `{projection.storage}`"
     if (projection.planes is not None) != (projection.rule in ("conv2d", "avg_pool2d")):
@@ -170,7 +158,9 @@ def _projection(projection: Projection, populations: dict[str, Population]) -> I
             yield from (f"{where} {v}" for v in _member(projection, member, source, target))
 
 
-def _member(projection: Projection, member: Member, source: Population, target: Population) -> Iterator[str]:
+def _member(
+    projection: l0.Projection, member: l0.Member, source: l0.Population, target: l0.Population
+) -> Iterator[str]:
     named = projection.into or projection.synapse is None  # else the synapse names every input itself
     if named and projection.into not in {x.name for x in target.neuron.inputs}:
         yield f"delivers into `{projection.into}`, which is not an input"
@@ -187,7 +177,7 @@ def _member(projection: Projection, member: Member, source: Population, target: 
             yield "has a pair outside its populations"
 
 
-def _records(model: Model, populations: dict[str, Population]) -> Iterator[str]:
+def _records(model: l0.Model, populations: dict[str, l0.Population]) -> Iterator[str]:
     for record in model.spikes:
         for name in record.populations:
             if name not in populations:
@@ -208,7 +198,7 @@ def _records(model: Model, populations: dict[str, Population]) -> Iterator[str]:
             yield f"`{p.name}` is recorded every {trace.every} steps"
 
 
-def _drives(model: Model, populations: dict[str, Population], params: set[str]) -> Iterator[str]:
+def _drives(model: l0.Model, populations: dict[str, l0.Population], params: set[str]) -> Iterator[str]:
     timed = {a.name for a in model.timed}
     yield from distinct("timed array", [a.name for a in model.timed])
     yield from distinct("drive", [f"{d.name}[{d.population}]" for d in model.drives])
@@ -233,14 +223,14 @@ def _drives(model: Model, populations: dict[str, Population], params: set[str]) 
             yield f"{where} has no value of `{name}`"
         if id(source) not in seen:
             seen.add(id(source))
-            extra = tuple(ParamDecl(hidden(n), "1", None) for n in (*source.timed, *source.noise))
+            extra = tuple(l0.ParamDecl(l0.hidden(n), "1", None) for n in (*source.timed, *source.noise))
             neuron = replace(source.neuron, params=(*source.neuron.params, *extra))
             known = {*named, *(d.name for d in extra), *(s.target for s in neuron.lets), *neuron.model_params}
             yield from (f"{where}: {v}" for v in _neuron(neuron, params))
             yield from reads(source.value, {*known, "t", "dt"}, where)
 
 
-def _network(network: Network) -> Iterator[str]:
+def _network(network: l0.Network) -> Iterator[str]:
     names = [x.name for x in network.inputs]
     yield from distinct("layer", [*names, *(x.name for x in network.layers)])
     known = set(names)
@@ -257,7 +247,7 @@ def _network(network: Network) -> Iterator[str]:
         known.add(layer.name)
 
 
-def _train(train: Train, network: Network | None) -> Iterator[str]:
+def _train(train: l0.Train, network: l0.Network | None) -> Iterator[str]:
     if network is None:
         yield "there is something to train with, but no network"
         return
@@ -274,7 +264,7 @@ def _train(train: Train, network: Network | None) -> Iterator[str]:
     yield from (f"optimizer {train.optimizer.name}: {v}" for v in _optimizer(train.optimizer))
 
 
-def _optimizer(optimizer: OptimizerDef) -> Iterator[str]:
+def _optimizer(optimizer: l0.OptimizerDef) -> Iterator[str]:
     params, state = [n for n, _ in optimizer.params], [n for n, _ in optimizer.state]
     given = ("gradient", "step", "epoch", "steps", "epochs")
     yield from distinct("name", [*params, *state, "param", "gradient", "step", "epoch"])

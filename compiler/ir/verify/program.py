@@ -26,36 +26,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from compiler.ir.digest import digest
 from compiler.ir.level2.batch_independence import chain_violations
-from compiler.ir.level2.program import (
-    CONNECT_PHASES,
-    INIT_PHASES,
-    Array,
-    ArrayFormal,
-    Contract,
-    Kernel,
-    KernelLaunch,
-    Launch,
-    Merged,
-    Mode,
-    Nest,
-    Program,
-    Rows,
-    SizeOf,
-    StreamKey,
-    Strided,
-    Template,
-)
 from compiler.ir.space import DType
 from compiler.ir.verify.kernel import code_violations
 from compiler.ir.verify.violations import repeated
 
-Code = Kernel | Template
+Code = l2.Kernel | l2.Template
 _SHOWN = 3  # rows named per kind of violation
 
 
-def program_violations(program: Program) -> list[str]:
+def program_violations(program: l2.Program) -> list[str]:
     """Every breach of the spec by an unmerged program."""
     return list(
         _violations(
@@ -66,7 +48,7 @@ def program_violations(program: Program) -> list[str]:
     )
 
 
-def merged_violations(merged: Merged, program: Program | None = None) -> list[str]:
+def merged_violations(merged: l2.Merged, program: l2.Program | None = None) -> list[str]:
     """Every breach of the spec by a merged program; with `program`, every difference from it
     too."""
     found = list(
@@ -96,9 +78,9 @@ def merged_violations(merged: Merged, program: Program | None = None) -> list[st
 
 
 def _violations(
-    program: Program | Merged,
-    codes: Sequence[tuple[Code, Rows]],
-    phases: Sequence[tuple[str, Sequence[tuple[int, KernelLaunch | Launch]]]],
+    program: l2.Program | l2.Merged,
+    codes: Sequence[tuple[Code, l2.Rows]],
+    phases: Sequence[tuple[str, Sequence[tuple[int, l2.KernelLaunch | l2.Launch]]]],
 ) -> Iterator[str]:
     arrays = {a.name: a for a in program.arrays}
     yield from _array_violations(program, arrays)
@@ -121,21 +103,23 @@ def _violations(
             yield from (f"{where}: {v}" for v in _launch_violations(name, launch, *codes[number], sound[number]))
 
 
-def _launch_violations(phase: str, launch: KernelLaunch | Launch, code: Code, rows: Rows, sound: bool) -> Iterator[str]:
+def _launch_violations(
+    phase: str, launch: l2.KernelLaunch | l2.Launch, code: Code, rows: l2.Rows, sound: bool
+) -> Iterator[str]:
     if not 0 <= launch.lo < launch.hi <= rows.count:
         yield f"rows {launch.lo} to {launch.hi} of {rows.count}"
     elif sound:
         yield from _hazards(code, rows, launch.lo, launch.hi)
     if not 0 <= launch.offset < launch.every:
         yield f"every {launch.every} steps at {launch.offset}"
-    elif phase in (*CONNECT_PHASES, *INIT_PHASES) and launch.every != 1:
+    elif phase in (*l2.CONNECT_PHASES, *l2.INIT_PHASES) and launch.every != 1:
         yield f"runs once, not every {launch.every} steps"
 
 
 # ------------------------------------------------------------------------------------------- arrays
 
 
-def _array_violations(program: Program | Merged, arrays: Mapping[str, Array]) -> Iterator[str]:
+def _array_violations(program: l2.Program | l2.Merged, arrays: Mapping[str, l2.Array]) -> Iterator[str]:
     if program.precision not in (DType.F32, DType.F64):
         yield f"the precision is {program.precision.value}"
     if len(arrays) != len(program.arrays):
@@ -155,7 +139,7 @@ def _array_violations(program: Program | Merged, arrays: Mapping[str, Array]) ->
     yield from _constant_violations(program, arrays)
 
 
-def _constant_violations(program: Program | Merged, arrays: Mapping[str, Array]) -> Iterator[str]:
+def _constant_violations(program: l2.Program | l2.Merged, arrays: Mapping[str, l2.Array]) -> Iterator[str]:
     for name, contents in program.constants.items():
         if name not in arrays:
             yield f"there are constants for `{name}`, which is not an array"
@@ -169,7 +153,7 @@ def _constant_violations(program: Program | Merged, arrays: Mapping[str, Array])
 # --------------------------------------------------------------------------------------------- rows
 
 
-def _row_violations(code: Code, rows: Rows, arrays: Mapping[str, Array], precision: DType) -> Iterator[str]:
+def _row_violations(code: Code, rows: l2.Rows, arrays: Mapping[str, l2.Array], precision: DType) -> Iterator[str]:
     formals = {f.name for f in code.formals}
     for extra in sorted((rows.arrays.keys() | rows.scalars.keys()) - formals):
         yield f"there is a column `{extra}`, but no such formal"
@@ -179,7 +163,7 @@ def _row_violations(code: Code, rows: Rows, arrays: Mapping[str, Array], precisi
     for formal in code.formals:
         if formal.dtype.is_real and formal.dtype not in (precision, DType.F64):
             yield f"`{formal.name}` is {formal.dtype.value} in a program of {precision.value}"
-        if isinstance(formal, ArrayFormal):
+        if isinstance(formal, l2.ArrayFormal):
             bound = rows.arrays.get(formal.name, ())
             if len(bound) != rows.count:
                 yield f"`{formal.name}` is bound in {len(bound)} of {rows.count} rows"
@@ -203,9 +187,9 @@ def _column_violations(name: str, dtype: DType, values: Any, sizes: set[str | No
         return
     for value in values:
         match value:
-            case StreamKey():
+            case l2.StreamKey():
                 ok = dtype is DType.U64
-            case SizeOf(array):
+            case l2.SizeOf(array):
                 ok = dtype is DType.I64 and array in sizes
             case float():
                 ok = dtype.is_real
@@ -218,7 +202,7 @@ def _column_violations(name: str, dtype: DType, values: Any, sizes: set[str | No
             return
 
 
-def _column(rows: Rows, x: int | str) -> npt.NDArray[np.int64] | None:
+def _column(rows: l2.Rows, x: int | str) -> npt.NDArray[np.int64] | None:
     """A literal or a column as one number per row; None when it is known only after connecting."""
     if isinstance(x, int):
         return np.full(rows.count, x, np.int64)
@@ -230,9 +214,9 @@ def _column(rows: Rows, x: int | str) -> npt.NDArray[np.int64] | None:
     return None
 
 
-def _bound_violations(code: Code, rows: Rows, arrays: Mapping[str, Array]) -> Iterator[str]:
-    body = code.body.nest if isinstance(code.body, Contract) else code.body
-    if not isinstance(body, Nest):
+def _bound_violations(code: Code, rows: l2.Rows, arrays: Mapping[str, l2.Array]) -> Iterator[str]:
+    body = code.body.nest if isinstance(code.body, l2.Contract) else code.body
+    if not isinstance(body, l2.Nest):
         return
     last: dict[str, npt.NDArray[np.int64]] = {}
     empty = np.zeros(rows.count, np.bool_)
@@ -242,7 +226,7 @@ def _bound_violations(code: Code, rows: Rows, arrays: Mapping[str, Array]) -> It
             last[d.name] = extent - 1
             empty |= extent < 1
     for formal in code.formals:
-        if not isinstance(formal, ArrayFormal) or not isinstance(formal.access, Strided):
+        if not isinstance(formal, l2.ArrayFormal) or not isinstance(formal.access, l2.Strided):
             continue
         reach = _reach(formal.access, rows, last)
         if reach is None:
@@ -258,7 +242,7 @@ def _bound_violations(code: Code, rows: Rows, arrays: Mapping[str, Array]) -> It
 
 
 def _reach(
-    access: Strided, rows: Rows, last: Mapping[str, npt.NDArray[np.int64]]
+    access: l2.Strided, rows: l2.Rows, last: Mapping[str, npt.NDArray[np.int64]]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]] | None:
     """Smallest and largest address per row, and where there is none; None when it depends on
     data."""
@@ -289,26 +273,26 @@ def _reach(
 # ------------------------------------------------------------------------------------------ hazards
 
 
-def _hazards(code: Code, rows: Rows, lo: int, hi: int) -> Iterator[str]:
+def _hazards(code: Code, rows: l2.Rows, lo: int, hi: int) -> Iterator[str]:
     """Arrays that one row writes and another row (or another formal of the same row of a nest)
     touches."""
     written: dict[str, int] = {}
     added: set[str] = set()
     found: set[str] = set()
-    formals = [f for f in code.formals if isinstance(f, ArrayFormal)]
-    within = isinstance(code.body, Nest | Contract)
+    formals = [f for f in code.formals if isinstance(f, l2.ArrayFormal)]
+    within = isinstance(code.body, l2.Nest | l2.Contract)
     for formal in formals:
         bound = rows.arrays[formal.name][lo:hi]
-        if formal.mode is Mode.ACCUMULATE:
+        if formal.mode is l2.Mode.ACCUMULATE:
             added.update(bound)
-        elif formal.mode is not Mode.READ:
+        elif formal.mode is not l2.Mode.READ:
             for r, name in enumerate(bound):
                 other = written.get(name)
                 if other is not None and (other != r or within):
                     found.add(name)
                 written[name] = r
     for formal in formals:
-        if formal.mode is not Mode.READ:
+        if formal.mode is not l2.Mode.READ:
             continue
         for r, name in enumerate(rows.arrays[formal.name][lo:hi]):
             if name in written and (written[name] != r or within):
@@ -323,7 +307,7 @@ def _hazards(code: Code, rows: Rows, lo: int, hi: int) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------- merged
 
 
-def _differences(merged: Merged, program: Program) -> Iterator[str]:
+def _differences(merged: l2.Merged, program: l2.Program) -> Iterator[str]:
     """Where the merged program launches other rows than the unmerged one."""
     same = ("name", "precision", "order", "arrays")
     for name in same:
@@ -356,10 +340,10 @@ def _differences(merged: Merged, program: Program) -> Iterator[str]:
             yield f"phase `{phase.name}` does not launch as many rows as the unmerged program"
 
 
-def _row_differences(template: Template, table: Rows, a: int, kernel: Kernel, b: int, n: int) -> Iterator[str]:
+def _row_differences(template: l2.Template, table: l2.Rows, a: int, kernel: l2.Kernel, b: int, n: int) -> Iterator[str]:
     """Rows [a, a + n) of a table against rows [b, b + n) of a kernel, formal by formal."""
     for f, g in zip(template.formals, kernel.formals, strict=True):
-        if isinstance(f, ArrayFormal):
+        if isinstance(f, l2.ArrayFormal):
             same = table.arrays[f.name][a : a + n] == kernel.rows.arrays[g.name][b : b + n]
         else:
             left, right = table.scalars[f.name][a : a + n], kernel.rows.scalars[g.name][b : b + n]

@@ -14,29 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import compiler.ir.level0.model as l0
 from compiler.expr.ast import Expr, refs, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.inline import named
-from compiler.ir.level0.model import (
-    Action,
-    Const,
-    EndDef,
-    Formula,
-    Member,
-    NeuronDef,
-    Ode,
-    Population,
-    Projection,
-    Rewire,
-    Send,
-    Set,
-    StateDecl,
-    SynapseDef,
-    SynapseEvent,
-    Transpose,
-    values_of,
-)
 from compiler.ir.level2.delayed import read_delayed
 from compiler.ir.verify.violations import distinct, reads
 
@@ -44,7 +26,7 @@ _SPIKE_TIMES = ("last_spike", "previous_spike")
 
 
 def synapse_violations(
-    s: SynapseDef, model_params: set[str], counters: set[str], source: NeuronDef, target: NeuronDef
+    s: l0.SynapseDef, model_params: set[str], counters: set[str], source: l0.NeuronDef, target: l0.NeuronDef
 ) -> Iterator[str]:
     """Every breach by a definition between two neuron models. `counters`: of phases."""
     params, states = [p.name for p in s.params], [x.name for x in s.state]
@@ -88,15 +70,17 @@ def synapse_violations(
         yield from _event_driven(s)
 
 
-def _rewirings(s: SynapseDef) -> Iterator[str]:
-    rewirings = [a for a in _all_actions(s) if isinstance(a, Rewire)]
+def _rewirings(s: l0.SynapseDef) -> Iterator[str]:
+    rewirings = [a for a in _all_actions(s) if isinstance(a, l0.Rewire)]
     if any(a.how != "remove" and a.keep != s.rewired for a in rewirings) or (rewirings and s.rewired is None):
         yield f"what is rewired keeps {sorted({a.keep for a in rewirings})}, not {s.rewired}"
     if any(a.how != "rewire" for a in rewirings) and not s.vacancies:
         yield "synapses are removed or formed without vacancies"
 
 
-def _event(event: SynapseEvent, ends: Mapping[str, tuple[EndDef | None, NeuronDef]], fixed: set[str]) -> Iterator[str]:
+def _event(
+    event: l0.SynapseEvent, ends: Mapping[str, tuple[l0.EndDef | None, l0.NeuronDef]], fixed: set[str]
+) -> Iterator[str]:
     if event.end not in ends:
         yield f"event {event.name} is of `{event.end}`"
         return
@@ -106,11 +90,11 @@ def _event(event: SynapseEvent, ends: Mapping[str, tuple[EndDef | None, NeuronDe
     yield from reads(event.when, fixed | own, f"the condition of {event.name}")
 
 
-def _variables(neuron: NeuronDef) -> set[str]:
+def _variables(neuron: l0.NeuronDef) -> set[str]:
     return {x.name for group in (neuron.params, neuron.state, neuron.inputs) for x in group}
 
 
-def _end(block: EndDef, fixed: set[str]) -> Iterator[str]:
+def _end(block: l0.EndDef, fixed: set[str]) -> Iterator[str]:
     states = [x.name for x in block.state]
     yield from distinct("variable", states)
     known = {*fixed, *states}
@@ -124,13 +108,13 @@ def _end(block: EndDef, fixed: set[str]) -> Iterator[str]:
         yield from reads(statement.value, known, f"`{statement.target} = ...`")
 
 
-def _formulas(states: Iterable[StateDecl], known: set[str]) -> Iterator[str]:
+def _formulas(states: Iterable[l0.StateDecl], known: set[str]) -> Iterator[str]:
     for x in states:
-        if isinstance(x.init, Formula):
+        if isinstance(x.init, l0.Formula):
             yield from reads(x.init.expr, known, f"the initial value of `{x.name}`")
 
 
-def _odes(odes: Iterable[Ode], states: Sequence[str], known: set[str]) -> Iterator[str]:
+def _odes(odes: Iterable[l0.Ode], states: Sequence[str], known: set[str]) -> Iterator[str]:
     for ode in odes:
         if ode.state not in states:
             yield f"`{ode.state}` has a derivative, but is not a state"
@@ -138,20 +122,20 @@ def _odes(odes: Iterable[Ode], states: Sequence[str], known: set[str]) -> Iterat
 
 
 def _actions(
-    actions: tuple[Action, ...], known: set[str], states: set[str], source: NeuronDef, target: NeuronDef
+    actions: tuple[l0.Action, ...], known: set[str], states: set[str], source: l0.NeuronDef, target: l0.NeuronDef
 ) -> Iterator[str]:
     local = set(known)
     for action in actions:
-        if isinstance(action, Set):
+        if isinstance(action, l0.Set):
             yield from reads(action.value, local, f"`{action.target} = ...`")
             if "." in action.target or (action.target in known and action.target not in states):
                 yield f"`{action.target}` cannot be assigned to"
             local.add(action.target)
             continue
-        if isinstance(action, Rewire):
+        if isinstance(action, l0.Rewire):
             yield from reads(action.value, local, "rewire(...)")
             continue
-        if isinstance(action, Transpose):
+        if isinstance(action, l0.Transpose):
             if action.target not in states:
                 yield f"`{action.target}` cannot be assigned to"
             continue
@@ -166,7 +150,7 @@ def _actions(
             yield "delivers into no input of the source"
 
 
-def _event_driven(s: SynapseDef) -> Iterator[str]:
+def _event_driven(s: l0.SynapseDef) -> Iterator[str]:
     constant = {*(p.name for p in s.params), *s.model_params, *CONSTANTS} - {x.name for x in s.state}
     for ode in s.dynamics:
         rhs = substitute(ode.rhs, named((let.target, let.value) for let in s.lets))
@@ -175,18 +159,18 @@ def _event_driven(s: SynapseDef) -> Iterator[str]:
             yield f"d{ode.state}/dt cannot be solved for the time between events"
 
 
-def _all_actions(s: SynapseDef) -> tuple[Action, ...]:
+def _all_actions(s: l0.SynapseDef) -> tuple[l0.Action, ...]:
     of_events = (*(a for e in s.events for a in e.actions), *(a for h in s.on for a in h.actions))
     return (*s.update, *s.on_pre, *s.on_post, *of_events)
 
 
-def sends(s: SynapseDef) -> tuple[Send, ...]:
+def sends(s: l0.SynapseDef) -> tuple[l0.Send, ...]:
     """Every delivery of a synapse."""
-    return tuple(a for a in _all_actions(s) if isinstance(a, Send))
+    return tuple(a for a in _all_actions(s) if isinstance(a, l0.Send))
 
 
 def use_violations(
-    p: Projection, populations: dict[str, Population], model_params: set[str], counters: set[str]
+    p: l0.Projection, populations: dict[str, l0.Population], model_params: set[str], counters: set[str]
 ) -> Iterator[str]:
     """Every breach by a projection's use of its synapse; a projection without one gives it no values."""
     s = p.synapse
@@ -224,28 +208,28 @@ def use_violations(
         yield from (f"synapse {s.name} ({member.source} -> {member.target}): {v}" for v in found)
 
 
-def _values(s: SynapseDef) -> tuple[Expr, ...]:
+def _values(s: l0.SynapseDef) -> tuple[Expr, ...]:
     """Every expression of a synapse but those of its ends."""
     whens = (e.when for e in s.events)
-    return (*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *values_of(_all_actions(s)), *whens)
+    return (*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *l0.values_of(_all_actions(s)), *whens)
 
 
-def _per_neuron(s: SynapseDef) -> set[str]:
+def _per_neuron(s: l0.SynapseDef) -> set[str]:
     """What is read once per neuron: by `pre:`, `post:` and conditions of events."""
     values = [e.when for e in s.events]
     for block in (s.pre, s.post):
         if block is not None:
             values += [o.rhs for o in block.dynamics] + [x.value for x in (*block.update, *block.on_spike)]
-            values += [x.init.expr for x in block.state if isinstance(x.init, Formula)]
+            values += [x.init.expr for x in block.state if isinstance(x.init, l0.Formula)]
     return set().union(*(refs(v) for v in values))
 
 
-def _member_values(member: Member, s: SynapseDef, where: str) -> Iterator[str]:
+def _member_values(member: l0.Member, s: l0.SynapseDef, where: str) -> Iterator[str]:
     params, states, per_neuron = [x.name for x in s.params], [x.name for x in s.state], _per_neuron(s)
     for name, value in member.params:
-        if name in per_neuron and not isinstance(value, Const):
+        if name in per_neuron and not isinstance(value, l0.Const):
             yield f"{where}: `{name}` is read once per neuron, but differs between synapses"
     for name, value in (*member.params, *member.init):
-        if isinstance(value, Formula):
+        if isinstance(value, l0.Formula):
             before = params if (name, value) in member.params else [*params, *states]
             yield from reads(value.expr, before[: before.index(name)], f"{where}: the value of `{name}`")

@@ -10,9 +10,9 @@ Does not: speak to users: what these functions find is a fault of the compiler.
 
 from __future__ import annotations
 
-from compiler.ir.level0.model import Model
-from compiler.ir.level1.graph import Cell, TensorGraph
-from compiler.ir.level2.program import Kernel, Merged, Program
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.ir.verify.graph import cell_violations, graph_violations
 from compiler.ir.verify.kernel import code_violations
 from compiler.ir.verify.model import model_violations
@@ -36,31 +36,31 @@ __all__ = [
 ]
 
 
-def verify_model(model: Model) -> None:
+def verify_model(model: l0.Model) -> None:
     """Level 0. Raises InternalError."""
     check(f"the model `{model.name}`", model_violations(model))
 
 
-def verify_cell(cell: Cell) -> None:
+def verify_cell(cell: l1.Cell) -> None:
     """Level 1, one cell, before or after integration. Raises InternalError."""
     check(f"the cell `{cell.name}`", cell_violations(cell))
 
 
-def verify_graph(graph: TensorGraph, *, gather_only: bool = False) -> None:
+def verify_graph(graph: l1.TensorGraph, *, gather_only: bool = False) -> None:
     """Level 1, the tensors of one phase. Raises InternalError."""
     check(f"the graph of phase `{graph.phase}`", graph_violations(graph, gather_only=gather_only))
 
 
-def verify_kernel(kernel: Kernel) -> None:
+def verify_kernel(kernel: l2.Kernel) -> None:
     """Level 2, formals and body of one kernel. Raises InternalError."""
     check(f"the kernel `{kernel.name}`", code_violations(kernel))
 
 
-def verify_program(program: Program) -> None:
+def verify_program(program: l2.Program) -> None:
     """Level 2, unmerged. Raises InternalError."""
     check(f"the program `{program.name}`", program_violations(program))
 
 
-def verify_merged(merged: Merged, program: Program | None = None) -> None:
+def verify_merged(merged: l2.Merged, program: l2.Program | None = None) -> None:
     """Level 2, merged; with `program`, that it launches the same rows. Raises InternalError."""
     check(f"the merged program `{merged.name}`", merged_violations(merged, program))

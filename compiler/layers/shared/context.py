@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Expr, Ref
-from compiler.ir.level0.model import FromFile, Layer
 from compiler.ir.level1.builder import GraphBuilder, identity
-from compiler.ir.level1.graph import Contract, Reindex, Tensor, Weight
 from compiler.ir.space import Affine, along
 from compiler.layers.shared.initial_weights import chosen
 
@@ -31,9 +31,9 @@ class Context:
 
     graph: GraphBuilder
     training: bool
-    mask: Tensor
-    count: Tensor
-    named: dict[str, Tensor]
+    mask: l1.Tensor
+    count: l1.Tensor
+    named: dict[str, l1.Tensor]
     constants: set[str] = field(default_factory=set)
     seed: int = 0
     blocks: dict[str, int] = field(default_factory=dict)
@@ -51,25 +51,25 @@ def mul(a: Expr, b: Expr) -> Expr:
     return a * b
 
 
-def ints(layer: Layer, name: str) -> tuple[int, ...]:
+def ints(layer: l0.Layer, name: str) -> tuple[int, ...]:
     value = dict(layer.attrs).get(name, ())
     assert isinstance(value, tuple)
     return value
 
 
-def whole(layer: Layer, name: str, default: int | None = None) -> int:
+def whole(layer: l0.Layer, name: str, default: int | None = None) -> int:
     value = dict(layer.attrs).get(name, default)
     assert isinstance(value, int)
     return value
 
 
-def number(layer: Layer, name: str) -> float:
+def number(layer: l0.Layer, name: str) -> float:
     value = layer.attr(name)
     assert isinstance(value, (int, float))
     return float(value)
 
 
-def flag(layer: Layer, name: str, default: bool = False) -> bool:
+def flag(layer: l0.Layer, name: str, default: bool = False) -> bool:
     return bool(dict(layer.attrs).get(name, default))
 
 
@@ -79,21 +79,23 @@ def weight(
     shape: tuple[int, ...],
     init: str,
     args: tuple[float, ...],
-    layer: Layer,
+    layer: l0.Layer,
     fans: tuple[int, int] | None = None,
-) -> Tensor:
+) -> l1.Tensor:
     """A trained array; one that exists already is the same one (recurrent layers use theirs at every step). `fans`: its
     inputs and outputs, where it is no (outputs, inputs, ...)."""
     if name in c.graph.tensors:
         return c.graph.tensors[name]
     own = chosen(layer, shape, c.seed, fans) if name.rpartition(".")[2] in ("weight", "recurrent") else None
     init, args = own or (init, args)
-    return c.graph.add(Weight(Tensor(name, shape), init, args, _file(layer) if init == "values" else None, layer.span))
+    return c.graph.add(
+        l1.Weight(l1.Tensor(name, shape), init, args, _file(layer) if init == "values" else None, layer.span)
+    )
 
 
-def _file(layer: Layer) -> FromFile:
+def _file(layer: l0.Layer) -> l0.FromFile:
     value = layer.attr("init_file")
-    assert isinstance(value, FromFile)
+    assert isinstance(value, l0.FromFile)
     return value
 
 
@@ -102,14 +104,14 @@ def glorot(fan_in: int, fan_out: int) -> tuple[float, ...]:
     return (math.sqrt(6.0 / (fan_in + fan_out)),)
 
 
-def reshape(c: Context, name: str, x: Tensor, shape: tuple[int, ...], layer: Layer) -> Tensor:
+def reshape(c: Context, name: str, x: l1.Tensor, shape: tuple[int, ...], layer: l0.Layer) -> l1.Tensor:
     """The same elements in row-major order; nothing when the shape is the same."""
     if x.shape == shape:
         return x
-    return c.graph.add(Reindex(Tensor(name, shape, x.dtype, x.batched), x.name, layer.span))
+    return c.graph.add(l1.Reindex(l1.Tensor(name, shape, x.dtype, x.batched), x.name, layer.span))
 
 
-def biased(c: Context, layer: Layer, y: Tensor, axis: int, part: str = "") -> Tensor:
+def biased(c: Context, layer: l0.Layer, y: l1.Tensor, axis: int, part: str = "") -> l1.Tensor:
     """y + bias along an axis, if the layer has one. `part`: "query" of "attention.query.bias"."""
     if not layer.attr("bias"):
         return y
@@ -118,7 +120,7 @@ def biased(c: Context, layer: Layer, y: Tensor, axis: int, part: str = "") -> Te
     return c.graph.map(f"{name}biased", add(X0, X1), (identity(y), (bias, (axis,))), span=layer.span)
 
 
-def linear(c: Context, layer: Layer, x: Tensor, units: int, part: str = "") -> Tensor:
+def linear(c: Context, layer: l0.Layer, x: l1.Tensor, units: int, part: str = "") -> l1.Tensor:
     """x W + b over the last axis. Weight (units, features), drawn glorot_uniform."""
     features = x.shape[-1]
     name = f"{layer.name}.{part}." if part else f"{layer.name}."
@@ -126,8 +128,8 @@ def linear(c: Context, layer: Layer, x: Tensor, units: int, part: str = "") -> T
     outer = ("n", *(f"t{a}" for a in range(len(x.shape) - 2)))
     kept = tuple(zip(outer, x.shape[:-1], strict=True))
     y = c.graph.add(
-        Contract(
-            Tensor(f"{name}sum", (*x.shape[:-1], units), "real", True),
+        l1.Contract(
+            l1.Tensor(f"{name}sum", (*x.shape[:-1], units), "real", True),
             (*kept, ("o", units), ("k", features)),
             (*(along(d) for d in outer), along("o")),
             (x.name, w.name),
@@ -142,11 +144,11 @@ def linear(c: Context, layer: Layer, x: Tensor, units: int, part: str = "") -> T
 def moved(
     c: Context,
     name: str,
-    parts: list[tuple[Tensor, tuple[int, ...]]],
+    parts: list[tuple[l1.Tensor, tuple[int, ...]]],
     shape: tuple[int, ...],
     fill: float,
-    layer: Layer,
-) -> Tensor:
+    layer: l0.Layer,
+) -> l1.Tensor:
     """The sum of tensors, each shifted by an offset per axis into `shape`; `fill` where a tensor is not. What lies
     outside `shape` is cut off. Windows of one element (`z0`, ...) guard every axis that may leave its tensor."""
     axes = tuple((f"d{a}", e) for a, e in enumerate(shape))
@@ -162,9 +164,9 @@ def moved(
     body: Expr = X0
     for k in range(1, len(parts)):
         body = add(body, Ref(f"x{k}"))
-    out = Tensor(name, shape, "real", parts[0][0].batched)
+    out = l1.Tensor(name, shape, "real", parts[0][0].batched)
     return c.graph.add(
-        Contract(
+        l1.Contract(
             out,
             (*axes, *windows),
             tuple(along(d) for d, _ in axes),
@@ -178,12 +180,12 @@ def moved(
     )
 
 
-def joined(c: Context, name: str, ins: list[Tensor], axis: int, layer: Layer) -> Tensor:
+def joined(c: Context, name: str, ins: list[l1.Tensor], axis: int, layer: l0.Layer) -> l1.Tensor:
     """Tensors that differ along one axis only, one after the other."""
     if len(ins) == 1:
         return ins[0]
     rank = len(ins[0].shape)
-    parts: list[tuple[Tensor, tuple[int, ...]]] = []
+    parts: list[tuple[l1.Tensor, tuple[int, ...]]] = []
     at = 0
     for t in ins:
         parts.append((t, tuple(at if a == axis else 0 for a in range(rank))))
@@ -192,7 +194,7 @@ def joined(c: Context, name: str, ins: list[Tensor], axis: int, layer: Layer) ->
     return moved(c, name, parts, shape, 0.0, layer)
 
 
-def sliced(c: Context, name: str, x: Tensor, axis: int, start: int, stop: int, layer: Layer) -> Tensor:
+def sliced(c: Context, name: str, x: l1.Tensor, axis: int, start: int, stop: int, layer: l0.Layer) -> l1.Tensor:
     """Elements [start, stop) of an axis."""
     if (start, stop) == (0, x.shape[axis]):
         return x

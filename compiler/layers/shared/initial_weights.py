@@ -15,14 +15,14 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from compiler.ir.level0.model import Layer
+import compiler.ir.level0.model as l0
 from compiler.ir.level0.streams import stream_key
 
 _VARIANCES = {"glorot": 2.0, "he": 2.0, "lecun": 1.0}
 
 
 def chosen(
-    layer: Layer, shape: tuple[int, ...], seed: int, fans: tuple[int, int] | None
+    layer: l0.Layer, shape: tuple[int, ...], seed: int, fans: tuple[int, int] | None
 ) -> tuple[str, tuple[float, ...]] | None:
     """`init` and `init_args` of a Weight; None where the layer says nothing. `fans`: where the shape is not (outputs,
     inputs, ...)."""
@@ -46,7 +46,7 @@ def chosen(
     return name, (float(value),)
 
 
-def _fans(layer: Layer, shape: tuple[int, ...]) -> tuple[int, int]:
+def _fans(layer: l0.Layer, shape: tuple[int, ...]) -> tuple[int, int]:
     """Inputs that an output is computed from, and outputs that an input is used for."""
     area = math.prod(shape[2:])
     groups = dict(layer.attrs).get("groups", 1)

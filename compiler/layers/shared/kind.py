@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.keys.kinds import Alternative, Block, Expression
-from compiler.ir.level0.model import Attr, Layer
-from compiler.ir.level1.graph import Tensor
 from compiler.layers.shared.keys import FUNCTION, INPUTS, LAYER_REFERENCE
 from compiler.layers.shared.onnx.graph import Writer
 from compiler.layers.shared.onnx.importer import Importer
@@ -22,7 +22,7 @@ from compiler.layers.shared.onnx.inputs import Attrs
 Shape = tuple[int, ...]
 """Extents of one sample, without the batch."""
 Setting = int | float | bool | str | tuple[int, ...]
-Result = tuple[Shape, dict[str, Attr]]
+Result = tuple[Shape, dict[str, l0.Attr]]
 
 
 class Misfit(Exception):
@@ -76,7 +76,7 @@ class Place:
             raise Misfit(f"`{self.source}` has {axes} (shape {shown(shape)}, without the batch)", None, "axis")
         return axis
 
-    def attrs(self, *keys: str) -> dict[str, Attr]:
+    def attrs(self, *keys: str) -> dict[str, l0.Attr]:
         """Settings that are attributes as they are."""
         return {key: self.values[key] for key in keys}
 
@@ -103,11 +103,11 @@ def steps_and_features(p: Place, x: Shape) -> Shape:
     return x
 
 
-def never(layer: Layer) -> bool:
+def never(layer: l0.Layer) -> bool:
     return False
 
 
-def always(layer: Layer) -> bool:
+def always(layer: l0.Layer) -> bool:
     return True
 
 
@@ -127,10 +127,10 @@ class LayerKind:
 
     keys: Alternative
     shape: Callable[..., Result]
-    lower: Callable[..., Tensor]
-    write: Callable[[Writer, Layer], str]
+    lower: Callable[..., l1.Tensor]
+    write: Callable[[Writer, l0.Layer], str]
     read: Mapping[str, Reads] = field(default_factory=dict, hash=False)
-    trained: Callable[[Layer], bool] = never
+    trained: Callable[[l0.Layer], bool] = never
     norm: bool = False
     matrices: bool = False
     channels: int | None = None
@@ -147,7 +147,7 @@ class LayerKind:
         """Its keys; none where it is written as formulas."""
         return self.keys.kind if isinstance(self.keys.kind, Block) else Block(self.name, ())
 
-    def limit(self, layer: Layer) -> tuple[int, str] | None:
+    def limit(self, layer: l0.Layer) -> tuple[int, str] | None:
         """What the integers that a layer reads are below, and why; None if it reads none, or any."""
         if not self.integers or dict(layer.attrs).get("lenient") is True:
             return None

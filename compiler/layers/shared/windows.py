@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
 from compiler.expr.keys.kinds import Choice, Kind, ListOf, OneOf, Option, Value
 from compiler.expr.keys.values import COUNT, POSITIVE
-from compiler.ir.level0.model import Attr, Layer
 from compiler.ir.space import Affine
 from compiler.layers.shared.context import ints
 from compiler.layers.shared.kind import Misfit, Place, Shape, shown
@@ -114,7 +114,7 @@ def _channels_last(x: Shape) -> str | None:
     return f"channels come first: if they stand last here, put `- permute: {{axes: {axes}}}` before it"
 
 
-def window_extents(p: Place, x: Shape, attrs: dict[str, Attr], key: str, ceil: bool = False) -> Shape:
+def window_extents(p: Place, x: Shape, attrs: dict[str, l0.Attr], key: str, ceil: bool = False) -> Shape:
     """The extents of the output; `key`: the attribute with the window's size. Raises Misfit."""
     size, stride, padding = (_tuple(attrs[name]) for name in (key, "stride", "padding"))
     dilation = _tuple(attrs.get("dilation", (1,) * len(size)))
@@ -139,7 +139,7 @@ def window_extents(p: Place, x: Shape, attrs: dict[str, Attr], key: str, ceil: b
     return tuple(out)
 
 
-def _tuple(value: Attr) -> Shape:
+def _tuple(value: l0.Attr) -> Shape:
     assert isinstance(value, tuple)
     return value
 
@@ -150,7 +150,7 @@ SPATIAL = {1: (("ow", "s"),), 2: (("oh", "r"), ("ow", "s")), 3: (("od", "q"), ("
 """Output and window dims by number of dimensions."""
 
 
-def index(layer: Layer, pairs: tuple[tuple[str, str], ...], dilation: tuple[int, ...]) -> tuple[Affine, ...]:
+def index(layer: l0.Layer, pairs: tuple[tuple[str, str], ...], dilation: tuple[int, ...]) -> tuple[Affine, ...]:
     """position = output * stride + tap * dilation - padding, per dimension."""
     stride, padding = ints(layer, "stride"), ints(layer, "padding")
     return tuple(Affine(((o, stride[a]), (w, dilation[a])), -padding[2 * a]) for a, (o, w) in enumerate(pairs))

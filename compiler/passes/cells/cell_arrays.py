@@ -10,26 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Ref
-from compiler.ir.level0.model import Set
-from compiler.ir.level1.graph import Instance
-from compiler.ir.level2.program import (
-    ELEMENT,
-    Array,
-    ArrayFormal,
-    Axis,
-    ByName,
-    Dim,
-    Formal,
-    Mode,
-    ScalarFormal,
-    Strided,
-)
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
 
-N = ScalarFormal("n", DType.I64)
-FLAT = (Dim("i", "n"),)
+N = l2.ScalarFormal("n", DType.I64)
+FLAT = (l2.Dim("i", "n"),)
 
 
 @dataclass(frozen=True)
@@ -56,23 +45,23 @@ def delivered_name(population: str, variable: str) -> str:
     return f"{population}.{variable}.delivered"
 
 
-def ring_formals() -> tuple[Formal, ...]:
+def ring_formals() -> tuple[l2.Formal, ...]:
     """The event ring of a population: lists, counts and the number of slots."""
     return (
-        ArrayFormal("spikes", DType.I32, Mode.WRITE, ByName()),
-        ArrayFormal("spike_count", DType.I32, Mode.WRITE, ByName()),
-        ScalarFormal("slots", DType.I64),
+        l2.ArrayFormal("spikes", DType.I32, l2.Mode.WRITE, l2.ByName()),
+        l2.ArrayFormal("spike_count", DType.I32, l2.Mode.WRITE, l2.ByName()),
+        l2.ScalarFormal("slots", DType.I64),
     )
 
 
-def delivered_access(slots: int) -> Strided:
+def delivered_access(slots: int) -> l2.Strided:
     """Element i of the deliveries of the step before: the one array, or its slot of the ring."""
     if slots == 0:
-        return ELEMENT
-    return Strided((Axis((("slot", 1),), stride="n"), Axis((("i", 1),))))
+        return l2.ELEMENT
+    return l2.Strided((l2.Axis((("slot", 1),), stride="n"), l2.Axis((("i", 1),))))
 
 
-SLOT = Set("slot", (Ref("step") - 1) % Ref("ring_slots"))
+SLOT = l0.Set("slot", (Ref("step") - 1) % Ref("ring_slots"))
 """The slot of the ring that filled up until the end of the last step."""
 
 
@@ -81,12 +70,12 @@ def room_of(builder: ProgramBuilder, spikes: str) -> int:
     return builder.arrays[spikes].shape[-1]
 
 
-def add_ring(builder: ProgramBuilder, instance: Instance, room: int | None = None) -> dict[str, str]:
+def add_ring(builder: ProgramBuilder, instance: l1.Instance, room: int | None = None) -> dict[str, str]:
     """The arrays of a population's event ring, by formal name. `room`: the most events of a step, without which each
     neuron has one at most."""
     name = instance.name
     spikes = builder.array(
-        Array(
+        l2.Array(
             f"{name}.spikes",
             DType.I32,
             (instance.slots, instance.size if room is None else room),
@@ -94,7 +83,7 @@ def add_ring(builder: ProgramBuilder, instance: Instance, room: int | None = Non
             span=instance.span,
         )
     )
-    count = builder.array(Array(f"{name}.spike_count", DType.I32, (instance.slots,), Role.EVENT, span=instance.span))
+    count = builder.array(l2.Array(f"{name}.spike_count", DType.I32, (instance.slots,), Role.EVENT, span=instance.span))
     return {"spikes": spikes, "spike_count": count}
 
 

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.expr.ast import refs
 from compiler.expr.interp import evaluate
-from compiler.ir.level0.model import Const
-from compiler.ir.level1.graph import Cell, DerivedScalar, Instance, Propagator
 
 
 def column_values(
-    cell: Cell, group: Sequence[Instance], dt: float, arrays: tuple[str, ...]
+    cell: l1.Cell, group: Sequence[l1.Instance], dt: float, arrays: tuple[str, ...]
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Every scalar param, dt and every derived column, one number per row."""
     env: dict[str, Any] = {"dt": np.full(len(group), dt)}
@@ -30,11 +30,11 @@ def column_values(
         if name not in arrays:
             user = cell.shown(name)
             values = [dict(g.params)[user] if g.params[position][0] != user else g.params[position][1] for g in group]
-            env[name] = np.array([v.value for v in values if isinstance(v, Const)], np.float64)
+            env[name] = np.array([v.value for v in values if isinstance(v, l0.Const)], np.float64)
     # Systems are shared by many propagators: one matrix exponential per distinct system.
     systems: dict[int, npt.NDArray[np.float64]] = {}
     for column in cell.derived:
-        if isinstance(column, DerivedScalar):
+        if isinstance(column, l1.DerivedScalar):
             if refs(column.value) & set(arrays):
                 raise ModelError(
                     [
@@ -53,7 +53,7 @@ def column_values(
 
 
 def _propagator(
-    column: Propagator,
+    column: l1.Propagator,
     env: Mapping[str, Any],
     rows: int,
     dt: float,

@@ -17,24 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Expr, Num, Ref, refs
-from compiler.ir.level0.model import Const, PhaseDef, Set
-from compiler.ir.level1.graph import Cell, Instance
-from compiler.ir.level2.program import (
-    ELEMENT,
-    Array,
-    ArrayFormal,
-    Assign,
-    ColumnValue,
-    Emit,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    Statement,
-    StreamKey,
-)
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import (
     FLAT,
@@ -62,79 +48,81 @@ __all__ = ["Deliveries", "array_name", "delivered_name", "lower_cells"]
 class _Lowering:
     """One cell on its way down. `folds`: inputs that have deliveries of their own -> slots of their ring or 0."""
 
-    cell: Cell
+    cell: l1.Cell
     arrays: tuple[str, ...]
     folds: Mapping[str, int]
     fixed_point: bool
     real: DType
 
 
-def _formals(at: _Lowering, part: Part, body: Sequence[Set]) -> tuple[Formal, ...]:
+def _formals(at: _Lowering, part: Part, body: Sequence[l0.Set]) -> tuple[l2.Formal, ...]:
     """Formals in a fixed order: states, inputs, deliveries, counters, arrays, what pools hold, what crosses between
     parts, ring, n, columns that are used."""
     used = set[str]().union(*(refs(s.value) for s in body))
     folds = at.folds if part.fold else {}
     arrays = _array_formals(at, folds, used, {s.target for s in body})
-    crossing = [ArrayFormal(n, at.real, Mode.WRITE, ELEMENT) for n in _crossing(body, {s.target for s in body})]
-    kept = [ArrayFormal(n, at.real, Mode.READ, ELEMENT) for n in sorted(used) if n.endswith("_kept")]
+    crossing = [
+        l2.ArrayFormal(n, at.real, l2.Mode.WRITE, l2.ELEMENT) for n in _crossing(body, {s.target for s in body})
+    ]
+    kept = [l2.ArrayFormal(n, at.real, l2.Mode.READ, l2.ELEMENT) for n in sorted(used) if n.endswith("_kept")]
     ring = ring_formals() if part.emits else ()
     return (*arrays, *crossing, *kept, *ring, N, *_column_formals(at, folds, used))
 
 
-def _array_formals(at: _Lowering, folds: Mapping[str, int], used: set[str], written: set[str]) -> list[Formal]:
+def _array_formals(at: _Lowering, folds: Mapping[str, int], used: set[str], written: set[str]) -> list[l2.Formal]:
     cell, real = at.cell, at.real
-    formals: list[Formal] = []
+    formals: list[l2.Formal] = []
     for name in (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state):
         dtype = DType.I32 if name in cell.int_state else real
         if name in written:
-            formals.append(ArrayFormal(name, dtype, Mode.UPDATE, ELEMENT))
+            formals.append(l2.ArrayFormal(name, dtype, l2.Mode.UPDATE, l2.ELEMENT))
         elif name in used:
-            formals.append(ArrayFormal(name, dtype, Mode.READ, ELEMENT))
+            formals.append(l2.ArrayFormal(name, dtype, l2.Mode.READ, l2.ELEMENT))
     for name, slots in folds.items():
         held = DType.I64 if at.fixed_point else real
-        formals.append(ArrayFormal(f"{name}_delivered", held, Mode.UPDATE, delivered_access(slots)))
-    formals += [ArrayFormal(name, real, Mode.READ, ELEMENT) for name in at.arrays if name in used]
+        formals.append(l2.ArrayFormal(f"{name}_delivered", held, l2.Mode.UPDATE, delivered_access(slots)))
+    formals += [l2.ArrayFormal(name, real, l2.Mode.READ, l2.ELEMENT) for name in at.arrays if name in used]
     return [*formals, *shared_formals(cell, used, real)]
 
 
-def _column_formals(at: _Lowering, folds: Mapping[str, int], used: set[str]) -> list[ScalarFormal]:
+def _column_formals(at: _Lowering, folds: Mapping[str, int], used: set[str]) -> list[l2.ScalarFormal]:
     cell = at.cell
     columns = {name: at.real for name in (*cell.params, *(d.name for d in cell.derived), "dt") if name not in at.arrays}
     columns |= {c.every: DType.I64 for c in cell.counters}
     if "refractory_steps" in columns:
         columns["refractory_steps"] = DType.I64
-    formals = [ScalarFormal(name, dtype) for name, dtype in columns.items() if name in used]
+    formals = [l2.ScalarFormal(name, dtype) for name, dtype in columns.items() if name in used]
     if at.fixed_point:
-        formals += [ScalarFormal(f"{name}_quantum", at.real) for name in folds]
-    formals += [ScalarFormal("ring_slots", DType.I64)] if any(folds.values()) else []
-    formals += [ScalarFormal("key", DType.U64)] if "key" in used else []
+        formals += [l2.ScalarFormal(f"{name}_quantum", at.real) for name in folds]
+    formals += [l2.ScalarFormal("ring_slots", DType.I64)] if any(folds.values()) else []
+    formals += [l2.ScalarFormal("key", DType.U64)] if "key" in used else []
     return formals
 
 
-def _crossing(body: Sequence[Set], written: set[str]) -> list[str]:
+def _crossing(body: Sequence[l0.Set], written: set[str]) -> list[str]:
     return [s.target for s in body if s.target.endswith("_kept") and s.target in written]
 
 
-def _body(at: _Lowering, part: Part) -> tuple[Set, ...]:
+def _body(at: _Lowering, part: Part) -> tuple[l0.Set, ...]:
     """The statements of a part, deliveries folded in and pools found first."""
-    fold: list[Set] = []
+    fold: list[l0.Set] = []
     if part.fold:
         fold = [SLOT] if any(at.folds.values()) else []
         for name in at.folds:
             delivered: Expr = Ref(f"{name}_delivered")
             if at.fixed_point:
                 delivered = Call("float", (delivered,)) * Ref(f"{name}_quantum")
-            fold.append(Set(name, Ref(name) + delivered))
-            fold.append(Set(f"{name}_delivered", Num(0)))
+            fold.append(l0.Set(name, Ref(name) + delivered))
+            fold.append(l0.Set(f"{name}_delivered", Num(0)))
     used = set().union(*(refs(s.value) for s in part.statements))
     several = {v for p in at.cell.pools if p.several for v in p.variables}
     return (*((POOL_INDEX,) if used & several else ()), *fold, *part.statements)
 
 
-def _statements(cell: Cell, body: Sequence[Set], emits: bool) -> tuple[Statement, ...]:
-    out: list[Statement] = [Assign(s.target, s.value, s.span) for s in body]
+def _statements(cell: l1.Cell, body: Sequence[l0.Set], emits: bool) -> tuple[l2.Statement, ...]:
+    out: list[l2.Statement] = [l2.Assign(s.target, s.value, s.span) for s in body]
     if emits:
-        out.append(Emit("spikes", "spike_count", "slots", Ref("spiked"), cell.span))
+        out.append(l2.Emit("spikes", "spike_count", "slots", Ref("spiked"), cell.span))
     return tuple(out)
 
 
@@ -176,7 +164,7 @@ def lower_cells(
             pool_rows(builder, cell, arrays, number, pool, rows, graph.phases, end=True)
 
 
-Row = tuple[Instance, dict[str, str], dict[str, ColumnValue]]
+Row = tuple[l1.Instance, dict[str, str], dict[str, l2.ColumnValue]]
 
 
 def _launch(
@@ -185,19 +173,19 @@ def _launch(
     number: int,
     part: Part,
     rows: Sequence[Row],
-    phases: Mapping[str, PhaseDef],
+    phases: Mapping[str, l0.PhaseDef],
 ) -> None:
     """The rows of one part, one per population."""
     body = _body(at, part)
     formals = _formals(at, part, body)
-    nest = Nest(FLAT, _statements(at.cell, body, part.emits))
+    nest = l2.Nest(FLAT, _statements(at.cell, body, part.emits))
     key = ("neuron", number, part.label)
     every, offset = due(part, phases)
     for instance, bound, columns in rows:
         row = builder.row(
             key,
             f"{instance.name}: {part.label} ({at.cell.name})",
-            Kind.MAP,
+            l2.Kind.MAP,
             formals,
             nest,
             bound,
@@ -208,7 +196,7 @@ def _launch(
         builder.launch("step", key, row, row + 1, every, offset)
 
 
-def due(part: Part, phases: Mapping[str, PhaseDef]) -> tuple[int, int]:
+def due(part: Part, phases: Mapping[str, l0.PhaseDef]) -> tuple[int, int]:
     """`every` and `offset` of a part's launches: the first step of each trial, or the step that ends at the event."""
     if part.when is None:
         return 1, 0
@@ -221,7 +209,7 @@ def _arrays(
     builder: ProgramBuilder,
     at: _Lowering,
     split: Split,
-    instance: Instance,
+    instance: l1.Instance,
     units: Mapping[tuple[str, str], str],
     deliveries: Deliveries,
 ) -> dict[str, str]:
@@ -233,7 +221,7 @@ def _arrays(
         dtype = DType.I32 if name in cell.int_state else real
         user = cell.shown(name)
         bound[name] = builder.array(
-            Array(
+            l2.Array(
                 array_name(instance.name, user),
                 dtype,
                 (instance.size,),
@@ -248,35 +236,35 @@ def _arrays(
         shape = (most, instance.size) if folds[name] else (instance.size,)
         held = DType.I64 if at.fixed_point else real
         delivered = delivered_name(instance.name, cell.shown(name))
-        bound[f"{name}_delivered"] = builder.array(Array(delivered, held, shape, Role.STATE, span=instance.span))
+        bound[f"{name}_delivered"] = builder.array(l2.Array(delivered, held, shape, Role.STATE, span=instance.span))
     for name, value in instance.params:
         if (formal := formal_of.get(name, name)) in at.arrays:
             given = array_name(instance.name, name)
             bound[formal] = initialise(builder, given, value, instance, Role.CONST, "1")
     for name, value in instance.init:
-        if not (isinstance(value, Const) and value.value == 0):
+        if not (isinstance(value, l0.Const) and value.value == 0):
             unit = units.get((instance.name, name), "1")
             initialise(builder, array_name(instance.name, name), value, instance, Role.STATE, unit)
     for name in split.kept:
-        kept = Array(f"{instance.name}.{name}.kept", real, (instance.size,), Role.WORK, span=instance.span)
+        kept = l2.Array(f"{instance.name}.{name}.kept", real, (instance.size,), Role.WORK, span=instance.span)
         bound[f"{name}_kept"] = builder.array(kept)
     return bound | pool_arrays(builder, cell, instance, units)
 
 
-def _ring_slots(at: _Lowering, instance: Instance, deliveries: Deliveries) -> int:
+def _ring_slots(at: _Lowering, instance: l1.Instance, deliveries: Deliveries) -> int:
     return max((deliveries.rings.get((instance.name, at.cell.shown(name)), 0) for name in at.folds), default=0)
 
 
 def _columns(
     at: _Lowering,
-    instance: Instance,
+    instance: l1.Instance,
     values: Mapping[str, npt.NDArray[np.float64]],
     row: int,
     deliveries: Deliveries,
-    phases: Mapping[str, PhaseDef],
-) -> dict[str, ColumnValue]:
+    phases: Mapping[str, l0.PhaseDef],
+) -> dict[str, l2.ColumnValue]:
     """A population's numbers by column."""
-    columns: dict[str, ColumnValue] = {"n": instance.size, "slots": instance.slots}
+    columns: dict[str, l2.ColumnValue] = {"n": instance.size, "slots": instance.slots}
     for name, vector in values.items():
         columns[name] = float(vector[row])
     for name in at.folds if at.fixed_point else ():
@@ -286,5 +274,5 @@ def _columns(
         columns["refractory_steps"] = math.floor(float(values["refractory_steps"][row]) + 0.5)
     for counter in at.cell.counters:
         columns[counter.every] = phases[counter.phase].every
-    columns["key"] = StreamKey(f"{instance.name}/{at.cell.name}")
+    columns["key"] = l2.StreamKey(f"{instance.name}/{at.cell.name}")
     return columns

@@ -17,38 +17,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.inline import reads_through
-from compiler.ir.level0.model import (
-    Const,
-    Drive,
-    Driven,
-    FromFile,
-    Model,
-    ParamDecl,
-    Population,
-    Set,
-    SourceDef,
-    Value,
-    hidden,
-)
-from compiler.ir.level1.graph import Cell, Instance
-from compiler.ir.level2.program import (
-    ELEMENT,
-    Array,
-    ArrayFormal,
-    Assign,
-    Axis,
-    ColumnValue,
-    Dim,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    StreamKey,
-    Strided,
-)
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import array_name
 from compiler.passes.cells.cell_columns import column_values
@@ -60,7 +33,7 @@ from compiler.passes.program.clock import BEFORE, STEP_START
 from compiler.passes.program.decisions import Decision
 from compiler.passes.program.init_values import initialise, read_file
 
-VALUE = hidden("value")
+VALUE = l0.hidden("value")
 
 
 def timed_name(name: str) -> str:
@@ -73,36 +46,36 @@ class Source:
     """A source for one row: `body` computes `value` and, after `then`, the states; formals and columns beside the
     target's. `owner`: stands for the drive where values are initialised."""
 
-    body: tuple[Set, ...]
+    body: tuple[l0.Set, ...]
     value: Expr
-    then: tuple[Set, ...]
-    formals: tuple[Formal, ...]
+    then: tuple[l0.Set, ...]
+    formals: tuple[l2.Formal, ...]
     bound: Mapping[str, str]
-    columns: Mapping[str, ColumnValue]
+    columns: Mapping[str, l2.ColumnValue]
     shape: tuple[object, ...]
     """What decides the text beside the source itself."""
     decision: Decision | None = None
     """How its equations are integrated."""
 
 
-def lower_timed(builder: ProgramBuilder, model: Model) -> None:
+def lower_timed(builder: ProgramBuilder, model: l0.Model) -> None:
     """The timed arrays of the model as constants."""
     for item in model.timed:
         given = item.values
-        data = read_file(given) if isinstance(given, FromFile) else np.array(given.values, np.float64)
+        data = read_file(given) if isinstance(given, l0.FromFile) else np.array(given.values, np.float64)
         shape = (item.rows, item.columns) if item.columns else (item.rows,)
-        array = Array(timed_name(item.name), builder.precision, shape, Role.CONST, unit=item.unit, span=item.span)
+        array = l2.Array(timed_name(item.name), builder.precision, shape, Role.CONST, unit=item.unit, span=item.span)
         builder.array(array, data.astype(builder.precision.numpy))
 
 
 def _timed_reads(
-    names: Mapping[str, str], model: Model, real: DType
-) -> tuple[list[Set], list[Formal], dict[str, str], dict[str, ColumnValue], tuple[object, ...]]:
+    names: Mapping[str, str], model: l0.Model, real: DType
+) -> tuple[list[l0.Set], list[l2.Formal], dict[str, str], dict[str, l2.ColumnValue], tuple[object, ...]]:
     """Locals that hold the values of timed arrays in this step. `names`: array -> local."""
-    body: list[Set] = []
-    formals: list[Formal] = []
+    body: list[l0.Set] = []
+    formals: list[l2.Formal] = []
     bound: dict[str, str] = {}
-    columns: dict[str, ColumnValue] = {}
+    columns: dict[str, l2.ColumnValue] = {}
     shape: list[object] = []
     arrays = {a.name: a for a in model.timed}
     before = Call("max", (BEFORE, Num(0)))
@@ -110,36 +83,36 @@ def _timed_reads(
         array = arrays[name]
         every, last, row = f"{local}_timed_every", f"{local}_timed_last", f"{local}_timed_row"
         columns |= {every: array.every, last: array.rows - 1}
-        formals += [ScalarFormal(every, DType.I64), ScalarFormal(last, DType.I64)]
-        body.append(Set(row, Call("min", (before // Ref(every), Ref(last)))))
+        formals += [l2.ScalarFormal(every, DType.I64), l2.ScalarFormal(last, DType.I64)]
+        body.append(l0.Set(row, Call("min", (before // Ref(every), Ref(last)))))
         ends = [(row, f"{local}_timed")]
         value: Expr = Ref(f"{local}_timed")
         if array.interpolate:
             ahead, after = f"{local}_timed_row_ahead", f"{local}_timed_ahead"
-            body.append(Set(ahead, Call("min", (Ref(row) + 1, Ref(last)))))
+            body.append(l0.Set(ahead, Call("min", (Ref(row) + 1, Ref(last)))))
             ends.append((ahead, after))
             part = Call("float", (before % Ref(every),)) / Call("float", (Ref(every),))
             value = value + (Ref(after) - value) * part
         for at, formal in ends:
-            row_axis = Axis(((at, 1),), stride="n" if array.columns else 1)
-            axes = (row_axis, Axis((("i", 1),))) if array.columns else (row_axis,)
-            formals.append(ArrayFormal(formal, real, Mode.READ, Strided(axes)))
+            row_axis = l2.Axis(((at, 1),), stride="n" if array.columns else 1)
+            axes = (row_axis, l2.Axis((("i", 1),))) if array.columns else (row_axis,)
+            formals.append(l2.ArrayFormal(formal, real, l2.Mode.READ, l2.Strided(axes)))
             bound[formal] = timed_name(name)
-        body.append(Set(local, value))
+        body.append(l0.Set(local, value))
         shape.append((array.columns > 0, array.interpolate))
     return body, formals, bound, columns, tuple(shape)
 
 
-def _cell(source: SourceDef) -> tuple[Cell, dict[str, str]]:
+def _cell(source: l0.SourceDef) -> tuple[l1.Cell, dict[str, str]]:
     """The source as a cell whose last let is its value, and the names that hidden ones have in it."""
-    names = [hidden(n) for n in (*source.timed, *source.noise)]
+    names = [l0.hidden(n) for n in (*source.timed, *source.noise)]
     neuron = replace(
         source.neuron,
-        params=(*source.neuron.params, *(ParamDecl(n, "1", None) for n in names)),
-        lets=(*source.neuron.lets, Set(VALUE, source.value, source.span)),
+        params=(*source.neuron.params, *(l0.ParamDecl(n, "1", None) for n in names)),
+        lets=(*source.neuron.lets, l0.Set(VALUE, source.value, source.span)),
     )
     free, new = free_names(neuron)
-    cell = Cell(
+    cell = l1.Cell(
         name=free.name,
         params=(*(p.name for p in free.params), *free.model_params),
         state=tuple(s.name for s in free.state),
@@ -158,39 +131,41 @@ def _cell(source: SourceDef) -> tuple[Cell, dict[str, str]]:
     return cell, {n: new.get(n, n) for n in names}
 
 
-def _evaluated_at_start(lets: Sequence[Set], needed: set[str], body: list[Set]) -> dict[str, Expr]:
+def _evaluated_at_start(lets: Sequence[l0.Set], needed: set[str], body: list[l0.Set]) -> dict[str, Expr]:
     """Appends the named expressions that are needed, at the start of the step, to `body`; returns what stands for them
     and for the time."""
     at_start: dict[str, Expr] = {"t": STEP_START}
     for let in lets:
         if let.target in needed:
-            body.append(Set(f"{let.target}_start", substitute(let.value, at_start), let.span))
+            body.append(l0.Set(f"{let.target}_start", substitute(let.value, at_start), let.span))
             at_start[let.target] = Ref(f"{let.target}_start")
     return at_start
 
 
-def lower_source(builder: ProgramBuilder, model: Model, drive: Drive, population: Population, path: str) -> Source:
+def lower_source(
+    builder: ProgramBuilder, model: l0.Model, drive: l0.Drive, population: l0.Population, path: str
+) -> Source:
     """A source for the neurons of a population; makes the arrays of its states and parameters."""
     real, source = builder.precision, drive.source
     assert model.simulate is not None
     cell, locals_ = _cell(source)
-    values = {p.name: Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
+    values = {p.name: l0.Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
     params = (*drive.params, *((n, values[n]) for n in source.neuron.model_params))
-    owner = Instance(path, 0, population.size, 0, params, drive.init, span=drive.span)
-    spread = {name for name, value in params if not isinstance(value, Const)}
+    owner = l1.Instance(path, 0, population.size, 0, params, drive.init, span=drive.span)
+    spread = {name for name, value in params if not isinstance(value, l0.Const)}
     given = tuple(p for p in cell.params if cell.shown(p) in spread)
     done, decision = integrate_odes(cell, (*given, *locals_.values()))
-    timed = {name: locals_[hidden(name)] for name in source.timed}
+    timed = {name: locals_[l0.hidden(name)] for name in source.timed}
     body, formals, bound, columns, shape = _timed_reads(timed, model, real)
     for name in source.noise:
         scaled = Call("normal", ()) / Call("sqrt", (Ref("dt"),))
-        body.append(Set(locals_[hidden(name)], scaled))
+        body.append(l0.Set(locals_[l0.hidden(name)], scaled))
     *lets, value = cell.lets
     at_start = _evaluated_at_start(lets, reads_through(value.value, [(x.target, x.value) for x in lets]), body)
     count = [0]
 
-    def drawn(items: tuple[Set, ...]) -> tuple[Set, ...]:
-        return tuple(Set(s.target, number_draws(s.value, count), s.span) for s in items)
+    def drawn(items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
+        return tuple(l0.Set(s.target, number_draws(s.value, count), s.span) for s in items)
 
     start = drawn(tuple(body))
     result = number_draws(substitute(value.value, at_start), count)
@@ -199,54 +174,61 @@ def lower_source(builder: ProgramBuilder, model: Model, drive: Drive, population
     written = {s.target for s in then}
     for name in cell.state:
         if name in used or name in written:
-            mode = Mode.UPDATE if name in written else Mode.READ
-            formals.append(ArrayFormal(name, real, mode, ELEMENT))
+            mode = l2.Mode.UPDATE if name in written else l2.Mode.READ
+            formals.append(l2.ArrayFormal(name, real, mode, l2.ELEMENT))
             unit = next(s.unit for s in source.neuron.state if s.name == cell.shown(name))
             held = array_name(path, cell.shown(name))
             initial = dict(drive.init)[cell.shown(name)]
             bound[name] = initialise(builder, held, initial, owner, Role.STATE, unit, span=drive.span)
     for name in given:
         if name in used:
-            formals.append(ArrayFormal(name, real, Mode.READ, ELEMENT))
+            formals.append(l2.ArrayFormal(name, real, l2.Mode.READ, l2.ELEMENT))
             held = array_name(path, cell.shown(name))
             initial = dict(params)[cell.shown(name)]
             bound[name] = initialise(builder, held, initial, owner, Role.CONST, "1", span=drive.span)
     numbers = column_values(done, (owner,), model.simulate.dt, (*given, *locals_.values()))
     for name, vector in numbers.items():
         if name in used:
-            formals.append(ScalarFormal(name, real))
+            formals.append(l2.ScalarFormal(name, real))
             columns[name] = float(vector[0])
     if "key" in used:
-        formals.append(ScalarFormal("key", DType.U64))
-        columns["key"] = StreamKey(path)
+        formals.append(l2.ScalarFormal("key", DType.U64))
+        columns["key"] = l2.StreamKey(path)
     return Source(start, result, then, tuple(formals), bound, columns, (given, shape), decision)
 
 
 def _target(
-    builder: ProgramBuilder, drive: Drive, population: Population, first: bool
-) -> tuple[str, Formal, dict[str, str], dict[str, ColumnValue]]:
+    builder: ProgramBuilder, drive: l0.Drive, population: l0.Population, first: bool
+) -> tuple[str, l2.Formal, dict[str, str], dict[str, l2.ColumnValue]]:
     """The array that a drive adds to; `base`: what the parameter is without drives, as a formal, its array, columns."""
     real = builder.precision
     inputs = {i.name: i for i in population.neuron.inputs}
-    scalar = ScalarFormal("undriven", real)
+    scalar = l2.ScalarFormal("undriven", real)
     if drive.into in inputs:
         return array_name(population.name, drive.into), scalar, {}, {"undriven": 0.0, "driven_first": 0}
     now = array_name(population.name, drive.into)
     value = dict(population.params)[drive.into]
-    if isinstance(value, Const | Driven):
-        number = float(value.value) if isinstance(value, Const) else 0.0
+    if isinstance(value, l0.Const | l0.Driven):
+        number = float(value.value) if isinstance(value, l0.Const) else 0.0
         return now, scalar, {}, {"undriven": number, "driven_first": int(first)}
-    owner = Instance(population.name, 0, population.size, 0, population.params, population.init, span=population.span)
+    owner = l1.Instance(
+        population.name, 0, population.size, 0, population.params, population.init, span=population.span
+    )
     name = initialise(builder, f"{now}.base", value, owner, Role.CONST, "1", stream=now)
-    return now, ArrayFormal("undriven", real, Mode.READ, ELEMENT), {"undriven": name}, {"driven_first": int(first)}
+    return (
+        now,
+        l2.ArrayFormal("undriven", real, l2.Mode.READ, l2.ELEMENT),
+        {"undriven": name},
+        {"driven_first": int(first)},
+    )
 
 
-def with_driven(model: Model) -> Model:
+def with_driven(model: l0.Model) -> l0.Model:
     """The model with `Driven` as the value of every parameter that drives go into: lower_cells makes arrays of them."""
     into = {(d.population, d.into) for d in model.drives}
 
-    def value(population: str, name: str, given: Value) -> Value:
-        return Driven(given.span) if (population, name) in into else given
+    def value(population: str, name: str, given: l0.Value) -> l0.Value:
+        return l0.Driven(given.span) if (population, name) in into else given
 
     populations = tuple(
         replace(p, params=tuple((n, value(p.name, n, v)) for n, v in p.params)) for p in model.populations
@@ -254,7 +236,7 @@ def with_driven(model: Model) -> Model:
     return replace(model, populations=populations)
 
 
-def lower_drives(builder: ProgramBuilder, model: Model, decisions: list[Decision]) -> None:
+def lower_drives(builder: ProgramBuilder, model: l0.Model, decisions: list[Decision]) -> None:
     """One row per drive, in the order of the model, before everything else of a step. Adds to `decisions`."""
     populations = {p.name: p for p in model.populations}
     begun: set[tuple[str, str]] = set()
@@ -271,11 +253,11 @@ def lower_drives(builder: ProgramBuilder, model: Model, decisions: list[Decision
         begun.add((drive.population, drive.into))
         array, base, base_array, base_columns = _target(builder, drive, population, first)
         before = Cond(Ref("driven_first") > 0, Ref("undriven"), Ref("driven"))
-        statements = (*source.body, Set("driven", before + source.value, drive.span), *source.then)
+        statements = (*source.body, l0.Set("driven", before + source.value, drive.span), *source.then)
         formals = (
-            ArrayFormal("driven", builder.precision, Mode.UPDATE, ELEMENT),
-            ScalarFormal("n", DType.I64),
-            ScalarFormal("driven_first", DType.I64),
+            l2.ArrayFormal("driven", builder.precision, l2.Mode.UPDATE, l2.ELEMENT),
+            l2.ScalarFormal("n", DType.I64),
+            l2.ScalarFormal("driven_first", DType.I64),
             base,
             *source.formals,
         )
@@ -283,9 +265,9 @@ def lower_drives(builder: ProgramBuilder, model: Model, decisions: list[Decision
         row = builder.row(
             key,
             f"{path}: {drive.source.neuron.name} into {drive.into.removeprefix('_')}",
-            Kind.MAP,
+            l2.Kind.MAP,
             formals,
-            Nest((Dim("i", "n"),), tuple(Assign(s.target, s.value, s.span) for s in statements)),
+            l2.Nest((l2.Dim("i", "n"),), tuple(l2.Assign(s.target, s.value, s.span) for s in statements)),
             {"driven": array, **base_array, **source.bound},
             {"n": population.size, **base_columns, **source.columns},
             path,

@@ -15,22 +15,10 @@ import math
 from collections.abc import Mapping
 from itertools import product
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
-from compiler.ir.level0.model import Drive, Model, PoissonInput
-from compiler.ir.level1.graph import Instance
-from compiler.ir.level2.program import (
-    ELEMENT,
-    ArrayFormal,
-    Assign,
-    ColumnValue,
-    Dim,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    StreamKey,
-)
 from compiler.ir.space import DType
 from compiler.passes.cells.lower_cells import array_name
 from compiler.passes.cells.lower_drives import lower_source
@@ -56,7 +44,7 @@ def _count(outcomes: int) -> Expr:
     return total
 
 
-def _changing(builder: ProgramBuilder, model: Model, item: PoissonInput, rate: Drive) -> None:
+def _changing(builder: ProgramBuilder, model: l0.Model, item: l0.PoissonInput, rate: l0.Drive) -> None:
     """A row whose mean number of events is the rate at the start of the step times dt; rates below 0 are 0."""
     real = builder.precision
     assert model.simulate is not None
@@ -70,29 +58,29 @@ def _changing(builder: ProgramBuilder, model: Model, item: PoissonInput, rate: D
     row = builder.row(
         key,
         f"{path}: Poisson input of changing rate into {item.into}",
-        Kind.MAP,
+        l2.Kind.MAP,
         (
-            ArrayFormal("driven", real, Mode.UPDATE, ELEMENT),
-            ScalarFormal("n", DType.I64),
-            ScalarFormal("event_weight", real),
-            ScalarFormal("key", DType.U64),
-            ScalarFormal("step_length", real),
+            l2.ArrayFormal("driven", real, l2.Mode.UPDATE, l2.ELEMENT),
+            l2.ScalarFormal("n", DType.I64),
+            l2.ScalarFormal("event_weight", real),
+            l2.ScalarFormal("key", DType.U64),
+            l2.ScalarFormal("step_length", real),
             *source.formals,
         ),
-        Nest(
-            (Dim("i", "n"),),
+        l2.Nest(
+            (l2.Dim("i", "n"),),
             (
-                *(Assign(s.target, s.value, s.span) for s in source.body),
-                Assign("event_mean", mean, item.span),
-                Assign("drawn_events", count, item.span),
-                Assign("driven", delivered, item.span),
+                *(l2.Assign(s.target, s.value, s.span) for s in source.body),
+                l2.Assign("event_mean", mean, item.span),
+                l2.Assign("drawn_events", count, item.span),
+                l2.Assign("driven", delivered, item.span),
             ),
         ),
         {"driven": array_name(item.population, item.into), **source.bound},
         {
             "n": population.size,
             "event_weight": item.weight,
-            "key": StreamKey(path),
+            "key": l2.StreamKey(path),
             "step_length": model.simulate.dt,
             **source.columns,
         },
@@ -102,7 +90,7 @@ def _changing(builder: ProgramBuilder, model: Model, item: PoissonInput, rate: D
     builder.launch("step", key, row, row + 1, join=False)
 
 
-def lower_inputs(builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]) -> None:
+def lower_inputs(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
     """A row per population of each Poisson input and class of means; all but one of them have no elements."""
     real = builder.precision
     assert model.simulate is not None
@@ -118,32 +106,32 @@ def lower_inputs(builder: ProgramBuilder, model: Model, instances: Mapping[str, 
     for outcomes, item in product((outcomes for _, outcomes in CLASSES), steady):
         instance = instances[item.population]
         mean = item.rate * model.simulate.dt
-        columns: dict[str, ColumnValue] = {
+        columns: dict[str, l2.ColumnValue] = {
             "n": instance.size if _class_of(mean) == outcomes else 0,
             "weight": item.weight,
             "mean": mean,
-            "key": StreamKey(f"{item.name}[{item.population}]"),
+            "key": l2.StreamKey(f"{item.name}[{item.population}]"),
         }
         for k in range(outcomes):
             columns[f"below_{k}"] = float(pdtr(k, mean))
         used = [f"below_{k}" for k in range(outcomes)] if outcomes else ["mean"]
-        formals: tuple[Formal, ...] = (
-            ArrayFormal("input", real, Mode.UPDATE, ELEMENT),
-            ScalarFormal("n", DType.I64),
-            ScalarFormal("weight", real),
-            ScalarFormal("key", DType.U64),
-            *(ScalarFormal(c, real) for c in used),
+        formals: tuple[l2.Formal, ...] = (
+            l2.ArrayFormal("input", real, l2.Mode.UPDATE, l2.ELEMENT),
+            l2.ScalarFormal("n", DType.I64),
+            l2.ScalarFormal("weight", real),
+            l2.ScalarFormal("key", DType.U64),
+            *(l2.ScalarFormal(c, real) for c in used),
         )
-        draw = (Assign("u", Call("uniform", (Ref("key"), Ref("i"), Num(0)))),) if outcomes else ()
-        drawn = Assign("drawn", _count(outcomes))
+        draw = (l2.Assign("u", Call("uniform", (Ref("key"), Ref("i"), Num(0)))),) if outcomes else ()
+        drawn = l2.Assign("drawn", _count(outcomes))
         delivered = Ref("input") + Ref("weight") * Ref("drawn")
         key = ("poisson input", outcomes)
         row = builder.row(
             key,
             f"{item.name}[{item.population}]: Poisson input into {item.into}",
-            Kind.MAP,
+            l2.Kind.MAP,
             formals,
-            Nest((Dim("i", "n"),), (*draw, drawn, Assign("input", delivered, item.span))),
+            l2.Nest((l2.Dim("i", "n"),), (*draw, drawn, l2.Assign("input", delivered, item.span))),
             {"input": array_name(item.population, item.into)},
             columns,
             f"{item.name}[{item.population}]",

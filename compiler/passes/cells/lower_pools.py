@@ -14,67 +14,49 @@ from typing import Final
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.expr.ast import Call, Cond, Expr, Ref, refs
-from compiler.ir.level0.model import PhaseDef, Set, hidden
-from compiler.ir.level1.graph import Cell, Instance, PoolCell
-from compiler.ir.level2.program import (
-    ELEMENT,
-    SCALAR,
-    Access,
-    Array,
-    ArrayFormal,
-    Assign,
-    Axis,
-    ColumnValue,
-    Dim,
-    DimKind,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    StreamKey,
-    Strided,
-)
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, N, array_name
 from compiler.passes.model.split_cells import Part, PoolPart, ReductionPart
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import initialise
 
-Row = tuple[Instance, dict[str, str], dict[str, ColumnValue]]
+Row = tuple[l1.Instance, dict[str, str], dict[str, l2.ColumnValue]]
 
-POOL_INDEX: Final = Set("pool_index", Ref("pool_of"))
+POOL_INDEX: Final = l0.Set("pool_index", Ref("pool_of"))
 """The pool of a neuron, before anything of it is read."""
-OF_POOL: Final = Strided((Axis((("pool_index", 1),)),))
-MEMBER: Final = Strided((Axis((("i", 1),), stride="members"), Axis((("k", 1),))))
+OF_POOL: Final = l2.Strided((l2.Axis((("pool_index", 1),)),))
+MEMBER: Final = l2.Strided((l2.Axis((("i", 1),), stride="members"), l2.Axis((("k", 1),))))
 """Neuron k of pool i."""
-POOLED: Final = (Dim("i", "n"), Dim("k", "members", DimKind.RED))
-MEMBERS: Final = ScalarFormal("members", DType.I64)
+POOLED: Final = (l2.Dim("i", "n"), l2.Dim("k", "members", l2.DimKind.RED))
+MEMBERS: Final = l2.ScalarFormal("members", DType.I64)
 _COMBINE: Final = {"sum": "add", "mean": "add", "min": "min", "max": "max", "argmax": "max"}
 _EXACT: Final = 1 << 24
 """Whole numbers up to this are exact in 32-bit floating point."""
 
 
-def shared_formals(cell: Cell, used: set[str], real: DType) -> list[Formal]:
+def shared_formals(cell: l1.Cell, used: set[str], real: DType) -> list[l2.Formal]:
     """What a kernel over neurons reads of pools."""
-    out: list[Formal] = []
+    out: list[l2.Formal] = []
     if "pool_of" in used:
-        out.append(ArrayFormal("pool_of", DType.I32, Mode.READ, ELEMENT))
+        out.append(l2.ArrayFormal("pool_of", DType.I32, l2.Mode.READ, l2.ELEMENT))
     for pool in cell.pools:
-        access: Access = OF_POOL if pool.several else SCALAR
-        out += [ArrayFormal(v, real, Mode.READ, access) for v in pool.variables if v in used]
+        access: l2.Access = OF_POOL if pool.several else l2.SCALAR
+        out += [l2.ArrayFormal(v, real, l2.Mode.READ, access) for v in pool.variables if v in used]
     return out
 
 
-def _count(pool: PoolCell, instance: Instance) -> int:
+def _count(pool: l1.PoolCell, instance: l1.Instance) -> int:
     return instance.pools if pool.scope == "pool" else 1
 
 
 def pool_arrays(
-    builder: ProgramBuilder, cell: Cell, instance: Instance, units: Mapping[tuple[str, str], str]
+    builder: ProgramBuilder, cell: l1.Cell, instance: l1.Instance, units: Mapping[tuple[str, str], str]
 ) -> dict[str, str]:
     """The arrays of a population's pools, by formal."""
     bound: dict[str, str] = {}
@@ -85,12 +67,12 @@ def pool_arrays(
         if pool.several:
             name, size = array_name(instance.name, "pool_of"), instance.size
             contents = (np.arange(size) // (size // count)).astype(np.int32)
-            array = Array(f"{name}.index", DType.I32, (size,), Role.CONST, span=instance.span)
+            array = l2.Array(f"{name}.index", DType.I32, (size,), Role.CONST, span=instance.span)
             bound["pool_of"] = builder.array(array, contents)
         for variable in pool.variables:
             user = cell.shown(variable)
             name, unit = array_name(instance.name, user), units.get((instance.name, user), "1")
-            bound[variable] = builder.array(Array(name, real, (count,), Role.STATE, unit=unit, span=instance.span))
+            bound[variable] = builder.array(l2.Array(name, real, (count,), Role.STATE, unit=unit, span=instance.span))
             value = init.get(user)
             if value is not None and value.value != 0:
                 initialise(builder, name, value, instance, Role.STATE, unit, size=count)
@@ -100,19 +82,21 @@ def pool_arrays(
                     message = f"a pool of `{instance.name}` has too many neurons for `argmax` in float32"
                     help = f"write `numerics: {{precision: float64}}`; float32 counts up to {_EXACT:,}"
                     raise ModelError([Diagnostic("E0802", message, r.span, help)])
-                largest = Array(f"{array_name(instance.name, cell.shown(r.name))}.largest", real, (count,), Role.WORK)
+                largest = l2.Array(
+                    f"{array_name(instance.name, cell.shown(r.name))}.largest", real, (count,), Role.WORK
+                )
                 bound[f"{r.name}/largest"] = builder.array(largest)
     return bound
 
 
 def pool_rows(
     builder: ProgramBuilder,
-    cell: Cell,
+    cell: l1.Cell,
     arrays: tuple[str, ...],
     number: int,
     part: PoolPart,
     rows: Sequence[Row],
-    phases: Mapping[str, PhaseDef],
+    phases: Mapping[str, l0.PhaseDef],
     start: bool = False,
     end: bool = False,
 ) -> None:
@@ -135,31 +119,31 @@ def pool_rows(
         _map(builder, cell, arrays, number, pool, part.update, rows)
 
 
-def _own(pool: PoolCell, cell: Cell, used: set[str], real: DType, written: set[str]) -> list[Formal]:
+def _own(pool: l1.PoolCell, cell: l1.Cell, used: set[str], real: DType, written: set[str]) -> list[l2.Formal]:
     """Variables of pools in a kernel over the pools of one scope."""
-    out: list[Formal] = []
+    out: list[l2.Formal] = []
     for other in cell.pools:
-        access = ELEMENT if other.scope == pool.scope else SCALAR
+        access = l2.ELEMENT if other.scope == pool.scope else l2.SCALAR
         for v in other.variables:
             if v in written:
-                out.append(ArrayFormal(v, real, Mode.UPDATE, access))
+                out.append(l2.ArrayFormal(v, real, l2.Mode.UPDATE, access))
             elif v in used:
-                out.append(ArrayFormal(v, real, Mode.READ, access))
+                out.append(l2.ArrayFormal(v, real, l2.Mode.READ, access))
     return out
 
 
-def _columns(cell: Cell, arrays: tuple[str, ...], used: set[str], real: DType) -> list[Formal]:
+def _columns(cell: l1.Cell, arrays: tuple[str, ...], used: set[str], real: DType) -> list[l2.Formal]:
     names = [p for p in cell.params if p not in arrays and p in used] + [n for n in ("dt",) if n in used]
     every = dict.fromkeys(c.every for c in cell.counters if c.every in used)
-    return [*(ScalarFormal(n, real) for n in names), *(ScalarFormal(n, DType.I64) for n in every)]
+    return [*(l2.ScalarFormal(n, real) for n in names), *(l2.ScalarFormal(n, DType.I64) for n in every)]
 
 
 def _reduce(
     builder: ProgramBuilder,
-    cell: Cell,
+    cell: l1.Cell,
     arrays: tuple[str, ...],
     number: int,
-    pool: PoolCell,
+    pool: l1.PoolCell,
     r: ReductionPart,
     stage: str,
     rows: Sequence[Row],
@@ -177,13 +161,13 @@ def _reduce(
     variables = (*cell.state, *(name for name, _ in cell.inputs), *cell.int_state, *arrays)
     read = [n for n in variables if n in used]
     kept = sorted(n for n in used if n.endswith("_kept"))
-    formals: list[Formal] = [
-        ArrayFormal(n, DType.I32 if n in cell.int_state else real, Mode.READ, MEMBER) for n in (*read, *kept)
+    formals: list[l2.Formal] = [
+        l2.ArrayFormal(n, DType.I32 if n in cell.int_state else real, l2.Mode.READ, MEMBER) for n in (*read, *kept)
     ]
     formals += _own(pool, cell, used - {r.name}, real, set())
-    formals += [ArrayFormal("largest", real, Mode.READ, ELEMENT)] if "largest" in used else []
-    formals += [ArrayFormal("out", real, Mode.WRITE, ELEMENT), N, MEMBERS, *_columns(cell, arrays, used, real)]
-    nest = Nest(POOLED, (), combine, term, "acc", (Assign("out", result),))
+    formals += [l2.ArrayFormal("largest", real, l2.Mode.READ, l2.ELEMENT)] if "largest" in used else []
+    formals += [l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT), N, MEMBERS, *_columns(cell, arrays, used, real)]
+    nest = l2.Nest(POOLED, (), combine, term, "acc", (l2.Assign("out", result),))
     key = ("pool", number, r.name, stage)
     largest = f"{r.name}/largest"
     for instance, bound, columns in rows:
@@ -192,7 +176,7 @@ def _reduce(
         row = builder.row(
             key,
             f"{instance.name}: {cell.shown(r.name)} ({r.op})",
-            Kind.REDUCE,
+            l2.Kind.REDUCE,
             tuple(formals),
             nest,
             bound | {"out": out, "largest": bound.get(largest, "")},
@@ -205,10 +189,10 @@ def _reduce(
 
 def _map(
     builder: ProgramBuilder,
-    cell: Cell,
+    cell: l1.Cell,
     arrays: tuple[str, ...],
     number: int,
-    pool: PoolCell,
+    pool: l1.PoolCell,
     part: Part,
     rows: Sequence[Row],
     every: int = 1,
@@ -220,24 +204,24 @@ def _map(
     several = sorted(used & set(arrays))
     if several:
         user = cell.shown(several[0])
-        user = f"{user[1:]}(t)" if user == hidden(user[1:]) else user  # a timed array is held per neuron
+        user = f"{user[1:]}(t)" if user == l0.hidden(user[1:]) else user  # a timed array is held per neuron
         message = f"the equations of the {pool.scope} of `{cell.name}` read `{user}`"
         help = f"it differs from neuron to neuron; reduce it: `reduce: {{...: mean({user})}}`"
         raise ModelError([Diagnostic("E0802", message, part.statements[0].span, help)])
     formals = [*_own(pool, cell, used, real, written), N, *_columns(cell, arrays, used, real)]
-    formals += [ScalarFormal("key", DType.U64)] if "key" in used else []
-    nest = Nest(FLAT, tuple(Assign(s.target, s.value, s.span) for s in part.statements))
+    formals += [l2.ScalarFormal("key", DType.U64)] if "key" in used else []
+    nest = l2.Nest(FLAT, tuple(l2.Assign(s.target, s.value, s.span) for s in part.statements))
     key = ("pool", number, part.label)
     for instance, bound, columns in rows:
         path = f"{instance.name}/{cell.name}/{pool.scope}"
         row = builder.row(
             key,
             f"{instance.name}: {part.label} ({cell.name})",
-            Kind.MAP,
+            l2.Kind.MAP,
             tuple(formals),
             nest,
             bound,
-            columns | {"n": _count(pool, instance), "key": StreamKey(path)},
+            columns | {"n": _count(pool, instance), "key": l2.StreamKey(path)},
             instance.name,
             pool.span,
         )

@@ -13,24 +13,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Expr, Ref
-from compiler.ir.level0.model import Model, RecordTraces
-from compiler.ir.level1.graph import Instance
-from compiler.ir.level2.program import (
-    ELEMENT,
-    Array,
-    ArrayFormal,
-    Axis,
-    ByName,
-    ColumnValue,
-    Formal,
-    Kind,
-    Mode,
-    RecordEvents,
-    RecordTrace,
-    ScalarFormal,
-    Strided,
-)
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import ring_slots, room_of
 from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
@@ -40,7 +26,7 @@ SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every
 TRACE_BYTES = 1 << 20  # of one trace buffer, at least two samples
 
 
-def record_spikes(builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]) -> None:
+def record_spikes(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
     """Rows that append the events of each recorded population to its buffer, run after the neuron updates."""
     done: set[str] = set()
     for record in model.spikes:
@@ -52,23 +38,23 @@ def record_spikes(builder: ProgramBuilder, model: Model, instances: Mapping[str,
             room = room_of(builder, f"{population}.spikes")
             capacity = max(SPIKE_STEPS * instance.size, 4 * room, 4096)
             buffer, used = f"{population}.spikes.record", f"{population}.spikes.record.used"
-            builder.array(Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=record.span))
-            builder.array(Array(used, DType.I64, (1,), Role.RECORD, span=record.span))
-            formals: tuple[Formal, ...] = (
-                ArrayFormal("list", DType.I32, Mode.READ, ByName()),
-                ArrayFormal("count", DType.I32, Mode.READ, ByName()),
-                ArrayFormal("buffer", DType.I32, Mode.UPDATE, ByName()),
-                ArrayFormal("used", DType.I64, Mode.UPDATE, ByName()),
-                ScalarFormal("slots", DType.I64),
-                ScalarFormal("capacity", DType.I64),
-                ScalarFormal("n", DType.I64),
+            builder.array(l2.Array(buffer, DType.I32, (capacity, 2), Role.RECORD, span=record.span))
+            builder.array(l2.Array(used, DType.I64, (1,), Role.RECORD, span=record.span))
+            formals: tuple[l2.Formal, ...] = (
+                l2.ArrayFormal("list", DType.I32, l2.Mode.READ, l2.ByName()),
+                l2.ArrayFormal("count", DType.I32, l2.Mode.READ, l2.ByName()),
+                l2.ArrayFormal("buffer", DType.I32, l2.Mode.UPDATE, l2.ByName()),
+                l2.ArrayFormal("used", DType.I64, l2.Mode.UPDATE, l2.ByName()),
+                l2.ScalarFormal("slots", DType.I64),
+                l2.ScalarFormal("capacity", DType.I64),
+                l2.ScalarFormal("n", DType.I64),
             )
             row = builder.row(
                 "record spikes",
                 f"{population}: record spikes",
-                Kind.RECORD,
+                l2.Kind.RECORD,
                 formals,
-                RecordEvents(),
+                l2.RecordEvents(),
                 {
                     "list": f"{population}.spikes",
                     "count": f"{population}.spike_count",
@@ -85,7 +71,7 @@ def record_spikes(builder: ProgramBuilder, model: Model, instances: Mapping[str,
 RATE_STEPS = 1 << 14  # of one buffer of spike counts
 
 
-def record_rates(builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]) -> None:
+def record_rates(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
     """Rows that append the number of events of every step; the runner sums them up in bins. Buffers:
     `<population>.spike_count.record` and its `.used`."""
     real = builder.precision
@@ -93,22 +79,22 @@ def record_rates(builder: ProgramBuilder, model: Model, instances: Mapping[str, 
         instance = instances[record.population]
         name = f"{record.population}.spike_count.record"
         members = f"{record.population}.spike_count.members"
-        builder.array(Array(members, DType.I32, (1,), Role.CONST, span=record.span), np.zeros(1, np.int32))
-        builder.array(Array(name, real, (RATE_STEPS, 1), Role.RECORD, span=record.span))
-        builder.array(Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
-        formals: tuple[Formal, ...] = (
-            ArrayFormal("count", DType.I32, Mode.READ, Strided((Axis((("slot", 1),)),))),
-            ArrayFormal("members", DType.I32, Mode.READ, ByName()),
-            ArrayFormal("buffer", real, Mode.UPDATE, ByName()),
-            ArrayFormal("used", DType.I64, Mode.UPDATE, ByName()),
-            *(ScalarFormal(c, DType.I64) for c in ("m", "capacity", "ring_slots")),
+        builder.array(l2.Array(members, DType.I32, (1,), Role.CONST, span=record.span), np.zeros(1, np.int32))
+        builder.array(l2.Array(name, real, (RATE_STEPS, 1), Role.RECORD, span=record.span))
+        builder.array(l2.Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
+        formals: tuple[l2.Formal, ...] = (
+            l2.ArrayFormal("count", DType.I32, l2.Mode.READ, l2.Strided((l2.Axis((("slot", 1),)),))),
+            l2.ArrayFormal("members", DType.I32, l2.Mode.READ, l2.ByName()),
+            l2.ArrayFormal("buffer", real, l2.Mode.UPDATE, l2.ByName()),
+            l2.ArrayFormal("used", DType.I64, l2.Mode.UPDATE, l2.ByName()),
+            *(l2.ScalarFormal(c, DType.I64) for c in ("m", "capacity", "ring_slots")),
         )
         row = builder.row(
             "record rate",
             f"{record.population}: record rate",
-            Kind.RECORD,
+            l2.Kind.RECORD,
             formals,
-            RecordTrace(Call("float", (Ref("count"),))),
+            l2.RecordTrace(Call("float", (Ref("count"),))),
             {"count": f"{record.population}.spike_count", "members": members, "buffer": name, "used": f"{name}.used"},
             {"m": 1, "capacity": RATE_STEPS, "ring_slots": instance.slots},
             record.population,
@@ -119,8 +105,8 @@ def record_rates(builder: ProgramBuilder, model: Model, instances: Mapping[str, 
 
 def record_traces(
     builder: ProgramBuilder,
-    model: Model,
-    instances: Mapping[str, Instance],
+    model: l0.Model,
+    instances: Mapping[str, l1.Instance],
     inputs: tuple[frozenset[str], ...],
     deliveries: Deliveries,
 ) -> None:
@@ -129,7 +115,7 @@ def record_traces(
     for number, record in enumerate(model.traces):
         instance = instances[record.population]
         name, shape = f"{record.population}.members.{number}", (len(record.members),)
-        members = Array(name, DType.I32, shape, Role.CONST, span=record.span)
+        members = l2.Array(name, DType.I32, shape, Role.CONST, span=record.span)
         builder.array(members, np.array(record.members, np.int32))
         for variable in record.variables:
             is_input = variable in inputs[instance.cell]
@@ -139,10 +125,10 @@ def record_traces(
 
 def _record_trace(
     builder: ProgramBuilder,
-    record: RecordTraces,
+    record: l0.RecordTraces,
     variable: str,
     number: int,
-    instance: Instance,
+    instance: l1.Instance,
     deliveries: Deliveries,
     through: bool,
     slots: int,
@@ -152,13 +138,13 @@ def _record_trace(
     capacity = max(2, TRACE_BYTES // (m * real.bytes))
     name, source = f"{path}.record.{number}", array_name(record.population, variable)
     unit = builder.arrays[source].unit
-    builder.array(Array(name, real, (capacity, m), Role.RECORD, unit=unit, span=record.span))
-    builder.array(Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
+    builder.array(l2.Array(name, real, (capacity, m), Role.RECORD, unit=unit, span=record.span))
+    builder.array(l2.Array(f"{name}.used", DType.I64, (1,), Role.RECORD, span=record.span))
     value: Expr = Ref("source")
-    formals: list[Formal] = [ArrayFormal("source", real, Mode.READ, ELEMENT)]
+    formals: list[l2.Formal] = [l2.ArrayFormal("source", real, l2.Mode.READ, l2.ELEMENT)]
     members = f"{record.population}.members.{number}"
     bound = {"source": source, "members": members, "buffer": name, "used": f"{name}.used"}
-    columns: dict[str, ColumnValue] = {"m": m, "capacity": capacity}
+    columns: dict[str, l2.ColumnValue] = {"m": m, "capacity": capacity}
     if through:
         # What was delivered in this step is part of the input at the end of the step.
         part: Expr = Ref("delivered")
@@ -168,21 +154,21 @@ def _record_trace(
             part = Call("float", (part,)) * Ref("quantum")
             columns["quantum"] = deliveries.quanta.get((record.population, variable), 1.0)
         value = value + part
-        access = ELEMENT
+        access = l2.ELEMENT
         if slots:
-            access = Strided((Axis((("slot", 1),), stride="n"), Axis((("i", 1),))))
+            access = l2.Strided((l2.Axis((("slot", 1),), stride="n"), l2.Axis((("i", 1),))))
             columns |= {"ring_slots": ring_slots(deliveries.rings, record.population), "n": instance.size}
-        formals.append(ArrayFormal("delivered", held, Mode.READ, access))
+        formals.append(l2.ArrayFormal("delivered", held, l2.Mode.READ, access))
         bound["delivered"] = delivered_name(record.population, variable)
     formals += [
-        ArrayFormal("members", DType.I32, Mode.READ, ByName()),
-        ArrayFormal("buffer", real, Mode.UPDATE, ByName()),
-        ArrayFormal("used", DType.I64, Mode.UPDATE, ByName()),
-        ScalarFormal("m", DType.I64),
-        ScalarFormal("capacity", DType.I64),
+        l2.ArrayFormal("members", DType.I32, l2.Mode.READ, l2.ByName()),
+        l2.ArrayFormal("buffer", real, l2.Mode.UPDATE, l2.ByName()),
+        l2.ArrayFormal("used", DType.I64, l2.Mode.UPDATE, l2.ByName()),
+        l2.ScalarFormal("m", DType.I64),
+        l2.ScalarFormal("capacity", DType.I64),
     ]
-    formals += [ScalarFormal("quantum", real)] if "quantum" in columns else []
-    formals += [ScalarFormal(c, DType.I64) for c in ("ring_slots", "n")] if slots else []
-    key, label, body = ("record trace", through, slots > 0), f"{path}: record trace", RecordTrace(value)
-    row = builder.row(key, label, Kind.RECORD, tuple(formals), body, bound, columns, path, record.span)
+    formals += [l2.ScalarFormal("quantum", real)] if "quantum" in columns else []
+    formals += [l2.ScalarFormal(c, DType.I64) for c in ("ring_slots", "n")] if slots else []
+    key, label, body = ("record trace", through, slots > 0), f"{path}: record trace", l2.RecordTrace(value)
+    row = builder.row(key, label, l2.Kind.RECORD, tuple(formals), body, bound, columns, path, record.span)
     builder.launch("step", key, row, row + 1, record.every, (record.at or 0) % record.every)

@@ -11,23 +11,23 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
-from compiler.ir.level0.model import FromFile, Value
-from compiler.ir.level1.graph import Instance
-from compiler.ir.level2.program import Array, ArrayFormal, ByName, EmitScheduled, Formal, Kind, Mode, ScalarFormal
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import N, add_ring
 from compiler.passes.program.build_program import ProgramBuilder
 from compiler.passes.program.init_values import read_file
 
 
-def _spikes(instance: Instance, dt: float, warmup: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _spikes(instance: l1.Instance, dt: float, warmup: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Steps and indices as they are given. Raises ModelError E0703 or E0603 where they cannot be emitted."""
-    params: dict[str, Value] = dict(instance.params)
+    params: dict[str, l0.Value] = dict(instance.params)
 
-    def numbers(value: Value) -> npt.NDArray[np.float64]:
-        if isinstance(value, FromFile):
+    def numbers(value: l0.Value) -> npt.NDArray[np.float64]:
+        if isinstance(value, l0.FromFile):
             return read_file(value)
         return np.array(getattr(value, "values", None) or [getattr(value, "value", 0.0)], np.float64)
 
@@ -48,7 +48,7 @@ def _spikes(instance: Instance, dt: float, warmup: int) -> tuple[npt.NDArray[np.
     return steps, ids
 
 
-def lower_spike_times(builder: ProgramBuilder, instance: Instance, dt: float) -> None:
+def lower_spike_times(builder: ProgramBuilder, instance: l1.Instance, dt: float) -> None:
     """spike_times: a given list of (time, index) becomes an emission of step round(time / dt) after the warm-up."""
     span = instance.span
     steps, ids = _spikes(instance, dt, builder.warmup)
@@ -63,24 +63,24 @@ def lower_spike_times(builder: ProgramBuilder, instance: Instance, dt: float) ->
     for key, values in pairs.items():
         stored = np.zeros(m, np.int32)
         stored[: len(order)] = values
-        bound[key] = builder.array(Array(f"{name}.{key}", DType.I32, (m,), Role.CONST, span=span), stored)
-    bound["cursor"] = builder.array(Array(f"{name}.cursor", DType.I64, (1,), Role.STATE, span=span))
-    formals: tuple[Formal, ...] = (
-        ArrayFormal("steps", DType.I32, Mode.READ, ByName()),
-        ArrayFormal("ids", DType.I32, Mode.READ, ByName()),
-        ArrayFormal("cursor", DType.I64, Mode.UPDATE, ByName()),
-        ArrayFormal("list", DType.I32, Mode.WRITE, ByName()),
-        ArrayFormal("count", DType.I32, Mode.WRITE, ByName()),
-        ScalarFormal("slots", DType.I64),
+        bound[key] = builder.array(l2.Array(f"{name}.{key}", DType.I32, (m,), Role.CONST, span=span), stored)
+    bound["cursor"] = builder.array(l2.Array(f"{name}.cursor", DType.I64, (1,), Role.STATE, span=span))
+    formals: tuple[l2.Formal, ...] = (
+        l2.ArrayFormal("steps", DType.I32, l2.Mode.READ, l2.ByName()),
+        l2.ArrayFormal("ids", DType.I32, l2.Mode.READ, l2.ByName()),
+        l2.ArrayFormal("cursor", DType.I64, l2.Mode.UPDATE, l2.ByName()),
+        l2.ArrayFormal("list", DType.I32, l2.Mode.WRITE, l2.ByName()),
+        l2.ArrayFormal("count", DType.I32, l2.Mode.WRITE, l2.ByName()),
+        l2.ScalarFormal("slots", DType.I64),
         N,
-        ScalarFormal("m", DType.I64),
+        l2.ScalarFormal("m", DType.I64),
     )
     row = builder.row(
         "spike_times",
         f"{name}: given spikes",
-        Kind.EMIT,
+        l2.Kind.EMIT,
         formals,
-        EmitScheduled(),
+        l2.EmitScheduled(),
         bound,
         {"slots": instance.slots, "n": room, "m": len(order)},
         name,

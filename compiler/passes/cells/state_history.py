@@ -13,37 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Ref
-from compiler.ir.level0.model import Model
-from compiler.ir.level1.graph import Instance
 from compiler.ir.level2.delayed import read_delayed
-from compiler.ir.level2.program import (
-    ELEMENT,
-    Array,
-    ArrayFormal,
-    Assign,
-    Axis,
-    Dim,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    Strided,
-)
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.cell_arrays import FLAT, N, array_name
 from compiler.passes.model.synapse_names import expressions_of
 from compiler.passes.program.build_program import ProgramBuilder
 
-SLOTS = ScalarFormal("ring_slots", DType.I64)
+SLOTS = l2.ScalarFormal("ring_slots", DType.I64)
 
 
 def past_name(population: str, variable: str) -> str:
     return f"{population}.{variable}.past"
 
 
-def _wanted(model: Model) -> dict[tuple[str, str], int]:
+def _wanted(model: l0.Model) -> dict[tuple[str, str], int]:
     """(population, variable) -> slots."""
     found: dict[tuple[str, str], int] = {}
     known: dict[int, list[tuple[str, str]]] = {}
@@ -63,32 +50,32 @@ def _wanted(model: Model) -> dict[tuple[str, str], int]:
     return found
 
 
-def keep_past(builder: ProgramBuilder, model: Model, instances: Mapping[str, Instance]) -> None:
+def keep_past(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
     """The rings, what they begin with, and what each step adds."""
     real = builder.precision
-    now = ArrayFormal("x", real, Mode.READ, ELEMENT)
-    value = Assign("past", Ref("x"))
-    slot = Assign("slot", Ref("step") % Ref("ring_slots"))
+    now = l2.ArrayFormal("x", real, l2.Mode.READ, l2.ELEMENT)
+    value = l2.Assign("past", Ref("x"))
+    slot = l2.Assign("slot", Ref("step") % Ref("ring_slots"))
 
-    def formals(index: str) -> tuple[Formal, ...]:
-        access = Strided((Axis(((index, 1),), stride="n"), Axis((("i", 1),))))
-        return now, ArrayFormal("past", real, Mode.WRITE, access), N, SLOTS
+    def formals(index: str) -> tuple[l2.Formal, ...]:
+        access = l2.Strided((l2.Axis(((index, 1),), stride="n"), l2.Axis((("i", 1),))))
+        return now, l2.ArrayFormal("past", real, l2.Mode.WRITE, access), N, SLOTS
 
     parts = (
-        ("init", "past at the start", formals("s"), Nest((Dim("s", "ring_slots"), *FLAT), (value,))),
-        ("step", "past", formals("slot"), Nest(FLAT, (slot, value))),
+        ("init", "past at the start", formals("s"), l2.Nest((l2.Dim("s", "ring_slots"), *FLAT), (value,))),
+        ("step", "past", formals("slot"), l2.Nest(FLAT, (slot, value))),
     )
     wanted = _wanted(model)
     for phase, what, signature, nest in parts:
         for (population, variable), slots in wanted.items():
             instance = instances[population]
             name = past_name(population, variable)
-            builder.array(Array(name, real, (slots, instance.size), Role.STATE, span=instance.span))
+            builder.array(l2.Array(name, real, (slots, instance.size), Role.STATE, span=instance.span))
             key = ("past", phase)
             row = builder.row(
                 key,
                 f"{population}: {what} ({variable})",
-                Kind.MAP,
+                l2.Kind.MAP,
                 signature,
                 nest,
                 {"x": array_name(population, variable), "past": name},

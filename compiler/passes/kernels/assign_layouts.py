@@ -7,9 +7,9 @@ Does not: give offsets (plan_memory).
 
 from __future__ import annotations
 
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.source import NOWHERE, Span
-from compiler.ir.level1.graph import Tensor
-from compiler.ir.level2.program import Array, Lanes
 from compiler.ir.space import DType, Role
 
 
@@ -18,19 +18,19 @@ def real_lanes(lanes: int, precision: DType) -> int:
     return lanes * 4 // precision.bytes
 
 
-def layout_of(tensor: Tensor, lanes: int) -> Lanes | None:
-    return Lanes(lanes) if tensor.batched and lanes else None
+def layout_of(tensor: l1.Tensor, lanes: int) -> l2.Lanes | None:
+    return l2.Lanes(lanes) if tensor.batched and lanes else None
 
 
 def array_of(
-    tensor: Tensor, name: str, precision: DType, lanes: int, role: Role, wide: bool = False, span: Span = NOWHERE
-) -> Array:
+    tensor: l1.Tensor, name: str, precision: DType, lanes: int, role: Role, wide: bool = False, span: Span = NOWHERE
+) -> l2.Array:
     """The array of a tensor; scalars have one element."""
     dtype = DType.I32 if tensor.dtype == "int" else DType.F64 if wide else precision
-    return Array(name, dtype, tensor.shape or (1,), role, layout_of(tensor, lanes), span=span)
+    return l2.Array(name, dtype, tensor.shape or (1,), role, layout_of(tensor, lanes), span=span)
 
 
-def strides_of(tensor: Tensor, lanes: int) -> tuple[int, ...]:
+def strides_of(tensor: l1.Tensor, lanes: int) -> tuple[int, ...]:
     """Elements per step along each axis; with lanes, axis 0 counts blocks of `lanes` rows."""
     step = lanes if tensor.batched and lanes else 1
     strides = []

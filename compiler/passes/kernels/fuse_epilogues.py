@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from compiler.ir.level1.graph import Contract, Map, Node, Reindex, Tensor, Variable, Weight
+import compiler.ir.level1.graph as l1
 from compiler.passes.kernels.one_hot import rows_added
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.simplify_graph import operands
@@ -27,7 +27,7 @@ class Epilogue:
     """`maps` in order: each reads the contraction's result, or a map before it, at its own element. `kept`: names of
     the results (the contraction's or those of maps) that are read elsewhere too, so that they are stored."""
 
-    maps: tuple[Map, ...]
+    maps: tuple[l1.Map, ...]
     kept: frozenset[str]
 
 
@@ -36,10 +36,10 @@ class Readers:
     """`readers` of each tensor, by number. `place`: the node that makes a tensor, by number, -1 for what exists before
     the phase begins."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[l1.Node, ...]
     readers: dict[str, list[int]] = field(default_factory=dict)
     place: dict[str, int] = field(default_factory=dict)
-    tensors: dict[str, Tensor] = field(default_factory=dict)
+    tensors: dict[str, l1.Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for i, node in enumerate(self.nodes):
@@ -48,11 +48,11 @@ class Readers:
             out = getattr(node, "out", None)
             if out is not None:
                 self.tensors[out.name] = out
-                self.place[out.name] = -1 if isinstance(node, (Weight, Variable)) else i
+                self.place[out.name] = -1 if isinstance(node, (l1.Weight, l1.Variable)) else i
 
 
 def epilogues(
-    nodes: tuple[Node, ...], outputs: tuple[str, ...], in_place: Mapping[str, str]
+    nodes: tuple[l1.Node, ...], outputs: tuple[str, ...], in_place: Mapping[str, str]
 ) -> tuple[dict[str, Epilogue], list[Decision]]:
     """Contract's tensor -> what is fused to it; and what was decided about each candidate. `in_place`: map -> the
     variable that it writes."""
@@ -60,10 +60,10 @@ def epilogues(
     fused: dict[str, Epilogue] = {}
     decisions: list[Decision] = []
     for i, node in enumerate(nodes):
-        if not isinstance(node, Contract):
+        if not isinstance(node, l1.Contract):
             continue
         name = node.out.name
-        group: dict[str, Map] = {}
+        group: dict[str, l1.Map] = {}
         members = {i}
         waiting = list(dict.fromkeys(g.readers.get(name, ())))
         seen = set(waiting)
@@ -71,7 +71,7 @@ def epilogues(
         while waiting:
             at = heapq.heappop(waiting)
             reader = nodes[at]
-            if not isinstance(reader, Map):
+            if not isinstance(reader, l1.Map):
                 continue
             reason = _refusal(g, i, node, group, reader, in_place.get(reader.out.name))
             if reason is None:
@@ -95,7 +95,7 @@ def epilogues(
 
 
 def _refusal(
-    g: Readers, i: int, node: Contract, group: Mapping[str, Map], reader: Map, target: str | None
+    g: Readers, i: int, node: l1.Contract, group: Mapping[str, l1.Map], reader: l1.Map, target: str | None
 ) -> str | None:
     """Why `reader` cannot end the kernel of `node` (number i) with `group`; `target`: the variable that it writes."""
     name = reader.out.name
@@ -120,9 +120,9 @@ def _refusal(
     return None
 
 
-def read_elsewhere(g: Readers, i: int, operands_of_kernel: set[str], reader: Map, target: str) -> bool:
+def read_elsewhere(g: Readers, i: int, operands_of_kernel: set[str], reader: l1.Map, target: str) -> bool:
     """Whether the value before of the variable `target` is read by the kernel beside `reader`, or after node i."""
     if target in operands_of_kernel:
         return True
-    later = [g.nodes[at] for at in g.readers.get(target, ()) if at > i or isinstance(g.nodes[at], Reindex)]
+    later = [g.nodes[at] for at in g.readers.get(target, ()) if at > i or isinstance(g.nodes[at], l1.Reindex)]
     return any(n is not reader for n in later)

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 
+import compiler.ir.level1.graph as l1
 from compiler.expr.simplify import has_random
-from compiler.ir.level1.graph import Map, Node, Tensor
 from compiler.passes.kernels.fuse_epilogues import Epilogue, Readers, read_elsewhere
 from compiler.passes.program.decisions import Decision
 from compiler.strategies.pins import AGAIN
@@ -30,7 +30,7 @@ NEAR = 8
 
 
 def siblings(
-    nodes: tuple[Node, ...], outputs: tuple[str, ...], in_place: Mapping[str, str], fused: Mapping[str, Epilogue]
+    nodes: tuple[l1.Node, ...], outputs: tuple[str, ...], in_place: Mapping[str, str], fused: Mapping[str, Epilogue]
 ) -> tuple[dict[str, Epilogue], list[Decision]]:
     """First map of a group -> the group, in order, the first included; and what was decided about each candidate.
     `in_place`: map -> the variable that it writes; `fused`: the ends of contractions."""
@@ -41,7 +41,7 @@ def siblings(
     groups: dict[str, Epilogue] = {}
     decisions: list[Decision] = []
     for i, first in enumerate(nodes):
-        if isinstance(first, Map) and first.out.name not in taken and not has_random(first.body):
+        if isinstance(first, l1.Map) and first.out.name not in taken and not has_random(first.body):
             group = _Group(g, outputs, in_place, i, {first.out.name: first}, {i})
             decisions += group.grow(taken)
             if len(group.maps) > 1:
@@ -58,7 +58,7 @@ class _Group:
     outputs: tuple[str, ...]
     in_place: Mapping[str, str]
     i: int
-    maps: dict[str, Map]
+    maps: dict[str, l1.Map]
     members: set[int]
     seen: set[int] = field(default_factory=set)
 
@@ -70,7 +70,7 @@ class _Group:
         while waiting:
             at = heapq.heappop(waiting)
             reader = self.g.nodes[at]
-            if not isinstance(reader, Map) or reader.out.name in taken or not same_space(reader.out, first.out):
+            if not isinstance(reader, l1.Map) or reader.out.name in taken or not same_space(reader.out, first.out):
                 continue
             name = reader.out.name
             reads = dict.fromkeys(n for n in reader.ins if n in self.maps)
@@ -98,14 +98,14 @@ class _Group:
         outside = (n for n in self.maps if not self.members.issuperset(self.g.readers.get(n, ())))
         return frozenset({*outside, *(n for n in self.maps if n in self.outputs or n in self.in_place)})
 
-    def _candidates(self, node: Map) -> list[int]:
+    def _candidates(self, node: l1.Map) -> list[int]:
         """Later nodes, in their order, that read what `node` makes or a whole tensor that it reads; each once."""
         names = (node.out.name, *whole_operands(node))
         found = sorted({at for n in names for at in self.g.readers.get(n, ()) if at > self.i} - self.seen)
         self.seen.update(found)
         return found
 
-    def _refusal(self, at: int, reader: Map) -> str | None:
+    def _refusal(self, at: int, reader: l1.Map) -> str | None:
         """Why `reader`, node number `at`, cannot join."""
         name = reader.out.name
         if name.endswith(AGAIN) and not next(iter(self.maps)).endswith(AGAIN):
@@ -133,15 +133,15 @@ class _Group:
         return _size(self.g.tensors[name]) if alone and not kept else 0
 
 
-def whole_operands(node: Map) -> list[str]:
+def whole_operands(node: l1.Map) -> list[str]:
     """Operands that are read element by element."""
     axes = tuple(range(len(node.out.shape)))
     return [name for name, walked in zip(node.ins, node.maps, strict=True) if walked == axes and axes]
 
 
-def same_space(a: Tensor, b: Tensor) -> bool:
+def same_space(a: l1.Tensor, b: l1.Tensor) -> bool:
     return a.shape == b.shape and a.batched == b.batched
 
 
-def _size(tensor: Tensor) -> int:
+def _size(tensor: l1.Tensor) -> int:
     return prod(tensor.shape)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, substitute
-from compiler.ir.level1.graph import Contract, Map, Tensor
-from compiler.ir.level2.program import Assign, Mode, Statement
 from compiler.ir.space import Affine, DType
 from compiler.passes.kernels.fuse_epilogues import Epilogue
 from compiler.passes.kernels.nest_builder import Walk
@@ -29,7 +29,7 @@ class Touched:
     walk: Walk
     array: str
     dtype: DType
-    mode: Mode
+    mode: l2.Mode
 
 
 @dataclass
@@ -38,17 +38,17 @@ class End:
 
     scalars: dict[str, float]
     arrays: list[Touched] = field(default_factory=list)
-    statements: list[Statement] = field(default_factory=list)
+    statements: list[l2.Statement] = field(default_factory=list)
 
 
-def lower_end(p: Phase, node: Contract, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> End:
+def lower_end(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> End:
     """What follows the sums of `node`. `in_place`: map -> the tensor whose array it writes. Makes the arrays of the
     results in the phase."""
     maps = epilogue.maps if epilogue is not None else ()
     kept = epilogue.kept if epilogue is not None else frozenset({node.out.name})
     lowered = _Lowered(p, maps, kept, in_place, node.out_map, "e", End(dict(node.scalars)))
     if node.out.name in kept:
-        lowered.result(node.out, Ref("acc"), Mode.WRITE, node.span)
+        lowered.result(node.out, Ref("acc"), l2.Mode.WRITE, node.span)
     else:
         lowered.values[node.out.name] = Ref("acc")
     return lowered.finish()
@@ -65,7 +65,7 @@ class _Lowered:
     `values` what stands for each tensor of the kernel, `there` the formal that is written where a tensor stood."""
 
     p: Phase
-    maps: tuple[Map, ...]
+    maps: tuple[l1.Map, ...]
     kept: frozenset[str]
     in_place: Mapping[str, str]
     walked: tuple[Affine, ...]
@@ -91,7 +91,7 @@ class _Lowered:
         self.end.arrays.sort(key=lambda touched: touched.walk.formal != "y")
         return self.end
 
-    def result(self, out: Tensor, value: Expr, mode: Mode, span: Span) -> None:
+    def result(self, out: l1.Tensor, value: Expr, mode: l2.Mode, span: Span) -> None:
         """A tensor of the kernel: stored where it is kept, a local where several maps read it."""
         if out.name in self.kept:
             formal = _output(self.stored)
@@ -101,7 +101,7 @@ class _Lowered:
             self.p.arrays[out.name] = array
             dtype = self.p.builder.arrays[array].dtype
             self.end.arrays.append(Touched(Walk(formal, out, self.walked), array, dtype, mode))
-            self.end.statements.append(Assign(formal, value, span))
+            self.end.statements.append(l2.Assign(formal, value, span))
             self.values[out.name] = Ref(formal)
         elif sum(out.name in m.ins for m in self.maps) == 1:
             self.values[out.name] = value
@@ -111,10 +111,10 @@ class _Lowered:
     def _local(self, name: str, value: Expr, span: Span) -> None:
         local = f"v{self.local}"
         self.local += 1
-        self.end.statements.append(Assign(local, value, span))
+        self.end.statements.append(l2.Assign(local, value, span))
         self.values[name] = Ref(local)
 
-    def _map(self, m: Map) -> None:
+    def _map(self, m: l1.Map) -> None:
         names: dict[str, Expr] = _scalars(m, self.end)
         for k, (name, axes) in enumerate(zip(m.ins, m.maps, strict=True)):
             if name in self.values:
@@ -125,7 +125,7 @@ class _Lowered:
                 names[f"x{k}"] = Ref(self._operand(name, axes))
         target = self.in_place.get(m.out.name)
         updated = target is not None and any(target in other.ins for other in self.maps)
-        self.result(m.out, substitute(m.body, names), Mode.UPDATE if updated else Mode.WRITE, m.span)
+        self.result(m.out, substitute(m.body, names), l2.Mode.UPDATE if updated else l2.Mode.WRITE, m.span)
 
     def _operand(self, name: str, axes: tuple[int | None, ...]) -> str:
         """The formal of what is made before the kernel."""
@@ -134,7 +134,7 @@ class _Lowered:
             walked = tuple(Affine() if a is None else self.walked[a] for a in axes)
             tensor = self.p.tensors[name]
             walk = Walk(formal, tensor, walked)
-            self.end.arrays.append(Touched(walk, self.p.arrays[name], self.p.dtype(tensor), Mode.READ))
+            self.end.arrays.append(Touched(walk, self.p.arrays[name], self.p.dtype(tensor), l2.Mode.READ))
         return self.operands[name, axes]
 
 
@@ -142,7 +142,7 @@ def _output(number: int) -> str:
     return f"y{number}" if number else "y"
 
 
-def _scalars(m: Map, end: End) -> dict[str, Expr]:
+def _scalars(m: l1.Map, end: End) -> dict[str, Expr]:
     """The map's numbers join those of the kernel; one whose name is taken by another value gets a new name."""
     names: dict[str, Expr] = {}
     for name, value in m.scalars:

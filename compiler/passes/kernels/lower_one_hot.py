@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Cond, Num, Ref
-from compiler.ir.level1.graph import Contract, Tensor
-from compiler.ir.level2.program import Add, ArrayFormal, Assign, Axis, Kind, Mode, Nest, Strided
 from compiler.ir.space import Affine, plain_dim
 from compiler.passes.kernels.assign_layouts import strides_of
 from compiler.passes.kernels.fuse_epilogues import Epilogue
@@ -29,13 +29,13 @@ ROW = "row"
 
 
 def lower_row_read(
-    p: Phase, node: Contract, lookup: Lookup, epilogue: Epilogue | None, in_place: Mapping[str, str]
+    p: Phase, node: l1.Contract, lookup: Lookup, epilogue: Epilogue | None, in_place: Mapping[str, str]
 ) -> None:
     """One map over the output's elements."""
     _decided(p, node, "rows are read", "one term of each sum counts")
     end = lower_end(p, node, epilogue, in_place)
     walks = [t.walk for t in end.arrays]
-    tables: dict[str, tuple[Tensor, tuple[Affine, ...]]] = {}
+    tables: dict[str, tuple[l1.Tensor, tuple[Affine, ...]]] = {}
     for k, (name, axes) in enumerate(zip(node.ins, node.in_maps, strict=True)):
         if lookup.rows in map(plain_dim, axes):
             tables[f"x{k}"] = (p.tensors[name], axes)
@@ -48,18 +48,18 @@ def lower_row_read(
         formal, dtype = f"x{k}", p.dtype(p.tensors[name])
         if formal in tables:
             access = _at_row(p, formal, *tables[formal], lookup.rows, columns)
-            formals.append(ArrayFormal(formal, dtype, Mode.READ, access))
+            formals.append(l2.ArrayFormal(formal, dtype, l2.Mode.READ, access))
         else:
-            formals.append(array_formal(formal, dtype, Mode.READ, loops))
+            formals.append(array_formal(formal, dtype, l2.Mode.READ, loops))
     bound = {t.walk.formal: t.array for t in end.arrays} | {f"x{k}": p.arrays[n] for k, n in enumerate(node.ins)}
-    statements = (Assign(ROW, Ref(f"x{lookup.index}")), Assign("acc", lookup.value, node.span), *end.statements)
+    statements = (l2.Assign(ROW, Ref(f"x{lookup.index}")), l2.Assign("acc", lookup.value, node.span), *end.statements)
     path = end.arrays[0].walk.tensor.name
     scalars = tuple(end.scalars.items())
-    nest = Nest(loops.dims, statements)
-    emit_row(p, Kind.MAP, f"{path}: rows", formals, bound, columns, scalars, nest, path, node.span)
+    nest = l2.Nest(loops.dims, statements)
+    emit_row(p, l2.Kind.MAP, f"{path}: rows", formals, bound, columns, scalars, nest, path, node.span)
 
 
-def lower_rows_added(p: Phase, node: Contract, lookup: Lookup) -> None:
+def lower_rows_added(p: Phase, node: l1.Contract, lookup: Lookup) -> None:
     """Zeros, then the sums."""
     way = "in order" if p.ordered else "by each place that asks for it, as additions of a launch have no order"
     _decided(p, node, "rows are added to", way)
@@ -67,9 +67,9 @@ def lower_rows_added(p: Phase, node: Contract, lookup: Lookup) -> None:
     array = p.arrays[out.name] = p.temporary(out, node.span)
     dims = [(f"d{a}", e) for a, e in enumerate(out.shape)]
     flat = p.loops([Walk("y", out, axes_of(out))], dims, [d for d, _ in dims])
-    zeros = Nest(flat.dims, (Assign("y", Num(0.0), node.span),))
-    y = array_formal("y", p.builder.precision, Mode.WRITE, flat)
-    emit_row(p, Kind.MAP, f"{out.name}: zeros", [y], {"y": array}, flat.columns, (), zeros, out.name, node.span)
+    zeros = l2.Nest(flat.dims, (l2.Assign("y", Num(0.0), node.span),))
+    y = array_formal("y", p.builder.precision, l2.Mode.WRITE, flat)
+    emit_row(p, l2.Kind.MAP, f"{out.name}: zeros", [y], {"y": array}, flat.columns, (), zeros, out.name, node.span)
 
     summed = [d for d in node.dims if d[0] not in {plain_dim(a) for a in node.out_map}]
     kept = [d for d in node.dims if d not in summed and d[0] != lookup.rows]
@@ -78,8 +78,8 @@ def lower_rows_added(p: Phase, node: Contract, lookup: Lookup) -> None:
     index = f"x{lookup.index}"
     if p.ordered:
         loops = _loops(p, walks, [*summed, *kept])
-        nest = Nest(loops.dims, (Assign(ROW, Ref(index)), Add("y", lookup.value, node.span)))
-        mode, kind = Mode.ACCUMULATE, Kind.MAP
+        nest = l2.Nest(loops.dims, (l2.Assign(ROW, Ref(index)), l2.Add("y", lookup.value, node.span)))
+        mode, kind = l2.Mode.ACCUMULATE, l2.Kind.MAP
     else:
         asked = [(f"at_{d}", e) for d, e in summed]
         renamed = tuple(Affine(((f"at_{plain_dim(a)}", 1),)) for a in node.in_maps[lookup.index])
@@ -88,18 +88,18 @@ def lower_rows_added(p: Phase, node: Contract, lookup: Lookup) -> None:
         bound["place"] = bound[index]
         loops = _loops(p, walks, [*(d for d in asked if d[0] in asking), *kept, *summed], [d for d, _ in summed])
         term = Cond(Ref(index).eq(Ref(ROW)), lookup.value, Num(0.0))
-        prologue, epilogue = (Assign(ROW, Ref("place")),), (Assign("y", Ref("acc"), node.span),)
-        nest = Nest(loops.dims, prologue, "add", term, "acc", epilogue)
-        mode, kind = Mode.WRITE, Kind.REDUCE
+        prologue, epilogue = (l2.Assign(ROW, Ref("place")),), (l2.Assign("y", Ref("acc"), node.span),)
+        nest = l2.Nest(loops.dims, prologue, "add", term, "acc", epilogue)
+        mode, kind = l2.Mode.WRITE, l2.Kind.REDUCE
     columns = dict(loops.columns)
     access = _at_row(p, "y", out, node.out_map, lookup.rows, columns)
-    formals = [ArrayFormal("y", p.builder.precision, mode, access)]
-    formals += [array_formal(w.formal, p.dtype(w.tensor), Mode.READ, loops) for w in walks]
+    formals = [l2.ArrayFormal("y", p.builder.precision, mode, access)]
+    formals += [array_formal(w.formal, p.dtype(w.tensor), l2.Mode.READ, loops) for w in walks]
     label = f"{out.name}: sums of rows"
     emit_row(p, kind, label, formals, bound, columns, node.scalars, nest, out.name, node.span)
 
 
-def _decided(p: Phase, node: Contract, verdict: str, reason: str) -> None:
+def _decided(p: Phase, node: l1.Contract, verdict: str, reason: str) -> None:
     p.decisions.append(Decision("lower_lookups", f"{p.graph.phase}: {node.out.name}", verdict, reason))
 
 
@@ -109,8 +109,8 @@ def _loops(p: Phase, walks: Sequence[Walk], dims: Sequence[tuple[str, int]], sum
 
 
 def _at_row(
-    p: Phase, formal: str, tensor: Tensor, axes: tuple[Affine, ...], rows: str, columns: dict[str, int]
-) -> Strided:
+    p: Phase, formal: str, tensor: l1.Tensor, axes: tuple[Affine, ...], rows: str, columns: dict[str, int]
+) -> l2.Strided:
     """The element of a tensor without a batch where the local ROW stands for the dim `rows`."""
     found = []
     for a, (axis, stride) in enumerate(zip(axes, strides_of(tensor, p.lanes), strict=True)):
@@ -124,5 +124,5 @@ def _at_row(
         if dim == rows:
             extent = f"{formal}_rows"
             columns[extent] = tensor.shape[a]
-        found.append(Axis(((ROW if dim == rows else dim, 1),), 0, 1, extent, by))
-    return Strided(tuple(found))
+        found.append(l2.Axis(((ROW if dim == rows else dim, 1),), 0, 1, extent, by))
+    return l2.Strided(tuple(found))

@@ -12,30 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import refs
-from compiler.ir.level1.graph import (
-    BatchMask,
-    Constant,
-    Contract,
-    Feed,
-    Map,
-    Node,
-    Rand,
-    Reindex,
-    Store,
-    Tensor,
-    TensorGraph,
-    Update,
-    Variable,
-    Weight,
-)
-from compiler.ir.level2.program import (
-    Array,
-    Kind,
-    Mode,
-    Nest,
-    Order,
-)
 from compiler.ir.level2.program import Contract as ContractBody
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType, Role, plain_dim
@@ -70,19 +49,19 @@ def _maps(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> None:
     loops = p.loops([t.walk for t in end.arrays], dims, [d for d, _ in dims])
     formals = [array_formal(t.walk.formal, t.dtype, t.mode, loops) for t in end.arrays]
     bound = {t.walk.formal: t.array for t in end.arrays}
-    nest = Nest(loops.dims, tuple(end.statements))
+    nest = l2.Nest(loops.dims, tuple(end.statements))
     scalars = tuple(end.scalars.items())
     name = end.arrays[0].walk.tensor.name
     span = group.maps[0].span
-    emit_row(p, Kind.MAP, f"{name}: elementwise", formals, bound, loops.columns, scalars, nest, name, span)
+    emit_row(p, l2.Kind.MAP, f"{name}: elementwise", formals, bound, loops.columns, scalars, nest, name, span)
 
 
-def _plain_reduction(node: Contract) -> bool:
+def _plain_reduction(node: l1.Contract) -> bool:
     """Whether every operand is walked by plain dims only (sums, maxima over axes)."""
     return all(not a.terms or plain_dim(a) is not None for m in node.in_maps for a in m)
 
 
-def _windows(node: Contract, tensors: Mapping[str, Tensor]) -> frozenset[str]:
+def _windows(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> frozenset[str]:
     """Dims of kernel windows, whose extents are structure: they stand beside another dim in an index, and index neither
     the output nor an axis of a batched tensor by themselves (output pixels do, in the gradient of the weights)."""
     outer = {d for a in node.out_map for d, _ in a.terms}
@@ -97,17 +76,17 @@ def _windows(node: Contract, tensors: Mapping[str, Tensor]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _contract(p: Phase, node: Contract, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> None:
+def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> None:
     parallel = [a.terms[0][0] for a in node.out_map]
     end = lower_end(p, node, epilogue, in_place)
     operands = [
-        Touched(Walk(f"x{k}", p.tensors[name], axes), p.arrays[name], p.dtype(p.tensors[name]), Mode.READ)
+        Touched(Walk(f"x{k}", p.tensors[name], axes), p.arrays[name], p.dtype(p.tensors[name]), l2.Mode.READ)
         for k, (name, axes) in enumerate(zip(node.ins, node.in_maps, strict=True))
     ]
     arrays = [end.arrays[0], *operands, *end.arrays[1:]]
     separate = frozenset(refs(node.body) & {d for d, _ in node.dims})
     choice, reason = None, "sums have their declared order (order: bitwise)"
-    if p.builder.order is not Order.BITWISE:
+    if p.builder.order is not l2.Order.BITWISE:
         choice, reason = _chosen(p, node)
     # A strategy has every extent as a column; the generic nest has its windows as structure.
     windows = _windows(node, p.tensors) if choice is None else frozenset()
@@ -123,12 +102,12 @@ def _contract(p: Phase, node: Contract, epilogue: Epilogue | None, in_place: Map
     formals = [array_formal(t.walk.formal, t.dtype, t.mode, loops) for t in arrays]
     bound = {t.walk.formal: t.array for t in arrays}
     final = end.arrays[0].walk.tensor.name
-    nest = Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill)
+    nest = l2.Nest(loops.dims, (), node.combine, node.body, "acc", tuple(end.statements), node.fill)
     columns = dict(loops.columns)
-    body: Nest | ContractBody = nest
-    kind = Kind.REDUCE
+    body: l2.Nest | ContractBody = nest
+    kind = l2.Kind.REDUCE
     if len(node.ins) == 2 and node.combine == "add" and not separate:
-        kind, way = Kind.CONTRACT, choice.strategy if choice is not None else "nest"
+        kind, way = l2.Kind.CONTRACT, choice.strategy if choice is not None else "nest"
         p.decisions.append(Decision("choose_strategies", f"{p.graph.phase}: {node.out.name}", way, reason))
     if choice is not None:
         columns.update(dict(choice.columns))
@@ -148,7 +127,7 @@ def _contract(p: Phase, node: Contract, epilogue: Epilogue | None, in_place: Map
     )
 
 
-def _chosen(p: Phase, node: Contract) -> tuple[Choice | None, str]:
+def _chosen(p: Phase, node: l1.Contract) -> tuple[Choice | None, str]:
     """The strategy that is pinned, where the pin holds, or that the rules say; and why."""
     pin = find(p.pins, path_of(p.graph.phase, node.out.name))
     if pin is None:
@@ -161,7 +140,7 @@ def _chosen(p: Phase, node: Contract) -> tuple[Choice | None, str]:
     return found, f"{pin.source}: {pin.way}, measured {pin.microseconds:.1f} us"
 
 
-def _what(node: Contract, choice: Choice | None) -> str:
+def _what(node: l1.Contract, choice: Choice | None) -> str:
     if choice is not None:
         return choice.strategy.replace("_", " ")
     words = {"add": "sum", "max": "maximum", "min": "minimum"}
@@ -170,30 +149,30 @@ def _what(node: Contract, choice: Choice | None) -> str:
     )
 
 
-def _in_place(nodes: tuple[Node, ...]) -> dict[str, str]:
+def _in_place(nodes: tuple[l1.Node, ...]) -> dict[str, str]:
     """Maps whose only reader is a Store, and whose variable nothing reads afterwards: map -> variable."""
     readers: dict[str, list[int]] = {}
     made: dict[str, int] = {}
     for i, node in enumerate(nodes):
-        if isinstance(node, (Map, Contract)):
+        if isinstance(node, (l1.Map, l1.Contract)):
             made[node.out.name] = i
             for name in node.ins:
                 readers.setdefault(name, []).append(i)
-        elif isinstance(node, Reindex):
+        elif isinstance(node, l1.Reindex):
             readers.setdefault(node.source, []).append(i)
-        elif isinstance(node, Store):
+        elif isinstance(node, l1.Store):
             readers.setdefault(node.value, []).append(i)
-        elif isinstance(node, Update):
+        elif isinstance(node, l1.Update):
             for name in (node.gradient, *(t for _, t in node.reads)):
                 readers.setdefault(name, []).append(i)
     found: dict[str, str] = {}
     for node in nodes:
-        if isinstance(node, Store):
+        if isinstance(node, l1.Store):
             at = made.get(node.value)
             made_by = nodes[at] if at is not None else None
             alone = len(readers.get(node.value, ())) == 1
             late = any(i > (at or 0) for i in readers.get(node.target, ()))
-            if isinstance(made_by, Map) and alone and not late:
+            if isinstance(made_by, l1.Map) and alone and not late:
                 found[node.value] = node.target
     return found
 
@@ -216,7 +195,7 @@ def _kernels(p: Phase) -> _Kernels:
     groups, second = siblings(nodes, outputs, in_place, fused)
     swallowed = {m.out.name for e in (*fused.values(), *groups.values()) for m in e.maps} - groups.keys()
     for node in nodes:
-        if isinstance(node, Map) and node.out.name not in swallowed | groups.keys():
+        if isinstance(node, l1.Map) and node.out.name not in swallowed | groups.keys():
             groups[node.out.name] = Epilogue((node,), frozenset({node.out.name}))
     again, third = reused(nodes, outputs, in_place, fused, groups)
     p.decisions += [d.within(p.graph.phase) for d in (*first, *second, *third)]
@@ -227,29 +206,29 @@ def _lower_phase(p: Phase, data: DataSet) -> None:
     nodes, kernels = p.graph.nodes, _kernels(p)
     for node in nodes:
         out = getattr(node, "out", None)
-        if isinstance(out, Tensor):
+        if isinstance(out, l1.Tensor):
             p.tensors[out.name] = out
             p.rank(out.name)
     for node in nodes:
-        if isinstance(node, Weight):
+        if isinstance(node, l1.Weight):
             lower_weight(p, node)
-        elif isinstance(node, Variable):
+        elif isinstance(node, l1.Variable):
             lower_variable(p, node)
     for node in nodes:
         _lower_node(p, node, kernels, data)
 
 
-def _lower_node(p: Phase, node: Node, kernels: _Kernels, data: DataSet) -> None:
+def _lower_node(p: Phase, node: l1.Node, kernels: _Kernels, data: DataSet) -> None:
     match node:
-        case Feed() | BatchMask():
+        case l1.Feed() | l1.BatchMask():
             lower_feed(p, node, data)
-        case Rand():
+        case l1.Rand():
             lower_rand(p, node)
-        case Constant():
+        case l1.Constant():
             lower_constant(p, node)
-        case Map() if node.out.name in kernels.groups:
+        case l1.Map() if node.out.name in kernels.groups:
             _maps(p, kernels.groups[node.out.name], kernels.in_place | kernels.again)
-        case Contract():
+        case l1.Contract():
             fused = kernels.fused.get(node.out.name)
             if (rows := rows_added(node, p.tensors)) is not None:
                 lower_rows_added(p, node, rows)
@@ -257,17 +236,17 @@ def _lower_node(p: Phase, node: Node, kernels: _Kernels, data: DataSet) -> None:
                 lower_row_read(p, node, rows, fused, kernels.in_place)
             else:
                 _contract(p, node, fused, kernels.in_place)
-        case Reindex():
+        case l1.Reindex():
             p.arrays[node.out.name] = p.arrays[node.source]
-        case Update():
+        case l1.Update():
             lower_update(p, node)
-        case Store() if node.value not in kernels.in_place:
+        case l1.Store() if node.value not in kernels.in_place:
             lower_store(p, node)
 
 
 def lower_tensors(
     builder: ProgramBuilder,
-    graphs: tuple[TensorGraph, ...],
+    graphs: tuple[l1.TensorGraph, ...],
     data: DataSet,
     capabilities: Capabilities,
     pins: Pins | None = None,
@@ -275,12 +254,12 @@ def lower_tensors(
     """Adds the phases to the builder. `pins`: strategies that are decided already."""
     decisions: list[Decision] = []
     # Lanes change the order in which a batch is summed, and targets have different ones.
-    lanes = 0 if builder.order is Order.BITWISE else real_lanes(capabilities.lanes, builder.precision)
+    lanes = 0 if builder.order is l2.Order.BITWISE else real_lanes(capabilities.lanes, builder.precision)
     for name, contents in data.arrays.items():
         dtype = DType.I32 if contents.dtype.kind in "iu" else builder.precision
-        builder.array(Array(name, dtype, contents.shape, Role.CONST), contents)
+        builder.array(l2.Array(name, dtype, contents.shape, Role.CONST), contents)
     for name, (shape, dtype) in data.windows.items():
-        builder.array(Array(name, dtype, shape, Role.DATA))
+        builder.array(l2.Array(name, dtype, shape, Role.DATA))
     for graph in graphs:
         p = Phase(builder, graph, lanes, builder.precision.bytes, capabilities.strategies, pins=pins or {})
         p.ordered = capabilities.atomic_order

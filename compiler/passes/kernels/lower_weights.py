@@ -9,27 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
 from compiler.expr.ast import Expr, Ref, refs, substitute
-from compiler.ir.level0.model import Const, Distribution, Set
-from compiler.ir.level1.graph import (
-    Constant,
-    Store,
-    Update,
-    Variable,
-    Weight,
-)
-from compiler.ir.level2.program import (
-    ELEMENT,
-    SCALAR,
-    Array,
-    ArrayFormal,
-    Assign,
-    Dim,
-    Kind,
-    Mode,
-    Nest,
-)
 from compiler.ir.space import Role
 from compiler.layers.shared.initial_weights import computed
 from compiler.passes.kernels.assign_layouts import array_of
@@ -41,7 +25,7 @@ OWN = frozenset({"i", "n"})
 """Names of the update kernel that an optimizer may use as well."""
 
 
-def _free(node: Update) -> tuple[tuple[Set, ...], dict[str, str]]:
+def _free(node: l1.Update) -> tuple[tuple[l0.Set, ...], dict[str, str]]:
     """The statements with free names, and old name -> new name of what was renamed."""
     names = frozenset(n for n, _ in (*node.params, *node.state)) | {s.target for s in node.statements}
     names |= {n for n, _ in node.reads}
@@ -49,10 +33,12 @@ def _free(node: Update) -> tuple[tuple[Set, ...], dict[str, str]]:
     if not new:
         return node.statements, new
     bindings: dict[str, Expr] = {old: Ref(name) for old, name in new.items()}
-    return tuple(Set(new.get(s.target, s.target), substitute(s.value, bindings), s.span) for s in node.statements), new
+    return tuple(
+        l0.Set(new.get(s.target, s.target), substitute(s.value, bindings), s.span) for s in node.statements
+    ), new
 
 
-def lower_update(p: Phase, node: Update) -> None:
+def lower_update(p: Phase, node: l1.Update) -> None:
     """The optimizer's statements over one weight, flat."""
     weight = p.tensors[node.weight]
     size = p.builder.arrays[weight.name].physical_size
@@ -61,41 +47,41 @@ def lower_update(p: Phase, node: Update) -> None:
     written = {s.target for s in updates}
     used = set().union(*(refs(s.value) for s in updates))
     bound = {"param": weight.name, "gradient": p.arrays[node.gradient]}
-    formals = [ArrayFormal("param", real, Mode.UPDATE, ELEMENT)]
+    formals = [l2.ArrayFormal("param", real, l2.Mode.UPDATE, l2.ELEMENT)]
     if "gradient" in used:
-        formals.append(ArrayFormal("gradient", real, Mode.READ, ELEMENT))
+        formals.append(l2.ArrayFormal("gradient", real, l2.Mode.READ, l2.ELEMENT))
     for name, start in node.state:
         array = f"{weight.name}.{name}"
         if array not in p.builder.arrays:
-            p.builder.array(Array(array, real, weight.shape, Role.STATE, span=node.span))
+            p.builder.array(l2.Array(array, real, weight.shape, Role.STATE, span=node.span))
             if start != 0:
-                initialise(p.builder, array, Const(start), None, Role.STATE, "1", size, node.span)
+                initialise(p.builder, array, l0.Const(start), None, Role.STATE, "1", size, node.span)
         formal = new.get(name, name)
         bound[formal] = array
-        mode = Mode.UPDATE if formal in written else Mode.READ
-        formals.append(ArrayFormal(formal, real, mode, ELEMENT))
+        mode = l2.Mode.UPDATE if formal in written else l2.Mode.READ
+        formals.append(l2.ArrayFormal(formal, real, mode, l2.ELEMENT))
     for name, tensor in node.reads:
         formal = new.get(name, name)
         bound[formal] = p.arrays[tensor]
-        formals.append(ArrayFormal(formal, real, Mode.READ, SCALAR))
+        formals.append(l2.ArrayFormal(formal, real, l2.Mode.READ, l2.SCALAR))
     scalars = tuple((n, v) for n, v in ((new.get(n, n), v) for n, v in node.params) if n in used)
-    statements = tuple(Assign(s.target, s.value, s.span) for s in updates)
+    statements = tuple(l2.Assign(s.target, s.value, s.span) for s in updates)
     emit_row(
         p,
-        Kind.MAP,
+        l2.Kind.MAP,
         f"{weight.name}: optimizer update",
         formals,
         bound,
         {"n": size},
         scalars,
-        Nest((Dim("i", "n"),), statements),
+        l2.Nest((l2.Dim("i", "n"),), statements),
         weight.name,
         node.span,
         every=node.every,
     )
 
 
-def lower_weight(p: Phase, node: Weight) -> None:
+def lower_weight(p: Phase, node: l1.Weight) -> None:
     p.arrays[node.out.name] = node.out.name
     if node.out.name in p.builder.arrays:
         return
@@ -109,19 +95,19 @@ def lower_weight(p: Phase, node: Weight) -> None:
     if node.file is not None:
         p.builder.constants[array.name] = read_shaped(node.file, array.name, node.out.shape).astype(array.dtype.numpy)
         return
-    value: Const | Distribution = Const(1.0 if node.init == "ones" else 0.0)
+    value: l0.Const | l0.Distribution = l0.Const(1.0 if node.init == "ones" else 0.0)
     if node.init == "constant":
-        value = Const(node.init_args[0])
+        value = l0.Const(node.init_args[0])
     if node.init == "uniform":
         bound = node.init_args[0]
-        value = Distribution("uniform", (("low", -bound), ("high", bound)))
+        value = l0.Distribution("uniform", (("low", -bound), ("high", bound)))
     if node.init == "normal":
-        value = Distribution("normal", (("mean", 0.0), ("std", node.init_args[0])))
+        value = l0.Distribution("normal", (("mean", 0.0), ("std", node.init_args[0])))
     if node.init != "zeros":
         initialise(p.builder, array.name, value, None, Role.WEIGHT, "1", size, node.span)
 
 
-def lower_variable(p: Phase, node: Variable) -> None:
+def lower_variable(p: Phase, node: l1.Variable) -> None:
     p.arrays[node.out.name] = node.out.name
     if node.out.name in p.builder.arrays:
         return
@@ -129,10 +115,10 @@ def lower_variable(p: Phase, node: Variable) -> None:
     p.builder.array(array)
     if node.init != 0:
         assert not node.wide, "wide variables start at zero"
-        initialise(p.builder, array.name, Const(node.init), None, Role.STATE, "1", array.physical_size, node.span)
+        initialise(p.builder, array.name, l0.Const(node.init), None, Role.STATE, "1", array.physical_size, node.span)
 
 
-def lower_constant(p: Phase, node: Constant) -> None:
+def lower_constant(p: Phase, node: l1.Constant) -> None:
     """An array whose contents stand in the program."""
     p.arrays[node.out.name] = node.out.name
     if node.out.name not in p.builder.arrays:
@@ -140,16 +126,16 @@ def lower_constant(p: Phase, node: Constant) -> None:
         p.builder.array(array, np.array(node.values).astype(p.builder.precision.numpy))
 
 
-def lower_store(p: Phase, node: Store) -> None:
+def lower_store(p: Phase, node: l1.Store) -> None:
     """Copies a value into its variable."""
     target, value = p.tensors[node.target], p.tensors[node.value]
     dims = [(f"d{a}", e) for a, e in enumerate(target.shape)]
     walks = [Walk("y", target, axes_of(target)), Walk("x0", value, axes_of(value))]
     loops = build_loops(walks, dims, [d for d, _ in dims], frozenset(), p.lanes)
     formals = [
-        array_formal("y", p.dtype(target), Mode.WRITE, loops),
-        array_formal("x0", p.dtype(value), Mode.READ, loops),
+        array_formal("y", p.dtype(target), l2.Mode.WRITE, loops),
+        array_formal("x0", p.dtype(value), l2.Mode.READ, loops),
     ]
     bound = {"y": p.arrays[node.target], "x0": p.arrays[node.value]}
-    nest = Nest(loops.dims, (Assign("y", Ref("x0"), node.span),))
-    emit_row(p, Kind.MAP, f"{target.name}: store", formals, bound, loops.columns, (), nest, target.name, node.span)
+    nest = l2.Nest(loops.dims, (l2.Assign("y", Ref("x0"), node.span),))
+    emit_row(p, l2.Kind.MAP, f"{target.name}: store", formals, bound, loops.columns, (), nest, target.name, node.span)

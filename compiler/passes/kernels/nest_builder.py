@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from compiler.ir.level1.graph import Tensor
-from compiler.ir.level2.program import Access, Axis, Dim, DimKind, Strided
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.ir.space import Affine, plain_dim, stays_inside
 from compiler.passes.kernels.assign_layouts import strides_of
 
@@ -27,7 +27,7 @@ class Walk:
     """One array as the nest walks it: `axes[a]` indexes axis a of `tensor`; batched tensors have lanes."""
 
     formal: str
-    tensor: Tensor
+    tensor: l1.Tensor
     axes: tuple[Affine, ...]
 
 
@@ -35,8 +35,8 @@ class Walk:
 class Loops:
     """Dims, the access of every formal, and the columns that they use."""
 
-    dims: tuple[Dim, ...]
-    accesses: Mapping[str, Access]
+    dims: tuple[l2.Dim, ...]
+    accesses: Mapping[str, l2.Access]
     columns: Mapping[str, int]
 
 
@@ -57,7 +57,7 @@ class _Physical:
     name: str
     extent: int
     literal: bool
-    kind: DimKind
+    kind: l2.DimKind
     steps: dict[str, _Step] = field(default_factory=dict)  # of the formals that walk it plainly
 
 
@@ -99,23 +99,23 @@ def build_loops(
     batch = next((w.axes[0].terms[0][0] for w in walks if lanes and w.tensor.batched and w.axes[0].terms), None)
     loops: list[_Physical] = []
     for name, extent in dims:
-        kind = DimKind.PAR if name in parallel else DimKind.RED
+        kind = l2.DimKind.PAR if name in parallel else l2.DimKind.RED
         blocks = -(-extent // lanes) if name == batch else extent
         loops.append(_Physical(name, blocks, name in literal, kind))
     lane: _Physical | None = None
     if batch is not None:
-        lane = _Physical(LANE, lanes, True, DimKind.LANE if batch in parallel else DimKind.RED)
+        lane = _Physical(LANE, lanes, True, l2.DimKind.LANE if batch in parallel else l2.DimKind.RED)
     strides = {w.formal: strides_of(w.tensor, lanes) for w in walks}
     tied = separate | literal | _add_steps(walks, {x.name: x for x in loops}, lane, strides)
     ordered = _in_storage_order(loops, lane, tied)
     columns: dict[str, int] = {}
-    final: list[Dim] = []
+    final: list[l2.Dim] = []
     for x in ordered:
         if x.literal:
-            final.append(Dim(x.name, x.extent, x.kind))
+            final.append(l2.Dim(x.name, x.extent, x.kind))
         else:
             columns[f"n_{x.name}"] = x.extent
-            final.append(Dim(x.name, f"n_{x.name}", x.kind))
+            final.append(l2.Dim(x.name, f"n_{x.name}", x.kind))
     return Loops(tuple(final), _accesses(walks, ordered, strides, extents, guarded, columns), columns)
 
 
@@ -143,13 +143,13 @@ def _add_steps(
 def _in_storage_order(loops: Sequence[_Physical], lane: _Physical | None, tied: AbstractSet[str]) -> list[_Physical]:
     """The innermost axis of the first batched (else first) array comes last; lanes innermost."""
     every = [*loops] if lane is None else [*loops, lane]
-    par = [x for x in every if x.kind is DimKind.PAR]
-    red = [x for x in every if x.kind is DimKind.RED]
-    if lane is None or lane.kind is not DimKind.LANE:
+    par = [x for x in every if x.kind is l2.DimKind.PAR]
+    red = [x for x in every if x.kind is l2.DimKind.RED]
+    if lane is None or lane.kind is not l2.DimKind.LANE:
         return [*_merge(par, tied), *_merge(red, tied)]
     # A lane that everything around it walks contiguously joins the flat loop.
     if par and not red and _flattens(par[-1], lane, tied):
-        lane.kind, lane.literal = DimKind.PAR, False
+        lane.kind, lane.literal = l2.DimKind.PAR, False
         return _merge([*par, lane], tied)
     return [*_merge(par, tied), *_merge(red, tied), lane]
 
@@ -165,22 +165,22 @@ def _accesses(
     extents: Mapping[str, int],
     guarded: bool,
     columns: dict[str, int],
-) -> dict[str, Access]:
+) -> dict[str, l2.Access]:
     """Plain walks become one axis per loop; others keep their affine index, guarded where it may leave."""
-    accesses: dict[str, Access] = {}
+    accesses: dict[str, l2.Access] = {}
     kept = {x.name: x for x in ordered}
     for w in walks:
-        axes: list[Axis] = []
+        axes: list[l2.Axis] = []
         for x in ordered:
             step = x.steps.get(w.formal)
             if step is None:
                 continue
             if step.innermost:
-                axes.append(Axis(((x.name, 1),), stride=step.stride))
+                axes.append(l2.Axis(((x.name, 1),), stride=step.stride))
             else:
                 column = f"{w.formal}_by_{x.name}"
                 columns[column] = step.stride
-                axes.append(Axis(((x.name, 1),), stride=column))
+                axes.append(l2.Axis(((x.name, 1),), stride=column))
         for a, axis in enumerate(w.axes):
             if plain_dim(axis) is not None:
                 continue
@@ -197,6 +197,6 @@ def _accesses(
             if guarded or not stays_inside(axis, extents, w.tensor.shape[a]):
                 extent = f"{w.formal}_extent{a}"
                 columns[extent] = w.tensor.shape[a]
-            axes.append(Axis(axis.terms, const, axis.div, extent, stride))
-        accesses[w.formal] = Strided(tuple(axes))
+            axes.append(l2.Axis(axis.terms, const, axis.div, extent, stride))
+        accesses[w.formal] = l2.Strided(tuple(axes))
     return accesses

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, refs
-from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import plain_dim
 
 
@@ -25,7 +25,7 @@ class Lookup:
     value: Expr
 
 
-def row_read(node: Contract, tensors: Mapping[str, Tensor]) -> Lookup | None:
+def row_read(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> Lookup | None:
     """The node as rows of tables (operands without a batch, at least one), or None."""
     found = _lookup(node, tensors)
     if found is None or _summed(node) != {found.rows}:
@@ -34,7 +34,7 @@ def row_read(node: Contract, tensors: Mapping[str, Tensor]) -> Lookup | None:
     return found if tables and not any(tensors[t].batched for t in tables) else None
 
 
-def rows_added(node: Contract, tensors: Mapping[str, Tensor]) -> Lookup | None:
+def rows_added(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> Lookup | None:
     """The node as additions to rows (of several numbers) of a tensor without a batch, or None."""
     found = _lookup(node, tensors)
     if found is None or node.out.batched or len(node.out.shape) < 2 or found.rows in _summed(node):
@@ -44,11 +44,11 @@ def rows_added(node: Contract, tensors: Mapping[str, Tensor]) -> Lookup | None:
     return found if found.rows not in read and places <= _summed(node) else None
 
 
-def _summed(node: Contract) -> set[str]:
+def _summed(node: l1.Contract) -> set[str]:
     return {d for d, _ in node.dims} - {d for a in node.out_map for d, _ in a.terms}
 
 
-def _lookup(node: Contract, tensors: Mapping[str, Tensor]) -> Lookup | None:
+def _lookup(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> Lookup | None:
     """`a if x == v else 0`, or `a * (1 if x == v else 0)`, over plain dims, of a whole number x."""
     body, dims, found = node.body, {d for d, _ in node.dims}, None
     if isinstance(body, Cond) and _is(body.orelse, 0):

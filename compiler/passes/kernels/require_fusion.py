@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
-from compiler.ir.level0.model import Layer, Network
-from compiler.ir.level1.graph import Contract, Map, Node, Reindex, Tensor, TensorGraph
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.simplify_graph import operands
 
 _PHASES = {"train": "the training", "eval": "the validation", "predict": "a prediction"}
 
 
-def require_fusion(network: Network, graphs: Iterable[TensorGraph], decisions: Iterable[Decision]) -> None:
+def require_fusion(network: l0.Network, graphs: Iterable[l1.TensorGraph], decisions: Iterable[Decision]) -> None:
     """Raises ModelError where a fusion is missed."""
     asked = {layer.name: layer for layer in network.layers if layer.fuse is not NOWHERE}
     if not asked:
@@ -36,7 +36,7 @@ def require_fusion(network: Network, graphs: Iterable[TensorGraph], decisions: I
         fused = {subject for d, subject in here if d.verdict == "fused" and d.pass_name != "fuse_siblings"}
         shared = {subject: _into(d) for d, subject in here if d.verdict == "fused" and d.pass_name == "fuse_siblings"}
         reasons = {(d.pass_name, subject): d.reason for d, subject in here if d.verdict != "fused"}
-        sums = {n.out.name for n in graph.nodes if isinstance(n, Contract)}
+        sums = {n.out.name for n in graph.nodes if isinstance(n, l1.Contract)}
         for node, sources in _missed(graph, asked, fused, shared):
             layer = asked[_layer(node.out)]
             # What keeps it out of a contraction says most; then what keeps a map that it reads out of it.
@@ -49,7 +49,7 @@ def require_fusion(network: Network, graphs: Iterable[TensorGraph], decisions: I
     sink.check()
 
 
-def _layer(tensor: Tensor) -> str:
+def _layer(tensor: l1.Tensor) -> str:
     return tensor.name.partition(".")[0]
 
 
@@ -59,18 +59,18 @@ def _into(decision: Decision) -> list[str]:
 
 
 def _missed(
-    graph: TensorGraph, asked: Mapping[str, Layer], fused: set[str], shared: Mapping[str, Sequence[str]]
-) -> Iterable[tuple[Map, tuple[str, ...]]]:
+    graph: l1.TensorGraph, asked: Mapping[str, l0.Layer], fused: set[str], shared: Mapping[str, Sequence[str]]
+) -> Iterable[tuple[l1.Map, tuple[str, ...]]]:
     """Maps that are kernels, and the tensors whose kernels they could be a part of. `shared`: what Maps read of other
     Maps whose kernel they have joined."""
-    made: dict[str, Node] = {}
+    made: dict[str, l1.Node] = {}
     for node in graph.nodes:
         out = getattr(node, "out", None)
         if out is None:
             continue
         made[out.name] = node
         parts = out.name.split(".")
-        if not isinstance(node, Map) or not out.batched or parts[0] not in asked or out.name in fused:
+        if not isinstance(node, l1.Map) or not out.batched or parts[0] not in asked or out.name in fused:
             continue
         if "grad" in parts or parts[-1] == "again":
             continue
@@ -81,15 +81,15 @@ def _missed(
             yield node, sources
 
 
-def _is_inside(name: str, made: Mapping[str, Node], asked: Mapping[str, Layer]) -> bool:
+def _is_inside(name: str, made: Mapping[str, l1.Node], asked: Mapping[str, l0.Layer]) -> bool:
     """Whether a kernel of a layer that is asked for makes a tensor, or what it is another shape of."""
     node = made.get(name)
-    while isinstance(node, Reindex):
+    while isinstance(node, l1.Reindex):
         node = made.get(node.source)
-    return isinstance(node, (Map, Contract)) and node.out.batched and _layer(node.out) in asked
+    return isinstance(node, (l1.Map, l1.Contract)) and node.out.batched and _layer(node.out) in asked
 
 
-def _known_before(name: str, reader: Map, made: Mapping[str, Node]) -> bool:
+def _known_before(name: str, reader: l1.Map, made: Mapping[str, l1.Node]) -> bool:
     """Whether another operand of the reader is computed from the tensor: it needs all of it."""
     stack = [n for n in reader.ins if n != name]
     seen: set[str] = set()

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from compiler.ir.level1.graph import Contract, Map, Node, Rand, Reindex, Tensor
+import compiler.ir.level1.graph as l1
 from compiler.passes.kernels.fuse_epilogues import Epilogue, Readers
 from compiler.passes.kernels.horizontal_fusion import same_space, whole_operands
 from compiler.passes.program.decisions import Decision
 
 
 def reused(
-    nodes: tuple[Node, ...],
+    nodes: tuple[l1.Node, ...],
     outputs: tuple[str, ...],
     in_place: Mapping[str, str],
     fused: Mapping[str, Epilogue],
@@ -29,10 +29,10 @@ def reused(
     g = Readers(nodes)
     for name, kernel in (*fused.items(), *groups.items()):
         g.place |= dict.fromkeys((m.out.name for m in kernel.maps), g.place[name])
-    values = {n.out.name: n.out for n in nodes if isinstance(n, (Map, Contract, Rand))}
+    values = {n.out.name: n.out for n in nodes if isinstance(n, (l1.Map, l1.Contract, l1.Rand))}
     fixed = {*outputs, *in_place}
     for node in reversed(nodes):
-        if isinstance(node, Reindex) and node.out.name in fixed:
+        if isinstance(node, l1.Reindex) and node.out.name in fixed:
             fixed.add(node.source)
     found: dict[str, str] = {}
     for name, kernel in groups.items():
@@ -51,7 +51,7 @@ def reused(
     return found, [Decision("reuse_arrays", y, "in place", f"where {x} was, {why}") for y, x in found.items()]
 
 
-def _is_whole(name: str, maps: Iterable[Map]) -> bool:
+def _is_whole(name: str, maps: Iterable[l1.Map]) -> bool:
     """Whether all maps that read a tensor read it element by element."""
     return all(name in whole_operands(m) and m.ins.count(name) == 1 for m in maps if name in m.ins)
 
@@ -61,8 +61,8 @@ def _last(g: Readers, name: str, at: int, inside: set[str]) -> bool:
     `inside`."""
     for number in g.readers.get(name, ()):
         reader = g.nodes[number]
-        out: Tensor | None = getattr(reader, "out", None)
-        if isinstance(reader, Reindex):
+        out: l1.Tensor | None = getattr(reader, "out", None)
+        if isinstance(reader, l1.Reindex):
             done = _last(g, reader.out.name, at, set())
         else:
             done = (out is not None and out.name in inside) or (g.place[out.name] if out is not None else number) < at

@@ -12,18 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.source import Span
-from compiler.ir.level1.graph import Contract, Tensor, TensorGraph
-from compiler.ir.level2.program import (
-    ArrayFormal,
-    ColumnValue,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    StreamKey,
-)
 from compiler.ir.level2.program import Contract as ContractBody
 from compiler.ir.space import Affine, DType, Role, along
 from compiler.passes.kernels.assign_layouts import array_of
@@ -42,11 +33,11 @@ class Phase:
     """State while one phase is lowered."""
 
     builder: ProgramBuilder
-    graph: TensorGraph
+    graph: l1.TensorGraph
     lanes: int
     real_bytes: int
     available: frozenset[str]
-    tensors: dict[str, Tensor] = field(default_factory=dict)
+    tensors: dict[str, l1.Tensor] = field(default_factory=dict)
     arrays: dict[str, str] = field(default_factory=dict)  # tensor -> array that holds it
     wide: set[str] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
@@ -55,13 +46,13 @@ class Phase:
     ranks: dict[str, int] = field(default_factory=dict)  # layer -> its place in the model
     known: dict[object, Loops] = field(default_factory=dict)  # loops of nests that had the same walks
     chosen: dict[object, tuple[Choice | None, str]] = field(default_factory=dict)  # of equal contractions
-    numbers: dict[object, tuple[ScalarFormal, ...]] = field(default_factory=dict)  # of kernels, by their names
+    numbers: dict[object, tuple[l2.ScalarFormal, ...]] = field(default_factory=dict)  # of kernels, by their names
 
     def rank(self, path: str) -> int:
         """The place of a tensor's layer in the model: forward nodes come first in a graph."""
         return self.ranks.setdefault(path.split(".")[0], len(self.ranks))
 
-    def dtype(self, tensor: Tensor) -> DType:
+    def dtype(self, tensor: l1.Tensor) -> DType:
         return self.builder.arrays[self.arrays[tensor.name]].dtype
 
     def loops(
@@ -80,7 +71,7 @@ class Phase:
             self.known[key] = build_loops(walks, dims, parallel, literal, self.lanes, separate, guarded)
         return self.known[key]
 
-    def choose(self, node: Contract) -> tuple[Choice | None, str]:
+    def choose(self, node: l1.Contract) -> tuple[Choice | None, str]:
         """The strategy that the rules say, and why; the same for equal contractions."""
         operands = tuple((t.shape, t.dtype, t.batched) for t in map(self.tensors.__getitem__, node.ins))
         walks = (node.dims, node.out_map, node.in_maps, node.out.shape, node.out.batched, operands)
@@ -89,7 +80,7 @@ class Phase:
             self.chosen[key] = choose(node, self.tensors, self.lanes, self.real_bytes, self.available)
         return self.chosen[key]
 
-    def temporary(self, tensor: Tensor, span: Span) -> str:
+    def temporary(self, tensor: l1.Tensor, span: Span) -> str:
         """The WORK array of a tensor that nothing outside this phase reads."""
         name = f"{self.graph.phase}/{tensor.name}"
         kept = tensor.name in self.graph.outputs
@@ -98,26 +89,26 @@ class Phase:
         return name
 
 
-def axes_of(tensor: Tensor) -> tuple[Affine, ...]:
+def axes_of(tensor: l1.Tensor) -> tuple[Affine, ...]:
     return tuple(along(f"d{a}") for a in range(len(tensor.shape)))
 
 
-def array_formal(name: str, dtype: DType, mode: Mode, loops: Loops) -> ArrayFormal:
-    return ArrayFormal(name, dtype, mode, loops.accesses[name])
+def array_formal(name: str, dtype: DType, mode: l2.Mode, loops: Loops) -> l2.ArrayFormal:
+    return l2.ArrayFormal(name, dtype, mode, loops.accesses[name])
 
 
 def emit_row(
     p: Phase,
-    kind: Kind,
+    kind: l2.Kind,
     label: str,
-    arrays: list[ArrayFormal],
+    arrays: list[l2.ArrayFormal],
     bound: Mapping[str, str],
     columns: Mapping[str, int],
     scalars: tuple[tuple[str, float], ...],
-    body: Nest | ContractBody,
+    body: l2.Nest | ContractBody,
     path: str,
     span: Span,
-    keys: Mapping[str, StreamKey] | None = None,
+    keys: Mapping[str, l2.StreamKey] | None = None,
     every: int = 1,
 ) -> None:
     """One row of a kernel and its launch in this phase, in the steps that `every` divides. Labels leave out which
@@ -127,9 +118,9 @@ def emit_row(
     names = (tuple(columns), tuple(s for s, _ in scalars), tuple(keys or ()))
     if names not in p.numbers:
         types = zip(names, (DType.I64, p.builder.precision, DType.U64), strict=True)
-        p.numbers[names] = tuple(ScalarFormal(n, t) for group, t in types for n in group)
-    formals: tuple[Formal, ...] = (*arrays, *p.numbers[names])
-    values: dict[str, ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
+        p.numbers[names] = tuple(l2.ScalarFormal(n, t) for group, t in types for n in group)
+    formals: tuple[l2.Formal, ...] = (*arrays, *p.numbers[names])
+    values: dict[str, l2.ColumnValue] = {**columns, **dict(scalars), **(keys or {})}
     key = p.builder.key((kind, formals, body))
     row = p.builder.row(key, label, kind, formals, body, bound, values, path, span, p.rank(path))
     p.builder.launch(p.graph.phase, key, row, row + 1, every, join=False)

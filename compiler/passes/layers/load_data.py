@@ -19,12 +19,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.source import Span
 from compiler.files.data_source import read_samples, samples_header
 from compiler.files.sample_checks import NOT_FINITE, BadSample, sample_checks
-from compiler.ir.level0.model import Data, Network, Train
 from compiler.ir.space import DType
 from compiler.passes.program.decisions import Decision
 
@@ -47,12 +47,12 @@ class DataSet:
         return sum(self.rows.values())
 
 
-def held_out(data: Data, examples: int) -> int:
+def held_out(data: l0.Data, examples: int) -> int:
     """How many of so many examples are kept for validation."""
     return data.kept.count(examples)
 
 
-def load_data(network: Network, train: Train, precision: DType) -> DataSet:
+def load_data(network: l0.Network, train: l0.Train, precision: DType) -> DataSet:
     """Reads the files and counts the examples of "train" and "eval" (validation). Raises ModelError (E0703,
     E0926)."""
     kinds = {i.name: DType.I32 if i.dtype == "int32" else precision for i in network.inputs}
@@ -76,7 +76,7 @@ def load_data(network: Network, train: Train, precision: DType) -> DataSet:
     return DataSet({f"data.{array}": values for array, values in arrays.items()}, rows, data.span)
 
 
-def _checked(network: Network, train: Train, types: Mapping[str, DType]) -> dict[str, npt.NDArray[Any]]:
+def _checked(network: l0.Network, train: l0.Train, types: Mapping[str, DType]) -> dict[str, npt.NDArray[Any]]:
     """All samples in the program's types. Raises ModelError for numbers that cannot be used (E0703, E0926), OSError,
     ValueError."""
     data = train.data
@@ -103,7 +103,7 @@ def window(memory: int, row_bytes: int, batch: int) -> int:
     return 1 + max(memory // (_TWICE * row_bytes * batch), 1) * batch
 
 
-def streaming(data: DataSet, train: Train) -> list[Decision]:
+def streaming(data: DataSet, train: l0.Train) -> list[Decision]:
     """What was decided about samples that stay in their files; nothing where they do not."""
     if not data.windows:
         return []

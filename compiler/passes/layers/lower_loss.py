@@ -17,13 +17,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, substitute
 from compiler.expr.parse import parse_expr
-from compiler.ir.level0.model import Loss, Network, Train
 from compiler.ir.level1.builder import GraphBuilder, Operand, Scalars, identity
-from compiler.ir.level1.graph import Constant, Contract, Reindex, Store, Tensor, Variable, Weight
 from compiler.ir.space import along
 from compiler.passes.layers.lower_metrics import add_metric
 from compiler.passes.tensors.expand_updates import classes_of
@@ -59,28 +59,30 @@ def _body(kind: str) -> Expr:
     return substitute(tree, {"p": X0, "t": X1})
 
 
-def _chosen(g: GraphBuilder, name: str, values: Tensor, counted: Tensor) -> Tensor:
+def _chosen(g: GraphBuilder, name: str, values: l1.Tensor, counted: l1.Tensor) -> l1.Tensor:
     """The values, and 0 where `counted`, which has their first axes, is 0: with those, losses and slopes are finite."""
     counts = X1.ne(0.0)
     return g.map(name, Cond(counts, X0, Num(0.0)), (identity(values), _first_axes(counted)))
 
 
-def _first_axes(counted: Tensor) -> Operand:
+def _first_axes(counted: l1.Tensor) -> Operand:
     """The operand in a body over more axes than its own."""
     return counted, tuple(range(len(counted.shape)))
 
 
 def _cross_entropy(
-    g: GraphBuilder, loss: Loss, logits: Tensor, target: Tensor, name: str, rank: int
-) -> tuple[Tensor, frozenset[str]]:
+    g: GraphBuilder, loss: l0.Loss, logits: l1.Tensor, target: l1.Tensor, name: str, rank: int
+) -> tuple[l1.Tensor, frozenset[str]]:
     """-log softmax(logits)[target] per row, shifted by the largest logit (which cancels in the gradient). With
     smoothing s the target is 1 - s there and s / classes everywhere (Szegedy et al. 2016, section 7). Scores of rows
     whose class has the weight 0 are not computed with."""
     last = len(logits.shape) - 1
     row = tuple(range(last))
-    of_class: Tensor | None = None
+    of_class: l1.Tensor | None = None
     if loss.class_weights:
-        classes = g.add(Constant(Tensor(f"{name}.class_weights", (logits.shape[-1],)), loss.class_weights, loss.span))
+        classes = g.add(
+            l1.Constant(l1.Tensor(f"{name}.class_weights", (logits.shape[-1],)), loss.class_weights, loss.span)
+        )
         of_class = g.reduce(f"{name}.weight", Cond(Ref(f"d{last}").eq(X0), X1, Num(0.0)),
                             ((target, row), (classes, (last,))), logits, row)  # fmt: skip
         if 0.0 in loss.class_weights:
@@ -111,12 +113,12 @@ def _mean(
     name: str,
     body: Expr,
     operands: Sequence[Operand],
-    over: Tensor,
+    over: l1.Tensor,
     rank: int,
     scalars: Scalars = (),
     summed: int = 0,
     span: Span = NOWHERE,
-) -> Tensor:
+) -> l1.Tensor:
     """The mean of an expression over all axes but the first `rank` ones; a sum over the last `summed` ones."""
     if rank == len(over.shape):
         whole = body == X0 and operands[0] == identity(over)
@@ -126,7 +128,9 @@ def _mean(
     return g.reduce(name, part, operands, over, tuple(range(rank)), scalars=(share, *scalars), span=span)
 
 
-def _elementwise(g: GraphBuilder, loss: Loss, prediction: Tensor, target: Tensor, name: str, rank: int) -> Tensor:
+def _elementwise(
+    g: GraphBuilder, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, name: str, rank: int
+) -> l1.Tensor:
     """The mean over the elements behind the first `rank` axes."""
     summed = 1 if loss.kind == "kl_divergence" else 0
     operands = (identity(prediction), identity(target))
@@ -135,7 +139,7 @@ def _elementwise(g: GraphBuilder, loss: Loss, prediction: Tensor, target: Tensor
     return _mean(g, f"{name}.rows", body, operands, prediction, rank, (*loss.attrs, *weights), summed)
 
 
-def _cosine(g: GraphBuilder, prediction: Tensor, target: Tensor, name: str, rank: int) -> Tensor:
+def _cosine(g: GraphBuilder, prediction: l1.Tensor, target: l1.Tensor, name: str, rank: int) -> l1.Tensor:
     """Mean over rows of 1 - p t / (|p| |t|) along the last axis; each norm at least 1e-8, as in PyTorch."""
     keep = tuple(range(len(prediction.shape) - 1))
     p, t = identity(prediction), identity(target)
@@ -150,8 +154,8 @@ def _cosine(g: GraphBuilder, prediction: Tensor, target: Tensor, name: str, rank
 
 
 def _expression(
-    g: GraphBuilder, loss: Loss, named: dict[str, Tensor], name: str, keep: int, counted: Tensor | None
-) -> Tensor:
+    g: GraphBuilder, loss: l0.Loss, named: dict[str, l1.Tensor], name: str, keep: int, counted: l1.Tensor | None
+) -> l1.Tensor:
     """Mean over the elements behind the first `keep` axes of an expression; operands are broadcast as in NumPy. What
     is not `counted` is 0."""
     assert loss.function is not None
@@ -167,30 +171,30 @@ def _expression(
         kept = [(first + a, e) for a, e in enumerate(t.shape[1:]) if e == shape[first + a]]
         source = t
         if len(kept) != len(t.shape) - 1:
-            flat = Tensor(f"{name}.of.{t.name}", (t.shape[0], *(e for _, e in kept)), t.dtype, True)
-            source = g.add(Reindex(flat, t.name, loss.span))
+            flat = l1.Tensor(f"{name}.of.{t.name}", (t.shape[0], *(e for _, e in kept)), t.dtype, True)
+            source = g.add(l1.Reindex(flat, t.name, loss.span))
         operands.append((source, (0, *(a for a, _ in kept))))
     bindings: dict[str, Expr] = {a: Ref(f"x{i}") for i, a in enumerate(loss.function.args[: len(ins)])}
     body = substitute(loss.function.body, bindings)
     if counted is not None:  # the expression itself may not be finite, or not have a slope, at 0
         body = Cond(Ref(f"x{len(operands)}").ne(0.0), body, Num(0.0))
         operands.append(_first_axes(counted))
-    over = Tensor("", tuple(shape), "real", True)
+    over = l1.Tensor("", tuple(shape), "real", True)
     return _mean(g, f"{name}.rows", body, operands, over, keep, loss.attrs, span=loss.span)
 
 
 def _rows(
     g: GraphBuilder,
-    loss: Loss,
-    named: dict[str, Tensor],
+    loss: l0.Loss,
+    named: dict[str, l1.Tensor],
     name: str = "loss",
     rank: int = 1,
-    counted: Tensor | None = None,
-) -> tuple[Tensor, frozenset[str]]:
+    counted: l1.Tensor | None = None,
+) -> tuple[l1.Tensor, frozenset[str]]:
     """The loss of each row (with a mask: of each of its elements), and the tensors that are constants to autodiff.
     `rank`: axes that this has; `counted`: what is 0 for all that a mask leaves out."""
     if loss.kind == "sum":
-        found: list[Tensor] = []
+        found: list[l1.Tensor] = []
         constants: frozenset[str] = frozenset()
         for k, (_, term) in enumerate(loss.terms):
             rows, own = _rows(g, term, named, f"loss.{k}")
@@ -215,7 +219,7 @@ def _rows(
     return _elementwise(g, loss, prediction, target, name, rank), frozenset()
 
 
-def _counted(g: GraphBuilder, loss: Loss, named: dict[str, Tensor], rows: Tensor, name: str) -> Tensor:
+def _counted(g: GraphBuilder, loss: l0.Loss, named: dict[str, l1.Tensor], rows: l1.Tensor, name: str) -> l1.Tensor:
     """How much each row, or each element of the mask, counts: 0 in rows that do not exist."""
     mask = named.get(loss.mask)
     target = named[loss.target] if loss.ignore is not None else None
@@ -243,15 +247,21 @@ class _Term:
     that the loss of a batch in which nothing counts is 0; `mask`: how much each row, or each of its elements, counts;
     `constants`: to autodiff."""
 
-    total: Tensor
-    count: Tensor
-    over: Tensor
-    mask: Tensor
+    total: l1.Tensor
+    count: l1.Tensor
+    over: l1.Tensor
+    mask: l1.Tensor
     constants: frozenset[str]
 
 
 def _term(
-    g: GraphBuilder, loss: Loss, named: dict[str, Tensor], mask: Tensor, count: Tensor, name: str, weight: float
+    g: GraphBuilder,
+    loss: l0.Loss,
+    named: dict[str, l1.Tensor],
+    mask: l1.Tensor,
+    count: l1.Tensor,
+    name: str,
+    weight: float,
 ) -> _Term:
     """A loss with a mean of its own. `mask`, `count`: rows that exist."""
     counted = _counted(g, loss, named, mask, name)
@@ -268,24 +278,24 @@ def _term(
     return _Term(total, count, over, counted, constants)
 
 
-def _penalty(g: GraphBuilder, train: Train, network: Network) -> Tensor | None:
+def _penalty(g: GraphBuilder, train: l0.Train, network: l0.Network) -> l1.Tensor | None:
     """The sum of all penalties, array by array; None without any."""
-    total: Tensor | None = None
+    total: l1.Tensor | None = None
     x0, x1, d0 = X0, X1, Ref("d0")
     carried = Cond(d0.eq(0), x1, Num(0.0))
     own = Ref("l1") * Call("abs", (x0,)) + Ref("l2") * (x0 * x0)
-    weights = [n for n in g.nodes if isinstance(n, Weight)]
+    weights = [n for n in g.nodes if isinstance(n, l1.Weight)]
     for k, penalty in enumerate(train.penalties):
         for node in weights:
             if not classes_of(node.out.name, network) & set(penalty.of):
                 continue
             if total is None:
-                total = g.map("penalty.start", Num(0.0), (), like=Tensor("", ()))
+                total = g.map("penalty.start", Num(0.0), (), like=l1.Tensor("", ()))
             size = math.prod(node.out.shape)
-            flat = g.add(Reindex(Tensor(f"{node.out.name}.flat{k}", (size,)), node.out.name, penalty.span))
+            flat = g.add(l1.Reindex(l1.Tensor(f"{node.out.name}.flat{k}", (size,)), node.out.name, penalty.span))
             total = g.add(
-                Contract(
-                    Tensor(f"{node.out.name}.penalty{k}", ()),
+                l1.Contract(
+                    l1.Tensor(f"{node.out.name}.penalty{k}", ()),
                     (("d0", size),),
                     (),
                     (flat.name, total.name),
@@ -303,16 +313,16 @@ class Lost:
     """`loss`: a scalar; `constants`: to autodiff; `means`: what the loss is a sum of, with how much each is a mean over
     in this batch (several only where gradients are accumulated)."""
 
-    loss: Tensor
+    loss: l1.Tensor
     constants: frozenset[str]
-    means: tuple[tuple[Tensor, Tensor], ...]
+    means: tuple[tuple[l1.Tensor, l1.Tensor], ...]
 
 
 def _means(
-    g: GraphBuilder, terms: list[_Term], penalty: Tensor | None, count: Tensor
-) -> tuple[tuple[Tensor, Tensor], ...]:
+    g: GraphBuilder, terms: list[_Term], penalty: l1.Tensor | None, count: l1.Tensor
+) -> tuple[tuple[l1.Tensor, l1.Tensor], ...]:
     """The terms of a loss as means, those over the same samples together; the penalty is one over all."""
-    groups: dict[str, tuple[Tensor, list[Tensor]]] = {}
+    groups: dict[str, tuple[l1.Tensor, list[l1.Tensor]]] = {}
     for k, term in enumerate(terms):
         mean = g.map(f"loss.{k}.mean", X0 / X1, (identity(term.total), identity(term.over)))
         groups.setdefault(term.count.name, (term.count, []))[1].append(mean)
@@ -329,11 +339,11 @@ def _means(
 
 def add_loss(
     g: GraphBuilder,
-    train: Train,
-    named: dict[str, Tensor],
-    mask: Tensor,
-    count: Tensor,
-    network: Network | None = None,
+    train: l0.Train,
+    named: dict[str, l1.Tensor],
+    mask: l1.Tensor,
+    count: l1.Tensor,
+    network: l0.Network | None = None,
 ) -> Lost:
     """Adds `loss` and the metric sums."""
     whole = train.loss
@@ -360,9 +370,9 @@ def add_loss(
     for metric in train.metrics:
         sums |= add_metric(g, metric, whole.terms[0][1] if whole.terms else whole, named, first.mask)
     for name, value in sums.items():
-        kept = g.add(Variable(Tensor(f"metric.{name}", value.shape), 0.0, wide=True))
+        kept = g.add(l1.Variable(l1.Tensor(f"metric.{name}", value.shape), 0.0, wide=True))
         after = g.map(f"metric.{name}.after", X0 + X1, (identity(kept), identity(value)))
-        g.add(Store(kept.name, after.name))
+        g.add(l1.Store(kept.name, after.name))
     several = train.accumulate > 1 and len(found) > 1
     parts = _means(g, found, penalty, count) if several else ((loss, first.count),)
     return Lost(loss, frozenset().union(*(part.constants for part in found)), parts)

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import math
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref
-from compiler.ir.level0.model import Loss
 from compiler.ir.level1.builder import FIRST, GraphBuilder, Operand, identity
-from compiler.ir.level1.graph import Contract, Tensor
 from compiler.ir.space import along
 
 X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
 
 
-def add_metric(g: GraphBuilder, name: str, loss: Loss, named: dict[str, Tensor], mask: Tensor) -> dict[str, Tensor]:
+def add_metric(
+    g: GraphBuilder, name: str, loss: l0.Loss, named: dict[str, l1.Tensor], mask: l1.Tensor
+) -> dict[str, l1.Tensor]:
     """The sums of a metric."""
     prediction, target = named[loss.prediction], named[loss.target]
     if name == "accuracy" and loss.kind == "softmax_cross_entropy":
@@ -45,7 +47,7 @@ def add_metric(g: GraphBuilder, name: str, loss: Loss, named: dict[str, Tensor],
     return {name: _mean(g, f"{name}.sum", plain[name], prediction, target, mask)}
 
 
-def _along(mask: Tensor) -> Operand:
+def _along(mask: l1.Tensor) -> Operand:
     """How much rows, or their first axes, count, in a body over all axes."""
     return mask, tuple(range(len(mask.shape)))
 
@@ -55,7 +57,9 @@ def _same_side(score: Expr, target: Expr) -> Expr:
     return (score > 0.0).eq(target > 0.5)
 
 
-def _mean(g: GraphBuilder, name: str, body: Expr, prediction: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+def _mean(
+    g: GraphBuilder, name: str, body: Expr, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
+) -> l1.Tensor:
     """The sum over rows of the mean over the elements of a row, by a choice of what counts: the rest may be NaN."""
     whole = Cond(X2.ne(0.0), body * X2 * Ref("share"), Num(0.0))
     share = (("share", 1.0 / math.prod(prediction.shape[len(mask.shape) :])),)
@@ -63,7 +67,7 @@ def _mean(g: GraphBuilder, name: str, body: Expr, prediction: Tensor, target: Te
     return g.reduce(name, whole, operands, prediction, (), scalars=share)
 
 
-def _first(g: GraphBuilder, name: str, scores: Tensor) -> Tensor:
+def _first(g: GraphBuilder, name: str, scores: l1.Tensor) -> l1.Tensor:
     """The first class with the largest score."""
     last = len(scores.shape) - 1
     row = tuple(range(last))
@@ -79,7 +83,7 @@ def _first(g: GraphBuilder, name: str, scores: Tensor) -> Tensor:
     )
 
 
-def _right(g: GraphBuilder, name: str, test: Expr, found: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+def _right(g: GraphBuilder, name: str, test: Expr, found: l1.Tensor, target: l1.Tensor, mask: l1.Tensor) -> l1.Tensor:
     """The sum over rows of the part of a row's classes for which `test` holds."""
     body: Expr = Cond(test, X2, Num(0.0))
     operands = (identity(found), identity(target), _along(mask))
@@ -89,11 +93,11 @@ def _right(g: GraphBuilder, name: str, test: Expr, found: Tensor, target: Tensor
     return g.reduce(f"{name}.sum", body * Ref("share"), operands, found, (), scalars=share)
 
 
-def _accuracy(g: GraphBuilder, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+def _accuracy(g: GraphBuilder, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor) -> l1.Tensor:
     return _right(g, "accuracy", X0.eq(X1), _first(g, "accuracy", scores), target, mask)
 
 
-def _top(g: GraphBuilder, name: str, k: int, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+def _top(g: GraphBuilder, name: str, k: int, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor) -> l1.Tensor:
     """Rows whose target's score has fewer than k others before it; equal ones count in the order of the classes."""
     last = len(scores.shape) - 1
     row = tuple(range(last))
@@ -103,31 +107,33 @@ def _top(g: GraphBuilder, name: str, k: int, scores: Tensor, target: Tensor, mas
     before = (X0 > X1) | X0.eq(X1) & (d < X2)
     operands = (identity(scores), (own, row), (target, row))
     rank = g.reduce(f"{name}.rank", Cond(before, Num(1.0), Num(0.0)), operands, scores, row)
-    limit = g.map(f"{name}.k", Ref("k"), (), like=Tensor("", ()), scalars=(("k", float(k)),))
+    limit = g.map(f"{name}.k", Ref("k"), (), like=l1.Tensor("", ()), scalars=(("k", float(k)),))
     body: Expr = Cond(X0 < X1, X2, Num(0.0))
     share = (("share", 1.0 / math.prod(rank.shape[len(mask.shape) :])),)
     reads = (identity(rank), (limit, ()), _along(mask))
     return g.reduce(f"{name}.sum", body * Ref("share"), reads, rank, (), scalars=share)
 
 
-def _class_counts(g: GraphBuilder, name: str, scores: Tensor, target: Tensor, mask: Tensor) -> dict[str, Tensor]:
+def _class_counts(
+    g: GraphBuilder, name: str, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
+) -> dict[str, l1.Tensor]:
     """Per class: rows (and steps) of it that were found, that were taken for it, that there are."""
     first = _first(g, name, scores)
     classes = scores.shape[-1]
     k = Ref("k")
     found, there = X0.eq(k), X1.eq(k)
-    counts: dict[str, tuple[tuple[Tensor, ...], Expr]] = {
+    counts: dict[str, tuple[tuple[l1.Tensor, ...], Expr]] = {
         "hits": ((first, target, mask), Cond(found & there, X2, Num(0.0))),
         "found": ((first, mask), Cond(found, X1, Num(0.0))),
         "there": ((target, mask), Cond(X0.eq(k), X1, Num(0.0))),
     }
-    sums: dict[str, Tensor] = {}
+    sums: dict[str, l1.Tensor] = {}
     rows = tuple(zip(("n", "s"), scores.shape[:-1], strict=False))
     axes = tuple(along(d) for d, _ in rows)
     for part, (operands, body) in counts.items():
         sums[f"{name}.{part}"] = g.add(
-            Contract(
-                Tensor(f"{name}.{part}", (classes,)),
+            l1.Contract(
+                l1.Tensor(f"{name}.{part}", (classes,)),
                 (("k", classes), *rows),
                 (along("k"),),
                 tuple(t.name for t in operands),
@@ -138,7 +144,7 @@ def _class_counts(g: GraphBuilder, name: str, scores: Tensor, target: Tensor, ma
     return sums
 
 
-def _confusion(g: GraphBuilder, scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+def _confusion(g: GraphBuilder, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor) -> l1.Tensor:
     """(classes, classes): how much of each class was taken for each. A product of two matrices of zeros and ones, which
     has fast strategies."""
     first = _first(g, "confusion", scores)
@@ -153,8 +159,8 @@ def _confusion(g: GraphBuilder, scores: Tensor, target: Tensor, mask: Tensor) ->
     rows = tuple((f"n{a}", extent) for a, extent in enumerate(scores.shape[:-1]))
     at = tuple(along(n) for n, _ in rows)
     return g.add(
-        Contract(
-            Tensor("confusion.counts", (classes, classes)),
+        l1.Contract(
+            l1.Tensor("confusion.counts", (classes, classes)),
             (("k", classes), ("j", classes), *rows),
             (along("k"), along("j")),
             (there.name, found.name),
@@ -164,7 +170,9 @@ def _confusion(g: GraphBuilder, scores: Tensor, target: Tensor, mask: Tensor) ->
     )
 
 
-def _binary_counts(g: GraphBuilder, name: str, scores: Tensor, target: Tensor, mask: Tensor) -> dict[str, Tensor]:
+def _binary_counts(
+    g: GraphBuilder, name: str, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
+) -> dict[str, l1.Tensor]:
     found, there = X0 > 0.0, X1 > 0.5
     tests: dict[str, Expr] = {"hits": found & there, "found": found, "there": there}
     return {

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from itertools import islice
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.activations import ACTIVATIONS, activation
 from compiler.expr.ast import substitute
-from compiler.ir.level0.model import FunctionDef, Layer, Network, Train
 from compiler.ir.level1.builder import GraphBuilder, identity
-from compiler.ir.level1.graph import BatchMask, Feed, Tensor
 from compiler.layers import KIND
 from compiler.layers.shared.context import X0, Context
 
 __all__ = ["ACTIVATIONS", "lower_network"]
 
 
-def _activated(c: Context, layer: Layer, y: Tensor) -> Tensor:
-    function: FunctionDef | None = layer.function
+def _activated(c: Context, layer: l0.Layer, y: l1.Tensor) -> l1.Tensor:
+    function: l0.FunctionDef | None = layer.function
     if layer.activation in (None, "linear", "identity"):
         return y
     if function is not None:
@@ -34,22 +34,22 @@ def _activated(c: Context, layer: Layer, y: Tensor) -> Tensor:
     return c.graph.map(f"{layer.name}.activated", body, (identity(y),), span=layer.span)
 
 
-def lower_network(network: Network, train: Train, phase: str) -> tuple[Context, dict[str, Tensor]]:
+def lower_network(network: l0.Network, train: l0.Train, phase: str) -> tuple[Context, dict[str, l1.Tensor]]:
     """The forward graph of a phase ("train": batch statistics, dropout; "eval": neither).
 
     Returns the context (graph, mask, count) and the output tensor of every layer and input by name.
     """
     g = GraphBuilder()
     batch = train.batch
-    mask = g.add(BatchMask(Tensor("batch.mask", (batch,), "real", True)))
+    mask = g.add(l1.BatchMask(l1.Tensor("batch.mask", (batch,), "real", True)))
     count = g.reduce("batch.count", X0, (identity(mask),), mask, ())
     c = Context(g, phase == "train", mask, count, {}, seed=train.seed)
     sources = {name: (array, scale) for name, array, scale in train.data.arrays}
     for item in network.inputs:
         array, scale = sources[item.name]
         dtype = "real" if item.dtype == "real" else "int"
-        out = Tensor(item.name, (batch, *item.shape), dtype, True)
-        c.named[item.name] = g.add(Feed(out, f"data.{array}", scale, item.span))
+        out = l1.Tensor(item.name, (batch, *item.shape), dtype, True)
+        c.named[item.name] = g.add(l1.Feed(out, f"data.{array}", scale, item.span))
     for layer in network.layers:
         before = len(g.tensors)
         y = KIND[layer.kind].lower(c, layer, *(c.named[i] for i in layer.inputs))

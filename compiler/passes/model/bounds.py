@@ -14,9 +14,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
 from compiler.expr.functions import CONSTANTS
-from compiler.ir.level0.model import Action, Send, Set, SynapseDef, Transpose
 from compiler.ir.level2.delayed import DELAYED
 from compiler.passes.model.synapse_names import read_of_neurons
 
@@ -121,31 +121,31 @@ def _sound(x: Interval) -> Interval:
 
 
 def _run(
-    synapse: SynapseDef, actions: tuple[Action, ...], env: Env
-) -> tuple[dict[str, Interval], list[tuple[Send, Interval]]]:
+    synapse: l0.SynapseDef, actions: tuple[l0.Action, ...], env: Env
+) -> tuple[dict[str, Interval], list[tuple[l0.Send, Interval]]]:
     """The names after `actions`, and what they send."""
     now = dict(env)
     for let in synapse.lets:
         now[let.target] = _sound(interval(let.value, now))
-    sent: list[tuple[Send, Interval]] = []
+    sent: list[tuple[l0.Send, Interval]] = []
     for action in actions:
-        if isinstance(action, Transpose):
+        if isinstance(action, l0.Transpose):
             now[action.target] = ANY
             continue
         value = _sound(interval(action.value, now))
-        if isinstance(action, Set):
+        if isinstance(action, l0.Set):
             now[action.target] = value
-        elif isinstance(action, Send):
+        elif isinstance(action, l0.Send):
             sent.append((action, value))
     return now, sent
 
 
-def _occasions(synapse: SynapseDef) -> list[tuple[Action, ...]]:
+def _occasions(synapse: l0.SynapseDef) -> list[tuple[l0.Action, ...]]:
     at_events = [*(e.actions for e in synapse.events), *(h.actions for h in synapse.on)]
     return [synapse.update, synapse.on_pre, synapse.on_post, *at_events]
 
 
-def delivered(synapse: SynapseDef, into: str, params: Env, start: Env) -> dict[tuple[str, str], float | None]:
+def delivered(synapse: l0.SynapseDef, into: str, params: Env, start: Env) -> dict[tuple[str, str], float | None]:
     """(end, input) -> bound. `params`, `start`: intervals of params and of states at the start."""
     states = {s.name: start.get(s.name, ANY) for s in synapse.state}
     for ode in synapse.dynamics:
@@ -167,7 +167,7 @@ def delivered(synapse: SynapseDef, into: str, params: Env, start: Env) -> dict[t
     return found
 
 
-def scale_at_start(synapse: SynapseDef, into: str, params: Env, start: Env) -> dict[tuple[str, str], float]:
+def scale_at_start(synapse: l0.SynapseDef, into: str, params: Env, start: Env) -> dict[tuple[str, str], float]:
     """(end, input) -> size of what is delivered at the start; 0.0 where that has no bound."""
     variables = {f"{end}.{name}": VARIABLES for end, name in read_of_neurons(synapse)}
     for end, block in (("pre", synapse.pre), ("post", synapse.post)):
@@ -179,7 +179,7 @@ def scale_at_start(synapse: SynapseDef, into: str, params: Env, start: Env) -> d
     return found
 
 
-def _sent(synapse: SynapseDef, into: str, env: Env) -> dict[tuple[str, str], list[Interval]]:
+def _sent(synapse: l0.SynapseDef, into: str, env: Env) -> dict[tuple[str, str], list[Interval]]:
     found: dict[tuple[str, str], list[Interval]] = {}
     for actions in _occasions(synapse):
         for send, value in _run(synapse, actions, env)[1]:

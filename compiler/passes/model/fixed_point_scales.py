@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from compiler.ir.level0.model import Const, Distribution, Formula, FromFile, Listed, Member, Model, Projection, Value
+import compiler.ir.level0.model as l0
 from compiler.passes.model.bounds import ANY, Interval, delivered, interval, scale_at_start
 from compiler.passes.program.init_values import read_file
 
@@ -26,12 +26,12 @@ GROWTH: Final = 2.0**4
 """Counts that are given away where nothing bounds what a synapse delivers, for it to grow."""
 
 
-def largest_weight(value: Value) -> float:
+def largest_weight(value: l0.Value) -> float:
     """A bound on |weight| for the choice of fixed-point quanta (normal: ten standard deviations)."""
     match value:
-        case Const(number):
+        case l0.Const(number):
             return abs(float(number))
-        case Distribution(kind, args):
+        case l0.Distribution(kind, args):
             given = dict(args)
             if kind == "uniform":
                 return max(abs(given["low"]), abs(given["high"]))
@@ -40,31 +40,31 @@ def largest_weight(value: Value) -> float:
             if kind == "lognormal":
                 return math.exp(given["mean"] + 10 * given["std"])
             return abs(given["mean"]) + 10 * given["std"]
-        case Listed(values):
+        case l0.Listed(values):
             return max((abs(v) for v in values), default=0.0)
-        case FromFile():
+        case l0.FromFile():
             return float(np.abs(read_file(value)).max(initial=0.0))
         case _:
             raise AssertionError(value)
 
 
-def _interval(value: Value, params: Mapping[str, Interval]) -> Interval:
+def _interval(value: l0.Value, params: Mapping[str, Interval]) -> Interval:
     """What an initial value can be."""
     match value:
-        case Const(number):
+        case l0.Const(number):
             return float(number), float(number)
-        case Distribution("uniform", args):
+        case l0.Distribution("uniform", args):
             return dict(args)["low"], dict(args)["high"]
-        case Formula(e):
+        case l0.Formula(e):
             return interval(e, params)
-        case Listed(values) if values:
+        case l0.Listed(values) if values:
             return min(values), max(values)
         case _:
             most = largest_weight(value)
             return -most, most
 
 
-def _sent(projection: Projection, member: Member) -> dict[tuple[str, str], float]:
+def _sent(projection: l0.Projection, member: l0.Member) -> dict[tuple[str, str], float]:
     """(end, input) -> 2^40 counts of what a synapse's statements deliver."""
     synapse = projection.synapse
     assert synapse is not None
@@ -86,7 +86,7 @@ def _scale(start: float) -> float:
     return start if start >= 1 else math.sqrt(start) if start > 0 else 1.0
 
 
-def input_quanta(model: Model) -> dict[tuple[str, str], float]:
+def input_quanta(model: l0.Model) -> dict[tuple[str, str], float]:
     """(population, input) -> value of one count of its i64 accumulator."""
     largest: dict[tuple[str, str], float] = {}
     known: dict[object, dict[tuple[str, str], float]] = {}

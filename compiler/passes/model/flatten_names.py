@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.core.names import free_name
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.ir.level0.controls import names_read, rewritten_pool, rewritten_sets
-from compiler.ir.level0.model import Handler, NeuronDef, Ode, PhaseDef
-from compiler.ir.level1.graph import AtEvent, Counter, PoolCell
 from compiler.passes.model.free_names import RESERVED, names_of
 
 
@@ -23,13 +23,13 @@ from compiler.passes.model.free_names import RESERVED, names_of
 class Control:
     """`shown`: (plain name, dotted name) of what has an array."""
 
-    pools: tuple[PoolCell, ...] = ()
-    on: tuple[AtEvent, ...] = ()
-    counters: tuple[Counter, ...] = ()
+    pools: tuple[l1.PoolCell, ...] = ()
+    on: tuple[l1.AtEvent, ...] = ()
+    counters: tuple[l1.Counter, ...] = ()
     shown: tuple[tuple[str, str], ...] = ()
 
 
-def _equations(neuron: NeuronDef) -> Iterable[Expr]:
+def _equations(neuron: l0.NeuronDef) -> Iterable[Expr]:
     yield from (s.value for s in (*neuron.lets, *neuron.update))
     yield from (o.rhs for o in neuron.dynamics)
     if neuron.spike is not None:
@@ -37,7 +37,7 @@ def _equations(neuron: NeuronDef) -> Iterable[Expr]:
         yield from (s.value for s in neuron.spike.reset)
 
 
-def plain_control(neuron: NeuronDef, several: bool, phases: tuple[PhaseDef, ...]) -> tuple[NeuronDef, Control]:
+def plain_control(neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ...]) -> tuple[l0.NeuronDef, Control]:
     """The definition with plain names in its equations, and its control parts. `several`: it has several pools."""
     used = names_read(neuron.pools, neuron.on).union(*(refs(e) for e in _equations(neuron)))
     taken = set(names_of(neuron)) | RESERVED
@@ -52,12 +52,12 @@ def plain_control(neuron: NeuronDef, several: bool, phases: tuple[PhaseDef, ...]
     targets = [s.target for p in neuron.pools for s in (*p.update, *(s for h in p.on for s in h.actions))]
     for dotted in dict.fromkeys((*variables, *targets)):
         claim(dotted, dotted.replace(".", "_"))
-    counters: list[Counter] = []
+    counters: list[l1.Counter] = []
     for phase in phases:
         wanted = [x for x in ("count", "step") if f"{phase.name}.{x}" in used]
         every = claim(f"{phase.name}.", f"{phase.name}_every") if wanted else ""
         for x in wanted:
-            counters.append(Counter(claim(f"{phase.name}.{x}", f"{phase.name}_{x}"), phase.name, x, every))
+            counters.append(l1.Counter(claim(f"{phase.name}.{x}", f"{phase.name}_{x}"), phase.name, x, every))
     if not plain and not neuron.on:
         return neuron, Control()
     bindings: dict[str, Expr] = {old: Ref(new) for old, new in plain.items()}
@@ -70,17 +70,17 @@ def plain_control(neuron: NeuronDef, several: bool, phases: tuple[PhaseDef, ...]
 
     events = {(p.name, event): at for p in phases for event, at in p.events}
 
-    def at_events(handlers: tuple[Handler, ...]) -> tuple[AtEvent, ...]:
+    def at_events(handlers: tuple[l0.Handler, ...]) -> tuple[l1.AtEvent, ...]:
         return tuple(
-            AtEvent(h.phase, h.event, events[h.phase, h.event] == 0, rewritten_sets(h.actions, expr, name), h.span)
+            l1.AtEvent(h.phase, h.event, events[h.phase, h.event] == 0, rewritten_sets(h.actions, expr, name), h.span)
             for h in handlers
         )
 
-    pools: list[PoolCell] = []
+    pools: list[l1.PoolCell] = []
     for pool in neuron.pools:
         done = rewritten_pool(pool, expr, name)
         pools.append(
-            PoolCell(
+            l1.PoolCell(
                 pool.scope,
                 several and pool.scope == "pool",
                 tuple(replace(r, name=name(f"{pool.scope}.{r.name}")) for r in done.reductions),
@@ -96,7 +96,7 @@ def plain_control(neuron: NeuronDef, several: bool, phases: tuple[PhaseDef, ...]
     made = replace(
         neuron,
         lets=rewritten_sets(neuron.lets, expr),
-        dynamics=tuple(Ode(o.state, expr(o.rhs), o.span) for o in neuron.dynamics),
+        dynamics=tuple(l0.Ode(o.state, expr(o.rhs), o.span) for o in neuron.dynamics),
         update=rewritten_sets(neuron.update, expr),
         spike=spike,
     )

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.ir.level0.controls import rewritten_handler, rewritten_pool
-from compiler.ir.level0.model import NeuronDef, Ode, Set
-from compiler.ir.level2.program import PLANES
 from compiler.passes.program.clock import WARMUP
 
 RESERVED: Final = frozenset(
@@ -29,7 +29,7 @@ RESERVED: Final = frozenset(
 
 PROPAGATION: Final = frozenset(
     {"spikes", "spike_count", "row", "col", "n_pre", "room", "slots", "delay", "weight", "delays", "late"}
-    | {"ring_slots", "n_post", "counts", "step", "index", "words", *PLANES}
+    | {"ring_slots", "n_post", "counts", "step", "index", "words", *l2.PLANES}
     | {"connect_key", "table", "autapses", "same", "number", "multapses", "w_from", "h_from", "w_to", "h_to"}
 )
 """Formals of propagation kernels, beside the input that they add to."""
@@ -63,7 +63,7 @@ def renamed(names: Iterable[str], reserved: frozenset[str] = RESERVED) -> Mappin
     return found
 
 
-def names_of(neuron: NeuronDef) -> tuple[str, ...]:
+def names_of(neuron: l0.NeuronDef) -> tuple[str, ...]:
     """Every name that the user chose in a definition, locals of statements included."""
     reset = neuron.spike.reset if neuron.spike is not None else ()
     params, inputs = [p.name for p in neuron.params], [i.name for i in neuron.inputs]
@@ -72,7 +72,7 @@ def names_of(neuron: NeuronDef) -> tuple[str, ...]:
     return (*neuron.model_params, *params, *(s.name for s in neuron.state), *inputs, *(s.target for s in statements))
 
 
-def free_names(neuron: NeuronDef) -> tuple[NeuronDef, Mapping[str, str]]:
+def free_names(neuron: l0.NeuronDef) -> tuple[l0.NeuronDef, Mapping[str, str]]:
     """The definition with free names, and old name -> new name of what was renamed."""
     new = renamed(names_of(neuron))
     if not new:
@@ -85,8 +85,8 @@ def free_names(neuron: NeuronDef) -> tuple[NeuronDef, Mapping[str, str]]:
     def expr(e: Expr) -> Expr:
         return substitute(e, bindings)
 
-    def sets(items: tuple[Set, ...]) -> tuple[Set, ...]:
-        return tuple(Set(name(s.target), expr(s.value), s.span) for s in items)
+    def sets(items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
+        return tuple(l0.Set(name(s.target), expr(s.value), s.span) for s in items)
 
     spike = neuron.spike
     if spike is not None:
@@ -105,7 +105,7 @@ def free_names(neuron: NeuronDef) -> tuple[NeuronDef, Mapping[str, str]]:
             replace(x, name=name(x.name), decay=None if x.decay is None else expr(x.decay)) for x in neuron.inputs
         ),
         lets=sets(neuron.lets),
-        dynamics=tuple(Ode(name(o.state), expr(o.rhs), o.span) for o in neuron.dynamics),
+        dynamics=tuple(l0.Ode(name(o.state), expr(o.rhs), o.span) for o in neuron.dynamics),
         update=sets(neuron.update),
         spike=spike,
         model_params=tuple(map(name, neuron.model_params)),

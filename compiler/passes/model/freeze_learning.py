@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.ir.level0.model import Action, EndDef, Model, Rewire, Send, Set, SynapseDef, Transpose
+import compiler.ir.level0.model as l0
 
 
-def freeze_learning(model: Model) -> Model:
+def freeze_learning(model: l0.Model) -> l0.Model:
     """The model that runs in place of `model`."""
     if model.simulate is None or not model.simulate.freeze:
         return model
     named = set(model.simulate.freeze)
-    known: dict[int, SynapseDef] = {}
+    known: dict[int, l0.SynapseDef] = {}
 
-    def frozen(synapse: SynapseDef) -> SynapseDef:
+    def frozen(synapse: l0.SynapseDef) -> l0.SynapseDef:
         if id(synapse) not in known:
             known[id(synapse)] = frozen_synapse(synapse)
         return known[id(synapse)]
@@ -35,15 +35,17 @@ def freeze_learning(model: Model) -> Model:
     )
 
 
-def frozen_synapse(synapse: SynapseDef) -> SynapseDef:
+def frozen_synapse(synapse: l0.SynapseDef) -> l0.SynapseDef:
     """A synapse model that only delivers."""
     state = {s.name for s in synapse.state}
 
-    def actions(items: tuple[Action, ...]) -> tuple[Action, ...]:
+    def actions(items: tuple[l0.Action, ...]) -> tuple[l0.Action, ...]:
         kept = tuple(
-            a for a in items if not (isinstance(a, Rewire) or (isinstance(a, Set | Transpose) and a.target in state))
+            a
+            for a in items
+            if not (isinstance(a, l0.Rewire) or (isinstance(a, l0.Set | l0.Transpose) and a.target in state))
         )
-        return kept if any(isinstance(a, Send) for a in kept) else ()
+        return kept if any(isinstance(a, l0.Send) for a in kept) else ()
 
     return replace(
         synapse,
@@ -59,5 +61,5 @@ def frozen_synapse(synapse: SynapseDef) -> SynapseDef:
     )
 
 
-def _still(end: EndDef | None) -> EndDef | None:
+def _still(end: l0.EndDef | None) -> l0.EndDef | None:
     return None if end is None else replace(end, dynamics=(), update=(), on_spike=())

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 
-from compiler.ir.level0.model import Distribution, Member, Model, SynapseDef
+import compiler.ir.level0.model as l0
 from compiler.passes.model.synapse_names import TIMES, read_of_neurons
 
 
-def _read_inputs(model: Model) -> set[tuple[str, str]]:
+def _read_inputs(model: l0.Model) -> set[tuple[str, str]]:
     """(population, input) of inputs that statements of synapses read."""
     inputs = {p.name: {i.name for i in p.neuron.inputs} for p in model.populations}
     found: set[tuple[str, str]] = set()
@@ -42,24 +42,24 @@ def _read_inputs(model: Model) -> set[tuple[str, str]]:
     return found
 
 
-def _waits(synapse: SynapseDef, end: str) -> bool:
+def _waits(synapse: l0.SynapseDef, end: str) -> bool:
     """Whether spikes of an end do anything."""
     block, statements = (synapse.pre, synapse.on_pre) if end == "pre" else (synapse.post, synapse.on_post)
     of_a_block = block is not None and bool(block.on_spike)
     return bool(statements) or of_a_block or any((end, time) in read_of_neurons(synapse) for time in TIMES)
 
 
-def _longest(member: Member, precision: str) -> int:
+def _longest(member: l0.Member, precision: str) -> int:
     """Steps that no delay of a static projection exceeds. A normal number is within 6.6 standard deviations in float32,
     8.6 in float64 (backends/device/philox.h); a step more, for what rounding does."""
     drawn = member.delays
-    if not isinstance(drawn, Distribution) or drawn.kind != "normal":
+    if not isinstance(drawn, l0.Distribution) or drawn.kind != "normal":
         return member.delay
     given, reach = dict(drawn.args), 6.6 if precision == "float32" else 8.6
     return min(member.delay, math.ceil(given["mean"] + reach * given["std"]) + 1)
 
 
-def delays_and_rings(model: Model) -> tuple[dict[str, int], dict[tuple[str, str], int]]:
+def delays_and_rings(model: l0.Model) -> tuple[dict[str, int], dict[tuple[str, str], int]]:
     """(population -> steps that its events are kept for, (population, input) -> slots of its ring)."""
     longest: dict[str, int] = {}
     rings = dict.fromkeys(sorted(_read_inputs(model)), 1)

@@ -22,6 +22,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.source import NOWHERE, Span
@@ -29,8 +31,6 @@ from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named, reads_through, too_deep, too_large
 from compiler.expr.simplify import has_random, simplify
-from compiler.ir.level0.model import Method, Ode, Set
-from compiler.ir.level1.graph import AtEvent, Cell, DerivedScalar, PoolCell
 from compiler.passes.model.linear_system import (
     ZERO,
     Linear,
@@ -49,24 +49,24 @@ COUNTER = "refractory_left"
 """The int state that counts the steps a neuron still has to be refractory."""
 
 
-def _inline(cell: Cell) -> tuple[Ode, ...]:
+def _inline(cell: l1.Cell) -> tuple[l0.Ode, ...]:
     """The ODEs with lets substituted: for analysis (the emitted text keeps lets as locals where it can)."""
     known = named(_pairs(cell))
-    return tuple(Ode(o.state, substitute(o.rhs, known), o.span) for o in cell.dynamics)
+    return tuple(l0.Ode(o.state, substitute(o.rhs, known), o.span) for o in cell.dynamics)
 
 
-def _pairs(cell: Cell) -> list[tuple[str, Expr]]:
+def _pairs(cell: l1.Cell) -> list[tuple[str, Expr]]:
     return [(let.target, let.value) for let in cell.lets]
 
 
-def _input_decays(cell: Cell, fraction: str = "") -> tuple[dict[str, Expr], tuple[DerivedScalar, ...]]:
+def _input_decays(cell: l1.Cell, fraction: str = "") -> tuple[dict[str, Expr], tuple[l1.DerivedScalar, ...]]:
     """Each decaying input after the whole step, or after half of it (fraction "half")."""
     after: dict[str, Expr] = {}
-    derived: list[DerivedScalar] = []
+    derived: list[l1.DerivedScalar] = []
     for name, tau in decays(cell):
         step: Expr = DT if not fraction else product(Num(0.5), DT)
         column = f"decay_{fraction}_{name}" if fraction else f"decay_{name}"
-        derived.append(DerivedScalar(column, Call("exp", (-(step / tau),))))
+        derived.append(l1.DerivedScalar(column, Call("exp", (-(step / tau),))))
         after[name] = product(Ref(column), Ref(name))
     return after, tuple(derived)
 
@@ -75,9 +75,9 @@ def _at_time(e: Expr, t: Expr) -> Expr:
     return substitute(e, {"t": t})
 
 
-def _lets(cell: Cell, bindings: dict[str, Expr], t: Expr, suffix: str) -> tuple[list[Set], dict[str, Expr]]:
+def _lets(cell: l1.Cell, bindings: dict[str, Expr], t: Expr, suffix: str) -> tuple[list[l0.Set], dict[str, Expr]]:
     """The lets as locals of one stage, reading states through `bindings`; returns them and the new bindings."""
-    out: list[Set] = []
+    out: list[l0.Set] = []
     seen = dict(bindings)
     used = set().union(*(refs(o.rhs) for o in cell.dynamics)) if cell.dynamics else set()
     for let in reversed(cell.lets):
@@ -87,18 +87,18 @@ def _lets(cell: Cell, bindings: dict[str, Expr], t: Expr, suffix: str) -> tuple[
         if let.target not in used:
             continue
         local = let.target + suffix
-        out.append(Set(local, _at_time(substitute(let.value, seen), t), let.span))
+        out.append(l0.Set(local, _at_time(substitute(let.value, seen), t), let.span))
         seen[let.target] = Ref(local)
     return out, seen
 
 
-def _exponential_euler(cell: Cell) -> Plan | None:
+def _exponential_euler(cell: l1.Cell) -> Plan | None:
     """x += (a x + b) dt exprel(a dt) for each equation x' = a x + b with the others held, `t` in its middle."""
     statements, _ = _lets(cell, {}, STEP_MIDDLE, "")
     after: dict[str, Expr] = {}
     let_map = named(_pairs(cell))
     reads = {let.target: reads_through(let.value, _pairs(cell)[:k]) for k, let in enumerate(cell.lets)}
-    derived: list[DerivedScalar] = []
+    derived: list[l1.DerivedScalar] = []
     for ode in cell.dynamics:
         # A let that reads the variable itself must be looked through; others stay locals.
         own = {k: v for k, v in let_map.items() if ode.state in reads[k]}
@@ -119,22 +119,22 @@ def _exponential_euler(cell: Cell) -> Plan | None:
     return Plan(tuple(statements), after, (*derived, *columns))
 
 
-def _stage(cell: Cell, number: int, bindings: dict[str, Expr], t: Expr) -> tuple[list[Set], dict[str, Expr]]:
+def _stage(cell: l1.Cell, number: int, bindings: dict[str, Expr], t: Expr) -> tuple[list[l0.Set], dict[str, Expr]]:
     """Slopes of one Runge-Kutta stage as locals `k<number>_<state>`."""
     suffix = "" if number == 1 else f"_{number}"
     statements, seen = _lets(cell, bindings, t, suffix)
     slopes: dict[str, Expr] = {}
     for ode in cell.dynamics:
         local = f"k{number}_{ode.state}"
-        statements.append(Set(local, _at_time(substitute(ode.rhs, seen), t), ode.span))
+        statements.append(l0.Set(local, _at_time(substitute(ode.rhs, seen), t), ode.span))
         slopes[ode.state] = Ref(local)
     return statements, slopes
 
 
-def _runge_kutta(cell: Cell, order: int) -> Plan:
+def _runge_kutta(cell: l1.Cell, order: int) -> Plan:
     """Explicit Euler (1), midpoint (2) or classical Runge-Kutta (4)."""
     full, columns = _input_decays(cell)
-    derived: list[DerivedScalar] = list(columns)
+    derived: list[l1.DerivedScalar] = list(columns)
     statements, slope = _stage(cell, 1, {}, STEP_START)
     slope_of: dict[str, Expr] = dict(slope)
     if order > 1:
@@ -153,7 +153,7 @@ def _runge_kutta(cell: Cell, order: int) -> Plan:
             for ode in cell.dynamics:
                 local = f"s{number}_{ode.state}"
                 value = Ref(ode.state) + product(length, previous[ode.state])
-                statements.append(Set(local, value, ode.span))
+                statements.append(l0.Set(local, value, ode.span))
                 bindings[ode.state] = Ref(local)
             more, slope = _stage(cell, number, bindings, t)
             statements += more
@@ -168,7 +168,7 @@ def _runge_kutta(cell: Cell, order: int) -> Plan:
     return Plan(tuple(statements), after, tuple(derived))
 
 
-def _refuse(cell: Cell, message: str, help: str) -> ModelError:
+def _refuse(cell: l1.Cell, message: str, help: str) -> ModelError:
     return ModelError([Diagnostic("E0602", message, cell.span, help)])
 
 
@@ -177,7 +177,7 @@ NOISE = re.compile(r"_xi(_[A-Za-z0-9_]+)?")
 ITO = "white noise whose factor reads states (the integral is Ito's), or asked for; first order in t"
 
 
-def _of_order(cell: Cell, odes: tuple[Ode, ...]) -> str:
+def _of_order(cell: l1.Cell, odes: tuple[l0.Ode, ...]) -> str:
     """What the exponential method does with equations that read `t`."""
     moving = {o.state for o in odes} | {name for name, _ in decays(cell)}
     held = sorted(set().union(*((refs(o.rhs) & moving) - {o.state} for o in odes)))
@@ -188,7 +188,7 @@ def _of_order(cell: Cell, odes: tuple[Ode, ...]) -> str:
     return f"{text}, but first order in what equations read of each other ({names}); `method: rk2` or `rk4` is higher"
 
 
-def _refuse_large(cell: Cell, what: str, values: Iterable[Expr], span: Span) -> None:
+def _refuse_large(cell: l1.Cell, what: str, values: Iterable[Expr], span: Span) -> None:
     """Raises ModelError E0307 where an expression is too large to be written out."""
     for value in values:
         if (how := too_large(value)) is not None:
@@ -196,10 +196,10 @@ def _refuse_large(cell: Cell, what: str, values: Iterable[Expr], span: Span) -> 
             raise ModelError([Diagnostic("E0307", message, cell.span if span is NOWHERE else span)])
 
 
-def _solved(cell: Cell, arrays: tuple[str, ...]) -> tuple[Linear | None, Plan | None]:
+def _solved(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[Linear | None, Plan | None]:
     """The equations as one linear system, or else as a plan of exponential Euler, as far as the method asks for them:
     both look through named expressions. Raises ModelError E0307 where these grow too large."""
-    if cell.method not in (Method.AUTO, Method.EXACT, Method.EXPONENTIAL_EULER):
+    if cell.method not in (l0.Method.AUTO, l0.Method.EXACT, l0.Method.EXPONENTIAL_EULER):
         return None, None
     odes = _inline(cell)
     for ode in odes:
@@ -208,26 +208,26 @@ def _solved(cell: Cell, arrays: tuple[str, ...]) -> tuple[Linear | None, Plan | 
             help = "`method: rk4` takes them as they stand"
             raise ModelError([Diagnostic("E0307", message, ode.span, help)])
     system = plan = None
-    if cell.method is not Method.EXPONENTIAL_EULER:
+    if cell.method is not l0.Method.EXPONENTIAL_EULER:
         system = linear_system(cell, odes, arrays)
         if system is not None:
             parts = (x for row in system.matrix for x in row)
             _refuse_large(cell, "a coefficient", (*parts, *system.offset), cell.span)
-    if system is None and cell.method is not Method.EXACT:
+    if system is None and cell.method is not l0.Method.EXACT:
         plan = _exponential_euler(cell)
         if plan is not None:
             _refuse_large(cell, "a solution", plan.after.values(), cell.span)
     return system, plan
 
 
-def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
+def _choose(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
     system, plan = _solved(cell, arrays)
 
     def decided(method: str, reason: str) -> Decision:
         return Decision("integrate_odes", cell.name, method, reason)
 
     match cell.method:
-        case Method.EXACT:
+        case l0.Method.EXACT:
             if system is None:
                 raise _refuse(
                     cell,
@@ -236,7 +236,7 @@ def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
                     "for every neuron of a population and do not depend on t; use `method: auto`",
                 )
             return exact_plan(cell, system), decided("exact", "asked for")
-        case Method.EXPONENTIAL_EULER:
+        case l0.Method.EXPONENTIAL_EULER:
             if plan is None:
                 raise _refuse(
                     cell,
@@ -244,11 +244,11 @@ def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
                     "each equation must be linear in its own variable; use `method: auto` or rk4",
                 )
             return plan, decided("exponential_euler", "asked for")
-        case Method.EULER | Method.RK2 | Method.RK4:
-            order = {Method.EULER: 1, Method.RK2: 2, Method.RK4: 4}[cell.method]
-            noisy = cell.method is Method.EULER and any(NOISE.fullmatch(cell.shown(p)) for p in cell.params)
+        case l0.Method.EULER | l0.Method.RK2 | l0.Method.RK4:
+            order = {l0.Method.EULER: 1, l0.Method.RK2: 2, l0.Method.RK4: 4}[cell.method]
+            noisy = cell.method is l0.Method.EULER and any(NOISE.fullmatch(cell.shown(p)) for p in cell.params)
             return _runge_kutta(cell, order), decided(cell.method.value, ITO if noisy else "asked for")
-        case Method.AUTO:
+        case l0.Method.AUTO:
             if system is not None:
                 return exact_plan(cell, system), decided("exact", "the equations are linear with constant coefficients")
             timed = any("t" in refs(ode.rhs) for ode in _inline(cell))
@@ -258,14 +258,14 @@ def _choose(cell: Cell, arrays: tuple[str, ...]) -> tuple[Plan, Decision]:
             return _runge_kutta(cell, 4), decided("rk4", "an equation is not linear in its own variable")
 
 
-def _gated(cell: Cell, target: str, value: Expr) -> Expr:
+def _gated(cell: l1.Cell, target: str, value: Expr) -> Expr:
     """The new value of `target`, or the old one while it is held."""
     if cell.refractory is not None and target in cell.hold:
         return Cond(Ref("held"), Ref(target), value)
     return value
 
 
-def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision | None]:
+def integrate_odes(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[l1.Cell, Decision | None]:
     """The cell with `step` filled in, and the decision about the method (None without equations).
 
     Raises ModelError E0602 when the method asked for does not fit the equations.
@@ -275,10 +275,10 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
     if cell.dynamics or decays(cell):
         plan, decision = _choose(cell, arrays)
     derived = list(plan.derived)
-    step: list[Set] = list(counter_locals(cell, _reads(cell)))
+    step: list[l0.Set] = list(counter_locals(cell, _reads(cell)))
     if cell.refractory is not None:
-        derived.append(DerivedScalar("refractory_steps", Call("int", (Call("round", (cell.refractory / DT,)),))))
-        step.append(Set("held", Ref(COUNTER) > 0))
+        derived.append(l1.DerivedScalar("refractory_steps", Call("int", (Call("round", (cell.refractory / DT,)),))))
+        step.append(l0.Set("held", Ref(COUNTER) > 0))
     step += [*plan.statements, *_stored(cell, plan.after)]
     integrated = len(step)
     now = _lets_now(cell)
@@ -288,11 +288,11 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
         return _at_time(substitute(e, renamed), STEP_END)
 
     # A let reads those before it only.
-    step += [Set(f"{let.target}_now", after(let.value), let.span) for let in now]
-    step += [Set(x.target, _gated(cell, x.target, after(x.value)), x.span) for x in cell.update]
+    step += [l0.Set(f"{let.target}_now", after(let.value), let.span) for let in now]
+    step += [l0.Set(x.target, _gated(cell, x.target, after(x.value)), x.span) for x in cell.update]
     updated = len(step)
     # What was delivered in the last step has acted.
-    step += [Set(name, ZERO) for name, tau in cell.inputs if tau is None]
+    step += [l0.Set(name, ZERO) for name, tau in cell.inputs if tau is None]
     if cell.when is not None:
         step += _spiking(cell, after(cell.when), [replace(x, value=after(x.value)) for x in cell.reset])
     done = replace(
@@ -309,15 +309,15 @@ def integrate_odes(cell: Cell, arrays: tuple[str, ...]) -> tuple[Cell, Decision 
     return done, decision
 
 
-def _stored(cell: Cell, after: Mapping[str, Expr]) -> list[Set]:
+def _stored(cell: l1.Cell, after: Mapping[str, Expr]) -> list[l0.Set]:
     """States after integration; all new values are computed from old ones before any is stored."""
     if len(after) == 1:
-        return [Set(name, _gated(cell, name, value)) for name, value in after.items()]
-    computed = [Set(f"{name}_next", value) for name, value in after.items()]
-    return computed + [Set(name, _gated(cell, name, Ref(f"{name}_next"))) for name in after]
+        return [l0.Set(name, _gated(cell, name, value)) for name, value in after.items()]
+    computed = [l0.Set(f"{name}_next", value) for name, value in after.items()]
+    return computed + [l0.Set(name, _gated(cell, name, Ref(f"{name}_next"))) for name in after]
 
 
-def _lets_now(cell: Cell) -> list[Set]:
+def _lets_now(cell: l1.Cell) -> list[l0.Set]:
     """Lets that update or the spike test read; they are evaluated anew, as they see the states after integration."""
     used = set().union(
         refs(cell.when) if cell.when is not None else set(),
@@ -329,26 +329,26 @@ def _lets_now(cell: Cell) -> list[Set]:
     return [let for let in cell.lets if let.target in used]
 
 
-def _spiking(cell: Cell, when: Expr, reset: Sequence[Set]) -> list[Set]:
+def _spiking(cell: l1.Cell, when: Expr, reset: Sequence[l0.Set]) -> list[l0.Set]:
     """The spike test, the reset and the count of the refractory period."""
     held = cell.refractory is not None
-    out = [Set("spiked", ~Ref("held") & when if held else when)]
+    out = [l0.Set("spiked", ~Ref("held") & when if held else when)]
     out += [replace(x, value=Cond(Ref("spiked"), x.value, Ref(x.target))) for x in reset]
     if held:
         less = Cond(Ref("held"), Ref(COUNTER) - 1, Num(0))
-        out.append(Set(COUNTER, Cond(Ref("spiked"), Ref("refractory_steps"), less)))
+        out.append(l0.Set(COUNTER, Cond(Ref("spiked"), Ref("refractory_steps"), less)))
     return out
 
 
 # ------------------------------------------------------------------------------------ pools and events
 
 
-def counter_locals(cell: Cell, used: set[str]) -> tuple[Set, ...]:
+def counter_locals(cell: l1.Cell, used: set[str]) -> tuple[l0.Set, ...]:
     """The counters of phases among `used` as locals."""
-    return tuple(Set(c.name, counter(c.of, c.every)) for c in cell.counters if c.name in used)
+    return tuple(l0.Set(c.name, counter(c.of, c.every)) for c in cell.counters if c.name in used)
 
 
-def _reads(cell: Cell) -> set[str]:
+def _reads(cell: l1.Cell) -> set[str]:
     """What the equations of the neurons read."""
     found = refs(cell.when) if cell.when is not None else set()
     found |= set().union(*(refs(o.rhs) for o in cell.dynamics), *(refs(s.value) for s in (*cell.update, *cell.reset)))
@@ -358,28 +358,28 @@ def _reads(cell: Cell) -> set[str]:
     return found
 
 
-def _whole(cell: Cell, e: Expr, t: Expr) -> Expr:
+def _whole(cell: l1.Cell, e: Expr, t: Expr) -> Expr:
     """`e` with the named expressions put in, at the time `t`."""
     whole = substitute(e, named(_pairs(cell)))
     _refuse_large(cell, "an expression that reads named ones", (whole,), e.span)
     return _at_time(whole, t)
 
 
-def _timed_event(cell: Cell, event: AtEvent) -> AtEvent:
+def _timed_event(cell: l1.Cell, event: l1.AtEvent) -> l1.AtEvent:
     t = STEP_START if event.start else STEP_END
-    return replace(event, actions=tuple(Set(s.target, _whole(cell, s.value, t), s.span) for s in event.actions))
+    return replace(event, actions=tuple(l0.Set(s.target, _whole(cell, s.value, t), s.span) for s in event.actions))
 
 
-def _timed_pool(cell: Cell, pool: PoolCell) -> PoolCell:
+def _timed_pool(cell: l1.Cell, pool: l1.PoolCell) -> l1.PoolCell:
     return replace(
         pool,
         reductions=tuple(replace(r, value=_whole(cell, r.value, STEP_END)) for r in pool.reductions),
-        update=tuple(Set(s.target, _at_time(s.value, STEP_END), s.span) for s in pool.update),
+        update=tuple(l0.Set(s.target, _at_time(s.value, STEP_END), s.span) for s in pool.update),
         on=tuple(
             replace(
                 e,
                 actions=tuple(
-                    Set(s.target, _at_time(s.value, STEP_START if e.start else STEP_END), s.span) for s in e.actions
+                    l0.Set(s.target, _at_time(s.value, STEP_START if e.start else STEP_END), s.span) for s in e.actions
                 ),
             )
             for e in pool.on

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Cond, Expr, Num, Ref, refs
 from compiler.expr.diff import linear_in
 from compiler.expr.simplify import has_random, simplify
-from compiler.ir.level0.model import Ode, Set
-from compiler.ir.level1.graph import Cell, DerivedScalar, Propagator
 
 ZERO = Num(0.0)
 
@@ -26,9 +26,9 @@ ZERO = Num(0.0)
 class Plan:
     """What integration contributes: assignments of next values (not yet gated by refractoriness)."""
 
-    statements: tuple[Set, ...]  # locals
+    statements: tuple[l0.Set, ...]  # locals
     after: dict[str, Expr]  # state or input -> its value after the step
-    derived: tuple[Propagator | DerivedScalar, ...]
+    derived: tuple[l1.Propagator | l1.DerivedScalar, ...]
 
 
 def product(a: Expr, b: Expr) -> Expr:
@@ -42,7 +42,7 @@ def total(parts: Sequence[Expr]) -> Expr:
     return result
 
 
-def decays(cell: Cell) -> tuple[tuple[str, Expr], ...]:
+def decays(cell: l1.Cell) -> tuple[tuple[str, Expr], ...]:
     return tuple((name, tau) for name, tau in cell.inputs if tau is not None)
 
 
@@ -60,7 +60,7 @@ class Linear:
     moving: int  # the first `moving` names change
 
 
-def linear_system(cell: Cell, odes: tuple[Ode, ...], arrays: tuple[str, ...]) -> Linear | None:
+def linear_system(cell: l1.Cell, odes: tuple[l0.Ode, ...], arrays: tuple[str, ...]) -> Linear | None:
     """The whole cell as one linear system, or None when it is not one with scalar coefficients."""
     decaying = decays(cell)
     moving = [o.state for o in odes] + [name for name, _ in decaying]
@@ -114,7 +114,7 @@ def _propagation(system: Linear, frozen: frozenset[str], suffix: str) -> Plan:
     matrix = tuple(zero_row if name in frozen else row for name, row in zip(system.names, system.matrix, strict=True))
     offset = tuple(ZERO if name in frozen else b for name, b in zip(system.names, system.offset, strict=True))
     reach = _reach(Linear(system.names, matrix, offset, system.moving))
-    derived: list[Propagator | DerivedScalar] = []
+    derived: list[l1.Propagator | l1.DerivedScalar] = []
     after: dict[str, Expr] = {}
     for i, name in enumerate(system.names[: system.moving]):
         if name in frozen:
@@ -123,17 +123,17 @@ def _propagation(system: Linear, frozen: frozenset[str], suffix: str) -> Plan:
         for j, other in enumerate(system.names):
             if reach[i][j]:
                 column = f"P{suffix}_{name}_{other}"
-                derived.append(Propagator(column, matrix, offset, i, j))
+                derived.append(l1.Propagator(column, matrix, offset, i, j))
                 parts.append(product(Ref(column), Ref(other)))
         if any(reach[i][k] and not is_zero(offset[k]) for k in range(n)):
             column = f"P{suffix}_{name}_1"
-            derived.append(Propagator(column, matrix, offset, i, n))
+            derived.append(l1.Propagator(column, matrix, offset, i, n))
             parts.append(Ref(column))
         after[name] = total(parts)
     return Plan((), after, tuple(derived))
 
 
-def exact_plan(cell: Cell, system: Linear) -> Plan:
+def exact_plan(cell: l1.Cell, system: Linear) -> Plan:
     plan = _propagation(system, frozenset(), "")
     held = (
         frozenset(cell.hold) & frozenset(system.names[: system.moving]) if cell.refractory is not None else frozenset()

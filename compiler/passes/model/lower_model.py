@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from compiler.ir.level0.model import Const, Model, NeuronDef, PhaseDef, Population
-from compiler.ir.level1.graph import Cell, Instance
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.passes.model.flatten_names import plain_control
 from compiler.passes.model.free_names import free_names
 from compiler.passes.model.insert_delays import delays_and_rings
@@ -23,24 +23,24 @@ class SpikingGraph:
     """Level 1 of the spiking part: cells and their instances; projections stay level-0 families (they are
     relations already, nothing in them is derived at this level)."""
 
-    cells: tuple[Cell, ...]
-    instances: tuple[Instance, ...]
+    cells: tuple[l1.Cell, ...]
+    instances: tuple[l1.Instance, ...]
     array_params: tuple[tuple[str, ...], ...]
     """Per cell: the params that differ from neuron to neuron."""
     rings: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """(population, input) -> slots of its ring of deliveries, a power of two (insert_delays)."""
-    phases: Mapping[str, PhaseDef] = field(default_factory=dict)
+    phases: Mapping[str, l0.PhaseDef] = field(default_factory=dict)
 
 
-def _array_params(population: Population) -> tuple[str, ...]:
-    return tuple(name for name, value in population.params if not isinstance(value, Const))
+def _array_params(population: l0.Population) -> tuple[str, ...]:
+    return tuple(name for name, value in population.params if not isinstance(value, l0.Const))
 
 
-def _cell(definition: NeuronDef, several: bool, phases: tuple[PhaseDef, ...]) -> Cell:
+def _cell(definition: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ...]) -> l1.Cell:
     free, renamed = free_names(definition)
     neuron, control = plain_control(free, several, phases)
     spike = neuron.spike
-    return Cell(
+    return l1.Cell(
         name=neuron.name,
         params=tuple(p.name for p in neuron.params) + neuron.model_params,
         state=tuple(s.name for s in neuron.state),
@@ -61,14 +61,14 @@ def _cell(definition: NeuronDef, several: bool, phases: tuple[PhaseDef, ...]) ->
     )
 
 
-def lower_model(model: Model) -> SpikingGraph:
+def lower_model(model: l0.Model) -> SpikingGraph:
     """The spiking half of a model as cells and instances."""
     longest, rings = delays_and_rings(model)
-    model_values = {p.name: Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
-    cells: list[Cell] = []
+    model_values = {p.name: l0.Const(p.value) for p in model.params if isinstance(p.value, (int, float))}
+    cells: list[l1.Cell] = []
     arrays: list[tuple[str, ...]] = []
     known: dict[tuple[int, tuple[str, ...], tuple[str, ...], bool], int] = {}
-    instances: list[Instance] = []
+    instances: list[l1.Instance] = []
     for population in model.populations:
         neuron = population.neuron
         ringed = tuple(i.name for i in neuron.inputs if (population.name, i.name) in rings)
@@ -81,7 +81,7 @@ def lower_model(model: Model) -> SpikingGraph:
         emits = neuron.spike is not None or neuron.source != "equations"
         extra = tuple((name, model_values[name]) for name in neuron.model_params)
         instances.append(
-            Instance(
+            l1.Instance(
                 population.name,
                 known[key],
                 population.size,

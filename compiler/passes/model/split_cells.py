@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.core.errors import Sink
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.simplify import has_random
 from compiler.expr.types import Kind, check_types
-from compiler.ir.level0.model import Set
-from compiler.ir.level1.graph import AtEvent, Cell, PoolCell
 from compiler.passes.model.integrate_odes import counter_locals
 from compiler.passes.program.clock import WARMUP
 
@@ -38,7 +38,7 @@ class Part:
     `when`: (phase, event, at the start) instead of every step."""
 
     label: str
-    statements: tuple[Set, ...]
+    statements: tuple[l0.Set, ...]
     fold: bool = False
     emits: bool = False
     when: tuple[str, str, bool] | None = None
@@ -57,7 +57,7 @@ class ReductionPart:
 class PoolPart:
     """Everything that is computed per pool of one scope: reductions, then `update`; `events` are in their own steps."""
 
-    pool: PoolCell
+    pool: l1.PoolCell
     reductions: tuple[ReductionPart, ...]
     update: Part | None
     events: tuple[Part, ...]
@@ -90,11 +90,11 @@ def number_draws(e: Expr, count: list[int]) -> Expr:
     return rewrite(e, draw, top_down=True, shared=False)
 
 
-def _numbered(sets: Sequence[Set], count: list[int]) -> tuple[Set, ...]:
-    return tuple(Set(s.target, number_draws(s.value, count), s.span) for s in sets)
+def _numbered(sets: Sequence[l0.Set], count: list[int]) -> tuple[l0.Set, ...]:
+    return tuple(l0.Set(s.target, number_draws(s.value, count), s.span) for s in sets)
 
 
-def _place(cell: Cell) -> int | None:
+def _place(cell: l1.Cell) -> int | None:
     """The statement of the step before which pools are computed; None at the end."""
     shared = {v for p in cell.pools for v in p.variables}
     for index in range(cell.integrated, len(cell.step)):
@@ -105,7 +105,7 @@ def _place(cell: Cell) -> int | None:
     return cell.updated if read & emptied else None
 
 
-def _kinds(cell: Cell) -> dict[str, Kind]:
+def _kinds(cell: l1.Cell) -> dict[str, Kind]:
     """The kind of every local of the step (whole numbers are kept as reals)."""
     known: dict[str, Kind] = dict.fromkeys(cell.int_state, Kind.INT) | {"step": Kind.INT, WARMUP: Kind.INT}
     known |= {c.every: Kind.INT for c in cell.counters}
@@ -119,7 +119,7 @@ def _kinds(cell: Cell) -> dict[str, Kind]:
 class _Again:
     """Which locals of `before` can be computed again later, and how."""
 
-    def __init__(self, cell: Cell, before: Sequence[Set]) -> None:
+    def __init__(self, cell: l1.Cell, before: Sequence[l0.Set]) -> None:
         self.sets = before
         stored = {*cell.state, *(name for name, _ in cell.inputs), *cell.int_state}
         self.locals = {s.target for s in before} - stored
@@ -129,7 +129,7 @@ class _Again:
             last[s.target] = i
             times[s.target] = times.get(s.target, 0) + 1
         shared = {v for p in cell.pools for v in p.variables}
-        self.values: dict[str, Set] = {}
+        self.values: dict[str, l0.Set] = {}
         for i, s in enumerate(before):
             names = refs(s.value)
             local = names & self.locals
@@ -151,7 +151,7 @@ class _Again:
                 wanted |= refs(s.value) & self.values.keys()
         return wanted
 
-    def statements(self, names: set[str]) -> tuple[Set, ...]:
+    def statements(self, names: set[str]) -> tuple[l0.Set, ...]:
         wanted = self.closure(names)
         return tuple(s for s in self.sets if s.target in wanted)
 
@@ -162,7 +162,7 @@ class _Again:
         return substitute(e, bindings)
 
 
-def _reads_before_set(statements: Sequence[Set]) -> set[str]:
+def _reads_before_set(statements: Sequence[l0.Set]) -> set[str]:
     """Names whose value comes from outside."""
     known: set[str] = set()
     found: set[str] = set()
@@ -172,7 +172,7 @@ def _reads_before_set(statements: Sequence[Set]) -> set[str]:
     return found
 
 
-def split_cell(cell: Cell) -> Split:
+def split_cell(cell: l1.Cell) -> Split:
     """The parts of a cell's step."""
     count = [0]
     at = _place(cell) if cell.pools else None
@@ -195,11 +195,11 @@ def split_cell(cell: Cell) -> Split:
         value: Expr = Ref(name)
         if kinds.get(name) is Kind.BOOL:
             value = Cond(value, Num(1.0), Num(0.0))
-        stored = (*stored, Set(f"{name}_kept", value))
-    loads: list[Set] = []
+        stored = (*stored, l0.Set(f"{name}_kept", value))
+    loads: list[l0.Set] = []
     for name in kept:
         if name in outside:
-            loads.append(Set(name, _kept(name, kinds)))
+            loads.append(l0.Set(name, _kept(name, kinds)))
     remade = again.statements(outside - set(kept))
     second = (*loads, *remade, *_numbered(after, count)) if at is not None else None
     start = [_event(cell, e, count) for e in cell.on if e.start]
@@ -216,7 +216,7 @@ def split_cell(cell: Cell) -> Split:
     )
 
 
-def _order(statements: Sequence[Set]) -> tuple[str, ...]:
+def _order(statements: Sequence[l0.Set]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(s.target for s in statements))
 
 
@@ -225,7 +225,7 @@ def _kept(name: str, kinds: Mapping[str, Kind]) -> Expr:
     return held.ne(0.0) if kinds.get(name) is Kind.BOOL else held
 
 
-def _event(cell: Cell, event: AtEvent, count: list[int]) -> Part:
+def _event(cell: l1.Cell, event: l1.AtEvent, count: list[int]) -> Part:
     actions = _numbered(event.actions, count)
     counters = counter_locals(cell, set().union(*(refs(s.value) for s in actions)))
     return Part(
@@ -237,7 +237,7 @@ def _event(cell: Cell, event: AtEvent, count: list[int]) -> Part:
     )
 
 
-def _pool(cell: Cell, pool: PoolCell, again: _Again, kept: dict[str, Expr]) -> PoolPart:
+def _pool(cell: l1.Cell, pool: l1.PoolCell, again: _Again, kept: dict[str, Expr]) -> PoolPart:
     counters = {s.target: s.value for s in counter_locals(cell, {c.name for c in cell.counters})}
     reductions: list[ReductionPart] = []
     for r in pool.reductions:
@@ -262,5 +262,5 @@ def _pool(cell: Cell, pool: PoolCell, again: _Again, kept: dict[str, Expr]) -> P
     return PoolPart(pool, tuple(reductions), update, events)
 
 
-def _with_counters(cell: Cell, statements: tuple[Set, ...]) -> tuple[Set, ...]:
+def _with_counters(cell: l1.Cell, statements: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
     return (*counter_locals(cell, set().union(*(refs(s.value) for s in statements))), *statements)

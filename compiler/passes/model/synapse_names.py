@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
 from compiler.expr.ast import Binary, Cond, Expr, Num, Ref, refs, rewrite, substitute
-from compiler.ir.level0.model import Action, EndDef, Ode, Set, SynapseDef, SynapseEvent, Transpose, values_of
 from compiler.ir.level2.delayed import put_delayed, read_delayed, read_now
-from compiler.ir.level2.program import PLANES
 from compiler.passes.model.free_names import PROPAGATION, RESERVED, renamed
 from compiler.passes.program.clock import counter, time_of
 
@@ -30,7 +30,7 @@ NEVER: Final = -1e9
 TAKEN: Final = (
     PROPAGATION
     | RESERVED
-    | frozenset(PLANES)
+    | frozenset(l2.PLANES)
     | {"pre", "post", "syn", "event", "index", "words", "connect_key", "table", "autapses", "same", "number", "dt", "t"}
     | {"elapsed", "updated", "due", "age", "ring_slots_pre", "copies", "exists"}
     | {f"past_{x}{end}" for x in ("delay_", "slots_") for end in ("pre", "post")}
@@ -55,7 +55,7 @@ class Flat:
     `externals`: what flat names stand for that belong to an end (traces of `pre:` and `post:` too); `every`: flat name
     -> the phase whose length in steps it is."""
 
-    definition: SynapseDef
+    definition: l0.SynapseDef
     shown: Mapping[str, str]
     externals: Mapping[str, External]
     every: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Flat:
     def states(self) -> tuple[str, ...]:
         return tuple(s.name for s in self.definition.state)
 
-    def end(self, end: str) -> EndDef | None:
+    def end(self, end: str) -> l0.EndDef | None:
         return self.definition.pre if end == "pre" else self.definition.post
 
     def times(self, end: str) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class Flat:
         return tuple(v for v in TIMES if v in read or (v == "last_spike" and "previous_spike" in read))
 
 
-def actions_of(synapse: SynapseDef) -> Iterator[Action]:
+def actions_of(synapse: l0.SynapseDef) -> Iterator[l0.Action]:
     """Every statement of a synapse, but those of its ends."""
     yield from (*synapse.update, *synapse.on_pre, *synapse.on_post)
     for event in synapse.events:
@@ -82,11 +82,11 @@ def actions_of(synapse: SynapseDef) -> Iterator[Action]:
         yield from handler.actions
 
 
-def expressions_of(synapse: SynapseDef) -> Iterator[Expr]:
+def expressions_of(synapse: l0.SynapseDef) -> Iterator[Expr]:
     """Every expression of a synapse, its ends included."""
     yield from (x.value for x in synapse.lets)
     yield from (x.rhs for x in synapse.dynamics)
-    yield from values_of(actions_of(synapse))
+    yield from l0.values_of(actions_of(synapse))
     yield from (e.when for e in synapse.events)
     for end in (synapse.pre, synapse.post):
         if end is not None:
@@ -98,7 +98,7 @@ def _dotted(names: set[str]) -> set[tuple[str, str]]:
     return {(n.partition(".")[0], n.partition(".")[2]) for n in names if "." in n}
 
 
-def read_of_neurons(synapse: SynapseDef) -> set[tuple[str, str]]:
+def read_of_neurons(synapse: l0.SynapseDef) -> set[tuple[str, str]]:
     """(end, variable) of everything of an end that is read, with the delay or without."""
     found = _dotted(set().union(*(refs(e) for e in expressions_of(synapse))))
     return {(end, variable) for end, variable in found if end in _ENDS}
@@ -137,13 +137,13 @@ class _Names:
     counters: set[tuple[str, str]]
 
 
-def _blocks(synapse: SynapseDef) -> dict[str, EndDef]:
+def _blocks(synapse: l0.SynapseDef) -> dict[str, l0.EndDef]:
     return {end: block for end, block in (("pre", synapse.pre), ("post", synapse.post)) if block is not None}
 
 
-def _names(synapse: SynapseDef) -> _Names:
+def _names(synapse: l0.SynapseDef) -> _Names:
     blocks = _blocks(synapse)
-    statements = [a for a in actions_of(synapse) if isinstance(a, Set)]
+    statements = [a for a in actions_of(synapse) if isinstance(a, l0.Set)]
     own = [*synapse.model_params, *(p.name for p in synapse.params), *(s.name for s in synapse.state)]
     own += [*(x.target for x in synapse.lets), *(s.target for s in statements)]
     expressions = list(expressions_of(synapse))
@@ -191,40 +191,40 @@ class _Flattening:
         e = put_delayed(e, self.delayed) if self.delayed else e
         return substitute(_since(e, self.held) if at_end and self.held else e, bound or self.bindings)
 
-    def sets(self, items: tuple[Set, ...]) -> tuple[Set, ...]:
-        return tuple(Set(self.name(s.target), self.expr(s.value), s.span) for s in items)
+    def sets(self, items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
+        return tuple(l0.Set(self.name(s.target), self.expr(s.value), s.span) for s in items)
 
-    def actions(self, items: tuple[Action, ...]) -> tuple[Action, ...]:
-        out: list[Action] = []
+    def actions(self, items: tuple[l0.Action, ...]) -> tuple[l0.Action, ...]:
+        out: list[l0.Action] = []
         for a in items:
-            if isinstance(a, Set):
-                out.append(Set(self.name(a.target), self.expr(a.value), a.span))
-            elif isinstance(a, Transpose):
+            if isinstance(a, l0.Set):
+                out.append(l0.Set(self.name(a.target), self.expr(a.value), a.span))
+            elif isinstance(a, l0.Transpose):
                 out.append(replace(a, target=self.name(a.target)))
             else:
                 out.append(replace(a, value=self.expr(a.value)))
         return tuple(out)
 
-    def block(self, end: str, b: EndDef | None) -> EndDef | None:
+    def block(self, end: str, b: l0.EndDef | None) -> l0.EndDef | None:
         if b is None:
             return None
         names = {s.name: self.names.flat[end, s.name] for s in b.state}
         names |= {name: free for (e, name), free in self.names.local.items() if e == end}
         bound = {**self.bindings, **{n: Ref(f) for n, f in names.items()}}
 
-        def inner(items: tuple[Set, ...]) -> tuple[Set, ...]:
-            return tuple(Set(names[s.target], self.expr(s.value, bound), s.span) for s in items)
+        def inner(items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
+            return tuple(l0.Set(names[s.target], self.expr(s.value, bound), s.span) for s in items)
 
-        return EndDef(
+        return l0.EndDef(
             tuple(replace(s, name=names[s.name]) for s in b.state),
-            tuple(Ode(names[o.state], self.expr(o.rhs, bound, False), o.span) for o in b.dynamics),
+            tuple(l0.Ode(names[o.state], self.expr(o.rhs, bound, False), o.span) for o in b.dynamics),
             inner(b.update),
             inner(b.on_spike),
             b.span,
         )
 
 
-def flatten(synapse: SynapseDef) -> Flat:
+def flatten(synapse: l0.SynapseDef) -> Flat:
     """The synapse with flat names."""
     names = _names(synapse)
     f = _Flattening(names)
@@ -235,11 +235,13 @@ def flatten(synapse: SynapseDef) -> Flat:
         lets=f.sets(synapse.lets),
         pre=f.block("pre", synapse.pre),
         post=f.block("post", synapse.post),
-        dynamics=tuple(Ode(f.name(o.state), f.expr(o.rhs, at_end=False), o.span) for o in synapse.dynamics),
+        dynamics=tuple(l0.Ode(f.name(o.state), f.expr(o.rhs, at_end=False), o.span) for o in synapse.dynamics),
         update=f.actions(synapse.update),
         on_pre=f.actions(synapse.on_pre),
         on_post=f.actions(synapse.on_post),
-        events=tuple(SynapseEvent(e.name, e.end, f.expr(e.when), f.actions(e.actions), e.span) for e in synapse.events),
+        events=tuple(
+            l0.SynapseEvent(e.name, e.end, f.expr(e.when), f.actions(e.actions), e.span) for e in synapse.events
+        ),
         on=tuple(replace(h, actions=f.actions(h.actions)) for h in synapse.on),
         model_params=tuple(f.name(p) for p in synapse.model_params),
         shared=None if synapse.shared is None else tuple(f.name(n) for n in synapse.shared),

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.gc_pause import no_garbage_collection
-from compiler.ir.level0.model import Model
-from compiler.ir.level1.graph import TensorGraph
-from compiler.ir.level2.program import Merged, Order, Program
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.passes import PIPELINE
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 class Lowered:
     """Every level of one model for one target, and what the passes decided."""
 
-    model: Model
+    model: l0.Model
     spiking: SpikingGraph | None
-    tensors: tuple[TensorGraph, ...]
-    program: Program
-    merged: Merged
+    tensors: tuple[l1.TensorGraph, ...]
+    program: l2.Program
+    merged: l2.Merged
     decisions: tuple[Decision, ...]
 
 
-def context_of(model: Model, capabilities: Capabilities, verify: bool = False, pins: Pins | None = None) -> Context:
+def context_of(model: l0.Model, capabilities: Capabilities, verify: bool = False, pins: Pins | None = None) -> Context:
     """What the passes may ask, for a model and a target."""
     precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
     target = permitted(capabilities, model.numerics)
-    return Context(target, precision, Order(model.numerics.order), verify, pins or {})
+    return Context(target, precision, l2.Order(model.numerics.order), verify, pins or {})
 
 
 def lowered(ir: Lowering) -> Lowered:
@@ -56,7 +56,7 @@ def lowered(ir: Lowering) -> Lowered:
 
 @no_garbage_collection()
 def lower(
-    model: Model,
+    model: l0.Model,
     capabilities: Capabilities,
     verify: bool = False,
     pins: Pins | None = None,
@@ -69,7 +69,7 @@ def lower(
     return lowered(run_passes(PIPELINE, context, Lowering(model, model.name, model.network, model.train), observe))
 
 
-def lower_evaluation(model: Model, capabilities: Capabilities, data: DataSet, verify: bool = False) -> Lowered:
+def lower_evaluation(model: l0.Model, capabilities: Capabilities, data: DataSet, verify: bool = False) -> Lowered:
     """The program `<name>_evaluate`: the phase "eval" alone, on samples of one's own."""
     context = replace(context_of(model, capabilities, verify), phases=("eval",))
     ir = Lowering(model, f"{model.name}_evaluate", model.network, model.train, data=data)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from compiler.ir.level0.model import Model, Network, Train
-from compiler.ir.level1.graph import Node, Store, TensorGraph
-from compiler.ir.level2.program import Merged, Order, Program
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.passes.program.decisions import Decision
@@ -35,7 +35,7 @@ class Context:
     capabilities: Capabilities
     """Of the target, less what the model's numerics do not permit."""
     precision: DType
-    order: Order
+    order: l2.Order
     verify: bool = False
     pins: Pins = field(default_factory=dict)
     """Strategies of contractions that are decided already."""
@@ -52,14 +52,14 @@ class PhaseGraph:
     """The tensors of one phase on their way down."""
 
     phase: str
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[l1.Node, ...] = ()
     """Empty while `layers` is still being added to."""
     outputs: tuple[str, ...] = ()
     layers: LayerContext | None = None
     lost: Lost | None = None
     forward: frozenset[str] = frozenset()
     """Tensors of the forward pass."""
-    marks: tuple[Store, ...] = ()
+    marks: tuple[l1.Store, ...] = ()
     """Stores that follow the outputs of a prediction; with them the nodes are no legal graph yet."""
     kept: tuple[str, ...] = ()
     """The tensor of each output of a prediction."""
@@ -68,26 +68,26 @@ class PhaseGraph:
     decisions: tuple[Decision, ...] = ()
 
     @property
-    def graph(self) -> TensorGraph:
-        return TensorGraph(self.phase, self.nodes, self.outputs)
+    def graph(self) -> l1.TensorGraph:
+        return l1.TensorGraph(self.phase, self.nodes, self.outputs)
 
 
 @dataclass(frozen=True)
 class Lowering:
     """All levels of one model; a pass replaces those that it makes or changes."""
 
-    model: Model
+    model: l0.Model
     name: str
     """Of the program."""
-    network: Network | None = None
-    train: Train | None = None
+    network: l0.Network | None = None
+    train: l0.Train | None = None
     """Of a prediction: where inputs come from and how many rows a batch has."""
     spiking: SpikingGraph | None = None
     data: DataSet | None = None
     graphs: tuple[PhaseGraph, ...] = ()
-    programs: tuple[Program, ...] = ()
+    programs: tuple[l2.Program, ...] = ()
     """One for each half of the model."""
-    merged: Merged | None = None
+    merged: l2.Merged | None = None
     decisions: tuple[Decision, ...] = ()
 
     def decided(self, decisions: Iterable[Decision]) -> Lowering:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.source import NOWHERE
-from compiler.ir.level0.model import Data, Layer, Loss, Model, Network, OptimizerDef, TensorInput, Train
-from compiler.ir.level1.graph import TensorGraph
-from compiler.ir.level2.program import Order
 from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.passes import PIPELINE
@@ -47,10 +47,10 @@ class Prediction:
     the whole network, before folding; `folds`: what is to be done to them."""
 
     lowered: Lowered
-    inputs: tuple[TensorInput, ...]
+    inputs: tuple[l0.TensorInput, ...]
     outputs: tuple[Output, ...]
     batch: int
-    graph: TensorGraph
+    graph: l1.TensorGraph
     folds: tuple[Fold, ...]
 
 
@@ -59,7 +59,7 @@ def data_name(name: str) -> str:
     return f"data.{name}"
 
 
-def _users(network: Network) -> dict[str, list[str]]:
+def _users(network: l0.Network) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for layer in network.layers:
         for name in layer.inputs:
@@ -67,13 +67,13 @@ def _users(network: Network) -> dict[str, list[str]]:
     return found
 
 
-def _predictions(loss: Loss) -> tuple[str, ...]:
+def _predictions(loss: l0.Loss) -> tuple[str, ...]:
     if loss.kind == "sum":
         return tuple(n for _, term in loss.terms for n in _predictions(term))
     return (loss.prediction,) if loss.prediction else ()
 
 
-def default_outputs(model: Model) -> tuple[str, ...]:
+def default_outputs(model: l0.Model) -> tuple[str, ...]:
     """The layers that a loss compares, and those that no other reads and that need no input of a loss alone."""
     assert model.network is not None
     network = model.network
@@ -88,14 +88,14 @@ def default_outputs(model: Model) -> tuple[str, ...]:
     return tuple(layer.name for layer in network.layers if layer.name in chosen)
 
 
-def _fed(network: Network, scales: dict[str, float], batch: int) -> Train:
+def _fed(network: l0.Network, scales: dict[str, float], batch: int) -> l0.Train:
     """What lower_network asks of a training: where inputs come from and how many rows a batch has."""
     arrays = tuple((i.name, i.name, scales.get(i.name, 1.0)) for i in network.inputs)
-    no_loss = Loss("expression", "", "")
-    return Train(Data("", arrays, 0.0), no_loss, (), OptimizerDef("none", (), (), ()), batch, 1, 0)
+    no_loss = l0.Loss("expression", "", "")
+    return l0.Train(l0.Data("", arrays, 0.0), no_loss, (), l0.OptimizerDef("none", (), (), ()), batch, 1, 0)
 
 
-def inputs_of(model: Model, outputs: tuple[str, ...] = ()) -> tuple[TensorInput, ...]:
+def inputs_of(model: l0.Model, outputs: tuple[str, ...] = ()) -> tuple[l0.TensorInput, ...]:
     """The inputs that `outputs` (else `default_outputs`) depend on, in the model's order."""
     assert model.network is not None
     needed = model.network.needed(outputs or default_outputs(model))
@@ -103,7 +103,7 @@ def inputs_of(model: Model, outputs: tuple[str, ...] = ()) -> tuple[TensorInput,
 
 
 def lower_predict(
-    model: Model,
+    model: l0.Model,
     capabilities: Capabilities,
     batch: int,
     outputs: tuple[str, ...] = (),
@@ -117,7 +117,7 @@ def lower_predict(
     assert model.network is not None
     names = outputs or default_outputs(model)
     scales = {n: s for n, _, s in model.train.data.arrays} if model.train is not None else {}
-    order = Order(model.numerics.order)
+    order = l2.Order(model.numerics.order)
     precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
     whole = model.network
     needed = whole.needed(names)
@@ -127,8 +127,8 @@ def lower_predict(
         layers=tuple(layer for layer in whole.layers if layer.name in needed),
     )
     fed = _fed(whole, scales, batch)
-    everything = TensorGraph(PHASE, tuple(lower_network(whole, fed, "eval")[0].graph.nodes))
-    simple, folds, stands, decisions = fold_norms(used, names, order is Order.BITWISE or not fold)
+    everything = l1.TensorGraph(PHASE, tuple(lower_network(whole, fed, "eval")[0].graph.nodes))
+    simple, folds, stands, decisions = fold_norms(used, names, order is l2.Order.BITWISE or not fold)
     target = permitted(capabilities, model.numerics)
     if 2 * batch < target.lanes:
         target = replace(target, lanes=0, strategies=target.strategies & ROWS)
@@ -138,7 +138,7 @@ def lower_predict(
     fed = _fed(simple, scales, batch)
     ir = Lowering(model, f"{model.name}_predict", simple, fed, data=data, decisions=tuple(decisions))
     ir = run_passes(PIPELINE, context, ir, observe)
-    layers: dict[str, Layer] = {layer.name: layer for layer in whole.layers}
+    layers: dict[str, l0.Layer] = {layer.name: layer for layer in whole.layers}
     kept = ir.graphs[0].kept
     results = tuple(Output(n, f"{PHASE}/{t}", layers[n].shape) for n, t in zip(names, kept, strict=True))
     return Prediction(lowered(ir), simple.inputs, results, batch, everything, folds)

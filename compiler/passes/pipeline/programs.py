@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from compiler.ir.level2.program import Phase, Program
+import compiler.ir.level2.program as l2
 from compiler.passes.pipeline.manager import Context, Lowering
 
 
@@ -31,7 +31,7 @@ class JoinHalves:
         return replace(ir, programs=(whole,))
 
 
-def _join(a: Program, b: Program) -> Program:
+def _join(a: l2.Program, b: l2.Program) -> l2.Program:
     base = len(a.kernels)
     phases = {p.name: list(p.launches) for p in a.phases}
     for phase in b.phases:
@@ -40,7 +40,7 @@ def _join(a: Program, b: Program) -> Program:
         a,
         arrays=a.arrays + b.arrays,
         kernels=a.kernels + b.kernels,
-        phases=tuple(Phase(name, tuple(items)) for name, items in phases.items()),
+        phases=tuple(l2.Phase(name, tuple(items)) for name, items in phases.items()),
         constants={**a.constants, **b.constants},
     )
 

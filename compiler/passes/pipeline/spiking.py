@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from compiler.ir.level2.program import Order
+import compiler.ir.level2.program as l2
 from compiler.passes.pipeline.manager import Context, Lowering
 from compiler.passes.program.decisions import Decision
 
@@ -76,7 +76,7 @@ class LowerPopulations(SpikingPass):
 
         assert ir.spiking is not None
         order, target = context.order, context.capabilities
-        fixed_point = order is Order.BITWISE or (order is Order.REPRODUCIBLE and not target.atomic_order)
+        fixed_point = order is l2.Order.BITWISE or (order is l2.Order.REPRODUCIBLE and not target.atomic_order)
         how = "fixed-point accumulators" if fixed_point else "direct accumulation"
         made = [Decision("lower_cells", ir.model.name, how, f"order: {order.value} on {target.name}")]
         program = lower_populations(ir.model, ir.spiking, context.precision, order, fixed_point, made)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from compiler.ir.level1.graph import Reindex, Store
-from compiler.ir.level2.program import Array
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.ir.space import DType, Role
 from compiler.passes.pipeline.manager import Context, Lowering, PhaseGraph
 
@@ -130,7 +130,7 @@ class MarkOutputs(GraphPass):
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
         assert graph.layers is not None
-        marks = tuple(Store(f"output {k}", graph.layers.named[n].name) for k, n in enumerate(context.outputs))
+        marks = tuple(l1.Store(f"output {k}", graph.layers.named[n].name) for k, n in enumerate(context.outputs))
         return replace(graph, marks=marks)
 
 
@@ -188,9 +188,9 @@ class NameOutputs(GraphPass):
     name: str = "name_outputs"
 
     def rewrite(self, context: Context, ir: Lowering, graph: PhaseGraph) -> PhaseGraph:
-        found = {n.target: n.value for n in graph.nodes if isinstance(n, Store)}
-        nodes = tuple(n for n in graph.nodes if not isinstance(n, Store))
-        source = {n.out.name: n.source for n in nodes if isinstance(n, Reindex)}
+        found = {n.target: n.value for n in graph.nodes if isinstance(n, l1.Store)}
+        nodes = tuple(n for n in graph.nodes if not isinstance(n, l1.Store))
+        source = {n.out.name: n.source for n in nodes if isinstance(n, l1.Reindex)}
         kept = []
         for mark in graph.marks:
             name = found[mark.target]
@@ -314,7 +314,7 @@ class LowerTensors(TensorPass):
             for item in ir.network.inputs:
                 dtype = context.precision if item.dtype == "real" else DType.I32
                 rows = ir.data.rows["predict"]
-                builder.array(Array(f"data.{item.name}", dtype, (rows, math.prod(item.shape)), Role.DATA))
+                builder.array(l2.Array(f"data.{item.name}", dtype, (rows, math.prod(item.shape)), Role.DATA))
         data, graphs = ir.data, tuple(g.graph for g in ir.graphs)
         ir = ir.decided(d.within(g.phase) for g in ir.graphs for d in g.decisions)
         made = lower_tensors(builder, graphs, data, context.capabilities, context.pins)

@@ -16,12 +16,12 @@ from dataclasses import replace
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from compiler.ir.level2.dependence import touched
-from compiler.ir.level2.program import Chain, Launch, Merged, MergedPhase, Rows
 from compiler.passes.program.decisions import Decision
 
 
-def _levels(merged: Merged, rows: Sequence[Launch]) -> list[int]:
+def _levels(merged: l2.Merged, rows: Sequence[l2.Launch]) -> list[int]:
     """How many of the rows have to run before each, one after the other."""
     read: dict[str, int] = {}  # the level behind the last one in which an array is read, ...
     written: dict[str, int] = {}
@@ -42,28 +42,28 @@ def _levels(merged: Merged, rows: Sequence[Launch]) -> list[int]:
     return levels
 
 
-def _rows(launches: Iterable[Launch]) -> list[list[Launch]]:
+def _rows(launches: Iterable[l2.Launch]) -> list[list[l2.Launch]]:
     return [[replace(x, lo=row, hi=row + 1) for row in range(x.lo, x.hi)] for x in launches]
 
 
-def _sorted(merged: Merged, launches: Sequence[Launch]) -> list[list[Launch]]:
+def _sorted(merged: l2.Merged, launches: Sequence[l2.Launch]) -> list[list[l2.Launch]]:
     """Rows that may be one launch, in order: as they are, where that is no more launches."""
     before = _rows(launches)
     rows = [x for group in before for x in group]
-    groups: dict[tuple[int, int, int, int], list[Launch]] = {}
+    groups: dict[tuple[int, int, int, int], list[l2.Launch]] = {}
     for level, x in zip(_levels(merged, rows), rows, strict=True):
         groups.setdefault((level, x.template, x.every, x.offset), []).append(x)
     return [groups[key] for key in sorted(groups, key=lambda k: k[0])] if len(groups) < len(before) else before
 
 
 def _gathered(
-    merged: Merged, phase: MergedPhase, unrolled: Collection[str]
-) -> tuple[list[list[Launch]], tuple[Chain, ...]]:
+    merged: l2.Merged, phase: l2.MergedPhase, unrolled: Collection[str]
+) -> tuple[list[list[l2.Launch]], tuple[l2.Chain, ...]]:
     """The launches of a phase as lists of rows, and where its chains are now."""
     if phase.name not in unrolled:
         return _rows(phase.launches), ()
-    found: list[list[Launch]] = []
-    chains: list[Chain] = []
+    found: list[list[l2.Launch]] = []
+    chains: list[l2.Chain] = []
     done = 0
     for chain in phase.chains:
         found += _sorted(merged, phase.launches[done : chain.first])
@@ -73,14 +73,14 @@ def _gathered(
     return [*found, *_sorted(merged, phase.launches[done:])], tuple(chains)
 
 
-def _again(merged: Merged) -> bool:
+def _again(merged: l2.Merged) -> bool:
     """Whether a row is launched in two places: then its neighbours cannot be chosen for one of them."""
     rows = [(x.template, row) for p in merged.phases for x in p.launches for row in range(x.lo, x.hi)]
     return len(set(rows)) < len(rows)
 
 
-def _permuted(rows: Rows, order: Sequence[int]) -> Rows:
-    return Rows(
+def _permuted(rows: l2.Rows, order: Sequence[int]) -> l2.Rows:
+    return l2.Rows(
         rows.count,
         {name: tuple(bound[n] for n in order) for name, bound in rows.arrays.items()},
         {
@@ -91,7 +91,7 @@ def _permuted(rows: Rows, order: Sequence[int]) -> Rows:
     )
 
 
-def gather(merged: Merged, unrolled: Collection[str]) -> tuple[Merged, list[Decision]]:
+def gather(merged: l2.Merged, unrolled: Collection[str]) -> tuple[l2.Merged, list[Decision]]:
     """The program with fewer launches in some of its phases, and how many."""
     if not unrolled or _again(merged):
         return merged, []
@@ -104,7 +104,7 @@ def gather(merged: Merged, unrolled: Collection[str]) -> tuple[Merged, list[Deci
         for row in range(rows.count):
             place.setdefault(row, len(place))
     tables = tuple(_permuted(rows, list(place)) for rows, place in zip(merged.tables, places, strict=True))
-    made = tuple(MergedPhase(p.name, tuple(_one(g, places) for g in groups), chains) for p, groups, chains in phases)
+    made = tuple(l2.MergedPhase(p.name, tuple(_one(g, places) for g in groups), chains) for p, groups, chains in phases)
     decisions = [
         Decision("gather", old.name, f"{len(new.launches)} launches", f"before {len(old.launches)}")
         for old, new in zip(merged.phases, made, strict=True)
@@ -113,6 +113,6 @@ def gather(merged: Merged, unrolled: Collection[str]) -> tuple[Merged, list[Deci
     return replace(merged, tables=tables, phases=made), decisions
 
 
-def _one(group: Sequence[Launch], places: Sequence[Mapping[int, int]]) -> Launch:
+def _one(group: Sequence[l2.Launch], places: Sequence[Mapping[int, int]]) -> l2.Launch:
     first = places[group[0].template][group[0].lo]
     return replace(group[0], lo=first, hi=first + len(group))

@@ -14,43 +14,24 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import refs
-from compiler.ir.level2.program import (
-    Add,
-    Array,
-    ArrayFormal,
-    Assign,
-    Body,
-    ColumnValue,
-    Emit,
-    Formal,
-    Kernel,
-    KernelLaunch,
-    Kind,
-    Nest,
-    Order,
-    Phase,
-    Program,
-    Propagate,
-    Rows,
-    ScalarFormal,
-)
 from compiler.ir.space import DType
 from compiler.passes.program.clock import WARMUP
 
-Column = npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[ColumnValue, ...]
+Column = npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[l2.ColumnValue, ...]
 
 
 @dataclass
 class _Collected:
     name: str
-    kind: Kind
-    formals: tuple[Formal, ...]
-    body: Body
+    kind: l2.Kind
+    formals: tuple[l2.Formal, ...]
+    body: l2.Body
     span: Span
     arrays: dict[str, list[str]]
-    scalars: dict[str, list[ColumnValue]]
+    scalars: dict[str, list[l2.ColumnValue]]
     paths: list[str] = field(default_factory=list)
     rank: int = 0
 
@@ -61,16 +42,16 @@ class ProgramBuilder:
 
     name: str
     precision: DType
-    order: Order
+    order: l2.Order
     warmup: int = 0
     """Steps of the phase "step" before time 0."""
-    arrays: dict[str, Array] = field(default_factory=dict)
+    arrays: dict[str, l2.Array] = field(default_factory=dict)
     constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     _keys: dict[object, int] = field(default_factory=dict)
     _kernels: dict[object, _Collected] = field(default_factory=dict)
     _phases: dict[str, list[tuple[object, int, int, int, int]]] = field(default_factory=dict)
 
-    def array(self, array: Array, contents: npt.NDArray[np.generic] | None = None) -> str:
+    def array(self, array: l2.Array, contents: npt.NDArray[np.generic] | None = None) -> str:
         """Adds an array (with initial contents from the host) and returns its name."""
         self.arrays[array.name] = array
         if contents is not None:
@@ -85,11 +66,11 @@ class ProgramBuilder:
         self,
         key: object,
         name: str,
-        kind: Kind,
-        formals: tuple[Formal, ...],
-        body: Body,
+        kind: l2.Kind,
+        formals: tuple[l2.Formal, ...],
+        body: l2.Body,
         arrays: Mapping[str, str],
-        scalars: Mapping[str, ColumnValue],
+        scalars: Mapping[str, l2.ColumnValue],
         path: str,
         span: Span = NOWHERE,
         rank: int = 0,
@@ -103,15 +84,15 @@ class ProgramBuilder:
         entry = self._kernels.get(key)
         if entry is None:
             if _reads_clock(body):
-                formals = (*formals, ScalarFormal(WARMUP, DType.I64))
+                formals = (*formals, l2.ScalarFormal(WARMUP, DType.I64))
             entry = self._kernels[key] = _Collected(
                 name,
                 kind,
                 formals,
                 body,
                 span,
-                {f.name: [] for f in formals if isinstance(f, ArrayFormal)},
-                {f.name: [] for f in formals if isinstance(f, ScalarFormal)},
+                {f.name: [] for f in formals if isinstance(f, l2.ArrayFormal)},
+                {f.name: [] for f in formals if isinstance(f, l2.ScalarFormal)},
                 rank=rank,
             )
         if rank < entry.rank:
@@ -136,11 +117,11 @@ class ProgramBuilder:
         else:
             items.append((key, lo, hi, every, offset))
 
-    def finish(self) -> Program:
+    def finish(self) -> l2.Program:
         number = {key: i for i, key in enumerate(self._kernels)}
         kernels = []
         for entry in self._kernels.values():
-            types = {f.name: f.dtype for f in entry.formals if isinstance(f, ScalarFormal)}
+            types = {f.name: f.dtype for f in entry.formals if isinstance(f, l2.ScalarFormal)}
             scalars: dict[str, Column] = {}
             for formal, values in entry.scalars.items():
                 if all(isinstance(v, (int, float)) for v in values):
@@ -149,21 +130,21 @@ class ProgramBuilder:
                     )
                 else:
                     scalars[formal] = tuple(values)
-            rows = Rows(
+            rows = l2.Rows(
                 len(entry.paths),
                 {f: tuple(a) for f, a in entry.arrays.items()},
                 scalars,
                 tuple(entry.paths),
             )
-            kernels.append(Kernel(entry.name, entry.kind, entry.formals, entry.body, rows, self.order, entry.span))
+            kernels.append(l2.Kernel(entry.name, entry.kind, entry.formals, entry.body, rows, self.order, entry.span))
         phases = tuple(
-            Phase(
+            l2.Phase(
                 name,
-                tuple(KernelLaunch(number[key], lo, hi, every, offset) for key, lo, hi, every, offset in items),
+                tuple(l2.KernelLaunch(number[key], lo, hi, every, offset) for key, lo, hi, every, offset in items),
             )
             for name, items in self._phases.items()
         )
-        return Program(
+        return l2.Program(
             self.name,
             self.precision,
             self.order,
@@ -174,15 +155,17 @@ class ProgramBuilder:
         )
 
 
-def _reads_clock(body: Body) -> bool:
+def _reads_clock(body: l2.Body) -> bool:
     """Whether statements read the clock; names of equations never meet its own (free_names)."""
-    if isinstance(body, Propagate):
+    if isinstance(body, l2.Propagate):
         statements = body.statements
-    elif isinstance(body, Nest):
+    elif isinstance(body, l2.Nest):
         statements = (*body.prologue, *body.epilogue)
         if body.term is not None and WARMUP in refs(body.term):
             return True
     else:
         return False
-    values = [s.when if isinstance(s, Emit) else s.value for s in statements if isinstance(s, Assign | Add | Emit)]
+    values = [
+        s.when if isinstance(s, l2.Emit) else s.value for s in statements if isinstance(s, l2.Assign | l2.Add | l2.Emit)
+    ]
     return any(WARMUP in refs(value) for value in values)

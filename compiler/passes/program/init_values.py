@@ -14,34 +14,20 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs
 from compiler.expr.interp import evaluate
 from compiler.files.array_files import headers, read_array
-from compiler.ir.level0.model import Const, Distribution, Driven, Formula, FromFile, Listed, Value
-from compiler.ir.level1.graph import Instance
-from compiler.ir.level2.program import (
-    ELEMENT,
-    Array,
-    ArrayFormal,
-    Assign,
-    ColumnValue,
-    Dim,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    SizeOf,
-    StreamKey,
-)
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
 
 
-def read_shaped(value: FromFile, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+def read_shaped(value: l0.FromFile, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
     """The array of a file, which must have the shape of `name`. Raises ModelError E0701/E0702/E0703."""
     data = _read(value)
     if data.shape != shape:
@@ -50,12 +36,12 @@ def read_shaped(value: FromFile, name: str, shape: tuple[int, ...]) -> npt.NDArr
     return data
 
 
-def read_file(value: FromFile) -> npt.NDArray[np.float64]:
+def read_file(value: l0.FromFile) -> npt.NDArray[np.float64]:
     """The array of a file, flat, in canonical units. Raises ModelError E0701/E0702/E0703."""
     return _read(value).ravel()
 
 
-def _read(value: FromFile) -> npt.NDArray[np.float64]:
+def _read(value: l0.FromFile) -> npt.NDArray[np.float64]:
     path = Path(value.path)
 
     def fail(code: str, message: str, help: str | None = None) -> ModelError:
@@ -110,22 +96,22 @@ def drawn(
     return x, columns
 
 
-def _computed(name: str, value: Formula, instance: Instance | None) -> Const:
+def _computed(name: str, value: l0.Formula, instance: l1.Instance | None) -> l0.Const:
     """A formula over the constant parameters of the instance. Raises ModelError E0802 where it reads others."""
     params = instance.params if instance is not None else ()
-    numbers: dict[str, float | int] = {key: v.value for key, v in params if isinstance(v, Const)}
+    numbers: dict[str, float | int] = {key: v.value for key, v in params if isinstance(v, l0.Const)}
     missing = refs(value.expr) - set(numbers)
     if missing:
         message = f"`{name}` starts from `{sorted(missing)[0]}`, which differs from neuron to neuron"
         help = "give the initial value as numbers or as a distribution of its own"
         raise ModelError([Diagnostic("E0802", message, value.span, help)])
-    return Const(float(evaluate(value.expr, dict(numbers))), value.span)
+    return l0.Const(float(evaluate(value.expr, dict(numbers))), value.span)
 
 
-def _given(name: str, value: FromFile | Listed, extent: int | SizeOf) -> npt.NDArray[np.float64]:
+def _given(name: str, value: l0.FromFile | l0.Listed, extent: int | l2.SizeOf) -> npt.NDArray[np.float64]:
     """Numbers that are given one by one. Raises ModelError E0703 where they are not as many as elements."""
-    data = read_file(value) if isinstance(value, FromFile) else np.array(value.values, np.float64)
-    if isinstance(extent, SizeOf) or len(data) != extent:
+    data = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values, np.float64)
+    if isinstance(extent, l2.SizeOf) or len(data) != extent:
         wanted = extent if isinstance(extent, int) else "one value per synapse"
         message = f"`{name}` needs {wanted} values, but {len(data)} are given"
         raise ModelError([Diagnostic("E0703", message, value.span)])
@@ -135,11 +121,11 @@ def _given(name: str, value: FromFile | Listed, extent: int | SizeOf) -> npt.NDA
 def initialise(
     builder: ProgramBuilder,
     name: str,
-    value: Value,
-    instance: Instance | None,
+    value: l0.Value,
+    instance: l1.Instance | None,
     role: Role,
     unit: str,
-    size: int | SizeOf | None = None,
+    size: int | l2.SizeOf | None = None,
     span: Span | None = None,
     whole: DType | None = None,
     stream: str | None = None,
@@ -148,44 +134,44 @@ def initialise(
     whole numbers of that type, rounded to nearest. `stream`: of its draws, when it is not called after the array."""
     real = builder.precision
     stored = whole or real
-    extent: int | SizeOf = size if size is not None else instance.size if instance is not None else 0
+    extent: int | l2.SizeOf = size if size is not None else instance.size if instance is not None else 0
     where = span or (instance.span if instance is not None else value.span)
     if name not in builder.arrays:
-        shape = (-1,) if isinstance(extent, SizeOf) else (extent,)
-        size_from = extent.array if isinstance(extent, SizeOf) else None
-        role = Role.STATE if isinstance(value, Driven) else role
-        builder.array(Array(name, stored, shape, role, None, size_from, unit, where))
-    if isinstance(value, Driven):  # written in each step before it is read (lower_drives)
+        shape = (-1,) if isinstance(extent, l2.SizeOf) else (extent,)
+        size_from = extent.array if isinstance(extent, l2.SizeOf) else None
+        role = Role.STATE if isinstance(value, l0.Driven) else role
+        builder.array(l2.Array(name, stored, shape, role, None, size_from, unit, where))
+    if isinstance(value, l0.Driven):  # written in each step before it is read (lower_drives)
         return name
-    if isinstance(value, Formula):
+    if isinstance(value, l0.Formula):
         value = _computed(name, value, instance)
-    if isinstance(value, FromFile | Listed):
+    if isinstance(value, l0.FromFile | l0.Listed):
         builder.constants[name] = _given(name, value, extent).astype(stored.numpy)
         return name
-    out = ArrayFormal("x", stored, Mode.WRITE, ELEMENT)
-    n = ScalarFormal("n", DType.I64)
-    columns: dict[str, ColumnValue] = {"n": extent}
-    formals: tuple[Formal, ...]
+    out = l2.ArrayFormal("x", stored, l2.Mode.WRITE, l2.ELEMENT)
+    n = l2.ScalarFormal("n", DType.I64)
+    columns: dict[str, l2.ColumnValue] = {"n": extent}
+    formals: tuple[l2.Formal, ...]
     match value:
-        case Const(number):
+        case l0.Const(number):
             key: object = ("fill", stored)
             label = "constant"
-            formals = (out, n, ScalarFormal("value", real))
+            formals = (out, n, l2.ScalarFormal("value", real))
             columns["value"] = float(number)
             body: Expr = Ref("value")
-        case Distribution(kind, args):
+        case l0.Distribution(kind, args):
             given = dict(args)
             body, used = drawn(kind, given)
             key = ("draw", kind, stored, *used, bool(given.get("keep_sign")))
             if whole is not None:
                 body = Call("int", (Call("round", (body,)),))
             label = kind
-            formals = (out, n, ScalarFormal("key", DType.U64), *(ScalarFormal(c, real) for c in used))
-            columns["key"] = StreamKey(stream or name)
+            formals = (out, n, l2.ScalarFormal("key", DType.U64), *(l2.ScalarFormal(c, real) for c in used))
+            columns["key"] = l2.StreamKey(stream or name)
             columns.update({c: given[c] for c in used})
         case _:
             raise AssertionError(value)
-    nest, label = Nest((Dim("i", "n"),), (Assign("x", body),)), f"{name}: initial value ({label})"
-    row = builder.row(key, label, Kind.MAP, formals, nest, {"x": name}, columns, name, where)
+    nest, label = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", body),)), f"{name}: initial value ({label})"
+    row = builder.row(key, label, l2.Kind.MAP, formals, nest, {"x": name}, columns, name, where)
     builder.launch("init", key, row, row + 1)
     return name

@@ -16,22 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level2.program as l2
 from compiler.ir.digest import digest
 from compiler.ir.level2.dependence import joined
-from compiler.ir.level2.program import (
-    ArrayFormal,
-    ColumnValue,
-    Formal,
-    Kernel,
-    Launch,
-    Merged,
-    MergedPhase,
-    Program,
-    Rows,
-    Template,
-)
 
-Column = npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[ColumnValue, ...]
+Column = npt.NDArray[np.float64] | npt.NDArray[np.int64] | tuple[l2.ColumnValue, ...]
 
 
 def _join_scalars(parts: Sequence[Column]) -> Column:
@@ -40,13 +29,13 @@ def _join_scalars(parts: Sequence[Column]) -> Column:
     if len(vectors) == len(parts):
         joined: npt.NDArray[Any] = np.concatenate(vectors)
         return joined
-    values: list[ColumnValue] = []
+    values: list[l2.ColumnValue] = []
     for part in parts:
         values.extend(part.tolist() if isinstance(part, np.ndarray) else part)
     return tuple(values)
 
 
-def _join(formals: tuple[Formal, ...], kernels: Sequence[Kernel]) -> Rows:
+def _join(formals: tuple[l2.Formal, ...], kernels: Sequence[l2.Kernel]) -> l2.Rows:
     """The rows of `kernels` under the formal names of the first one (kernels match position by position)."""
     if len(kernels) == 1:
         return kernels[0].rows
@@ -54,11 +43,11 @@ def _join(formals: tuple[Formal, ...], kernels: Sequence[Kernel]) -> Rows:
     scalars: dict[str, Column] = {}
     for position, formal in enumerate(formals):
         names = [k.formals[position].name for k in kernels]
-        if isinstance(formal, ArrayFormal):
+        if isinstance(formal, l2.ArrayFormal):
             arrays[formal.name] = tuple(a for k, name in zip(kernels, names, strict=True) for a in k.rows.arrays[name])
         else:
             scalars[formal.name] = _join_scalars([k.rows.scalars[name] for k, name in zip(kernels, names, strict=True)])
-    return Rows(
+    return l2.Rows(
         sum(k.rows.count for k in kernels),
         arrays,
         scalars,
@@ -66,19 +55,19 @@ def _join(formals: tuple[Formal, ...], kernels: Sequence[Kernel]) -> Rows:
     )
 
 
-def merge(program: Program) -> Merged:
+def merge(program: l2.Program) -> l2.Merged:
     """The merged form of a program."""
     groups: dict[str, list[int]] = {}
     for index, kernel in enumerate(program.kernels):
         groups.setdefault(digest(kernel), []).append(index)
-    templates: list[Template] = []
-    tables: list[Rows] = []
+    templates: list[l2.Template] = []
+    tables: list[l2.Rows] = []
     where: dict[int, tuple[int, int]] = {}
     for number, (key, members) in enumerate(groups.items()):
         kernels = [program.kernels[i] for i in members]
         first = kernels[0]
         templates.append(
-            Template(
+            l2.Template(
                 number,
                 first.name,
                 key,
@@ -99,9 +88,9 @@ def merge(program: Program) -> Merged:
         launches = []
         for item in phase.launches:
             number, base = where[item.kernel]
-            launches.append(Launch(number, base + item.lo, base + item.hi, item.every, item.offset))
-        phases.append(MergedPhase(phase.name, joined(templates, tables, launches)))
-    return Merged(
+            launches.append(l2.Launch(number, base + item.lo, base + item.hi, item.every, item.offset))
+        phases.append(l2.MergedPhase(phase.name, joined(templates, tables, launches)))
+    return l2.Merged(
         program.name,
         program.precision,
         program.order,

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import compiler.ir.level2.program as l2
 from compiler.ir.level2.batch_independence import Product, apart, may_be_chained, nest_of, numbers, padded, product_of
 from compiler.ir.level2.dependence import joined, touched
-from compiler.ir.level2.program import ArrayFormal, Chain, Contract, Launch, Merged, MergedPhase, Order
 from compiler.passes.program.decisions import Decision
 
 LEAST: Final = 4
@@ -40,7 +40,7 @@ class _Item:
     """One row: where it stood, what it reads and writes, and the matrix, if it is a product that may be chained."""
 
     place: tuple[int, int]
-    launch: Launch
+    launch: l2.Launch
     read: frozenset[str]
     written: frozenset[str]
     product: Product | None = None
@@ -68,13 +68,13 @@ def _needs(later: _Item | _Seen, earlier: _Item | _Seen) -> bool:
     )
 
 
-def _product(merged: Merged, launch: Launch) -> Product | None:
+def _product(merged: l2.Merged, launch: l2.Launch) -> Product | None:
     """The product of each row of a launch, where it may be a link of a chain."""
     template = merged.templates[launch.template]
     return product_of(template) if launch.every == 1 and may_be_chained(template) else None
 
 
-def _item(merged: Merged, place: tuple[int, int], launch: Launch) -> _Item:
+def _item(merged: l2.Merged, place: tuple[int, int], launch: l2.Launch) -> _Item:
     template, rows = merged.templates[launch.template], merged.tables[launch.template]
     read, written, added = touched(template.formals, rows, launch.lo, launch.hi)
     product = _product(merged, launch)
@@ -85,14 +85,14 @@ def _item(merged: Merged, place: tuple[int, int], launch: Launch) -> _Item:
 class _Chainer:
     """Finds the chains of one phase."""
 
-    def __init__(self, merged: Merged, phase: MergedPhase) -> None:
+    def __init__(self, merged: l2.Merged, phase: l2.MergedPhase) -> None:
         self.merged, self.phase = merged, phase
         self.sizes = {a.name: a.physical_size for a in merged.arrays}
         self.real_bytes = merged.precision.bytes
         self.decisions: list[Decision] = []
         self.unrolled = False
 
-    def run(self) -> MergedPhase:
+    def run(self) -> l2.MergedPhase:
         repeated = self._repeated()
         if not repeated:
             return self.phase
@@ -102,7 +102,7 @@ class _Chainer:
             for n, x in enumerate(self.phase.launches)
             for row in range(x.lo, x.hi)
         ]
-        parts: list[tuple[list[_Item], Chain | None]] = []  # of chains only the numbers of links are right
+        parts: list[tuple[list[_Item], l2.Chain | None]] = []  # of chains only the numbers of links are right
         while True:
             seed = next((n for n, x in enumerate(items) if x.matrix in repeated), len(items))
             parts.append((items[:seed], None))
@@ -147,7 +147,7 @@ class _Chainer:
             return False
         number = numbers(rows, item.launch.lo)
         for f in template.formals:
-            if not isinstance(f, ArrayFormal):
+            if not isinstance(f, l2.ArrayFormal):
                 continue
             name = rows.arrays[f.name][item.launch.lo]
             if (name in item.written or name in written) and not apart(template, f, number, samples, self.sizes[name]):
@@ -164,7 +164,7 @@ class _Chainer:
         inside, behind = _Seen(), _Seen()
         for item in items:
             follows = _needs(item, inside)
-            wanted = item.matrix in repeated or (follows and not isinstance(self._body(item), Contract))
+            wanted = item.matrix in repeated or (follows and not isinstance(self._body(item), l2.Contract))
             if _needs(item, behind):
                 after.append(item)
                 behind.add(item)
@@ -191,7 +191,7 @@ class _Chainer:
 
     # --------------------------------------------------------------------------------------- deciding
 
-    def _chain(self, links: Sequence[_Item], samples: int) -> Chain | None:
+    def _chain(self, links: Sequence[_Item], samples: int) -> l2.Chain | None:
         """A chain of these links, if they are enough, and whether it is faster than its launches, by estimate."""
         products = [x for x in links if x.product is not None]
         matrices = {x.matrix: x for x in products}
@@ -218,16 +218,16 @@ class _Chainer:
             why = f"about {alone:.0f} us, as a chain {chained:.0f} us"
         verdict = f"one walk of {len(links)} kernels, sample by sample" if pays else "launch by launch"
         self.decisions.append(Decision("chains", f"{self.phase.name}: {begin}", verdict, why))
-        return Chain(0, len(links), samples, pays)
+        return l2.Chain(0, len(links), samples, pays)
 
     def _sides(self, item: _Item) -> tuple[int, int]:
         """Outputs and terms of a product."""
         assert item.product is not None
         return self._extent(item, item.product.out), self._extent(item, item.product.term)
 
-    def _joined(self, parts: Iterable[tuple[list[_Item], Chain | None]]) -> MergedPhase:
-        launches: list[Launch] = []
-        chains: list[Chain] = []
+    def _joined(self, parts: Iterable[tuple[list[_Item], l2.Chain | None]]) -> l2.MergedPhase:
+        launches: list[l2.Launch] = []
+        chains: list[l2.Chain] = []
         loose: list[_Item] = []
         for items, chain in parts:
             if chain is None:
@@ -238,9 +238,9 @@ class _Chainer:
             chains.append(replace(chain, first=len(launches), last=len(launches) + len(items)))
             launches += [x.launch for x in items]
         launches += self._rejoined(loose)
-        return MergedPhase(self.phase.name, tuple(launches), tuple(chains))
+        return l2.MergedPhase(self.phase.name, tuple(launches), tuple(chains))
 
-    def _rejoined(self, items: Iterable[_Item]) -> tuple[Launch, ...]:
+    def _rejoined(self, items: Iterable[_Item]) -> tuple[l2.Launch, ...]:
         return joined(self.merged.templates, self.merged.tables, [x.launch for x in items])
 
 
@@ -277,9 +277,9 @@ def _components(members: Sequence[_Item]) -> list[list[_Item]]:
     return [sorted(x, key=lambda item: item.place) for _, x in parts]
 
 
-def chains(merged: Merged) -> tuple[Merged, list[Decision], frozenset[str]]:
+def chains(merged: l2.Merged) -> tuple[l2.Merged, list[Decision], frozenset[str]]:
     """The program with its chains, why, and the phases in which a layer is unrolled: many products have one matrix."""
-    if merged.order is Order.BITWISE:
+    if merged.order is l2.Order.BITWISE:
         return merged, [], frozenset()
     decisions: list[Decision] = []
     unrolled: set[str] = set()

@@ -7,8 +7,8 @@ Does not: merge, or choose integrators.
 
 from __future__ import annotations
 
-from compiler.ir.level0.model import Model
-from compiler.ir.level2.program import Order, Program
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from compiler.ir.space import DType
 from compiler.passes.cells.lower_cells import Deliveries, lower_cells
 from compiler.passes.cells.lower_drives import lower_drives, lower_timed
@@ -23,8 +23,13 @@ from compiler.passes.projections.lower_projections import lower_projections
 
 
 def lower_populations(
-    model: Model, graph: SpikingGraph, precision: DType, order: Order, fixed_point: bool, decisions: list[Decision]
-) -> Program:
+    model: l0.Model,
+    graph: SpikingGraph,
+    precision: DType,
+    order: l2.Order,
+    fixed_point: bool,
+    decisions: list[Decision],
+) -> l2.Program:
     """The spiking half as one program. `fixed_point`: whether deliveries are summed as integers, so that their sum
     does not depend on its order; what is decided about drives and projections is added to `decisions`."""
     assert model.simulate is not None
@@ -44,7 +49,7 @@ def lower_populations(
     return builder.finish()
 
 
-def units_of(model: Model) -> dict[tuple[str, str], str]:
+def units_of(model: l0.Model) -> dict[tuple[str, str], str]:
     """The unit of every state, input and pool variable, by (population, name)."""
     units = {(p.name, s.name): s.unit for p in model.populations for s in p.neuron.state}
     units |= {(p.name, i.name): i.unit for p in model.populations for i in p.neuron.inputs}

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from compiler.ir.level0.model import Model
-from compiler.ir.level1.graph import Instance
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.ir.level2.synapse_values import member_name
 from compiler.passes.cells.cell_arrays import ring_slots
 from compiler.passes.cells.lower_cells import Deliveries
@@ -27,8 +27,8 @@ __all__ = ["lower_projections", "member_name", "ring_slots"]
 
 def lower_projections(
     builder: ProgramBuilder,
-    model: Model,
-    instances: Mapping[str, Instance],
+    model: l0.Model,
+    instances: Mapping[str, l1.Instance],
     deliveries: Deliveries,
     decisions: list[Decision],
 ) -> None:

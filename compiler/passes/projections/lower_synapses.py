@@ -17,27 +17,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.expr.ast import Ref, refs
-from compiler.ir.level0.model import (
-    Action,
-    EndDef,
-    Listed,
-    Member,
-    Ode,
-    PhaseDef,
-    Projection,
-    Rewire,
-    Set,
-    StateDecl,
-    SynapseDef,
-    SynapseEvent,
-    SynapseHandler,
-    Transpose,
-)
-from compiler.ir.level1.graph import Cell, DerivedScalar, Instance, Propagator
-from compiler.ir.level2.program import SizeOf
 from compiler.ir.level2.synapse_values import member_name, own_name
 from compiler.passes.cells.lower_cells import Deliveries
 from compiler.passes.model.integrate_odes import integrate_odes
@@ -76,14 +61,14 @@ class SynapseLowering:
     dt: float
     model_numbers: Mapping[str, float]
     decisions: list[Decision]
-    phases: Mapping[str, PhaseDef] = field(default_factory=dict)
-    projections: Mapping[str, Projection] = field(default_factory=dict)
-    _flat: dict[int, tuple[SynapseDef, Flat]] = field(default_factory=dict)
+    phases: Mapping[str, l0.PhaseDef] = field(default_factory=dict)
+    projections: Mapping[str, l0.Projection] = field(default_factory=dict)
+    _flat: dict[int, tuple[l0.SynapseDef, Flat]] = field(default_factory=dict)
     _families: dict[tuple[int, str], int] = field(default_factory=dict)
     _cache: Cache = field(default_factory=dict)
 
     def lower(
-        self, projection: Projection, member: Member, copy: tuple[int, int], pre: Instance, post: Instance
+        self, projection: l0.Projection, member: l0.Member, copy: tuple[int, int], pre: l1.Instance, post: l1.Instance
     ) -> None:
         """Arrays and rows of one projection of a family: of those that share its synapses (`Synapses.stored`) it is
         number copy[0], of copy[1]."""
@@ -132,7 +117,7 @@ class SynapseLowering:
             if block is None or not (block.dynamics or block.update):
                 continue
 
-            def made(end: str = end, block: EndDef = block) -> SynapseKernel:
+            def made(end: str = end, block: l0.EndDef = block) -> SynapseKernel:
                 return self._integrated(s, f"{end} traces", f"{d.name}: {end}", block.dynamics, block.update, end)
 
             at_all_neurons(s, stage.ENDS, self._once(s, (end, *_kinds(s)), made), end)
@@ -143,7 +128,7 @@ class SynapseLowering:
         if not (dynamics or d.update):
             return
 
-        def made(what: str, actions: tuple[Action, ...], first: bool) -> SynapseKernel:
+        def made(what: str, actions: tuple[l0.Action, ...], first: bool) -> SynapseKernel:
             before = dynamics if first else ()
             cell, sets = self._cell(s, d.name, d.state, before, (), "syn") if before else (None, [])
             derived = () if cell is None else cell.derived
@@ -153,7 +138,7 @@ class SynapseLowering:
         self._at_all_synapses(s, stage.UPDATE, "every step", d.update, made, bool(dynamics))
 
     def _integrated(
-        self, s: Synapses, what: str, name: str, dynamics: tuple[Ode, ...], update: tuple[Set, ...], end: str
+        self, s: Synapses, what: str, name: str, dynamics: tuple[l0.Ode, ...], update: tuple[l0.Set, ...], end: str
     ) -> SynapseKernel:
         block = s.flat.end(end)
         assert block is not None
@@ -164,15 +149,15 @@ class SynapseLowering:
         self,
         s: Synapses,
         name: str,
-        state: tuple[StateDecl, ...],
-        dynamics: tuple[Ode, ...],
-        update: tuple[Set, ...],
+        state: tuple[l0.StateDecl, ...],
+        dynamics: tuple[l0.Ode, ...],
+        update: tuple[l0.Set, ...],
         at: str,
-    ) -> tuple[Cell, list[Set]]:
+    ) -> tuple[l1.Cell, list[l0.Set]]:
         """The equations for one step: as those of a neuron, other arrays standing still."""
         d = s.flat.definition
         own = tuple(x.name for x in state)
-        cell = Cell(
+        cell = l1.Cell(
             name=name,
             params=(),
             state=own,
@@ -202,16 +187,16 @@ class SynapseLowering:
         found: SynapseKernel = s.cache[full]
         return found
 
-    def _at_event(self, s: Synapses, handler: SynapseHandler, updated_at: str | None) -> None:
+    def _at_event(self, s: Synapses, handler: l0.SynapseHandler, updated_at: str | None) -> None:
         what = f"at {handler.phase}.{handler.event}"
         phase = self.phases[handler.phase]
         at = dict(phase.events)[handler.event]
         where, offset = (stage.START, 1) if at == 0 else (stage.END, at)
         then = stage.START_TRANSPOSED if at == 0 else stage.END_TRANSPOSED
         actions = handler.actions
-        first = next((k for k, a in enumerate(actions) if isinstance(a, Transpose)), len(actions))
+        first = next((k for k, a in enumerate(actions) if isinstance(a, l0.Transpose)), len(actions))
 
-        def made(what: str, actions: tuple[Action, ...], first: bool) -> SynapseKernel:
+        def made(what: str, actions: tuple[l0.Action, ...], first: bool) -> SynapseKernel:
             return _text(s, what, actions, updated_at)
 
         due = (phase.every, offset % phase.every)
@@ -223,8 +208,8 @@ class SynapseLowering:
         s: Synapses,
         where: str,
         what: str,
-        actions: tuple[Action, ...],
-        made: Callable[[str, tuple[Action, ...], bool], SynapseKernel],
+        actions: tuple[l0.Action, ...],
+        made: Callable[[str, tuple[l0.Action, ...], bool], SynapseKernel],
         also: bool,
         key: tuple[object, ...] = (),
         due: Due = EVERY_STEP,
@@ -251,7 +236,7 @@ class SynapseLowering:
                 held = segment.actions
 
                 def text(
-                    called: str = called, held: tuple[Action, ...] = held, first: bool = number == 0
+                    called: str = called, held: tuple[l0.Action, ...] = held, first: bool = number == 0
                 ) -> SynapseKernel:
                     return made(called, held, first)
 
@@ -284,10 +269,10 @@ class SynapseLowering:
         found = s.found("post")
         at_synapses(s, stage.ON_POST, text, found, "post", spikes_of(s.post, s.member.back_delay))
 
-    def _event(self, s: Synapses, event: SynapseEvent, updated_at: str | None) -> None:
+    def _event(self, s: Synapses, event: l0.SynapseEvent, updated_at: str | None) -> None:
         condition_arrays(s, event.name, event.end)
         what = f"condition of {event.name}"
-        when = Set("happens", event.when, event.span)
+        when = l0.Set("happens", event.when, event.span)
         condition = self._once(s, ("when", event.name), lambda: SynapseKernel(what, statements_of([when], "i")))
         at_all_neurons(s, stage.CONDITIONS, condition, event.end, event.name)
         key = ("event", event.name, updated_at)
@@ -306,11 +291,11 @@ def _kinds(s: Synapses) -> tuple[str, ...]:
 def _text(
     s: Synapses,
     what: str,
-    actions: tuple[Action, ...],
+    actions: tuple[l0.Action, ...],
     updated_at: str | None = None,
     aged: bool = False,
-    before: list[Set] | tuple[()] = (),
-    derived: tuple[DerivedScalar | Propagator, ...] = (),
+    before: list[l0.Set] | tuple[()] = (),
+    derived: tuple[l1.DerivedScalar | l1.Propagator, ...] = (),
 ) -> SynapseKernel:
     return text_of(
         s.flat,
@@ -325,7 +310,7 @@ def _text(
     )
 
 
-def _event_driven(s: Synapses, extent: int | SizeOf) -> str | None:
+def _event_driven(s: Synapses, extent: int | l2.SizeOf) -> str | None:
     """Where the step is held that event-driven states were last brought up to date in: with the source neuron when
     only on_pre uses them, with the target's when only on_post does, else with each synapse. None: not event-driven."""
     d = s.flat.definition
@@ -334,7 +319,7 @@ def _event_driven(s: Synapses, extent: int | SizeOf) -> str | None:
     used = [name for name, actions in (("pre", d.on_pre), ("post", d.on_post)) if touches(s.flat, actions)]
     others = [d.update, *(e.actions for e in d.events), *(h.actions for h in d.on)]
     apart = s.member.delays is not None or any(touches(s.flat, x) for x in others)
-    apart = apart or any(isinstance(a, Rewire) for x in others for a in x)
+    apart = apart or any(isinstance(a, l0.Rewire) for x in others for a in x)
     end = used[0] if len(used) == 1 and not apart else "syn"
     array = f"{s.name}.updated"
     size = extent if end == "syn" else s.instance(end).size
@@ -349,11 +334,11 @@ def _after_spike(s: Synapses, end: str, updated_at: str | None) -> None:
     held = {x.variable: name for name, x in s.flat.externals.items() if x.end == end}
     times = s.flat.times(end)
     if "previous_spike" in times:
-        sets.append(Set(held["previous_spike"], Ref(held["last_spike"])))
+        sets.append(l0.Set(held["previous_spike"], Ref(held["last_spike"])))
     if "last_spike" in times:
-        sets.append(Set(held["last_spike"], Ref("step")))
+        sets.append(l0.Set(held["last_spike"], Ref("step")))
     if updated_at == end:
-        sets.append(Set("updated", Ref("step")))
+        sets.append(l0.Set("updated", Ref("step")))
     if not sets:
         return
     key = ("text", s.number, "after", end, updated_at)
@@ -367,10 +352,10 @@ def _delay(s: Synapses, end: str) -> int:
     return s.member.delay if end == "pre" else s.member.back_delay
 
 
-def ages(projection: Projection, member: Member) -> range:
+def ages(projection: l0.Projection, member: l0.Member) -> range:
     """The delays in steps that synapses of one projection can have. Raises ModelError E0802 when they are too many."""
     assert member.delays is not None
-    if isinstance(member.delays, Listed):
+    if isinstance(member.delays, l0.Listed):
         low = min(member.delays.values, default=0.0)
     else:
         given = dict(member.delays.args)

@@ -11,24 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.interp import evaluate
-from compiler.ir.level0.model import Const, Distribution, Formula, Listed, Member, Projection, Value
-from compiler.ir.level1.graph import Instance
-from compiler.ir.level2.program import (
-    ELEMENT,
-    Array,
-    ArrayFormal,
-    Assign,
-    ColumnValue,
-    Dim,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    SizeOf,
-)
 from compiler.ir.level2.synapse_values import member_name
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
@@ -38,12 +25,12 @@ from compiler.passes.relations.relations import in_stored_order
 
 def per_synapse(
     builder: ProgramBuilder,
-    projection: Projection,
-    member: Member,
-    ends: tuple[Instance, Instance],
+    projection: l0.Projection,
+    member: l0.Member,
+    ends: tuple[l1.Instance, l1.Instance],
     variable: str,
-    value: Value,
-    extent: int | SizeOf,
+    value: l0.Value,
+    extent: int | l2.SizeOf,
     unit: str = "1",
     whole: DType | None = None,
 ) -> str:
@@ -59,23 +46,23 @@ def per_synapse(
 
 def weights(
     builder: ProgramBuilder,
-    projection: Projection,
-    member: Member,
-    ends: tuple[Instance, Instance],
-    extent: int | SizeOf,
+    projection: l0.Projection,
+    member: l0.Member,
+    ends: tuple[l1.Instance, l1.Instance],
+    extent: int | l2.SizeOf,
 ) -> str | None:
     """The array of weights of static synapses, or None when the weight is one number."""
-    if isinstance(member.weight, Const):
+    if isinstance(member.weight, l0.Const):
         return None
     return per_synapse(builder, projection, member, ends, "weight", member.weight, extent)
 
 
 def delays_of(
     builder: ProgramBuilder,
-    projection: Projection,
-    member: Member,
-    ends: tuple[Instance, Instance],
-    extent: int | SizeOf,
+    projection: l0.Projection,
+    member: l0.Member,
+    ends: tuple[l1.Instance, l1.Instance],
+    extent: int | l2.SizeOf,
 ) -> str:
     """The array of per-synapse delays in whole steps: one byte each where they fit."""
     assert member.delays is not None
@@ -85,9 +72,9 @@ def delays_of(
     return name
 
 
-def _shortest(delays: Distribution | Listed) -> int:
+def _shortest(delays: l0.Distribution | l0.Listed) -> int:
     """Whole steps that no delay is below, rounded to nearest as they are."""
-    if isinstance(delays, Listed):
+    if isinstance(delays, l0.Listed):
         return int(min(delays.values, default=0.0))
     given = dict(delays.args)
     return int(given.get("low" if delays.kind == "uniform" else "min", 0.0) + 0.5)
@@ -96,10 +83,10 @@ def _shortest(delays: Distribution | Listed) -> int:
 def from_formula(
     builder: ProgramBuilder,
     name: str,
-    formula: Formula,
+    formula: l0.Formula,
     numbers: Mapping[str, float],
     arrays: Mapping[str, str],
-    extent: int | SizeOf,
+    extent: int | l2.SizeOf,
     role: Role,
     unit: str,
 ) -> str:
@@ -107,30 +94,30 @@ def from_formula(
     e = formula.expr
     used = sorted(refs(e) & arrays.keys())
     if not used:
-        constant = Const(float(evaluate(e, dict(numbers))), formula.span)
+        constant = l0.Const(float(evaluate(e, dict(numbers))), formula.span)
         return initialise(builder, name, constant, None, role, unit, size=extent, span=formula.span)
     real = builder.precision
-    shape, size_from = ((-1,), extent.array) if isinstance(extent, SizeOf) else ((extent,), None)
-    builder.array(Array(name, real, shape, role, None, size_from, unit, formula.span))
+    shape, size_from = ((-1,), extent.array) if isinstance(extent, l2.SizeOf) else ((extent,), None)
+    builder.array(l2.Array(name, real, shape, role, None, size_from, unit, formula.span))
     # Operands are called by number: the text of two formulas of one form is one.
     names: dict[str, Expr] = {user: Ref(f"p{k}") for k, user in enumerate(used)}
     scalars = sorted(refs(e) & numbers.keys() - arrays.keys())
     names |= {user: Ref(f"c{k}") for k, user in enumerate(scalars)}
     body = substitute(e, names)
-    formals: tuple[Formal, ...] = (
-        ArrayFormal("x", real, Mode.WRITE, ELEMENT),
-        *(ArrayFormal(f"p{k}", real, Mode.READ, ELEMENT) for k in range(len(used))),
-        ScalarFormal("n", DType.I64),
-        *(ScalarFormal(f"c{k}", real) for k in range(len(scalars))),
+    formals: tuple[l2.Formal, ...] = (
+        l2.ArrayFormal("x", real, l2.Mode.WRITE, l2.ELEMENT),
+        *(l2.ArrayFormal(f"p{k}", real, l2.Mode.READ, l2.ELEMENT) for k in range(len(used))),
+        l2.ScalarFormal("n", DType.I64),
+        *(l2.ScalarFormal(f"c{k}", real) for k in range(len(scalars))),
     )
-    columns: dict[str, ColumnValue] = {"n": extent, **{f"c{k}": numbers[user] for k, user in enumerate(scalars)}}
+    columns: dict[str, l2.ColumnValue] = {"n": extent, **{f"c{k}": numbers[user] for k, user in enumerate(scalars)}}
     key = ("formula", body, len(used), len(scalars))
     row = builder.row(
         key,
         f"{name}: initial value (formula)",
-        Kind.MAP,
+        l2.Kind.MAP,
         formals,
-        Nest((Dim("i", "n"),), (Assign("x", body, formula.span),)),
+        l2.Nest((l2.Dim("i", "n"),), (l2.Assign("x", body, formula.span),)),
         {"x": name, **{f"p{k}": arrays[user] for k, user in enumerate(used)}},
         columns,
         name,

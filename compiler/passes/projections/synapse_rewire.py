@@ -14,26 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, calls, rewrite, substitute
-from compiler.ir.level0.model import Const, Distribution, Formula, Rewire, Set, SynapseDef, Value
-from compiler.ir.level2.program import (
-    ELEMENT,
-    Array,
-    ArrayFormal,
-    Assign,
-    ByName,
-    ColumnValue,
-    Connect,
-    Dim,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    Statement,
-    StreamKey,
-)
 from compiler.ir.level2.synapse_sums import SUMS
 from compiler.ir.level2.synapse_values import stored_by_target
 from compiler.ir.space import DType, Role
@@ -46,23 +30,23 @@ from compiler.passes.projections.synapse_values import steps_array
 
 GONE: Final = "gone"
 _MAY_REPEAT: Final = ("fixed_total", "fixed_indegree", "fixed_outdegree")
-_WHOLE: Final = ByName()
+_WHOLE: Final = l2.ByName()
 
 
-def found_by_target(synapse: SynapseDef) -> bool:
+def found_by_target(synapse: l0.SynapseDef) -> bool:
     """Whether anything walks the synapses of a target."""
     sums = (c for e in expressions_of(synapse) for c in calls(e) if c in SUMS)
     ends = [SUMS[c][1] for c in sums] + [e.end for e in synapse.events]
     return bool(synapse.on_post) or "post" in ends
 
 
-def rewire(s: Synapses, stage: str, what: str, one: Rewire, part: int, due: Due) -> int:
+def rewire(s: Synapses, stage: str, what: str, one: l0.Rewire, part: int, due: Due) -> int:
     """The rows of one `rewire`, `remove` or `form`, after `part` of the stage; returns the part from which on there are
     new synapses."""
     if one.how == "remove":
         key = ("removed", s.number, what)
         if key not in s.cache:
-            left = Set("exists", Cond(one.value, Num(0), Ref("exists")))
+            left = l0.Set("exists", Cond(one.value, Num(0), Ref("exists")))
             s.cache[key] = text_of(s.flat, f"{what}: removed", (left,), "", False)
         at_synapses(s, stage, s.cache[key], s.found(), "pre", None, due=due, part=part + 1)
         return part + 2
@@ -74,7 +58,7 @@ def rewire(s: Synapses, stage: str, what: str, one: Rewire, part: int, due: Due)
     s.arrays[gone] = steps_array(s, array, "syn", found.extent)
     key = ("gone", s.number, what)
     if key not in s.cache:
-        s.cache[key] = text_of(s.flat, f"{what}: gone", (Set(gone, _gone(s, one)),), "", False, vacant=True)
+        s.cache[key] = text_of(s.flat, f"{what}: gone", (l0.Set(gone, _gone(s, one)),), "", False, vacant=True)
     at_synapses(s, stage, s.cache[key], found, "pre", None, due=due, part=part + 1)
     _drawn_ends(s, stage, what, part + 2, due)
     text, columns = _start(s, what, gone)
@@ -90,7 +74,7 @@ def rewire(s: Synapses, stage: str, what: str, one: Rewire, part: int, due: Due)
     return part + 4
 
 
-def _gone(s: Synapses, one: Rewire) -> Expr:
+def _gone(s: Synapses, one: l0.Rewire) -> Expr:
     """What Connect's rule "rewire" finds in `gone`: 1 ends, 3 is to be formed, 2 is vacant."""
     if one.how == "form":
         return Cond(EXISTS, Num(0), Cond(one.value, Num(3), Num(2)))
@@ -128,11 +112,11 @@ def _row(
     stage: str,
     key: tuple[object, ...],
     what: str,
-    kind: Kind,
-    formals: tuple[Formal, ...],
-    body: Connect | Nest,
+    kind: l2.Kind,
+    formals: tuple[l2.Formal, ...],
+    body: l2.Connect | l2.Nest,
     arrays: dict[str, str],
-    columns: dict[str, ColumnValue],
+    columns: dict[str, l2.ColumnValue],
     part: int,
     due: Due,
 ) -> None:
@@ -144,23 +128,23 @@ def _row(
 def _drawn_ends(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
     args = dict(s.member.args)
     kept, other = _rows(s)
-    columns: dict[str, ColumnValue] = {
+    columns: dict[str, l2.ColumnValue] = {
         "n_pre": kept.n,
         "n_post": other.n,
-        "key": StreamKey(f"{s.name}/{what}: targets"),
+        "key": l2.StreamKey(f"{s.name}/{what}: targets"),
         "multapses": int(args.get("multapses", 1)) if s.projection.rule in _MAY_REPEAT else 0,
         "autapses": int(args.get("autapses", 1)),
         "same": int(s.pre.name == s.post.name),
     }
-    formals: tuple[Formal, ...] = (
-        ArrayFormal("row", DType.I64, Mode.READ, _WHOLE),
-        ArrayFormal("col", DType.I32, Mode.UPDATE, _WHOLE),
-        ArrayFormal("gone", DType.I32, Mode.UPDATE, _WHOLE),
-        *(ScalarFormal(n, DType.U64 if n == "key" else DType.I64) for n in columns),
+    formals: tuple[l2.Formal, ...] = (
+        l2.ArrayFormal("row", DType.I64, l2.Mode.READ, _WHOLE),
+        l2.ArrayFormal("col", DType.I32, l2.Mode.UPDATE, _WHOLE),
+        l2.ArrayFormal("gone", DType.I32, l2.Mode.UPDATE, _WHOLE),
+        *(l2.ScalarFormal(n, DType.U64 if n == "key" else DType.I64) for n in columns),
     )
     bound = {"row": kept.row, "col": kept.col, "gone": f"{s.name}.{GONE}"}
-    body = Connect("rewire", "rewire")
-    _row(s, stage, ("rewire", s.number, what), "new ends", Kind.CONNECT, formals, body, bound, columns, part, due)
+    body = l2.Connect("rewire", "rewire")
+    _row(s, stage, ("rewire", s.number, what), "new ends", l2.Kind.CONNECT, formals, body, bound, columns, part, due)
 
 
 def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
@@ -170,38 +154,47 @@ def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
     b = s.builder
     b.array(replace(b.arrays[other.row], role=Role.SYNAPSE))
     if other.filled not in b.arrays:
-        b.array(Array(other.filled, DType.I32, (other.n,), Role.WORK, span=s.projection.span))
+        b.array(l2.Array(other.filled, DType.I32, (other.n,), Role.WORK, span=s.projection.span))
     for array, dtype, size in ((other.row, DType.I64, other.n + 1), (other.filled, DType.I32, other.n)):
-        out = (ArrayFormal("out", dtype, Mode.WRITE, ELEMENT), ScalarFormal("n", DType.I64))
-        nest = Nest((Dim("i", "n"),), (Assign("out", Num(0)),))
+        out = (l2.ArrayFormal("out", dtype, l2.Mode.WRITE, l2.ELEMENT), l2.ScalarFormal("n", DType.I64))
+        nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Num(0)),))
         zero = ("rewire", s.number, what, "zero", dtype)
         called = f"zero {array.removeprefix(f'{s.stored}.')}"
-        _row(s, stage, zero, called, Kind.MAP, out, nest, {"out": array}, {"n": size}, part, due)
-    sizes = (ScalarFormal("n_pre", DType.I64), ScalarFormal("n_post", DType.I64))
-    columns: dict[str, ColumnValue] = {"n_pre": kept.n, "n_post": other.n}
+        _row(s, stage, zero, called, l2.Kind.MAP, out, nest, {"out": array}, {"n": size}, part, due)
+    sizes = (l2.ScalarFormal("n_pre", DType.I64), l2.ScalarFormal("n_post", DType.I64))
+    columns: dict[str, l2.ColumnValue] = {"n_pre": kept.n, "n_post": other.n}
     relation = (
-        ArrayFormal("row", DType.I64, Mode.READ, _WHOLE),
-        ArrayFormal("col", DType.I32, Mode.READ, _WHOLE),
+        l2.ArrayFormal("row", DType.I64, l2.Mode.READ, _WHOLE),
+        l2.ArrayFormal("col", DType.I32, l2.Mode.READ, _WHOLE),
     )
-    count: tuple[Formal, ...] = (*relation, ArrayFormal("to_row", DType.I64, Mode.UPDATE, _WHOLE), *sizes)
-    made = tuple(ArrayFormal(x, DType.I32, Mode.WRITE, _WHOLE) for x in ("to_col", "to_index"))
-    filled = ArrayFormal("to_filled", DType.I32, Mode.UPDATE, _WHOLE)
-    fill: tuple[Formal, ...] = (*relation, ArrayFormal("to_row", DType.I64, Mode.READ, _WHOLE), *made, filled, *sizes)
-    scan: tuple[Formal, ...] = (ArrayFormal("row", DType.I64, Mode.UPDATE, _WHOLE), ScalarFormal("n_pre", DType.I64))
+    count: tuple[l2.Formal, ...] = (*relation, l2.ArrayFormal("to_row", DType.I64, l2.Mode.UPDATE, _WHOLE), *sizes)
+    made = tuple(l2.ArrayFormal(x, DType.I32, l2.Mode.WRITE, _WHOLE) for x in ("to_col", "to_index"))
+    filled = l2.ArrayFormal("to_filled", DType.I32, l2.Mode.UPDATE, _WHOLE)
+    fill: tuple[l2.Formal, ...] = (
+        *relation,
+        l2.ArrayFormal("to_row", DType.I64, l2.Mode.READ, _WHOLE),
+        *made,
+        filled,
+        *sizes,
+    )
+    scan: tuple[l2.Formal, ...] = (
+        l2.ArrayFormal("row", DType.I64, l2.Mode.UPDATE, _WHOLE),
+        l2.ScalarFormal("n_pre", DType.I64),
+    )
     arrays = {"row": kept.row, "col": kept.col, "to_row": other.row, "to_col": other.col, "to_index": other.index}
     arrays["to_filled"] = other.filled
-    scanned: dict[str, ColumnValue] = {"n_pre": other.n}
+    scanned: dict[str, l2.ColumnValue] = {"n_pre": other.n}
     steps = (
-        ("count", Connect("transpose", "count"), count, arrays, columns),
-        ("scan", Connect("any", "scan"), scan, {"row": other.row}, scanned),
-        ("refill", Connect("transpose", "refill"), fill, arrays, columns),
+        ("count", l2.Connect("transpose", "count"), count, arrays, columns),
+        ("scan", l2.Connect("any", "scan"), scan, {"row": other.row}, scanned),
+        ("refill", l2.Connect("transpose", "refill"), fill, arrays, columns),
     )
     by = "source" if stored_by_target(s.projection) else "target"
     for number, (label, body, formals, known, values) in enumerate(steps):
         key = ("rewire", s.number, what, label)
-        bound = {f.name: known[f.name] for f in formals if isinstance(f, ArrayFormal)}
+        bound = {f.name: known[f.name] for f in formals if isinstance(f, l2.ArrayFormal)}
         called = f"{label} synapses by {by} again"
-        _row(s, stage, key, called, Kind.CONNECT, formals, body, bound, values, part + 1 + number, due)
+        _row(s, stage, key, called, l2.Kind.CONNECT, formals, body, bound, values, part + 1 + number, due)
 
 
 # ---------------------------------------------------------------------------------------------- values
@@ -233,7 +226,7 @@ def _start(s: Synapses, what: str, gone: str) -> tuple[SynapseKernel, dict[str, 
     key = ("new synapses", s.number, what, tuple(kinds), "updated" in s.arrays)
     if key not in s.cache:
         is_gone = Ref(gone).eq(1)
-        statements: tuple[Statement, ...] = tuple(Assign(n, Cond(is_gone, e, Ref(n))) for n, e in values)
+        statements: tuple[l2.Statement, ...] = tuple(l2.Assign(n, Cond(is_gone, e, Ref(n))) for n, e in values)
         variants = s.cache.setdefault(("new synapses", s.number, what), [])
         variants.append(key)
         s.cache[key] = SynapseKernel(f"{what}: new synapses", statements, variant=len(variants) - 1)
@@ -241,14 +234,14 @@ def _start(s: Synapses, what: str, gone: str) -> tuple[SynapseKernel, dict[str, 
     return text, columns
 
 
-def _value(value: Value, prefix: str, own: dict[str, Expr], count: list[int]) -> tuple[Expr, dict[str, float]]:
+def _value(value: l0.Value, prefix: str, own: dict[str, Expr], count: list[int]) -> tuple[Expr, dict[str, float]]:
     """An initial value as an expression, and its columns."""
     match value:
-        case Const(number):
+        case l0.Const(number):
             return Ref(f"{prefix}start"), {"start": float(number)}
-        case Formula(expr):
+        case l0.Formula(expr):
             return substitute(expr, own), {}
-        case Distribution(kind, args):
+        case l0.Distribution(kind, args):
             e, used = drawn(kind, dict(args), index="syn", prefix=prefix)
             return _numbered(e, count), {n: dict(args)[n] for n in used}
     raise AssertionError(f"new synapses have no values from {type(value).__name__}")

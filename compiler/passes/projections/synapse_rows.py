@@ -15,34 +15,11 @@ from typing import Any
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Ref
 from compiler.expr.interp import evaluate
-from compiler.ir.level0.model import Member, Projection
-from compiler.ir.level1.graph import DerivedScalar, Instance, Propagator
-from compiler.ir.level2.program import (
-    ELEMENT,
-    Access,
-    ArrayFormal,
-    Assign,
-    At,
-    Axis,
-    Body,
-    ByName,
-    ColumnValue,
-    Dim,
-    Emit,
-    Events,
-    Every,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    OneToOne,
-    Propagate,
-    ScalarFormal,
-    StreamKey,
-    Strided,
-)
 from compiler.ir.space import DType
 from compiler.passes.cells.cell_arrays import ring_slots, room_of
 from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
@@ -53,7 +30,7 @@ from compiler.passes.projections.synapse_text import Sending, SynapseKernel, apa
 from compiler.passes.relations.relations import LoweredRelation, relation_of
 
 Cache = dict[object, Any]
-PAST = Strided((Axis((("past_slot", 1),), stride="n"), Axis((("i", 1),))))
+PAST = l2.Strided((l2.Axis((("past_slot", 1),), stride="n"), l2.Axis((("i", 1),))))
 SLOTS = 2  # of the list of a condition: that of this step, and one that is emptied meanwhile
 
 
@@ -82,20 +59,20 @@ class Synapses:
     deliveries: Deliveries
     flat: Flat
     number: int
-    projection: Projection
-    member: Member
+    projection: l0.Projection
+    member: l0.Member
     name: str
     stored: str
     copy: int
     copies: int
-    pre: Instance
-    post: Instance
+    pre: l1.Instance
+    post: l1.Instance
     cache: Cache
     numbers: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, BoundArray] = field(default_factory=dict)
     parts: dict[str, int] = field(default_factory=dict)
 
-    def instance(self, end: str) -> Instance:
+    def instance(self, end: str) -> l1.Instance:
         return self.pre if end == "pre" else self.post
 
     def found(self, by: str = "pre") -> LoweredRelation:
@@ -113,13 +90,13 @@ class EventSource:
     delay: int
 
 
-def spikes_of(instance: Instance, delay: int) -> EventSource:
+def spikes_of(instance: l1.Instance, delay: int) -> EventSource:
     return EventSource(f"{instance.name}.spikes", f"{instance.name}.spike_count", instance.slots, delay)
 
 
-EVENT_FORMALS: tuple[Formal, ...] = (
-    ArrayFormal("spikes", DType.I32, Mode.READ, ByName()),
-    ArrayFormal("spike_count", DType.I32, Mode.READ, ByName()),
+EVENT_FORMALS: tuple[l2.Formal, ...] = (
+    l2.ArrayFormal("spikes", DType.I32, l2.Mode.READ, l2.ByName()),
+    l2.ArrayFormal("spike_count", DType.I32, l2.Mode.READ, l2.ByName()),
 )
 
 
@@ -132,7 +109,7 @@ def derived_columns(s: Synapses, text: SynapseKernel) -> dict[str, float]:
         env: dict[str, Any] = dict(s.numbers)
         systems: dict[int, Any] = {}
         for column in text.derived:
-            if isinstance(column, DerivedScalar):
+            if isinstance(column, l1.DerivedScalar):
                 env[column.name] = float(evaluate(column.value, env))
                 continue
             if id(column.matrix) not in systems:
@@ -143,7 +120,7 @@ def derived_columns(s: Synapses, text: SynapseKernel) -> dict[str, float]:
     return found
 
 
-def _exponential(column: Propagator, env: Mapping[str, Any]) -> Any:
+def _exponential(column: l1.Propagator, env: Mapping[str, Any]) -> Any:
     """expm(dt A) with the constant part as one more column (Rotter & Diesmann 1999)."""
     from scipy.linalg import expm
 
@@ -160,23 +137,23 @@ def _exponential(column: Propagator, env: Mapping[str, Any]) -> Any:
 class _Signature:
     """Formals of a kernel and what this row binds them to."""
 
-    formals: list[Formal]
+    formals: list[l2.Formal]
     bound: dict[str, str]
-    columns: dict[str, ColumnValue]
+    columns: dict[str, l2.ColumnValue]
 
-    def column(self, name: str, value: ColumnValue, dtype: DType = DType.I64) -> None:
+    def column(self, name: str, value: l2.ColumnValue, dtype: DType = DType.I64) -> None:
         if name not in self.columns:
-            self.formals.append(ScalarFormal(name, dtype))
+            self.formals.append(l2.ScalarFormal(name, dtype))
         self.columns[name] = value
 
 
 def _signature(
     s: Synapses,
     text: SynapseKernel,
-    formals: tuple[Formal, ...],
+    formals: tuple[l2.Formal, ...],
     bound: Mapping[str, str],
-    access: Mapping[str, Access],
-    columns: Mapping[str, ColumnValue] = MappingProxyType({}),
+    access: Mapping[str, l2.Access],
+    columns: Mapping[str, l2.ColumnValue] = MappingProxyType({}),
 ) -> _Signature:
     """What the statements name, after `formals` that are bound to arrays and have columns already. `access`: how an
     element of each end is reached."""
@@ -190,10 +167,10 @@ def _signature(
     for name, held in s.arrays.items():
         formal = called.get(name, name)
         if formal in read or formal in written or (name == "delays" and "pre" in past):
-            mode = Mode.UPDATE if formal in written else Mode.READ
+            mode = l2.Mode.UPDATE if formal in written else l2.Mode.READ
             assert held.end in access, f"{s.name}: {text.what} reads `{name}` of `{held.end}`"
             at = _past(s, held, access[held.end], out) if held.slots else access[held.end]
-            out.formals.append(ArrayFormal(formal, held.dtype, mode, at))
+            out.formals.append(l2.ArrayFormal(formal, held.dtype, mode, at))
             out.bound[formal] = held.array
     derived = derived_columns(s, text)
     for name, value in (*s.numbers.items(), *derived.items()):
@@ -201,15 +178,15 @@ def _signature(
         if formal in read:
             out.column(formal, value, DType.I64 if isinstance(value, int) else real)
     if "key" in read:
-        out.column("key", StreamKey(f"{s.name}/{text.what}"), DType.U64)
+        out.column("key", l2.StreamKey(f"{s.name}/{text.what}"), DType.U64)
     return out
 
 
-def _past(s: Synapses, held: BoundArray, access: Access, out: _Signature) -> Access:
+def _past(s: Synapses, held: BoundArray, access: l2.Access, out: _Signature) -> l2.Access:
     """How an element of a ring of the past is reached, and the columns for it. One element per neuron of a map is that
     of the local `past_slot` (at_all_neurons)."""
     late, size = (s.member.delay, "n_pre") if held.end == "pre" else (s.member.back_delay, "n_post")
-    if not isinstance(access, At):
+    if not isinstance(access, l2.At):
         out.column("past_slots", held.slots)
         out.column("past_shift", held.slots - late)
         return PAST
@@ -220,7 +197,7 @@ def _past(s: Synapses, held: BoundArray, access: Access, out: _Signature) -> Acc
         out.column(delay, late)
     out.column(slots, held.slots)
     out.column(size, s.instance(held.end).size)
-    return At(held.end, (delay, slots, size), True)
+    return l2.At(held.end, (delay, slots, size), True)
 
 
 def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
@@ -228,10 +205,10 @@ def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
     instance, real = s.instance(sending.end), s.builder.precision
     rings, fixed_point = s.deliveries.rings, s.deliveries.fixed_point
     where = (instance.name, sending.variable)
-    at = At(sending.end)
+    at = l2.At(sending.end)
     if where in rings:
         slots, size = ("ring_slots", "n_post") if sending.end == "post" else ("ring_slots_pre", "n_pre")
-        at = At(sending.end, ("late", slots, size))
+        at = l2.At(sending.end, ("late", slots, size))
         out.column("late", 0)
         out.column(slots, ring_slots(rings, instance.name))
         out.column(size, instance.size)
@@ -239,22 +216,22 @@ def _add_sending(s: Synapses, sending: Sending, out: _Signature) -> None:
         out.column(f"{sending.formal}_counts", 1.0 / s.deliveries.quanta[where], real)
     through = fixed_point or where in rings
     out.bound[sending.formal] = delivered_name(*where) if through else array_name(*where)
-    out.formals.append(ArrayFormal(sending.formal, DType.I64 if fixed_point else real, Mode.ACCUMULATE, at))
+    out.formals.append(l2.ArrayFormal(sending.formal, DType.I64 if fixed_point else real, l2.Mode.ACCUMULATE, at))
 
 
 def _row(
     s: Synapses,
     stage: str,
     text: SynapseKernel,
-    kind: Kind,
+    kind: l2.Kind,
     signature: _Signature,
-    body: Body,
+    body: l2.Body,
     join: bool = True,
     due: Due = EVERY_STEP,
     part: int = 0,
 ) -> None:
     formals = tuple(signature.formals)
-    form = body.relation if isinstance(body, Propagate) else body
+    form = body.relation if isinstance(body, l2.Propagate) else body
     key = s.builder.key(("synapses", s.number, text.what, text.variant, formals, form))
     row = s.builder.row(
         key,
@@ -289,27 +266,27 @@ def at_synapses(
     size = "n_pre" if by == "pre" else "n_post"
     text = _apart(s, text, found)
     formals = (*(EVENT_FORMALS if happening is not None else ()), *found.formals)
-    access: dict[str, Access] = {end: At(end) for end in ("pre", "post", "syn")}
+    access: dict[str, l2.Access] = {end: l2.At(end) for end in ("pre", "post", "syn")}
     bound = dict(found.arrays)
     if happening is not None:
         bound |= {"spikes": happening.spikes, "spike_count": happening.count}
     signature = _signature(s, text, formals, bound, access, found.columns)
     if happening is None:
         signature.column(size, s.instance(by).size)
-        events: Events | Every = Every(size)
+        events: l2.Events | l2.Every = l2.Every(size)
     else:
         events = _events(s, happening, signature)
     if age is not None:
         signature.column("age", age)
-    body = Propagate(events, found.relation, text.statements, by, gather)
-    _row(s, stage, text, Kind.PROPAGATE, signature, body, join and age is None, due, part)
+    body = l2.Propagate(events, found.relation, text.statements, by, gather)
+    _row(s, stage, text, l2.Kind.PROPAGATE, signature, body, join and age is None, due, part)
 
 
-def _events(s: Synapses, happening: EventSource, signature: _Signature) -> Events:
+def _events(s: Synapses, happening: EventSource, signature: _Signature) -> l2.Events:
     signature.column("room", room_of(s.builder, happening.spikes))
     signature.column("slots", happening.slots)
     signature.column("delay", happening.delay)
-    return Events("spikes", "spike_count", "slots", "delay", "room")
+    return l2.Events("spikes", "spike_count", "slots", "delay", "room")
 
 
 def _apart(s: Synapses, text: SynapseKernel, found: LoweredRelation) -> SynapseKernel:
@@ -328,23 +305,25 @@ def _apart(s: Synapses, text: SynapseKernel, found: LoweredRelation) -> SynapseK
 def at_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, happening: EventSource) -> None:
     """The statements run once for each neuron of `end` that something happened to: a relation of each with itself."""
     bound = {"spikes": happening.spikes, "spike_count": happening.count}
-    signature = _signature(s, text, EVENT_FORMALS, bound, {end: At("syn")})
+    signature = _signature(s, text, EVENT_FORMALS, bound, {end: l2.At("syn")})
     events = _events(s, happening, signature)
-    _row(s, stage, text, Kind.PROPAGATE, signature, Propagate(events, OneToOne(), text.statements))
+    _row(s, stage, text, l2.Kind.PROPAGATE, signature, l2.Propagate(events, l2.OneToOne(), text.statements))
 
 
 def at_all_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, event: str | None = None) -> None:
     """The statements run for every neuron of `end`; with `event`, those for which the local `happens` holds become
     its list (`condition_arrays`)."""
-    signature = _signature(s, text, (), {}, {end: ELEMENT})
+    signature = _signature(s, text, (), {}, {end: l2.ELEMENT})
     statements = text.statements
     if "past_slots" in signature.columns:
         slot = (Ref("step") + Ref("past_shift")) % Ref("past_slots")
-        statements = (Assign("past_slot", slot), *statements)
+        statements = (l2.Assign("past_slot", slot), *statements)
     if event is not None:
-        signature.formals += [ArrayFormal(f, DType.I32, Mode.WRITE, ByName()) for f in ("spikes", "spike_count")]
+        signature.formals += [
+            l2.ArrayFormal(f, DType.I32, l2.Mode.WRITE, l2.ByName()) for f in ("spikes", "spike_count")
+        ]
         signature.bound |= {f: f"{s.name}.{event}.{f}" for f in ("spikes", "spike_count")}
         signature.column("slots", SLOTS)
-        statements = (*statements, Emit("spikes", "spike_count", "slots", Ref("happens"), s.projection.span))
+        statements = (*statements, l2.Emit("spikes", "spike_count", "slots", Ref("happens"), s.projection.span))
     signature.column("n", s.instance(end).size)
-    _row(s, stage, text, Kind.MAP, signature, Nest((Dim("i", "n"),), statements))
+    _row(s, stage, text, l2.Kind.MAP, signature, l2.Nest((l2.Dim("i", "n"),), statements))

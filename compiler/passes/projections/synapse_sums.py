@@ -16,21 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, rewrite
-from compiler.ir.level0.model import Action, Rewire, Set, Transpose
-from compiler.ir.level2.program import (
-    ELEMENT,
-    Array,
-    ArrayFormal,
-    Assign,
-    Dim,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    SizeOf,
-)
 from compiler.ir.level2.synapse_sums import INSTANCES, SUMS, has_sums
 from compiler.ir.space import DType, Role
 from compiler.passes.model.synapse_names import TAKEN, Flat
@@ -59,28 +48,28 @@ class Segment:
     the network share."""
 
     sums: tuple[Sum, ...]
-    actions: tuple[Action, ...]
-    rewire: Rewire | None = None
+    actions: tuple[l0.Action, ...]
+    rewire: l0.Rewire | None = None
     shared: bool = False
-    transpose: Transpose | None = None
+    transpose: l0.Transpose | None = None
 
 
-def segments(flat: Flat, actions: Sequence[Action]) -> list[Segment]:
+def segments(flat: Flat, actions: Sequence[l0.Action]) -> list[Segment]:
     """The statements of one occasion, cut before each one that reads sums or rewires, and where those of shared
     states begin and end; the first part does nothing of this."""
     d = flat.definition
     taken = {*TAKEN, *flat.shown, *flat.externals, *flat.states, *(x.target for x in d.lets)}
-    taken |= {a.target for a in actions if isinstance(a, Set)} | {f"{x.target}_now" for x in d.lets}
+    taken |= {a.target for a in actions if isinstance(a, l0.Set)} | {f"{x.target}_now" for x in d.lets}
     out = [Segment((), ())]
     for action in actions:
-        shared = isinstance(action, Set | Transpose) and action.target in (d.shared or ())
-        if isinstance(action, Transpose):
+        shared = isinstance(action, l0.Set | l0.Transpose) and action.target in (d.shared or ())
+        if isinstance(action, l0.Transpose):
             out.append(Segment((), (), None, shared, action))
             continue
-        if isinstance(action, Rewire) or has_sums(action.value) or shared != out[-1].shared:
+        if isinstance(action, l0.Rewire) or has_sums(action.value) or shared != out[-1].shared:
             found: list[Sum] = []
             value = _taken_out(action.value, found, taken)
-            if isinstance(action, Rewire):
+            if isinstance(action, l0.Rewire):
                 out.append(Segment(tuple(found), (), replace(action, value=value)))
             else:
                 out.append(Segment(tuple(found), (replace(action, value=value),), None, shared))
@@ -130,7 +119,7 @@ def gather(s: Synapses, stage: str, what: str, one: Sum, part: int, due: Due) ->
 
 
 def _started(
-    s: Synapses, stage: str, what: str, one: Sum, size: int | SizeOf, end: str, part: int, due: Due
+    s: Synapses, stage: str, what: str, one: Sum, size: int | l2.SizeOf, end: str, part: int, due: Due
 ) -> BoundArray:
     """The array of a sum, and the row that writes where it starts: once for all instances that share it."""
     real, span = s.builder.precision, s.flat.definition.span
@@ -138,16 +127,20 @@ def _started(
     held = BoundArray(array, real, end)
     if end == "syn" and s.copy > 0:
         return held
-    shape, size_from = ((-1,), size.array) if isinstance(size, SizeOf) else ((size,), None)
-    s.builder.array(Array(array, real, shape, Role.WORK, None, size_from, span=span))
-    formals = (ArrayFormal("out", real, Mode.WRITE, ELEMENT), ScalarFormal("n", DType.I64), ScalarFormal("start", real))
+    shape, size_from = ((-1,), size.array) if isinstance(size, l2.SizeOf) else ((size,), None)
+    s.builder.array(l2.Array(array, real, shape, Role.WORK, None, size_from, span=span))
+    formals = (
+        l2.ArrayFormal("out", real, l2.Mode.WRITE, l2.ELEMENT),
+        l2.ScalarFormal("n", DType.I64),
+        l2.ScalarFormal("start", real),
+    )
     key = ("synapses", s.number, what, one.name, "start")
     row = s.builder.row(
         key,
         f"{s.name}: start of {one.name} ({s.flat.definition.name})",
-        Kind.MAP,
+        l2.Kind.MAP,
         formals,
-        Nest((Dim("i", "n"),), (Assign("out", Ref("start")),)),
+        l2.Nest((l2.Dim("i", "n"),), (l2.Assign("out", Ref("start")),)),
         {"out": array},
         {"n": size, "start": STARTS[one.op]},
         array,
@@ -159,7 +152,7 @@ def _started(
 
 def _text(flat: Flat, what: str, one: Sum) -> SynapseKernel:
     held = Ref(one.name)
-    step = Set(one.name, one.value)
+    step = l0.Set(one.name, one.value)
     lets = used_lets(flat, [step])
     if one.op == "sum":
         value: Expr = held + one.value
@@ -167,4 +160,4 @@ def _text(flat: Flat, what: str, one: Sum) -> SynapseKernel:
         value = Call(one.op, (held, Call("float", (one.value,))))
     if flat.definition.vacancies:
         value = Cond(EXISTS, value, held)
-    return SynapseKernel(f"{what}: {one.name}", statements_of([*lets, Set(one.name, value)], "syn"))
+    return SynapseKernel(f"{what}: {one.name}", statements_of([*lets, l0.Set(one.name, value)], "syn"))

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, rewrite, substitute
 from compiler.expr.diff import linear_in
 from compiler.expr.inline import named
 from compiler.expr.simplify import simplify
-from compiler.ir.level0.model import Action, Send, Set, values_of
-from compiler.ir.level1.graph import DerivedScalar, Propagator
-from compiler.ir.level2.program import Add, Assign, Statement
 from compiler.passes.model.linear_system import is_zero
 from compiler.passes.model.synapse_names import TAKEN, Flat
 from compiler.passes.program.clock import STEP_END
@@ -50,26 +50,26 @@ class SynapseKernel:
     family differ in more than their formals."""
 
     what: str
-    statements: tuple[Statement, ...]
+    statements: tuple[l2.Statement, ...]
     sends: tuple[Sending, ...] = ()
-    derived: tuple[DerivedScalar | Propagator, ...] = ()
+    derived: tuple[l1.DerivedScalar | l1.Propagator, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     variant: int = 0
 
     @cached_property
     def read(self) -> frozenset[str]:
-        return frozenset().union(*(refs(s.value) for s in self.statements if isinstance(s, Assign | Add)))
+        return frozenset().union(*(refs(s.value) for s in self.statements if isinstance(s, l2.Assign | l2.Add)))
 
     @cached_property
     def written(self) -> frozenset[str]:
-        return frozenset(s.target for s in self.statements if isinstance(s, Assign))
+        return frozenset(s.target for s in self.statements if isinstance(s, l2.Assign))
 
     @cached_property
     def params(self) -> frozenset[str]:
         """What the derived columns are computed from."""
         found: set[str] = set()
         for column in self.derived:
-            if isinstance(column, DerivedScalar):
+            if isinstance(column, l1.DerivedScalar):
                 found |= refs(column.value)
             else:
                 parts = [e for line in column.matrix for e in line] + list(column.offset)
@@ -83,9 +83,9 @@ def apart(text: SynapseKernel, clashing: set[str], taken: set[str]) -> SynapseKe
     for name in sorted(clashing):
         new[name] = free_name(name, frozenset({*TAKEN, *taken, *new.values()}))
     refs_of: dict[str, Expr] = {old: Ref(name) for old, name in new.items()}
-    statements: list[Statement] = []
+    statements: list[l2.Statement] = []
     for s in text.statements:
-        assert isinstance(s, Assign | Add)
+        assert isinstance(s, l2.Assign | l2.Add)
         statements.append(replace(s, target=new.get(s.target, s.target), value=substitute(s.value, refs_of)))
     sends = tuple(replace(x, formal=new.get(x.formal, x.formal)) for x in text.sends)
     return replace(text, statements=tuple(statements), sends=sends, renamed=tuple(new.items()))
@@ -103,10 +103,12 @@ def numbered(e: Expr, count: list[int], index: str) -> Expr:
     return rewrite(e, draw, shared=False)
 
 
-def statements_of(sets: Iterable[Set], index: str) -> tuple[Statement, ...]:
+def statements_of(sets: Iterable[l0.Set], index: str) -> tuple[l2.Statement, ...]:
     """Assignments at the end of the step, with numbered draws."""
     count = [0]
-    return tuple(Assign(s.target, numbered(substitute(s.value, {"t": STEP_END}), count, index), s.span) for s in sets)
+    return tuple(
+        l2.Assign(s.target, numbered(substitute(s.value, {"t": STEP_END}), count, index), s.span) for s in sets
+    )
 
 
 def driven(flat: Flat) -> frozenset[str]:
@@ -115,10 +117,10 @@ def driven(flat: Flat) -> frozenset[str]:
     return frozenset(o.state for o in d.dynamics) if d.event_driven else frozenset()
 
 
-def used_lets(flat: Flat, actions: Sequence[Action]) -> list[Set]:
+def used_lets(flat: Flat, actions: Sequence[l0.Action]) -> list[l0.Set]:
     """The named expressions that actions read, also by way of others, in their order."""
-    read = set().union(*(refs(e) for e in values_of(actions)))
-    found: list[Set] = []
+    read = set().union(*(refs(e) for e in l0.values_of(actions)))
+    found: list[l0.Set] = []
     for let in reversed(flat.definition.lets):
         if let.target in read:
             read |= refs(let.value)
@@ -126,19 +128,19 @@ def used_lets(flat: Flat, actions: Sequence[Action]) -> list[Set]:
     return found[::-1]
 
 
-def touches(flat: Flat, actions: Sequence[Action]) -> bool:
+def touches(flat: Flat, actions: Sequence[l0.Action]) -> bool:
     """Whether actions read or write a state that is event-driven."""
-    names = {a.target for a in actions if isinstance(a, Set)}
-    names |= set().union(*(refs(e) for e in values_of((*actions, *used_lets(flat, actions)))))
+    names = {a.target for a in actions if isinstance(a, l0.Set)}
+    names |= set().union(*(refs(e) for e in l0.values_of((*actions, *used_lets(flat, actions)))))
     return bool(names & driven(flat))
 
 
-def _up_to_date(flat: Flat) -> list[Set]:
+def _up_to_date(flat: Flat) -> list[l0.Set]:
     """Event-driven states at the end of this step, from what they were in step `updated`."""
     d = flat.definition
     lets = named((let.target, let.value) for let in d.lets)
     elapsed = Ref("elapsed")
-    out = [Set("elapsed", (Ref("step") - Ref("updated")) * Ref("dt"))]
+    out = [l0.Set("elapsed", (Ref("step") - Ref("updated")) * Ref("dt"))]
     for ode in d.dynamics:
         rhs = substitute(ode.rhs, lets)
         affine = linear_in(rhs, (ode.state,))
@@ -153,21 +155,21 @@ def _up_to_date(flat: Flat) -> list[Set]:
         else:
             slope = rate * state + constant
             value = state + slope * (elapsed * Call("exprel", (time,)))
-        out.append(Set(ode.state, value, ode.span))
+        out.append(l0.Set(ode.state, value, ode.span))
     return out
 
 
 def text_of(
     flat: Flat,
     what: str,
-    actions: Sequence[Action],
+    actions: Sequence[l0.Action],
     into: str,
     fixed_point: bool,
     *,
     updated_at: str | None = None,
     aged: bool = False,
-    before: Sequence[Set] = (),
-    derived: tuple[DerivedScalar | Propagator, ...] = (),
+    before: Sequence[l0.Set] = (),
+    derived: tuple[l1.DerivedScalar | l1.Propagator, ...] = (),
     vacant: bool = False,
 ) -> SynapseKernel:
     """The statements of one occasion. `into`: the input of a delivery that names none; `updated_at`: where the step is
@@ -177,25 +179,25 @@ def text_of(
     if flat.definition.vacancies and not vacant:
         tests.append(EXISTS)
     taken = {*TAKEN, *flat.shown, *flat.externals, *(x.target for x in flat.definition.lets)}
-    taken |= {a.target for a in actions if isinstance(a, Set)}
+    taken |= {a.target for a in actions if isinstance(a, l0.Set)}
     w = _Writer({*flat.states, "updated", "exists"}, taken, bool(tests), fixed_point)
     if tests:
-        w.out.append(Assign("due", tests[0] if len(tests) == 1 else tests[0] & tests[1]))
+        w.out.append(l2.Assign("due", tests[0] if len(tests) == 1 else tests[0] & tests[1]))
     for s in before:
         w.assign(s, s.value)
     if updated_at is not None and touches(flat, actions):
-        for s in (*_up_to_date(flat), *((Set("updated", Ref("step")),) if updated_at == "syn" else ())):
+        for s in (*_up_to_date(flat), *((l0.Set("updated", Ref("step")),) if updated_at == "syn" else ())):
             w.assign(s)
     suffix = "_now" if before else ""
     again: dict[str, Expr] = {}
     for let in used_lets(flat, actions):
-        w.assign(Set(let.target + suffix, substitute(let.value, again), let.span))
+        w.assign(l0.Set(let.target + suffix, substitute(let.value, again), let.span))
         again[let.target] = Ref(let.target + suffix)
     for action in actions:
-        assert isinstance(action, Set | Send), f"{what}: rewiring and transposing stand by themselves"
+        assert isinstance(action, l0.Set | l0.Send), f"{what}: rewiring and transposing stand by themselves"
         value = substitute(action.value, again)
-        if isinstance(action, Set):
-            w.assign(Set(action.target, value, action.span))
+        if isinstance(action, l0.Set):
+            w.assign(l0.Set(action.target, value, action.span))
         else:
             w.send(action.end, action.into or into, value, action.span)
     sends = tuple(Sending(formal, *key) for key, formal in w.formals.items())
@@ -211,18 +213,18 @@ class _Writer:
     taken: set[str]
     tests: bool
     fixed_point: bool
-    out: list[Statement] = field(default_factory=list)
+    out: list[l2.Statement] = field(default_factory=list)
     formals: dict[tuple[str, str], str] = field(default_factory=dict)
     count: list[int] = field(default_factory=lambda: [0])
 
     def value_of(self, e: Expr) -> Expr:
         return numbered(substitute(e, {"t": STEP_END}), self.count, "syn")
 
-    def assign(self, s: Set, value: Expr | None = None) -> None:
+    def assign(self, s: l0.Set, value: Expr | None = None) -> None:
         value = self.value_of(s.value) if value is None else value
         if self.tests and s.target in self.states:
             value = Cond(Ref("due"), value, Ref(s.target))
-        self.out.append(Assign(s.target, value, s.span))
+        self.out.append(l2.Assign(s.target, value, s.span))
 
     def send(self, end: str, into: str, value: Expr, span: Span) -> None:
         if (end, into) not in self.formals:
@@ -233,4 +235,4 @@ class _Writer:
             value = Call("int", (Call("round", (value * Ref(f"{formal}_counts"),)),))
         if self.tests:
             value = Cond(Ref("due"), value, Num(0) if self.fixed_point else Num(0.0))
-        self.out.append(Add(formal, value, span))
+        self.out.append(l2.Add(formal, value, span))

@@ -11,33 +11,19 @@ from __future__ import annotations
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Cond, Num, Ref
-from compiler.ir.level0.model import Projection, Transpose
-from compiler.ir.level2.program import (
-    ELEMENT,
-    Array,
-    ArrayFormal,
-    Assign,
-    Axis,
-    ColumnValue,
-    Dim,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    Strided,
-)
 from compiler.ir.level2.synapse_values import variable_array
 from compiler.ir.space import DType, Role
 from compiler.passes.projections.synapse_rows import Synapses
 from compiler.passes.projections.synapse_schedule import Due
 from compiler.passes.relations.lower_connect import pair_order, pairs_of
 
-_AT = Strided((Axis((("at", 1),)),))
+_AT = l2.Strided((l2.Axis((("at", 1),)),))
 
 
-def transpose(s: Synapses, other: Projection, stage: str, one: Transpose, part: int, due: Due) -> int:
+def transpose(s: Synapses, other: l0.Projection, stage: str, one: l0.Transpose, part: int, due: Due) -> int:
     """The row of one `transpose`, after `part` of the stage; returns the part in which there are new values."""
     if s.copy > 0 and one.target in (s.flat.definition.shared or ()):
         return part + 2
@@ -46,26 +32,28 @@ def transpose(s: Synapses, other: Projection, stage: str, one: Transpose, part: 
     made = {"all_to_all": _dense, "one_to_one": _one_to_one, "pairs": _pairs}[s.projection.rule]
     formals, body, columns = made(s, bound)
     real = s.builder.precision
-    access = (ELEMENT, ELEMENT) if made is _one_to_one else (_BY_ROW, _AT) if made is _dense else (ELEMENT, _AT)
-    both = (ArrayFormal("w", real, Mode.WRITE, access[0]), ArrayFormal("other", real, Mode.READ, access[1]))
+    access = (
+        (l2.ELEMENT, l2.ELEMENT) if made is _one_to_one else (_BY_ROW, _AT) if made is _dense else (l2.ELEMENT, _AT)
+    )
+    both = (l2.ArrayFormal("w", real, l2.Mode.WRITE, access[0]), l2.ArrayFormal("other", real, l2.Mode.READ, access[1]))
     key = ("transpose", s.projection.rule)
     name = f"{s.name}: {one.target} from the transpose of {one.projection}.{one.variable}"
-    row = s.builder.row(key, name, Kind.MAP, (*both, *formals), body, bound, columns, s.name, one.span)
+    row = s.builder.row(key, name, l2.Kind.MAP, (*both, *formals), body, bound, columns, s.name, one.span)
     s.stages.add(stage, key, row, due=due, part=part + 1)
     return part + 2
 
 
-Made = tuple[tuple[Formal, ...], Nest, dict[str, ColumnValue]]
+Made = tuple[tuple[l2.Formal, ...], l2.Nest, dict[str, l2.ColumnValue]]
 
-_BY_ROW = Strided((Axis((("j", 1),), stride="n_to"), Axis((("k", 1),))))
+_BY_ROW = l2.Strided((l2.Axis((("j", 1),), stride="n_to"), l2.Axis((("k", 1),))))
 
 
-def _columns(*names: str) -> tuple[Formal, ...]:
-    return tuple(ScalarFormal(n, DType.I64) for n in names)
+def _columns(*names: str) -> tuple[l2.Formal, ...]:
+    return tuple(l2.ScalarFormal(n, DType.I64) for n in names)
 
 
 def _one_to_one(s: Synapses, bound: dict[str, str]) -> Made:
-    nest = Nest((Dim("i", "n"),), (Assign("w", Ref("other")),))
+    nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("w", Ref("other")),))
     return _columns("n"), nest, {"n": min(s.pre.size, s.post.size)}
 
 
@@ -76,9 +64,9 @@ def _dense(s: Synapses, bound: dict[str, str]) -> Made:
     target = k + Cond(k >= j, Ref("hole"), zero)
     row = i * Ref("n_from")
     column = j - Cond(j > i, Ref("hole"), zero)
-    statements = (Assign("i", target), Assign("at", row + column), Assign("w", Ref("other")))
-    nest = Nest((Dim("j", "n_pre"), Dim("k", "n_to")), statements)
-    columns: dict[str, ColumnValue] = {"n_pre": s.pre.size, "hole": hole}
+    statements = (l2.Assign("i", target), l2.Assign("at", row + column), l2.Assign("w", Ref("other")))
+    nest = l2.Nest((l2.Dim("j", "n_pre"), l2.Dim("k", "n_to")), statements)
+    columns: dict[str, l2.ColumnValue] = {"n_pre": s.pre.size, "hole": hole}
     columns |= {"n_to": s.post.size - hole, "n_from": s.pre.size - hole}
     return _columns(*columns), nest, columns
 
@@ -90,8 +78,8 @@ def _pairs(s: Synapses, bound: dict[str, str]) -> Made:
         stored = pairs[pair_order(pairs)]
         index = np.zeros(max(len(stored), 1), np.int32)
         index[pair_order(stored[:, ::-1])] = np.arange(len(stored))
-        s.builder.array(Array(array, DType.I32, (len(index),), Role.CONST, span=s.projection.span), index)
+        s.builder.array(l2.Array(array, DType.I32, (len(index),), Role.CONST, span=s.projection.span), index)
     bound["index"] = array
-    nest = Nest((Dim("i", "n"),), (Assign("at", Ref("index")), Assign("w", Ref("other"))))
-    index_formal = ArrayFormal("index", DType.I32, Mode.READ, ELEMENT)
+    nest = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("at", Ref("index")), l2.Assign("w", Ref("other"))))
+    index_formal = l2.ArrayFormal("index", DType.I32, l2.Mode.READ, l2.ELEMENT)
     return (index_formal, *_columns("n")), nest, {"n": len(pairs)}

@@ -11,23 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from compiler.expr.ast import Call, Cond, Num, Ref
-from compiler.ir.level0.model import Const, Formula, Member, Value
-from compiler.ir.level2.program import (
-    ELEMENT,
-    Array,
-    ArrayFormal,
-    Assign,
-    ColumnValue,
-    Dim,
-    Formal,
-    Kind,
-    Mode,
-    Nest,
-    ScalarFormal,
-    SizeOf,
-    StreamKey,
-)
 from compiler.ir.level2.synapse_values import member_name
 from compiler.ir.space import DType, Role
 from compiler.passes.cells.lower_cells import array_name
@@ -38,7 +24,7 @@ from compiler.passes.projections.synapse_arrays import delays_of, from_formula, 
 from compiler.passes.projections.synapse_rows import SLOTS, BoundArray, Synapses
 
 
-def bind_names(s: Synapses, extent: int | SizeOf, model_numbers: dict[str, float], dt: float) -> None:
+def bind_names(s: Synapses, extent: int | l2.SizeOf, model_numbers: dict[str, float], dt: float) -> None:
     """Fills in `numbers` and `arrays` of `s`, and makes the arrays."""
     definition, flat = s.flat.definition, s.flat
     s.numbers["dt"] = dt
@@ -52,7 +38,7 @@ def bind_names(s: Synapses, extent: int | SizeOf, model_numbers: dict[str, float
         shown = flat.shown[p.name]
         value = params.get(shown, p.default)
         assert value is not None
-        if isinstance(value, Const):
+        if isinstance(value, l0.Const):
             s.numbers[p.name] = known[shown] = float(value.value)
         else:
             arrays[shown] = _per_synapse(s, s.member, shown, value, extent, p.unit, known, arrays)
@@ -74,15 +60,15 @@ def bind_names(s: Synapses, extent: int | SizeOf, model_numbers: dict[str, float
 
 def _per_synapse(
     s: Synapses,
-    member: Member,
+    member: l0.Member,
     shown: str,
-    value: Value,
-    extent: int | SizeOf,
+    value: l0.Value,
+    extent: int | l2.SizeOf,
     unit: str,
     known: dict[str, float],
     arrays: dict[str, str],
 ) -> str:
-    if not isinstance(value, Formula):
+    if not isinstance(value, l0.Formula):
         return per_synapse(s.builder, s.projection, member, (s.pre, s.post), shown, value, extent, unit)
     name = f"{member_name(s.projection, member)}.{shown}"
     if member.like is not None and name in s.builder.arrays:
@@ -90,21 +76,21 @@ def _per_synapse(
     return from_formula(s.builder, name, value, known, arrays, extent, Role.SYNAPSE, unit)
 
 
-def _occupied(s: Synapses, extent: int | SizeOf) -> BoundArray:
+def _occupied(s: Synapses, extent: int | l2.SizeOf) -> BoundArray:
     """Which places hold a synapse at the start, drawn by number."""
     held = steps_array(s, f"{s.name}.exists", "syn", extent)
     chance = Call("uniform", (Ref("key"), Ref("i"), Num(0)))
     value = Cond(chance < Ref("occupied"), Num(1), Num(0))
-    formals: tuple[Formal, ...] = (
-        ArrayFormal("exists", DType.I32, Mode.WRITE, ELEMENT),
-        ScalarFormal("n", DType.I64),
-        ScalarFormal("occupied", s.builder.precision),
-        ScalarFormal("key", DType.U64),
+    formals: tuple[l2.Formal, ...] = (
+        l2.ArrayFormal("exists", DType.I32, l2.Mode.WRITE, l2.ELEMENT),
+        l2.ScalarFormal("n", DType.I64),
+        l2.ScalarFormal("occupied", s.builder.precision),
+        l2.ScalarFormal("key", DType.U64),
     )
-    columns: dict[str, ColumnValue] = {"n": extent, "occupied": s.member.occupied, "key": StreamKey(held.array)}
-    nest, span = Nest((Dim("i", "n"),), (Assign("exists", value),)), s.projection.span
+    columns: dict[str, l2.ColumnValue] = {"n": extent, "occupied": s.member.occupied, "key": l2.StreamKey(held.array)}
+    nest, span = l2.Nest((l2.Dim("i", "n"),), (l2.Assign("exists", value),)), s.projection.span
     what, bound = f"{s.name}: occupied places", {"exists": held.array}
-    row = s.builder.row(("occupied",), what, Kind.MAP, formals, nest, bound, columns, s.name, span)
+    row = s.builder.row(("occupied",), what, l2.Kind.MAP, formals, nest, bound, columns, s.name, span)
     s.builder.launch("init", ("occupied",), row, row + 1)
     return held
 
@@ -120,7 +106,7 @@ def _traces(s: Synapses, known: dict[str, float]) -> None:
             array = f"{s.name}.{end}.{external.variable}"
             if name in units:
                 value = dict(s.member.init).get(f"{end}.{external.variable}", units[name].init)
-                if isinstance(value, Formula):
+                if isinstance(value, l0.Formula):
                     from_formula(s.builder, array, value, known, {}, instance.size, Role.STATE, units[name].unit)
                 else:
                     span = s.projection.span
@@ -130,11 +116,11 @@ def _traces(s: Synapses, known: dict[str, float]) -> None:
                 s.arrays[name] = steps_array(s, array, end, instance.size)
 
 
-def steps_array(s: Synapses, array: str, end: str, extent: int | SizeOf) -> BoundArray:
+def steps_array(s: Synapses, array: str, end: str, extent: int | l2.SizeOf) -> BoundArray:
     """An array of steps, 0 at the start."""
-    shape, size_from = ((-1,), extent.array) if isinstance(extent, SizeOf) else ((extent,), None)
+    shape, size_from = ((-1,), extent.array) if isinstance(extent, l2.SizeOf) else ((extent,), None)
     role = Role.SYNAPSE if end == "syn" else Role.STATE
-    s.builder.array(Array(array, DType.I32, shape, role, None, size_from, span=s.projection.span))
+    s.builder.array(l2.Array(array, DType.I32, shape, role, None, size_from, span=s.projection.span))
     return BoundArray(array, DType.I32, end)
 
 
@@ -150,7 +136,7 @@ def _neurons(s: Synapses) -> None:
             continue
         array = s.builder.arrays.get(array_name(instance.name, external.variable))
         value = dict(instance.params).get(external.variable)
-        if isinstance(value, Const):
+        if isinstance(value, l0.Const):
             s.numbers[name] = float(value.value)
         else:
             assert array is not None, f"{s.name}: `{instance.name}` has no `{external.variable}`"
@@ -161,5 +147,5 @@ def condition_arrays(s: Synapses, event: str, end: str) -> None:
     """The list of the neurons for which the condition of an event holds."""
     n = s.instance(end).size
     span = s.projection.span
-    s.builder.array(Array(f"{s.name}.{event}.spikes", DType.I32, (SLOTS, n), Role.EVENT, span=span))
-    s.builder.array(Array(f"{s.name}.{event}.spike_count", DType.I32, (SLOTS,), Role.EVENT, span=span))
+    s.builder.array(l2.Array(f"{s.name}.{event}.spikes", DType.I32, (SLOTS, n), Role.EVENT, span=span))
+    s.builder.array(l2.Array(f"{s.name}.{event}.spike_count", DType.I32, (SLOTS,), Role.EVENT, span=span))

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.functions import CONSTANTS
 from compiler.expr.interp import ExprError, evaluate
-from compiler.ir.level0.model import Member, Model, Network, Population, Projection
-from compiler.ir.level2.program import Merged
 from compiler.ir.level2.synapse_values import own_name
 from compiler.layers import DENSE, KIND
 from compiler.passes.relations.relations import CONVOLUTIONS, keeps_state, storage_of
@@ -43,13 +43,13 @@ class Least:
     span: Span
 
 
-def synapse_counts(model: Model) -> dict[str, float]:
+def synapse_counts(model: l0.Model) -> dict[str, float]:
     """The number of synapses (or of places for them) of every member of every family, by its model path."""
     populations = {p.name: p for p in model.populations}
     return {own_name(f, m): n for f in model.projections for m, n in _counted(f, populations)}
 
 
-def _counted(family: Projection, populations: Mapping[str, Population]) -> Iterator[tuple[Member, float]]:
+def _counted(family: l0.Projection, populations: Mapping[str, l0.Population]) -> Iterator[tuple[l0.Member, float]]:
     known: dict[object, float] = {}  # members of a family have few different numbers
     for m in family.members:
         pre, post = populations[m.source], populations[m.target]
@@ -60,7 +60,7 @@ def _counted(family: Projection, populations: Mapping[str, Population]) -> Itera
         yield m, count
 
 
-def _expected(projection: Projection, member: Member, pre: Population, post: Population) -> float:
+def _expected(projection: l0.Projection, member: l0.Member, pre: l0.Population, post: l0.Population) -> float:
     args = dict(member.args)
     n, m = pre.size, post.size
     without_self = pre.name == post.name and int(args.get("autapses", 1)) == 0
@@ -85,7 +85,7 @@ def _expected(projection: Projection, member: Member, pre: Population, post: Pop
     return _of_convolution(projection, pre, post)
 
 
-def _mean(projection: Projection, args: Mapping[str, float | int], pre: Population, post: Population) -> float:
+def _mean(projection: l0.Projection, args: Mapping[str, float | int], pre: l0.Population, post: l0.Population) -> float:
     """The mean probability of a rule's expression over its pairs; 1 where it has no value here."""
     if projection.probability is None:
         return 1.0
@@ -117,7 +117,7 @@ def overlaps(before: int, behind: int, kernel: int, stride: int, padding: int) -
     return kernel * (high - low) + border
 
 
-def _of_convolution(projection: Projection, pre: Population, post: Population) -> float:
+def _of_convolution(projection: l0.Projection, pre: l0.Population, post: l0.Population) -> float:
     planes = projection.planes
     if planes is None:
         return 0
@@ -131,7 +131,7 @@ def _of_convolution(projection: Projection, pre: Population, post: Population) -
     return channels * reached
 
 
-def value_counts(model: Model) -> dict[str, float]:
+def value_counts(model: l0.Model) -> dict[str, float]:
     """As `synapse_counts`, for values that synapses have: those of a convolution belong to elements of its kernel,
     unless each synapse has a state of its own."""
     populations = {p.name: p for p in model.populations}
@@ -146,19 +146,19 @@ def value_counts(model: Model) -> dict[str, float]:
     return counts
 
 
-def _extents(population: Population) -> tuple[int, ...]:
+def _extents(population: l0.Population) -> tuple[int, ...]:
     """(channels, height, width): leading extents that are not given are 1."""
     shape = population.shape or (population.size,)
     return (1,) * (3 - len(shape)) + shape
 
 
-def expected_sizes(model: Model, merged: Merged) -> dict[str, int]:
+def expected_sizes(model: l0.Model, merged: l2.Merged) -> dict[str, int]:
     """Elements of every array whose number is drawn, rounded up: what `place` takes as `sizes`."""
     counts = {name: math.ceil(count) for name, count in synapse_counts(model).items()}
     return {a.name: counts.get(a.size_from.rpartition(".")[0], 0) for a in merged.arrays if a.size_from is not None}
 
 
-def least_bytes(model: Model) -> list[Least]:
+def least_bytes(model: l0.Model) -> list[Least]:
     """What stands in memory on every target: states of neurons, what holds stored synapses, layers. The largest parts
     by name, largest first, the others together."""
     real = 8 if model.numerics.precision == "float64" else 4
@@ -176,13 +176,13 @@ _Part = tuple[int, Callable[[], str], Callable[[], str], Span]
 """Bytes, and what makes name and note: most are never shown."""
 
 
-def _of_neurons(model: Model, real: int) -> Iterator[_Part]:
+def _of_neurons(model: l0.Model, real: int) -> Iterator[_Part]:
     for p in model.populations:
         size = p.size * (len(p.neuron.state) + len(p.neuron.inputs)) * real
         yield size, partial(str, p.name), partial("{:,} neurons".format, p.size), p.span
 
 
-def _of_synapses(model: Model, real: int) -> Iterator[_Part]:
+def _of_synapses(model: l0.Model, real: int) -> Iterator[_Part]:
     """One part for each family."""
     populations = {p.name: p for p in model.populations}
     for f in model.projections:
@@ -203,7 +203,7 @@ def _of_synapses(model: Model, real: int) -> Iterator[_Part]:
         yield math.ceil(each * count), name, partial(f"{{:,}} {what}".format, count), f.span
 
 
-def _of_layers(network: Network, batch: int, real: int) -> Iterator[_Part]:
+def _of_layers(network: l0.Network, batch: int, real: int) -> Iterator[_Part]:
     """Results of a batch and, of what knows them without being lowered, weights."""
     shapes = {x.name: x.shape for x in network.inputs} | {x.name: x.shape for x in network.layers}
     for x in network.layers:

@@ -16,27 +16,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.names import free_name
 from compiler.expr.ast import Expr, Ref, refs, substitute
-from compiler.ir.level0.model import Member, Projection
-from compiler.ir.level1.graph import Instance
-from compiler.ir.level2.program import (
-    PLACES,
-    Array,
-    ArrayFormal,
-    ByName,
-    ColumnValue,
-    Connect,
-    Formal,
-    Kind,
-    Mode,
-    ScalarFormal,
-    StreamKey,
-)
 from compiler.ir.space import DType, Role
 from compiler.passes.program.build_program import ProgramBuilder
 
-ROW = ArrayFormal("row", DType.I64, Mode.UPDATE, ByName())
+ROW = l2.ArrayFormal("row", DType.I64, l2.Mode.UPDATE, l2.ByName())
 RULE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "fixed_probability": ("autapses", "same"),
     "fixed_total": ("number", "multapses", "autapses", "same"),
@@ -49,7 +37,7 @@ RULE_COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 _EXTENTS: Final = ("w_from", "h_from", "w_to", "h_to")
 _TAKEN: Final = frozenset(
-    {"i", "j", "row", "col", "n_pre", "n_post", "key", "autapses", "same", "step", *PLACES, *_EXTENTS}
+    {"i", "j", "row", "col", "n_pre", "n_post", "key", "autapses", "same", "step", *l2.PLACES, *_EXTENTS}
     | {"skip", "k", "first", "many", "hit", "xs", "ys", "cs", "x", "y", "c", "t", "word", "probability", "source"}
     | {"bits", "words", "target", "table", "number", "multapses", "at", "pool", "draw", "run", "real", "nl_me"}
 )
@@ -97,7 +85,7 @@ def fixed_probability_table(p: float) -> npt.NDArray[np.uint32]:
     return np.concatenate([_thresholds(rest), _thresholds(blocks)])
 
 
-def pairs_of(projection: Projection, member: Member) -> npt.NDArray[np.int64]:
+def pairs_of(projection: l0.Projection, member: l0.Member) -> npt.NDArray[np.int64]:
     """The explicit pairs of a member, (n, 2), as the user gave them."""
     return np.array(projection.pair_lists[member.pairs or 0], np.int64).reshape(-1, 2)
 
@@ -109,21 +97,21 @@ def pair_order(pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.lexsort((pairs[:, 1], pairs[:, 0]))
 
 
-def _pairs(builder: ProgramBuilder, projection: Projection, member: Member, name: str, n_pre: int) -> None:
+def _pairs(builder: ProgramBuilder, projection: l0.Projection, member: l0.Member, name: str, n_pre: int) -> None:
     """Row pointers and targets of explicit pairs, as constants."""
     pairs = pairs_of(projection, member)
     order = pair_order(pairs)
     if (order[1:] < order[:-1]).any():
-        builder.array(Array(f"{name}.order", DType.I32, (len(order),), Role.CONST), order.astype(np.int32))
+        builder.array(l2.Array(f"{name}.order", DType.I32, (len(order),), Role.CONST), order.astype(np.int32))
     row = np.zeros(n_pre + 1, np.int64)
     np.add.at(row, pairs[:, 0] + 1, 1)
     builder.array(
-        Array(f"{name}.row", DType.I64, (n_pre + 1,), Role.CONST, span=projection.span),
+        l2.Array(f"{name}.row", DType.I64, (n_pre + 1,), Role.CONST, span=projection.span),
         np.cumsum(row),
     )
     col = np.zeros(max(len(order), 1), np.int32)
     col[: len(order)] = pairs[order, 1]
-    builder.array(Array(f"{name}.col", DType.I32, (len(col),), Role.CONST, span=projection.span), col)
+    builder.array(l2.Array(f"{name}.col", DType.I32, (len(col),), Role.CONST, span=projection.span), col)
 
 
 @dataclass(frozen=True)
@@ -131,9 +119,9 @@ class Drawing:
     """What every kernel that draws a relation carries: formals, the arrays that they are bound to, columns, and the
     expression of an expression rule."""
 
-    formals: tuple[Formal, ...]
+    formals: tuple[l2.Formal, ...]
     arrays: Mapping[str, str]
-    columns: Mapping[str, ColumnValue]
+    columns: Mapping[str, l2.ColumnValue]
     probability: Expr | None
 
     def key(self, rule: str, stage: str) -> tuple[object, ...]:
@@ -143,26 +131,31 @@ class Drawing:
 
 
 def drawing_of(
-    builder: ProgramBuilder, projection: Projection, member: Member, name: str, pre: Instance, post: Instance
+    builder: ProgramBuilder,
+    projection: l0.Projection,
+    member: l0.Member,
+    name: str,
+    pre: l1.Instance,
+    post: l1.Instance,
 ) -> Drawing:
     """The drawing of one projection, by a rule other than explicit pairs."""
     rule, args = projection.rule, dict(member.args)
     probability, given, more = expression_of(projection, member, pre, post, builder.precision)
-    columns: dict[str, ColumnValue] = {
+    columns: dict[str, l2.ColumnValue] = {
         "n_pre": pre.size,
         "n_post": post.size,
-        "key": StreamKey(f"{name}/connect"),
+        "key": l2.StreamKey(f"{name}/connect"),
         "autapses": int(args.get("autapses", 1)),
         "same": int(pre.name == post.name),
         "number": int(args.get("number", 0)),
         "multapses": int(args.get("multapses", 1)),
         **more,
     }
-    scalars: tuple[Formal, ...] = (
-        ScalarFormal("n_pre", DType.I64),
-        ScalarFormal("n_post", DType.I64),
-        ScalarFormal("key", DType.U64),
-        *(ScalarFormal(c, DType.I64) for c in RULE_COLUMNS[rule]),
+    scalars: tuple[l2.Formal, ...] = (
+        l2.ScalarFormal("n_pre", DType.I64),
+        l2.ScalarFormal("n_post", DType.I64),
+        l2.ScalarFormal("key", DType.U64),
+        *(l2.ScalarFormal(c, DType.I64) for c in RULE_COLUMNS[rule]),
         *given,
     )
     if rule != "fixed_probability":
@@ -170,36 +163,48 @@ def drawing_of(
     p = float(args["p"])
     shared = f"fixed_probability({p!r})"
     if shared not in builder.arrays:
-        builder.array(Array(shared, DType.U32, (512,), Role.CONST), fixed_probability_table(p))
-    table = ArrayFormal("table", DType.U32, Mode.READ, ByName())
+        builder.array(l2.Array(shared, DType.U32, (512,), Role.CONST), fixed_probability_table(p))
+    table = l2.ArrayFormal("table", DType.U32, l2.Mode.READ, l2.ByName())
     return Drawing((table, *scalars), {"table": shared}, columns, probability)
 
 
 def _connect(
-    builder: ProgramBuilder, projection: Projection, member: Member, name: str, pre: Instance, post: Instance
+    builder: ProgramBuilder,
+    projection: l0.Projection,
+    member: l0.Member,
+    name: str,
+    pre: l1.Instance,
+    post: l1.Instance,
 ) -> None:
     """Rows of the connecting kernels: count, scan, fill."""
     span = projection.span
-    builder.array(Array(f"{name}.row", DType.I64, (pre.size + 1,), Role.CONST, span=span))
-    builder.array(Array(f"{name}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=f"{name}.row", span=span))
+    builder.array(l2.Array(f"{name}.row", DType.I64, (pre.size + 1,), Role.CONST, span=span))
+    builder.array(l2.Array(f"{name}.col", DType.I32, (-1,), Role.SYNAPSE, size_from=f"{name}.row", span=span))
     drawing = drawing_of(builder, projection, member, name, pre, post)
     _count(builder, projection, name, drawing)
     made = (
-        ArrayFormal("row", DType.I64, Mode.READ, ByName()),
-        ArrayFormal("col", DType.I32, Mode.WRITE, ByName()),
+        l2.ArrayFormal("row", DType.I64, l2.Mode.READ, l2.ByName()),
+        l2.ArrayFormal("col", DType.I32, l2.Mode.WRITE, l2.ByName()),
     )
     _stage(builder, projection, name, "fill", made, drawing)
 
 
-def _count(builder: ProgramBuilder, projection: Projection, name: str, drawing: Drawing) -> None:
+def _count(builder: ProgramBuilder, projection: l0.Projection, name: str, drawing: Drawing) -> None:
     """Fills in row pointers."""
     _stage(builder, projection, name, "count", (ROW,), drawing)
     columns = {"n_pre": drawing.columns["n_pre"]}
-    _stage(builder, projection, name, "scan", (ROW,), Drawing((ScalarFormal("n_pre", DType.I64),), {}, columns, None))
+    _stage(
+        builder, projection, name, "scan", (ROW,), Drawing((l2.ScalarFormal("n_pre", DType.I64),), {}, columns, None)
+    )
 
 
 def _stage(
-    builder: ProgramBuilder, projection: Projection, name: str, stage: str, made: tuple[Formal, ...], drawing: Drawing
+    builder: ProgramBuilder,
+    projection: l0.Projection,
+    name: str,
+    stage: str,
+    made: tuple[l2.Formal, ...],
+    drawing: Drawing,
 ) -> None:
     """One row of the kernel that runs a stage; the phase has its name."""
     rule = projection.rule if stage != "scan" else "any"
@@ -208,9 +213,9 @@ def _stage(
     row = builder.row(
         key,
         f"{name}: {stage} synapses" + (f" ({rule})" if stage != "scan" else ""),
-        Kind.CONNECT,
+        l2.Kind.CONNECT,
         formals,
-        Connect(rule, stage, drawing.probability),
+        l2.Connect(rule, stage, drawing.probability),
         {f.name: f"{name}.{f.name}" for f in made} | dict(drawing.arrays),
         drawing.columns,
         name,
@@ -219,22 +224,27 @@ def _stage(
     builder.launch("init" if stage == "mask" else stage, key, row, row + 1)
 
 
-def count_rows(builder: ProgramBuilder, projection: Projection, name: str, drawing: Drawing, n_pre: int) -> None:
+def count_rows(builder: ProgramBuilder, projection: l0.Projection, name: str, drawing: Drawing, n_pre: int) -> None:
     """Makes `<name>.row` alone, for rows that are drawn again at every event."""
-    builder.array(Array(f"{name}.row", DType.I64, (n_pre + 1,), Role.CONST, span=projection.span))
+    builder.array(l2.Array(f"{name}.row", DType.I64, (n_pre + 1,), Role.CONST, span=projection.span))
     _count(builder, projection, name, drawing)
 
 
 def draw_mask(
-    builder: ProgramBuilder, projection: Projection, member: Member, name: str, pre: Instance, post: Instance
+    builder: ProgramBuilder,
+    projection: l0.Projection,
+    member: l0.Member,
+    name: str,
+    pre: l1.Instance,
+    post: l1.Instance,
 ) -> None:
     """Makes `<name>.words`, the bits of Bitmask: drawn in place, or as a constant where nothing is drawn."""
     shape = (pre.size, -(-post.size // 32))
-    array = Array(f"{name}.words", DType.U32, shape, Role.CONST, span=projection.span)
+    array = l2.Array(f"{name}.words", DType.U32, shape, Role.CONST, span=projection.span)
     if projection.rule not in ("pairs", "all_to_all", "one_to_one"):
         builder.array(array)
         drawing = drawing_of(builder, projection, member, name, pre, post)
-        words = ArrayFormal("words", DType.U32, Mode.UPDATE, ByName())
+        words = l2.ArrayFormal("words", DType.U32, l2.Mode.UPDATE, l2.ByName())
         _stage(builder, projection, name, "mask", (words,), drawing)
         return
     bits = np.zeros((pre.size, 32 * shape[1]), np.bool_)
@@ -249,12 +259,12 @@ def draw_mask(
 
 
 def expression_of(
-    projection: Projection, member: Member, pre: Instance, post: Instance, real: DType
-) -> tuple[Expr | None, tuple[Formal, ...], dict[str, ColumnValue]]:
+    projection: l0.Projection, member: l0.Member, pre: l1.Instance, post: l1.Instance, real: DType
+) -> tuple[Expr | None, tuple[l2.Formal, ...], dict[str, l2.ColumnValue]]:
     """The expression of a rule over formals of its kernel, the formals that the user named, and their columns along
     with the extents of both populations."""
     args = dict(member.args)
-    columns: dict[str, ColumnValue] = {
+    columns: dict[str, l2.ColumnValue] = {
         "w_from": args.get("w_from", pre.size),
         "h_from": args.get("h_from", 1),
         "w_to": args.get("w_to", post.size),
@@ -263,19 +273,24 @@ def expression_of(
     if projection.probability is None:
         return None, (), columns
     bindings: dict[str, Expr] = {"n_from": Ref("n_pre"), "n_to": Ref("n_post")}
-    formals: list[Formal] = []
+    formals: list[l2.Formal] = []
     taken = _TAKEN
     for name in sorted((refs(projection.probability) & args.keys()) - {*_EXTENTS, "autapses"}):
         new = free_name(name, taken)
         taken |= {new}
         bindings[name] = Ref(new)
         columns[new] = args[name]
-        formals.append(ScalarFormal(new, DType.I64 if isinstance(args[name], int) else real))
+        formals.append(l2.ScalarFormal(new, DType.I64 if isinstance(args[name], int) else real))
     return substitute(projection.probability, bindings), tuple(formals), columns
 
 
 def connect(
-    builder: ProgramBuilder, projection: Projection, member: Member, name: str, pre: Instance, post: Instance
+    builder: ProgramBuilder,
+    projection: l0.Projection,
+    member: l0.Member,
+    name: str,
+    pre: l1.Instance,
+    post: l1.Instance,
 ) -> None:
     """Makes `<name>.row` and `<name>.col`."""
     if projection.rule == "pairs":
@@ -284,51 +299,56 @@ def connect(
         _connect(builder, projection, member, name, pre, post)
 
 
-_STORED: Final[tuple[Formal, ...]] = (
-    ArrayFormal("row", DType.I64, Mode.READ, ByName()),
-    ArrayFormal("col", DType.I32, Mode.READ, ByName()),
+_STORED: Final[tuple[l2.Formal, ...]] = (
+    l2.ArrayFormal("row", DType.I64, l2.Mode.READ, l2.ByName()),
+    l2.ArrayFormal("col", DType.I32, l2.Mode.READ, l2.ByName()),
 )
-_SIZES: Final[tuple[Formal, ...]] = (ScalarFormal("n_pre", DType.I64), ScalarFormal("n_post", DType.I64))
-_FILL: Final[tuple[Formal, ...]] = (
+_SIZES: Final[tuple[l2.Formal, ...]] = (l2.ScalarFormal("n_pre", DType.I64), l2.ScalarFormal("n_post", DType.I64))
+_FILL: Final[tuple[l2.Formal, ...]] = (
     *_STORED,
-    ArrayFormal("to_row", DType.I64, Mode.READ, ByName()),
-    *(ArrayFormal(part, DType.I32, Mode.WRITE, ByName()) for part in ("to_col", "to_index")),
+    l2.ArrayFormal("to_row", DType.I64, l2.Mode.READ, l2.ByName()),
+    *(l2.ArrayFormal(part, DType.I32, l2.Mode.WRITE, l2.ByName()) for part in ("to_col", "to_index")),
     *_SIZES,
 )
 
 
 def transpose(
-    builder: ProgramBuilder, projection: Projection, name: str, pre: Instance, post: Instance, index: str = "to_index"
+    builder: ProgramBuilder,
+    projection: l0.Projection,
+    name: str,
+    pre: l1.Instance,
+    post: l1.Instance,
+    index: str = "to_index",
 ) -> None:
     """Makes `<name>.to_row`, `<name>.to_col` and `<name>.<index>`, the same relation by target; `connect` and `count`,
     `scan`, `fill` come before."""
     span = projection.span
     if f"{name}.to_row" in builder.arrays:
         return
-    builder.array(Array(f"{name}.to_row", DType.I64, (post.size + 1,), Role.CONST, span=span))
+    builder.array(l2.Array(f"{name}.to_row", DType.I64, (post.size + 1,), Role.CONST, span=span))
     stored = builder.arrays[f"{name}.col"]
     for part in ("to_col", index):
         builder.array(replace(stored, name=f"{name}.{part}", role=Role.SYNAPSE))
-    stages: tuple[tuple[str, tuple[Formal, ...]], ...] = (
-        ("count", (*_STORED, ArrayFormal("to_row", DType.I64, Mode.UPDATE, ByName()), *_SIZES)),
-        ("scan", (ROW, ScalarFormal("n_pre", DType.I64))),
+    stages: tuple[tuple[str, tuple[l2.Formal, ...]], ...] = (
+        ("count", (*_STORED, l2.ArrayFormal("to_row", DType.I64, l2.Mode.UPDATE, l2.ByName()), *_SIZES)),
+        ("scan", (ROW, l2.ScalarFormal("n_pre", DType.I64))),
         ("fill", _FILL),
     )
     for stage, formals in stages:
         rule = "transpose" if stage != "scan" else "any"
         key = ("connect", "transpose", stage) if stage != "scan" else ("connect", "", stage)
-        bound = {f.name: f"{name}.{f.name}" for f in formals if isinstance(f, ArrayFormal)}
+        bound = {f.name: f"{name}.{f.name}" for f in formals if isinstance(f, l2.ArrayFormal)}
         if stage == "fill":
             bound["to_index"] = f"{name}.{index}"
-        columns: dict[str, ColumnValue] = {"n_pre": pre.size, "n_post": post.size}
+        columns: dict[str, l2.ColumnValue] = {"n_pre": pre.size, "n_post": post.size}
         if stage == "scan":
             bound, columns = {"row": f"{name}.to_row"}, {"n_pre": post.size}
         row = builder.row(
             key,
             f"{name}: {stage} synapses by target",
-            Kind.CONNECT,
+            l2.Kind.CONNECT,
             formals,
-            Connect(rule, stage),
+            l2.Connect(rule, stage),
             bound,
             columns,
             name,
@@ -337,7 +357,9 @@ def transpose(
         builder.launch("init", key, row, row + 1)
 
 
-def number_by_target(builder: ProgramBuilder, projection: Projection, name: str, pre: Instance, post: Instance) -> None:
+def number_by_target(
+    builder: ProgramBuilder, projection: l0.Projection, name: str, pre: l1.Instance, post: l1.Instance
+) -> None:
     """Makes `<name>.to_row` and `<name>.to_col`, in whose order synapses are numbered, and `<name>.index`, the numbers
     of those of the rows by source."""
     if f"{name}.to_row" in builder.arrays:
@@ -345,9 +367,9 @@ def number_by_target(builder: ProgramBuilder, projection: Projection, name: str,
     transpose(builder, projection, name, pre, post, "index")
     arrays = {"row": "to_row", "col": "to_col", "to_row": "row", "to_col": "col", "to_index": "index"}
     bound = {formal: f"{name}.{array}" for formal, array in arrays.items()}
-    columns: dict[str, ColumnValue] = {"n_pre": post.size, "n_post": pre.size}
+    columns: dict[str, l2.ColumnValue] = {"n_pre": post.size, "n_post": pre.size}
     key, what = ("connect", "transpose", "fill"), f"{name}: fill synapses by source"
     row = builder.row(
-        key, what, Kind.CONNECT, _FILL, Connect("transpose", "fill"), bound, columns, name, projection.span
+        key, what, l2.Kind.CONNECT, _FILL, l2.Connect("transpose", "fill"), bound, columns, name, projection.span
     )
     builder.launch("init", key, row, row + 1, join=False)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from compiler.ir.level0.model import Projection
-from compiler.ir.level1.graph import Instance
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 
 Ints = npt.NDArray[np.int64]
 
@@ -37,14 +37,14 @@ class Extents:
     shared: bool = False
 
 
-def _shape(instance: Instance) -> tuple[int, int, int]:
+def _shape(instance: l1.Instance) -> tuple[int, int, int]:
     """(channels, height, width) of a population: leading extents that are not given are 1."""
     shape = instance.shape or (instance.size,)
     c, h, w = (1,) * (3 - len(shape)) + tuple(shape)
     return c, h, w
 
 
-def planes_of(projection: Projection, pre: Instance, post: Instance) -> Extents:
+def planes_of(projection: l0.Projection, pre: l1.Instance, post: l1.Instance) -> Extents:
     """The extents of one member of a conv2d or avg_pool2d family."""
     planes = projection.planes
     assert planes is not None

@@ -17,30 +17,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.simplify import has_random
-from compiler.ir.level0.model import Const, Distribution, FromFile, Listed, Member, Projection, Value
-from compiler.ir.level1.graph import Instance
-from compiler.ir.level2.program import (
-    PLANES,
-    Array,
-    ArrayFormal,
-    Bitmask,
-    ByName,
-    ColumnValue,
-    Csr,
-    Dense,
-    Formal,
-    Mode,
-    OneToOne,
-    Procedural,
-    Relation,
-    ScalarFormal,
-    SizeOf,
-    Toeplitz,
-)
 from compiler.ir.level2.synapse_sums import has_sums
 from compiler.ir.level2.synapse_values import stored_by_target
 from compiler.ir.space import DType, Role
@@ -72,18 +55,18 @@ class LoweredRelation:
     the synapses, or the elements of the kernel where synapses share them (convolutions, unless each synapse has a state
     of its own); 0 where synapses have no number (bitmasks)."""
 
-    relation: Relation
-    formals: tuple[Formal, ...]
+    relation: l2.Relation
+    formals: tuple[l2.Formal, ...]
     arrays: Mapping[str, str]
-    columns: Mapping[str, ColumnValue]
-    extent: int | SizeOf
+    columns: Mapping[str, l2.ColumnValue]
+    extent: int | l2.SizeOf
 
     @property
     def text(self) -> object:
         return self.relation, self.formals
 
 
-def keeps_state(projection: Projection) -> bool:
+def keeps_state(projection: l0.Projection) -> bool:
     """Whether each synapse has a state of its own, or is reached by its target too, or (where that needs a number that
     it would not have) draws random numbers."""
     synapse = projection.synapse
@@ -96,7 +79,7 @@ def keeps_state(projection: Projection) -> bool:
     return bool(synapse.state) or by_target or any(m.delays is not None for m in projection.members)
 
 
-def storage_of(projection: Projection) -> str:
+def storage_of(projection: l0.Projection) -> str:
     """The storage of a family, with `auto` decided: sparse | dense | one_to_one | bitmask | procedural | toeplitz."""
     if projection.rule in ("all_to_all", "one_to_one") and projection.storage in ("auto", "dense", "procedural"):
         return "dense" if projection.rule == "all_to_all" else "one_to_one"
@@ -109,36 +92,38 @@ def storage_of(projection: Projection) -> str:
     return "sparse"
 
 
-def _refused(projection: Projection, message: str, help: str) -> ModelError:
+def _refused(projection: l0.Projection, message: str, help: str) -> ModelError:
     return ModelError([Diagnostic("E0611", f"`{projection.name}` {message}", projection.span, help)])
 
 
-def in_stored_order(projection: Projection, member: Member, value: Value, pre: Instance, post: Instance) -> Value:
+def in_stored_order(
+    projection: l0.Projection, member: l0.Member, value: l0.Value, pre: l1.Instance, post: l1.Instance
+) -> l0.Value:
     """A value per synapse in the order in which synapses are numbered: explicit pairs are given in the user's order,
     convolutions by element of the kernel, which every synapse with a state of its own gets a copy of."""
-    if not isinstance(value, Listed | FromFile):
+    if not isinstance(value, l0.Listed | l0.FromFile):
         return value
-    data = read_file(value) if isinstance(value, FromFile) else np.array(value.values)
+    data = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values)
     if projection.rule == "pairs":
         pairs = pairs_of(projection, member)
         if len(data) != len(pairs):
             return value
-        return Listed(tuple(data[pair_order(pairs)].tolist()), value.span)
+        return l0.Listed(tuple(data[pair_order(pairs)].tolist()), value.span)
     if projection.rule in CONVOLUTIONS and storage_of(projection) == "sparse" and keeps_state(projection):
         planes = planes_of(projection, pre, post)
         if len(data) != elements(planes):
             return value
-        return Listed(tuple(data[stored_rows(planes)[2]].tolist()), value.span)
+        return l0.Listed(tuple(data[stored_rows(planes)[2]].tolist()), value.span)
     return value
 
 
 def relation_of(
     builder: ProgramBuilder,
-    projection: Projection,
-    member: Member,
+    projection: l0.Projection,
+    member: l0.Member,
     name: str,
-    pre: Instance,
-    post: Instance,
+    pre: l1.Instance,
+    post: l1.Instance,
     by: str = "pre",
 ) -> LoweredRelation:
     """The relation of one projection, walked from the end `by`. Makes what it stores when that is not there yet, also
@@ -154,7 +139,7 @@ def relation_of(
         case "dense":
             return _dense(member, pre, post)
         case "one_to_one":
-            return LoweredRelation(OneToOne(), (), {}, {}, min(pre.size, post.size))
+            return LoweredRelation(l2.OneToOne(), (), {}, {}, min(pre.size, post.size))
         case "toeplitz":
             return _toeplitz(projection, pre, post)
         case "sparse":
@@ -167,9 +152,14 @@ def relation_of(
 
 
 def _bitmask(
-    builder: ProgramBuilder, projection: Projection, member: Member, name: str, pre: Instance, post: Instance
+    builder: ProgramBuilder,
+    projection: l0.Projection,
+    member: l0.Member,
+    name: str,
+    pre: l1.Instance,
+    post: l1.Instance,
 ) -> LoweredRelation:
-    if keeps_state(projection) or not isinstance(member.weight, Const) or not _shared(member):
+    if keeps_state(projection) or not isinstance(member.weight, l0.Const) or not _shared(member):
         raise _refused(
             projection,
             "has values of its own for each synapse, but `storage: bitmask` holds one bit for each",
@@ -184,22 +174,29 @@ def _bitmask(
         )
     if f"{name}.words" not in builder.arrays:
         draw_mask(builder, projection, member, name, pre, post)
-    words = ArrayFormal("words", DType.U32, Mode.READ, ByName())
+    words = l2.ArrayFormal("words", DType.U32, l2.Mode.READ, l2.ByName())
     columns = {"n_post": post.size}
-    relation = Bitmask("words", "n_post")
-    return LoweredRelation(relation, (words, ScalarFormal("n_post", DType.I64)), {"words": f"{name}.words"}, columns, 0)
+    relation = l2.Bitmask("words", "n_post")
+    return LoweredRelation(
+        relation, (words, l2.ScalarFormal("n_post", DType.I64)), {"words": f"{name}.words"}, columns, 0
+    )
 
 
-def _shared(member: Member) -> bool:
+def _shared(member: l0.Member) -> bool:
     """Whether what a synapse model needs is one number for all synapses."""
-    return all(isinstance(value, Const) for _, value in member.params)
+    return all(isinstance(value, l0.Const) for _, value in member.params)
 
 
 def _procedural(
-    builder: ProgramBuilder, projection: Projection, member: Member, name: str, pre: Instance, post: Instance
+    builder: ProgramBuilder,
+    projection: l0.Projection,
+    member: l0.Member,
+    name: str,
+    pre: l1.Instance,
+    post: l1.Instance,
 ) -> LoweredRelation:
-    drawn = isinstance(member.weight, Distribution) and projection.synapse is None
-    if keeps_state(projection) or not _shared(member) or not (drawn or isinstance(member.weight, Const)):
+    drawn = isinstance(member.weight, l0.Distribution) and projection.synapse is None
+    if keeps_state(projection) or not _shared(member) or not (drawn or isinstance(member.weight, l0.Const)):
         raise _refused(
             projection,
             "keeps values for each synapse, but `storage: procedural` draws its synapses again at every event",
@@ -224,24 +221,24 @@ def _procedural(
     columns = {new.get(n, n): value for n, value in drawing.columns.items()}
     bindings: dict[str, Expr] = {old: Ref(name) for old, name in new.items()}
     probability = None if drawing.probability is None else substitute(drawing.probability, bindings)
-    row = ArrayFormal("row", DType.I64, Mode.READ, ByName())
+    row = l2.ArrayFormal("row", DType.I64, l2.Mode.READ, l2.ByName())
     return LoweredRelation(
-        Procedural(projection.rule, "row", probability),
+        l2.Procedural(projection.rule, "row", probability),
         (row, *formals),
         {"row": f"{name}.row", **drawing.arrays},
         columns,
-        SizeOf(f"{name}.row"),
+        l2.SizeOf(f"{name}.row"),
     )
 
 
-def _dense(member: Member, pre: Instance, post: Instance) -> LoweredRelation:
+def _dense(member: l0.Member, pre: l1.Instance, post: l1.Instance) -> LoweredRelation:
     hole = pre.name == post.name and int(dict(member.args).get("autapses", 1)) == 0
-    sizes = (ScalarFormal("n_pre", DType.I64), ScalarFormal("n_post", DType.I64))
+    sizes = (l2.ScalarFormal("n_pre", DType.I64), l2.ScalarFormal("n_post", DType.I64))
     columns = {"n_pre": pre.size, "n_post": post.size}
-    return LoweredRelation(Dense("n_pre", "n_post", hole), sizes, {}, columns, pre.size * (post.size - hole))
+    return LoweredRelation(l2.Dense("n_pre", "n_post", hole), sizes, {}, columns, pre.size * (post.size - hole))
 
 
-def _toeplitz(projection: Projection, pre: Instance, post: Instance) -> LoweredRelation:
+def _toeplitz(projection: l0.Projection, pre: l1.Instance, post: l1.Instance) -> LoweredRelation:
     if keeps_state(projection):
         raise _refused(
             projection,
@@ -250,22 +247,22 @@ def _toeplitz(projection: Projection, pre: Instance, post: Instance) -> LoweredR
         )
     assert projection.planes is not None
     at = planes_of(projection, pre, post)
-    columns = {name: int(getattr(at, name)) for name in PLANES}
-    relation = Toeplitz(at.kernel, at.stride, at.depthwise, at.shared)
-    return LoweredRelation(relation, tuple(ScalarFormal(n, DType.I64) for n in PLANES), {}, columns, elements(at))
+    columns = {name: int(getattr(at, name)) for name in l2.PLANES}
+    relation = l2.Toeplitz(at.kernel, at.stride, at.depthwise, at.shared)
+    return LoweredRelation(relation, tuple(l2.ScalarFormal(n, DType.I64) for n in l2.PLANES), {}, columns, elements(at))
 
 
 def _sparse(
     builder: ProgramBuilder,
-    projection: Projection,
-    member: Member,
+    projection: l0.Projection,
+    member: l0.Member,
     name: str,
-    pre: Instance,
-    post: Instance,
+    pre: l1.Instance,
+    post: l1.Instance,
     by: str,
 ) -> LoweredRelation:
     shared = projection.rule in CONVOLUTIONS and not keeps_state(projection)
-    extent: int | SizeOf = SizeOf(f"{name}.row")
+    extent: int | l2.SizeOf = l2.SizeOf(f"{name}.row")
     if projection.rule in CONVOLUTIONS:
         planes = planes_of(projection, pre, post)
         if f"{name}.row" not in builder.arrays:
@@ -276,27 +273,29 @@ def _sparse(
             connect(builder, projection, member, name, pre, post)
         if projection.rule == "pairs":
             extent = max(len(projection.pair_lists[member.pairs or 0]), 1)
-    row = ArrayFormal("row", DType.I64, Mode.READ, ByName())
-    col = ArrayFormal("col", DType.I32, Mode.READ, ByName())
-    index = ArrayFormal("index", DType.I32, Mode.READ, ByName())
+    row = l2.ArrayFormal("row", DType.I64, l2.Mode.READ, l2.ByName())
+    col = l2.ArrayFormal("col", DType.I32, l2.Mode.READ, l2.ByName())
+    index = l2.ArrayFormal("index", DType.I32, l2.Mode.READ, l2.ByName())
     if stored_by_target(projection):
         number_by_target(builder, projection, name, pre, post)
         bound = {"row": f"{name}.to_row", "col": f"{name}.to_col"}
         if by == "post":
-            return LoweredRelation(Csr("row", "col"), (row, col), bound, {}, extent)
+            return LoweredRelation(l2.Csr("row", "col"), (row, col), bound, {}, extent)
         bound = {f: f"{name}.{f}" for f in ("row", "col", "index")}
-        return LoweredRelation(Csr("row", "col", "index"), (row, col, index), bound, {}, extent)
+        return LoweredRelation(l2.Csr("row", "col", "index"), (row, col, index), bound, {}, extent)
     if by == "pre" and shared:
         bound = {"row": f"{name}.row", "col": f"{name}.col", "index": f"{name}.element"}
-        return LoweredRelation(Csr("row", "col", "index", True), (row, col, index), bound, {}, extent)
+        return LoweredRelation(l2.Csr("row", "col", "index", True), (row, col, index), bound, {}, extent)
     if by == "pre":
-        return LoweredRelation(Csr("row", "col"), (row, col), {"row": f"{name}.row", "col": f"{name}.col"}, {}, extent)
+        return LoweredRelation(
+            l2.Csr("row", "col"), (row, col), {"row": f"{name}.row", "col": f"{name}.col"}, {}, extent
+        )
     transpose(builder, projection, name, pre, post)
     bound = {"row": f"{name}.to_row", "col": f"{name}.to_col", "index": f"{name}.to_index"}
-    return LoweredRelation(Csr("row", "col", "index"), (row, col, index), bound, {}, extent)
+    return LoweredRelation(l2.Csr("row", "col", "index"), (row, col, index), bound, {}, extent)
 
 
-def _constants(builder: ProgramBuilder, projection: Projection, name: str, planes: Extents, shared: bool) -> None:
+def _constants(builder: ProgramBuilder, projection: l0.Projection, name: str, planes: Extents, shared: bool) -> None:
     """Stored rows of a convolution; with `shared`, the kernel's element of each synapse."""
     row, col, element = stored_rows(planes)
     made: list[tuple[str, DType, npt.NDArray[np.generic]]] = [("row", DType.I64, row), ("col", DType.I32, col)]
@@ -304,5 +303,5 @@ def _constants(builder: ProgramBuilder, projection: Projection, name: str, plane
         made.append(("element", DType.I32, element.astype(np.int32)))
     for part, dtype, data in made:
         contents = data if len(data) else np.zeros(1, data.dtype)
-        array = Array(f"{name}.{part}", dtype, (len(contents),), Role.CONST, span=projection.span)
+        array = l2.Array(f"{name}.{part}", dtype, (len(contents),), Role.CONST, span=projection.span)
         builder.array(replace(array, role=Role.CONST), contents)

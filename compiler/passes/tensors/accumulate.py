@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.core.names import free_name
 from compiler.expr.ast import Cond, Expr, Num, Ref
-from compiler.ir.level0.model import OptimizerDef, Set, Train
 from compiler.ir.level1.builder import GraphBuilder, identity
-from compiler.ir.level1.graph import Node, Store, Tensor, Update, Variable, Weight
 from compiler.passes.tensors.simplify_graph import renamed
 
 _X0, _X1, _X2 = (Ref(f"x{i}") for i in range(3))
@@ -29,22 +29,22 @@ _X0, _X1, _X2 = (Ref(f"x{i}") for i in range(3))
 class Mean:
     """A part of the loss: `count`: how much it is a mean over in this batch; `gradients`: of the mean, by weight."""
 
-    count: Tensor
-    gradients: Mapping[str, Tensor]
+    count: l1.Tensor
+    gradients: Mapping[str, l1.Tensor]
 
 
-def accumulated(g: GraphBuilder, means: Sequence[Mean], names: Iterable[str], batches: int) -> dict[str, Tensor]:
+def accumulated(g: GraphBuilder, means: Sequence[Mean], names: Iterable[str], batches: int) -> dict[str, l1.Tensor]:
     """The gradients of `names` since the last update: of each mean over all that it counted, added up. Numbers of its
     own: `accumulated.batches` (done since then), and for each mean `accumulated.samples` and a sum per weight."""
     one = _X0 + 1.0
-    done = g.add(Variable(Tensor("accumulated.batches", ()), 0.0, inner=True))
+    done = g.add(l1.Variable(l1.Tensor("accumulated.batches", ()), 0.0, inner=True))
     next_ = Cond(one < Ref("batches"), one, Num(0.0))
     after = g.map("accumulated.batches.after", next_, (identity(done),), scalars=(("batches", float(batches)),))
     kept = Cond(_X1 > 0.0, _X0, Num(0.0))
-    out: dict[str, Tensor] = {}
+    out: dict[str, l1.Tensor] = {}
     for k, part in enumerate(means):
         which = f".{k}" if k else ""
-        samples = g.add(Variable(Tensor(f"accumulated.samples{which}", ()), 0.0, inner=True))
+        samples = g.add(l1.Variable(l1.Tensor(f"accumulated.samples{which}", ()), 0.0, inner=True))
         body: Expr = kept + _X2
         operands = (identity(samples), (done, ()), (part.count, ()))
         total = g.map(f"accumulated.samples{which}.after", body, operands)
@@ -54,30 +54,32 @@ def accumulated(g: GraphBuilder, means: Sequence[Mean], names: Iterable[str], ba
                 label = f"{name}.accumulated{which}.with"
                 mean = g.map(label, _X0 + _X1, (identity(out[name]), identity(mean)))
             out[name] = mean
-        g.add(Store(samples.name, total.name))
-    g.add(Store(done.name, after.name))
+        g.add(l1.Store(samples.name, total.name))
+    g.add(l1.Store(done.name, after.name))
     return out
 
 
-def _mean(g: GraphBuilder, label: str, gradient: Tensor, numbers: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+def _mean(
+    g: GraphBuilder, label: str, gradient: l1.Tensor, numbers: tuple[l1.Tensor, l1.Tensor, l1.Tensor]
+) -> l1.Tensor:
     """The mean of gradients so far. `numbers`: batches done before, what this one counts, what all count."""
     done, count, total = numbers
     kept = Cond(_X1 > 0.0, _X0, Num(0.0))
-    whole = g.add(Variable(Tensor(label, gradient.shape), 0.0, inner=True))
+    whole = g.add(l1.Variable(l1.Tensor(label, gradient.shape), 0.0, inner=True))
     sums = kept + _X2 * Ref("x3")
     new = g.map(f"{label}.after", sums, (identity(whole), (done, ()), identity(gradient), (count, ())))
-    g.add(Store(whole.name, new.name))
+    g.add(l1.Store(whole.name, new.name))
     mean = Cond(_X1 > 0.0, _X0 / _X1, Num(0.0))  # a loss may have counted nothing
     return g.map(f"{label}.mean", mean, (identity(new), (total, ())))
 
 
-def average_name(optimizer: OptimizerDef) -> str:
+def average_name(optimizer: l0.OptimizerDef) -> str:
     """What the optimizer's state of averages is called: `conv1.weight.average` is an array."""
     names = {n for n, _ in (*optimizer.params, *optimizer.state)} | {s.target for s in optimizer.update}
     return free_name("average", frozenset(names))
 
 
-def with_average(optimizer: OptimizerDef, keep: float) -> OptimizerDef:
+def with_average(optimizer: l0.OptimizerDef, keep: float) -> l0.OptimizerDef:
     """The optimizer with a moving average of the weights, of which the part `keep` remains at each step; it begins with
     the weights after the first."""
     name = average_name(optimizer)
@@ -85,7 +87,7 @@ def with_average(optimizer: OptimizerDef, keep: float) -> OptimizerDef:
     rate = free_name("average_rate", taken)
     own, param = Ref(name), Ref("param")
     moved = own + Ref(rate) * (param - own)
-    statement = Set(name, Cond(Ref("step").eq(1), param, moved), optimizer.span)
+    statement = l0.Set(name, Cond(Ref("step").eq(1), param, moved), optimizer.span)
     new = float(1 - Fraction(repr(keep)))
     return replace(
         optimizer,
@@ -95,23 +97,23 @@ def with_average(optimizer: OptimizerDef, keep: float) -> OptimizerDef:
     )
 
 
-def averages_of(nodes: Iterable[Node], train: Train) -> dict[str, str]:
+def averages_of(nodes: Iterable[l1.Node], train: l0.Train) -> dict[str, str]:
     """Weight -> array of its average, for all that are trained; {} where none is kept."""
     if not train.average:
         return {}
     name = average_name(train.optimizer)
-    return {n.weight: f"{n.weight}.{name}" for n in nodes if isinstance(n, Update)}
+    return {n.weight: f"{n.weight}.{name}" for n in nodes if isinstance(n, l1.Update)}
 
 
-def averaged(nodes: Iterable[Node], names: Mapping[str, str]) -> tuple[Node, ...]:
+def averaged(nodes: Iterable[l1.Node], names: Mapping[str, str]) -> tuple[l1.Node, ...]:
     """A graph that reads variables instead of the weights of the same shape; `names`: weight -> variable."""
-    out: list[Node] = []
+    out: list[l1.Node] = []
     for node in nodes:
         match node:
-            case Weight() if node.out.name in names:
+            case l1.Weight() if node.out.name in names:
                 tensor = replace(node.out, name=names[node.out.name])
-                out.append(Variable(tensor, 0.0, inner=True, span=node.span))
-            case Update():
+                out.append(l1.Variable(tensor, 0.0, inner=True, span=node.span))
+            case l1.Update():
                 raise AssertionError("averages are for phases that learn nothing")
             case _:
                 out.append(renamed(node, names))

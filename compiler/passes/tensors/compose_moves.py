@@ -13,17 +13,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Ref
-from compiler.ir.level1.graph import Contract, Map, Node, Store, Update
 from compiler.ir.space import Affine, plain_dim, stays_inside
 from compiler.passes.tensors.simplify_graph import operands
 
 _SUM = Ref("x0") + Ref("x1")
 
 
-def _is_move(node: Node, body: Binary | Ref) -> bool:
+def _is_move(node: l1.Node, body: Binary | Ref) -> bool:
     """Whether each element is `body` at one place of each operand: windows have one element, strides are 1."""
-    if not isinstance(node, Contract) or node.body != body or node.combine != "add" or node.fill != 0 or node.scalars:
+    if (
+        not isinstance(node, l1.Contract)
+        or node.body != body
+        or node.combine != "add"
+        or node.fill != 0
+        or node.scalars
+    ):
         return False
     outer = {d for a in node.out_map for d, _ in a.terms}
     axes = [a for m in node.in_maps for a in m]
@@ -42,13 +48,13 @@ def _through(axis: Affine, places: dict[str, Affine]) -> Affine:
     return Affine(tuple((d, k) for d, k in terms.items() if k != 0), const)
 
 
-def _inside(reader: Contract, k: int, shape: tuple[int, ...]) -> bool:
+def _inside(reader: l1.Contract, k: int, shape: tuple[int, ...]) -> bool:
     """Whether the reader stays within an operand of this shape."""
     extents = dict(reader.dims)
     return all(stays_inside(a, extents, extent) for a, extent in zip(reader.in_maps[k], shape, strict=True))
 
 
-def _past(reader: Contract, k: int, move: Contract) -> Contract:
+def _past(reader: l1.Contract, k: int, move: l1.Contract) -> l1.Contract:
     """The reader with what a move reads in place of operand k."""
     places = {a.terms[0][0]: at for a, at in zip(move.out_map, reader.in_maps[k], strict=True)}
     maps, ins = list(reader.in_maps), list(reader.ins)
@@ -56,14 +62,14 @@ def _past(reader: Contract, k: int, move: Contract) -> Contract:
     return replace(reader, ins=tuple(ins), in_maps=tuple(maps))
 
 
-def _is_guarded(node: Contract, k: int, shape: tuple[int, ...]) -> bool:
+def _is_guarded(node: l1.Contract, k: int, shape: tuple[int, ...]) -> bool:
     """Whether operand k of this shape is left only along windows: an index that is one dim has no guard."""
     extents = dict(node.dims)
     walked = zip(node.in_maps[k], shape, strict=True)
     return all(plain_dim(a) is None or stays_inside(a, extents, extent) for a, extent in walked)
 
 
-def _joined(node: Map, a: Contract, b: Contract) -> Contract | None:
+def _joined(node: l1.Map, a: l1.Contract, b: l1.Contract) -> l1.Contract | None:
     """The sum of two moves as one, if both walk the same window."""
     windows = [[d for d in x.dims if d[0] not in {y.terms[0][0] for y in x.out_map}] for x in (a, b)]
     if windows[0] != windows[1]:
@@ -75,28 +81,28 @@ def _joined(node: Map, a: Contract, b: Contract) -> Contract | None:
     return replace(a, out=node.out, ins=ins, in_maps=maps, body=_SUM, span=node.span)
 
 
-def compose_moves(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[Node, ...]:
+def compose_moves(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[l1.Node, ...]:
     """The graph with moves of moves made at once."""
     readers: dict[str, int] = {}
     for node in nodes:
         for name in operands(node):
             readers[name] = readers.get(name, 0) + 1
-    shapes = {node.out.name: node.out.shape for node in nodes if not isinstance(node, (Store, Update))}
-    moves: dict[str, Contract] = {}
-    result: list[Node] = []
+    shapes = {node.out.name: node.out.shape for node in nodes if not isinstance(node, (l1.Store, l1.Update))}
+    moves: dict[str, l1.Contract] = {}
+    result: list[l1.Node] = []
     for node in nodes:
-        if isinstance(node, Contract) and (_is_move(node, Ref("x0")) or _is_move(node, _SUM)):
+        if isinstance(node, l1.Contract) and (_is_move(node, Ref("x0")) or _is_move(node, _SUM)):
             for k, name in enumerate(node.ins):
                 if name in moves and _inside(node, k, moves[name].out.shape):
                     past = _past(node, k, moves[name])
                     node = past if _is_guarded(past, k, shapes[past.ins[k]]) else node
-        elif isinstance(node, Map) and node.body == _SUM and not node.scalars:
+        elif isinstance(node, l1.Map) and node.body == _SUM and not node.scalars:
             alone = [name in moves and readers[name] == 1 and name not in outputs for name in node.ins]
             plain = all(m == tuple(range(len(node.out.shape))) for m in node.maps)
             if all(alone) and plain:
                 a, b = (moves[name] for name in node.ins)
                 node = _joined(node, a, b) or node
-        if isinstance(node, Contract) and _is_move(node, Ref("x0")):
+        if isinstance(node, l1.Contract) and _is_move(node, Ref("x0")):
             moves[node.out.name] = node
         result.append(node)
     return tuple(result)

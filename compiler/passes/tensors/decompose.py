@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import refs
-from compiler.ir.level1.graph import Contract, Node
 from compiler.ir.space import Affine, along, plain_dim
 
 
@@ -35,7 +35,7 @@ def _substituted(axis: Affine, dim: str, solution: Affine) -> Affine:
     )
 
 
-def _in_order(node: Contract) -> Contract:
+def _in_order(node: l1.Contract) -> l1.Contract:
     """The output's dims in the order of its axes, where others have theirs: strategies name dims by that order."""
     wanted = iter([a.terms[0][0] for a in node.out_map])
     outer = {a.terms[0][0] for a in node.out_map}
@@ -45,7 +45,7 @@ def _in_order(node: Contract) -> Contract:
     return node if dims == node.dims else replace(node, dims=dims)
 
 
-def gather_form(node: Contract) -> Contract:
+def gather_form(node: l1.Contract) -> l1.Contract:
     """The Contract with one distinct dim per output axis."""
     dims = dict(node.dims)
     out_map = list(node.out_map)
@@ -80,6 +80,6 @@ def gather_form(node: Contract) -> Contract:
     )
 
 
-def decompose(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def decompose(nodes: tuple[l1.Node, ...]) -> tuple[l1.Node, ...]:
     """All Contracts in gather form."""
-    return tuple(gather_form(n) if isinstance(n, Contract) else n for n in nodes)
+    return tuple(gather_form(n) if isinstance(n, l1.Contract) else n for n in nodes)

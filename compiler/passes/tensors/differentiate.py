@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import compiler.ir.level1.graph as l1
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError
 from compiler.core.source import NOWHERE
@@ -30,20 +31,19 @@ from compiler.expr.ast import (
 from compiler.expr.diff import NotDifferentiable, diff
 from compiler.expr.simplify import simplify
 from compiler.ir.level1.builder import FIRST, GraphBuilder, identity, renumber, used_operands
-from compiler.ir.level1.graph import Contract, Map, Node, Reindex, Tensor, Weight
 from compiler.ir.space import Affine, along
 
 
-def _needs_gradient(nodes: list[Node], constants: frozenset[str]) -> set[str]:
+def _needs_gradient(nodes: list[l1.Node], constants: frozenset[str]) -> set[str]:
     """Tensors through which a weight reaches something."""
     needs: set[str] = set()
     for node in nodes:
-        if isinstance(node, Weight):
+        if isinstance(node, l1.Weight):
             needs.add(node.out.name)
-        elif isinstance(node, (Map, Contract)):
+        elif isinstance(node, (l1.Map, l1.Contract)):
             if node.out.name not in constants and any(i in needs for i in node.ins):
                 needs.add(node.out.name)
-        elif isinstance(node, Reindex) and node.source in needs:
+        elif isinstance(node, l1.Reindex) and node.source in needs:
             needs.add(node.out.name)
     return needs
 
@@ -52,7 +52,7 @@ SHARED = 8
 """Contributions to one gradient that are added in one kernel; more come from a recurrence."""
 
 
-def _chain(g: GraphBuilder, tensor: Tensor, parts: list[Tensor], mark: str) -> Tensor:
+def _chain(g: GraphBuilder, tensor: l1.Tensor, parts: list[l1.Tensor], mark: str) -> l1.Tensor:
     """The sum of neighbours, two at a time, so that its text does not depend on their number, and of these sums again:
     few wait for each other. Windows of one element keep fuse_maps from joining the additions to kernels whose text
     would."""
@@ -66,8 +66,8 @@ def _chain(g: GraphBuilder, tensor: Tensor, parts: list[Tensor], mark: str) -> T
         left = parts[: len(parts) % 2]
         for a, b in zip(parts[len(left) :: 2], parts[len(left) + 1 :: 2], strict=True):
             count += 1
-            out = Tensor(f"{tensor.name}.grad{mark}.sum.{count}", tensor.shape, "real", tensor.batched)
-            left.append(g.add(Contract(out, dims, outer, (a.name, b.name), (axes, axes), body)))
+            out = l1.Tensor(f"{tensor.name}.grad{mark}.sum.{count}", tensor.shape, "real", tensor.batched)
+            left.append(g.add(l1.Contract(out, dims, outer, (a.name, b.name), (axes, axes), body)))
         parts = left
     return parts[0]
 
@@ -110,9 +110,9 @@ class _Slopes:
 
     found: dict[tuple[Expr, int, int, bool], Expr | None] = field(default_factory=dict)
 
-    def of(self, node: Map | Contract, k: int) -> Expr | None:
+    def of(self, node: l1.Map | l1.Contract, k: int) -> Expr | None:
         """The gradient of operand k."""
-        key = (node.body, k, len(node.ins), isinstance(node, Map))
+        key = (node.body, k, len(node.ins), isinstance(node, l1.Map))
         if key not in self.found:
             try:
                 self.found[key] = self._of(*key)
@@ -131,7 +131,9 @@ class _Slopes:
         return _times_gradient(_shifted(slope, operands + is_map))
 
 
-def _map_gradient(g: GraphBuilder, slopes: _Slopes, node: Map, gradient: Tensor, k: int, name: str) -> Tensor | None:
+def _map_gradient(
+    g: GraphBuilder, slopes: _Slopes, node: l1.Map, gradient: l1.Tensor, k: int, name: str
+) -> l1.Tensor | None:
     body = slopes.of(node, k)
     if body is None:
         return None
@@ -147,8 +149,8 @@ def _map_gradient(g: GraphBuilder, slopes: _Slopes, node: Map, gradient: Tensor,
 
 
 def _contract_gradient(
-    g: GraphBuilder, slopes: _Slopes, node: Contract, gradient: Tensor, k: int, name: str
-) -> Tensor | None:
+    g: GraphBuilder, slopes: _Slopes, node: l1.Contract, gradient: l1.Tensor, k: int, name: str
+) -> l1.Tensor | None:
     body = slopes.of(node, k)
     if body is None:
         return None
@@ -158,8 +160,8 @@ def _contract_gradient(
     operand = g.tensors[node.ins[k]]
     used = refs(body)
     return g.add(
-        Contract(
-            Tensor(name, operand.shape, "real", operand.batched),
+        l1.Contract(
+            l1.Tensor(name, operand.shape, "real", operand.batched),
             node.dims,
             node.in_maps[k],
             tuple(ins[i] for i in keep),
@@ -173,7 +175,7 @@ def _contract_gradient(
     )
 
 
-def _max_gradient(g: GraphBuilder, node: Contract, gradient: Tensor, name: str) -> Tensor:
+def _max_gradient(g: GraphBuilder, node: l1.Contract, gradient: l1.Tensor, name: str) -> l1.Tensor:
     """The gradient goes to the first element (in the order of the reduced dims) that equals the maximum."""
     x = g.tensors[node.ins[0]]
     reduced = [(d, e) for d, e in node.dims if d not in {t for a in node.out_map for t, _ in a.terms}]
@@ -181,8 +183,8 @@ def _max_gradient(g: GraphBuilder, node: Contract, gradient: Tensor, name: str) 
     for d, extent in reduced:
         position = simplify(position * extent + Ref(d))
     first = g.add(
-        Contract(
-            Tensor(f"{name}.first", node.out.shape, "real", node.out.batched),
+        l1.Contract(
+            l1.Tensor(f"{name}.first", node.out.shape, "real", node.out.batched),
             node.dims,
             node.out_map,
             (x.name, node.out.name),
@@ -195,8 +197,8 @@ def _max_gradient(g: GraphBuilder, node: Contract, gradient: Tensor, name: str) 
         )
     )
     return g.add(
-        Contract(
-            Tensor(name, x.shape, "real", x.batched),
+        l1.Contract(
+            l1.Tensor(name, x.shape, "real", x.batched),
             node.dims,
             node.in_maps[0],
             (gradient.name, first.name),
@@ -210,23 +212,23 @@ def _max_gradient(g: GraphBuilder, node: Contract, gradient: Tensor, name: str) 
     )
 
 
-def _ones(g: GraphBuilder, loss: Tensor, mark: str) -> Tensor:
+def _ones(g: GraphBuilder, loss: l1.Tensor, mark: str) -> l1.Tensor:
     """d loss / d loss."""
     return g.map(f"loss.grad{mark}", Num(1.0), (), like=loss)
 
 
-def differentiate(g: GraphBuilder, loss: Tensor, constants: frozenset[str], mark: str = "") -> dict[str, Tensor]:
+def differentiate(g: GraphBuilder, loss: l1.Tensor, constants: frozenset[str], mark: str = "") -> dict[str, l1.Tensor]:
     """Adds gradient nodes to the graph; returns the gradient tensor of every weight by name. `mark`: what the names of
     one of several gradients have in common."""
     forward = list(g.nodes)
     back = _Backward(g, mark, _needs_gradient(forward, constants), {loss.name: [_ones(g, loss, mark)]})
-    gradients: dict[str, Tensor] = {}
+    gradients: dict[str, l1.Tensor] = {}
     for node in reversed(forward):
-        if isinstance(node, Weight):
+        if isinstance(node, l1.Weight):
             gradient = back.total(node.out)
             if gradient is not None:
                 gradients[node.out.name] = gradient
-        elif isinstance(node, Map | Contract | Reindex) and node.out.name in back.needs:
+        elif isinstance(node, l1.Map | l1.Contract | l1.Reindex) and node.out.name in back.needs:
             gradient = back.total(node.out)
             if gradient is not None:
                 back.through(node, gradient)
@@ -240,10 +242,10 @@ class _Backward:
     g: GraphBuilder
     mark: str
     needs: set[str]
-    parts: dict[str, list[Tensor]]
+    parts: dict[str, list[l1.Tensor]]
     slopes: _Slopes = field(default_factory=_Slopes)
 
-    def total(self, tensor: Tensor) -> Tensor | None:
+    def total(self, tensor: l1.Tensor) -> l1.Tensor | None:
         parts = self.parts.get(tensor.name)
         if not parts:
             return None
@@ -257,7 +259,7 @@ class _Backward:
         name = f"{tensor.name}.grad{self.mark}.sum"
         return self.g.map(name, body, [identity(t) for t in parts], like=tensor)
 
-    def contribute(self, operand: str, tensor: Tensor | None) -> None:
+    def contribute(self, operand: str, tensor: l1.Tensor | None) -> None:
         if tensor is not None:
             self.parts.setdefault(operand, []).append(tensor)
 
@@ -265,18 +267,18 @@ class _Backward:
         number = len(self.parts.get(operand, ()))
         return f"{operand}.grad{self.mark}" if number == 0 else f"{operand}.grad{self.mark}.{number}"
 
-    def through(self, node: Map | Contract | Reindex, gradient: Tensor) -> None:
+    def through(self, node: l1.Map | l1.Contract | l1.Reindex, gradient: l1.Tensor) -> None:
         """Contributes to the gradients of the operands of `node`."""
-        if isinstance(node, Reindex):
+        if isinstance(node, l1.Reindex):
             source = self.g.tensors[node.source]
-            out = Tensor(self.part_name(node.source), source.shape, "real", source.batched)
-            self.contribute(node.source, self.g.add(Reindex(out, gradient.name, node.span)))
+            out = l1.Tensor(self.part_name(node.source), source.shape, "real", source.batched)
+            self.contribute(node.source, self.g.add(l1.Reindex(out, gradient.name, node.span)))
             return
         for k, operand in enumerate(node.ins):
             if operand not in self.needs:
                 continue
             name = self.part_name(operand)
-            if isinstance(node, Map):
+            if isinstance(node, l1.Map):
                 self.contribute(operand, _map_gradient(self.g, self.slopes, node, gradient, k, name))
             elif node.combine == "add":
                 self.contribute(operand, _contract_gradient(self.g, self.slopes, node, gradient, k, name))

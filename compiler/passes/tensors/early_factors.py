@@ -11,26 +11,28 @@ Does not: move what depends on a batch, or further than it has to.
 
 from __future__ import annotations
 
-from compiler.ir.level1.graph import Constant, Contract, Map, Node, Reindex, Variable, Weight
+import compiler.ir.level1.graph as l1
 from compiler.passes.tensors.simplify_graph import operands
 
 
-def early_factors(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def early_factors(nodes: tuple[l1.Node, ...]) -> tuple[l1.Node, ...]:
     """The nodes in an order in which factors come early."""
-    given = [n for n in nodes if isinstance(n, (Weight, Variable, Constant))]
-    others = [n for n in nodes if not isinstance(n, (Weight, Variable, Constant))]
+    given = [n for n in nodes if isinstance(n, (l1.Weight, l1.Variable, l1.Constant))]
+    others = [n for n in nodes if not isinstance(n, (l1.Weight, l1.Variable, l1.Constant))]
     free = {n.out.name for n in given}
     made: dict[str, int] = {}
     place: list[tuple[float, int]] = []
     for i, node in enumerate(others):
         place.append((i, i))
-        if isinstance(node, (Map, Contract, Reindex)):
+        if isinstance(node, (l1.Map, l1.Contract, l1.Reindex)):
             made[node.out.name] = i
             if not node.out.batched and all(n in free for n in operands(node)):
                 free.add(node.out.name)
     for node in others:
-        if isinstance(node, Map):
-            sums = [made[n] for n in node.ins if n in made and isinstance(others[made[n]], Contract) and n not in free]
+        if isinstance(node, l1.Map):
+            sums = [
+                made[n] for n in node.ins if n in made and isinstance(others[made[n]], l1.Contract) and n not in free
+            ]
             late = [n for n in node.ins if sums and n in free and made.get(n, -1) > min(sums)]
             while late:
                 i = made[late.pop()]

@@ -13,11 +13,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
 from compiler.core.names import free_name
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
-from compiler.ir.level0.model import Network, OptimizerDef, Set, Train, WeightGroup
 from compiler.ir.level1.builder import GraphBuilder, Operand, identity
-from compiler.ir.level1.graph import Contract, Reindex, Tensor, Update, Variable
 from compiler.ir.space import along
 from compiler.layers import KIND
 from compiler.passes.tensors.accumulate import Mean, accumulated, with_average
@@ -26,7 +26,7 @@ PLATEAU = "plateau.factor"
 """The array that `train: {plateau: ...}` lowers the learning rate by."""
 
 
-def classes_of(weight: str, network: Network) -> frozenset[str]:
+def classes_of(weight: str, network: l0.Network) -> frozenset[str]:
     """What a group may call a trained array by: its layer, "all", and "weights", "biases" or "norms"."""
     layer, _, part = weight.partition(".")
     norm = any(x.name == layer and KIND[x.kind].norm for x in network.layers)
@@ -36,8 +36,8 @@ def classes_of(weight: str, network: Network) -> frozenset[str]:
 
 def expand_updates(
     g: GraphBuilder,
-    network: Network,
-    train: Train,
+    network: l0.Network,
+    train: l0.Train,
     means: Sequence[Mean],
     batches: int,
 ) -> None:
@@ -68,45 +68,47 @@ def expand_updates(
             factor = free_name("clip_factor", taken)
             reads = (*reads, (factor, _clip_factor(g, [(n, gradients[n]) for n in names], limit).name))
             clipped = gradient * Ref(factor)
-        statements = tuple(Set(s.target, substitute(s.value, {"gradient": clipped}), s.span) for s in statements)
+        statements = tuple(l0.Set(s.target, substitute(s.value, {"gradient": clipped}), s.span) for s in statements)
     found = []
     for name in names:
         own = tuple((p, dict(pair for group in groups[name] for pair in group.params).get(p, v)) for p, v in params)
         kept, norms = _with_norms(g, g.tensors[name], gradients[name], own, optimizer, statements, reads)
         state, every = optimizer.state, train.accumulate
-        found.append(Update(name, gradients[name].name, own, state, kept, norms, every, optimizer.span))
+        found.append(l1.Update(name, gradients[name].name, own, state, kept, norms, every, optimizer.span))
     for update in found:
         g.add(update)
 
 
-def _plateau_name(optimizer: OptimizerDef) -> str:
+def _plateau_name(optimizer: l0.OptimizerDef) -> str:
     return free_name("plateau_factor", _names(optimizer))
 
 
-def _on_plateau(g: GraphBuilder, optimizer: OptimizerDef) -> OptimizerDef:
+def _on_plateau(g: GraphBuilder, optimizer: l0.OptimizerDef) -> l0.OptimizerDef:
     """The optimizer with its learning rate multiplied by a number that the host writes between epochs."""
-    g.add(Variable(Tensor(PLATEAU, ()), 1.0, inner=True))
+    g.add(l1.Variable(l1.Tensor(PLATEAU, ()), 1.0, inner=True))
     rate: dict[str, Expr] = {"learning_rate": Ref("learning_rate") * Ref(_plateau_name(optimizer))}
-    return replace(optimizer, update=tuple(Set(s.target, substitute(s.value, rate), s.span) for s in optimizer.update))
+    return replace(
+        optimizer, update=tuple(l0.Set(s.target, substitute(s.value, rate), s.span) for s in optimizer.update)
+    )
 
 
-def _groups(weight: str, network: Network, groups: Iterable[WeightGroup]) -> list[WeightGroup]:
+def _groups(weight: str, network: l0.Network, groups: Iterable[l0.WeightGroup]) -> list[l0.WeightGroup]:
     classes = classes_of(weight, network)
     return [group for group in groups if classes & set(group.of)]
 
 
-def _frozen(groups: list[WeightGroup]) -> bool:
+def _frozen(groups: list[l0.WeightGroup]) -> bool:
     return any(group.frozen for group in groups)
 
 
-def _names(optimizer: OptimizerDef) -> frozenset[str]:
+def _names(optimizer: l0.OptimizerDef) -> frozenset[str]:
     names = {n for n, _ in (*optimizer.params, *optimizer.state)} | {s.target for s in optimizer.update}
     return frozenset(names | {"param", "gradient", "step"})
 
 
 def _timed(
-    optimizer: OptimizerDef, train: Train, batches: int, taken: frozenset[str]
-) -> tuple[tuple[Set, ...], tuple[tuple[str, float], ...]]:
+    optimizer: l0.OptimizerDef, train: l0.Train, batches: int, taken: frozenset[str]
+) -> tuple[tuple[l0.Set, ...], tuple[tuple[str, float], ...]]:
     """Statements in which `epoch`, `epochs` and `steps` are numbers that are columns, and the params with these."""
     own = {n for n, _ in (*optimizer.params, *optimizer.state)}
     read = set().union(*(refs(s.value) for s in optimizer.update)) - own
@@ -123,22 +125,22 @@ def _timed(
         meanings["step"] = (Ref("step") // Ref(several), several, float(train.accumulate))
     bindings = {name: meaning[0] for name, meaning in meanings.items() if name in read}
     extra = tuple((column, value) for name, (_, column, value) in meanings.items() if name in read)
-    statements = tuple(Set(s.target, substitute(s.value, bindings), s.span) for s in optimizer.update)
+    statements = tuple(l0.Set(s.target, substitute(s.value, bindings), s.span) for s in optimizer.update)
     return statements, (*optimizer.params, *extra)
 
 
-def _clip_factor(g: GraphBuilder, gradients: list[tuple[str, Tensor]], limit: float) -> Tensor:
+def _clip_factor(g: GraphBuilder, gradients: list[tuple[str, l1.Tensor]], limit: float) -> l1.Tensor:
     """min(1, limit / (norm + 1e-6)), the norm taken over all gradients (Pascanu et al. 2013; PyTorch's 1e-6). The sum
     goes from array to array, so that its text does not depend on how many there are."""
     x0, x1, d0 = Ref("x0"), Ref("x1"), Ref("d0")
-    total = g.map("clip.start", Num(0.0), (), like=Tensor("", ()))
+    total = g.map("clip.start", Num(0.0), (), like=l1.Tensor("", ()))
     carried = Cond(d0.eq(0), x1, Num(0.0))
     for name, gradient in gradients:
         size = math.prod(gradient.shape)
-        flat = g.add(Reindex(Tensor(f"{name}.clip.flat", (size,)), gradient.name))
+        flat = g.add(l1.Reindex(l1.Tensor(f"{name}.clip.flat", (size,)), gradient.name))
         square: Expr = x0 * x0 + carried
-        out = Tensor(f"{name}.clip.sum", ())
-        total = g.add(Contract(out, (("d0", size),), (), (flat.name, total.name), ((along("d0"),), ()), square))
+        out = l1.Tensor(f"{name}.clip.sum", ())
+        total = g.add(l1.Contract(out, (("d0", size),), (), (flat.name, total.name), ((along("d0"),), ()), square))
     size_of = Call("sqrt", (x0,)) + 1e-6
     body = Call("min", (Num(1.0), Ref("limit") / size_of))
     return g.map("clip.factor", body, (identity(total),), scalars=(("limit", limit),))
@@ -146,23 +148,23 @@ def _clip_factor(g: GraphBuilder, gradients: list[tuple[str, Tensor]], limit: fl
 
 def _with_norms(
     g: GraphBuilder,
-    weight: Tensor,
-    gradient: Tensor,
+    weight: l1.Tensor,
+    gradient: l1.Tensor,
     params: tuple[tuple[str, float], ...],
-    optimizer: OptimizerDef,
-    statements: tuple[Set, ...],
+    optimizer: l0.OptimizerDef,
+    statements: tuple[l0.Set, ...],
     reads: tuple[tuple[str, str], ...],
-) -> tuple[tuple[Set, ...], tuple[tuple[str, str], ...]]:
+) -> tuple[tuple[l0.Set, ...], tuple[tuple[str, str], ...]]:
     """The statements without those that take a norm, and what they read instead: each norm is computed ahead, from
     the values that `param`, `gradient` and the state have before the update."""
     if not any(_is_norm(s) for s in statements):
         return statements, reads
     tensors = {"param": weight, "gradient": gradient}
     for name, start in optimizer.state:
-        out = Tensor(f"{weight.name}.{name}", weight.shape)
-        tensors[name] = g.add(Variable(out, start, inner=True, span=optimizer.span))
+        out = l1.Tensor(f"{weight.name}.{name}", weight.shape)
+        tensors[name] = g.add(l1.Variable(out, start, inner=True, span=optimizer.span))
     values: dict[str, Expr] = {}
-    kept: list[Set] = []
+    kept: list[l0.Set] = []
     norms = list(reads)
     scalars = {name: g.tensors[tensor] for name, tensor in reads}
     for s in statements:
@@ -187,5 +189,5 @@ def _with_norms(
     return tuple(kept), tuple(norms)
 
 
-def _is_norm(s: Set) -> bool:
+def _is_norm(s: l0.Set) -> bool:
     return isinstance(s.value, Call) and s.value.func == "norm"

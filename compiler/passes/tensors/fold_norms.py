@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from compiler.ir.level0.model import Layer, Network
+import compiler.ir.level0.model as l0
 from compiler.layers import BATCH_NORM, KIND
 from compiler.passes.program.decisions import Decision
 
@@ -36,15 +36,15 @@ class Fold:
 
 
 def fold_norms(
-    network: Network, kept: tuple[str, ...], exact: bool = False
-) -> tuple[Network, tuple[Fold, ...], dict[str, str], list[Decision]]:
+    network: l0.Network, kept: tuple[str, ...], exact: bool = False
+) -> tuple[l0.Network, tuple[Fold, ...], dict[str, str], list[Decision]]:
     """The simpler network; what was folded; the layer that stands for each one that is gone; decisions. `kept`: layers
     whose values are asked for. `exact`: nothing may change by rounding."""
     readers: dict[str, list[str]] = {}
     for layer in network.layers:
         for name in layer.inputs:
             readers.setdefault(name, []).append(layer.name)
-    made: dict[str, Layer] = {}
+    made: dict[str, l0.Layer] = {}
     stands: dict[str, str] = {}
     folds: list[Fold] = []
     decisions: list[Decision] = []
@@ -82,7 +82,7 @@ def fold_norms(
 
 
 def _refusal(
-    before: Layer | None, name: str, readers: Mapping[str, list[str]], kept: tuple[str, ...], exact: bool
+    before: l0.Layer | None, name: str, readers: Mapping[str, list[str]], kept: tuple[str, ...], exact: bool
 ) -> str | None:
     """Why a norm stays as it is; None when it can be folded into `before`, which it reads as `name`."""
     if exact:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Expr, Ref, substitute
 from compiler.expr.simplify import has_random
 from compiler.ir.level1.builder import renumber, used_operands
-from compiler.ir.level1.graph import Contract, Map, Node
 from compiler.ir.space import Affine, plain_dim
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.simplify_graph import operands
@@ -23,9 +23,9 @@ LARGEST = 8
 """Operands of a fused kernel; more would spill registers."""
 
 
-def _visits_once(reader: Map | Contract, k: int) -> str | None:
+def _visits_once(reader: l1.Map | l1.Contract, k: int) -> str | None:
     """None when the reader reads each element of operand k exactly once, else why not."""
-    if isinstance(reader, Map):
+    if isinstance(reader, l1.Map):
         whole = len(reader.out.shape)
         if sorted(a for a in reader.maps[k] if a is not None) == list(range(whole)):
             return None
@@ -38,7 +38,7 @@ def _visits_once(reader: Map | Contract, k: int) -> str | None:
     return None
 
 
-def _is_product(reader: Contract) -> bool:
+def _is_product(reader: l1.Contract) -> bool:
     """x0 * x1 summed over something: a matrix product, a convolution or one of their gradients."""
     return reader.combine == "add" and _text_product(reader.body) and _both_vary(reader)
 
@@ -47,12 +47,12 @@ def _text_product(body: Expr) -> bool:
     return body in (Ref("x0") * Ref("x1"), Ref("x1") * Ref("x0"))
 
 
-def _both_vary(reader: Contract) -> bool:
+def _both_vary(reader: l1.Contract) -> bool:
     """Neither operand covers the whole iteration space: elements of both are used several times."""
     return all(len({d for a in m for d, _ in a.terms}) < len(reader.dims) for m in reader.in_maps)
 
 
-def _inlined(reader: Map | Contract, k: int, producer: Map) -> Map | Contract:
+def _inlined(reader: l1.Map | l1.Contract, k: int, producer: l1.Map) -> l1.Map | l1.Contract:
     """The reader with operand k computed in place from the producer's operands."""
     base = len(reader.ins)
     shifted: dict[str, Expr] = {f"x{i}": Ref(f"x{base + i}") for i in range(len(producer.ins))}
@@ -71,7 +71,7 @@ def _inlined(reader: Map | Contract, k: int, producer: Map) -> Map | Contract:
     keep = used_operands(body)
     ins = (*reader.ins, *producer.ins)
     chosen = tuple(ins[i] for i in keep)
-    if isinstance(reader, Map):
+    if isinstance(reader, l1.Map):
         through = reader.maps[k]
         maps = (
             *reader.maps,
@@ -102,11 +102,11 @@ def _inlined(reader: Map | Contract, k: int, producer: Map) -> Map | Contract:
     )
 
 
-def _shared(node: Map | Contract) -> Map | Contract:
+def _shared(node: l1.Map | l1.Contract) -> l1.Map | l1.Contract:
     """The same operand read in the same way twice becomes one."""
     if len(set(node.ins)) == len(node.ins):
         return node
-    walks = node.maps if isinstance(node, Map) else node.in_maps
+    walks = node.maps if isinstance(node, l1.Map) else node.in_maps
     first: dict[object, int] = {}
     bindings: dict[str, Expr] = {}
     keep: list[int] = []
@@ -120,26 +120,26 @@ def _shared(node: Map | Contract) -> Map | Contract:
         return node
     body = renumber(substitute(node.body, bindings), keep)
     ins = tuple(node.ins[i] for i in keep)
-    if isinstance(node, Map):
+    if isinstance(node, l1.Map):
         return replace(node, ins=ins, maps=tuple(node.maps[i] for i in keep), body=body)
     return replace(node, ins=ins, in_maps=tuple(node.in_maps[i] for i in keep), body=body)
 
 
-def fuse_maps(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[tuple[Node, ...], list[Decision]]:
+def fuse_maps(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[tuple[l1.Node, ...], list[Decision]]:
     """The graph with elementwise producers inside their only readers, and what was decided about each."""
     readers: dict[str, list[str]] = {}
     for node in nodes:
         for name in operands(node):
             out = getattr(node, "out", None)
             readers.setdefault(name, []).append(out.name if out is not None else "")
-    made: dict[str, Map] = {}
+    made: dict[str, l1.Map] = {}
     gone: set[str] = set()
     told: set[str] = set()
-    result: list[Node] = []
+    result: list[l1.Node] = []
     decisions: list[Decision] = []
     for node in nodes:
-        if isinstance(node, (Map, Contract)):
-            current: Map | Contract = _shared(node)
+        if isinstance(node, (l1.Map, l1.Contract)):
+            current: l1.Map | l1.Contract = _shared(node)
             tried: set[str] = set()
             while True:
                 k = next((k for k, n in enumerate(current.ins) if n in made and n not in tried), None)
@@ -156,17 +156,17 @@ def fuse_maps(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> tuple[tuple[
                     told.add(name)
                     decisions.append(Decision("fuse_maps", name, "not fused", reason))
             node = current
-        if isinstance(node, Map):
+        if isinstance(node, l1.Map):
             made[node.out.name] = node
         result.append(node)
-    kept = tuple(n for n in result if not (isinstance(n, Map) and n.out.name in gone))
+    kept = tuple(n for n in result if not (isinstance(n, l1.Map) and n.out.name in gone))
     return kept, decisions
 
 
 def _refusal(
-    reader: Map | Contract,
+    reader: l1.Map | l1.Contract,
     k: int,
-    producer: Map,
+    producer: l1.Map,
     readers: dict[str, list[str]],
     outputs: tuple[str, ...],
 ) -> str | None:
@@ -177,7 +177,7 @@ def _refusal(
     others = sorted({r or "an update or store" for r in readers[name]} - {reader.out.name})
     if others:
         return f"it is also read by {', '.join(others)}"
-    if isinstance(reader, Contract) and _is_product(reader):
+    if isinstance(reader, l1.Contract) and _is_product(reader):
         return f"{reader.out.name} is a contraction of two operands"
     if reader.ins.count(name) > 1:
         return f"{reader.out.name} reads it in two ways"

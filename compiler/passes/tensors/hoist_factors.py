@@ -14,24 +14,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Expr, Ref, Unary, refs, substitute
 from compiler.ir.level1.builder import renumber, used_operands
-from compiler.ir.level1.graph import Contract, Map, Node
 from compiler.ir.space import Affine, plain_dim
 
 _SUM: Final = "sum"
 """No operand or scalar has this name."""
 
 
-def hoist_factors(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def hoist_factors(nodes: tuple[l1.Node, ...]) -> tuple[l1.Node, ...]:
     """The graph with constant factors behind their sums."""
-    result: list[Node] = []
+    result: list[l1.Node] = []
     for node in nodes:
-        result += _hoisted(node) if isinstance(node, Contract) and node.combine == "add" else (node,)
+        result += _hoisted(node) if isinstance(node, l1.Contract) and node.combine == "add" else (node,)
     return tuple(result)
 
 
-def _hoisted(node: Contract) -> tuple[Node, ...]:
+def _hoisted(node: l1.Contract) -> tuple[l1.Node, ...]:
     axis_of = {a.terms[0][0]: i for i, a in enumerate(node.out_map)}
     summed = {d for d, _ in node.dims} - axis_of.keys()
     if not summed:
@@ -49,7 +49,7 @@ def _hoisted(node: Contract) -> tuple[Node, ...]:
         return (node,)
     k = int(inside.name[1:])
     out = replace(node.out, name=f"{node.out.name}.terms")
-    total = Contract(out, node.dims, node.out_map, (node.ins[k],), (node.in_maps[k],), Ref("x0"), span=node.span)
+    total = l1.Contract(out, node.dims, node.out_map, (node.ins[k],), (node.in_maps[k],), Ref("x0"), span=node.span)
     body = substitute(outside, {_SUM: Ref(f"x{len(node.ins)}")})
     keep = used_operands(body)
     ins = (*node.ins, out.name)
@@ -57,7 +57,7 @@ def _hoisted(node: Contract) -> tuple[Node, ...]:
     maps = {i: tuple(axis_of[a.terms[0][0]] if a.terms else None for a in walks[i]) for i in keep}
     scalars = tuple((n, v) for n, v in node.scalars if n in refs(body))
     chosen = tuple(ins[i] for i in keep), tuple(maps[i] for i in keep)
-    return total, Map(node.out, *chosen, renumber(body, keep), scalars, node.span)
+    return total, l1.Map(node.out, *chosen, renumber(body, keep), scalars, node.span)
 
 
 def _split(body: Expr, fixed: set[str]) -> tuple[Expr, Expr] | None:

@@ -17,24 +17,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.ir.level1.graph import Contract, Map, Node, Rand, Reindex
+import compiler.ir.level1.graph as l1
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.simplify_graph import operands, renamed
 from compiler.strategies.pins import AGAIN
 
-Pure = Map | Contract | Reindex | Rand
+Pure = l1.Map | l1.Contract | l1.Reindex | l1.Rand
 
 
 def recompute(
-    nodes: tuple[Node, ...], blocks: Mapping[str, int], forward: frozenset[str], outputs: tuple[str, ...]
-) -> tuple[tuple[Node, ...], list[Decision]]:
+    nodes: tuple[l1.Node, ...], blocks: Mapping[str, int], forward: frozenset[str], outputs: tuple[str, ...]
+) -> tuple[tuple[l1.Node, ...], list[Decision]]:
     """The graph with copies of what gradients need again, and what was decided about each tensor of a block.
     `forward`: the tensors of the forward pass; all others are of the backward pass."""
     blocks, forward = _with_parts(nodes, blocks, forward)
     inner, decisions = _inner(nodes, blocks, forward, outputs)
     originals = {n.out.name: (i, n) for i, n in enumerate(nodes) if isinstance(n, Pure) and n.out.name in inner}
     made: dict[str, str] = {}
-    result: list[Node] = []
+    result: list[l1.Node] = []
     for node in nodes:
         out = getattr(node, "out", None)
         if out is not None and out.name not in forward:
@@ -49,7 +49,7 @@ def recompute(
 
 
 def _with_parts(
-    nodes: tuple[Node, ...], blocks: Mapping[str, int], forward: frozenset[str]
+    nodes: tuple[l1.Node, ...], blocks: Mapping[str, int], forward: frozenset[str]
 ) -> tuple[dict[str, int], frozenset[str]]:
     """`blocks` and `forward` with the tensors that passes have split from others: they belong to what reads them."""
     block_of, known = dict(blocks), set(forward)
@@ -64,7 +64,7 @@ def _with_parts(
 
 
 def _inner(
-    nodes: tuple[Node, ...], blocks: Mapping[str, int], forward: frozenset[str], outputs: tuple[str, ...]
+    nodes: tuple[l1.Node, ...], blocks: Mapping[str, int], forward: frozenset[str], outputs: tuple[str, ...]
 ) -> tuple[set[str], list[Decision]]:
     """Tensors that may be computed again: those that only their own block and gradients read."""
     inner: set[str] = set()
@@ -82,7 +82,7 @@ def _inner(
                 kept.setdefault(out.name, "it has no batch axis")
             if out.name not in kept:
                 inner.add(out.name)
-            elif isinstance(node, Reindex):  # the same array
+            elif isinstance(node, l1.Reindex):  # the same array
                 kept.setdefault(node.source, kept[out.name])
     made = [n.out.name for n in nodes if isinstance(n, Pure) and n.out.name in blocks and n.out.name in kept]
     return inner, [Decision("recompute", name, "kept", kept[name]) for name in made]

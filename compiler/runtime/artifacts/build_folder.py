@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import compiler.ir.level2.program as l2
 from backends.protocol import Artifact, Backend
 from compiler.core.cache import file_digest, find_value, keep_value
 from compiler.core.disk import Scratch, scratch_folder, unwritable
 from compiler.core.errors import RunError
-from compiler.ir.level2.program import Merged
 from compiler.runtime.common.hashes import program_digest
 
 STAMP: Final = ".netloom-build.json"
@@ -41,7 +41,7 @@ class Built:
     made: bool
 
 
-def build_into(parent: Path, program: Merged, backend: Backend, options: Mapping[str, str]) -> Built:
+def build_into(parent: Path, program: l2.Merged, backend: Backend, options: Mapping[str, str]) -> Built:
     """Build `program` into `parent/<name>`. Raises BackendError, RunError (E0911, E0930)."""
     folder = parent / program.name
     digest = program_digest(program, {**options, **_surroundings(backend)})

@@ -23,11 +23,11 @@ from typing import Final
 
 import numpy as np
 
+import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
 from compiler.core.disk import in_use, new_file, sync_folder
 from compiler.core.errors import RunError
 from compiler.files.guard import regular
-from compiler.ir.level2.program import Merged
 from compiler.runtime.artifacts.digest import check_digest, sealed
 from compiler.runtime.common.arrays import persistent_arrays, read_logical, to_physical
 
@@ -57,7 +57,7 @@ BEGUN = "record/"
 def save_checkpoint(
     path: Path,
     instance: Instance,
-    program: Merged,
+    program: l2.Merged,
     position: Position,
     best: Mapping[str, AnyArray] | None = None,
     frozen: bool = False,
@@ -227,7 +227,7 @@ def _arrays_of(path: Path) -> dict[str, AnyArray]:
     return arrays
 
 
-def restore_checkpoint(path: Path, instance: Instance, program: Merged, frozen: bool = False) -> None:
+def restore_checkpoint(path: Path, instance: Instance, program: l2.Merged, frozen: bool = False) -> None:
     """Put the arrays of a checkpoint into an instance. Raises RunError (E0909) when they do not fit, E0927 when
     the file is damaged. A `frozen` run has no place for some of what learning needs, and synapses that nothing ever
     changes are as they were drawn."""

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from backends.protocol import Instance
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import RunError, Sink
 from compiler.files.guard import regular
-from compiler.ir.level0.model import FromFile
-from compiler.ir.level1.graph import TensorGraph, Variable, Weight
-from compiler.ir.level2.program import Merged
 from compiler.runtime.artifacts.digest import check_digest
 from compiler.runtime.common.arrays import to_physical
 
@@ -58,15 +58,15 @@ def read_weights(path: Path) -> dict[str, Reals]:
     return out
 
 
-def learned(graphs: tuple[TensorGraph, ...]) -> dict[str, tuple[int, ...]]:
+def learned(graphs: tuple[l1.TensorGraph, ...]) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the weights and running statistics of a trained network."""
     return {
         node.out.name: node.out.shape
         for graph in graphs
         for node in graph.nodes
-        if isinstance(node, Weight | Variable)
+        if isinstance(node, l1.Weight | l1.Variable)
         and not node.out.name.startswith("metric.")
-        and not (isinstance(node, Variable) and node.inner)
+        and not (isinstance(node, l1.Variable) and node.inner)
     }
 
 
@@ -92,7 +92,7 @@ def _names(names: list[str]) -> str:
     return shown + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
-def fitting(path: Path, wanted: Shapes, place: FromFile | None = None) -> dict[str, Reals]:
+def fitting(path: Path, wanted: Shapes, place: l0.FromFile | None = None) -> dict[str, Reals]:
     """The weights of a file, which must be exactly those that are wanted. `place`: where the model names the file: a
     misfit is then a ModelError that points there, otherwise a RunError (E0916, exit 2)."""
     weights = read_weights(path)
@@ -118,7 +118,7 @@ def _is_checkpoint(path: Path) -> bool:
         return str((file.metadata() or {}).get("format", "")).startswith("netloom checkpoint")
 
 
-def put_weights(instance: Instance, program: Merged, weights: Mapping[str, Reals]) -> None:
+def put_weights(instance: Instance, program: l2.Merged, weights: Mapping[str, Reals]) -> None:
     """Write weights, in logical shape, into the arrays of their names; those that the program lacks are left out."""
     for array in program.arrays:
         if array.name in weights:

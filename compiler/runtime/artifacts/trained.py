@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Diagnostic, Severity
 from compiler.core.errors import ModelError, RunError, Sink
 from compiler.frontend.load import load_model
-from compiler.ir.level0.model import FromFile, Model
 from compiler.runtime.artifacts.safetensors import Reals, Shapes, fitting
 from compiler.runtime.common.options import Options
 from compiler.runtime.prepare import seed_of, with_options
@@ -33,10 +33,10 @@ _NOT_THERE = frozenset({"E0701"})
 class Trained:
     """`place`: where the model names the file of its weights, if it does."""
 
-    model: Model
+    model: l0.Model
     file: Path
     weights_file: Path
-    place: FromFile | None
+    place: l0.FromFile | None
     warnings: tuple[Diagnostic, ...]
 
     @property
@@ -73,7 +73,7 @@ def open_trained(source: Path, options: Options, data: bool = False) -> Trained:
     return Trained(model, file, weights, place, tuple(sink.items))
 
 
-def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sink, unread: frozenset[str]) -> Model:
+def _of_run(source: Path, record: Mapping[str, Any], options: Options, sink: Sink, unread: frozenset[str]) -> l0.Model:
     """The model of a run directory, its paths counting from the first of `data_folders` that has its files.
     Raises ModelError: of the first folder, with what to do where files are not there."""
     folders = data_folders(source, record)
@@ -117,7 +117,7 @@ def _record(folder: Path) -> Mapping[str, Any]:
         raise RunError("E0916", message, "give the directory that `netloom run` wrote", exit_code=2) from None
 
 
-def _weights(source: Path, model: Model, options: Options) -> tuple[Path, FromFile | None]:
+def _weights(source: Path, model: l0.Model, options: Options) -> tuple[Path, l0.FromFile | None]:
     assert model.network is not None
     if options.weights is not None:
         return weights_file(options.weights), None
@@ -142,7 +142,7 @@ def weights_file(place: Path) -> Path:
     return place / WEIGHTS
 
 
-def initial_weights(model: Model, wanted: Shapes, options: Options) -> dict[str, Reals] | None:
+def initial_weights(model: l0.Model, wanted: Shapes, options: Options) -> dict[str, Reals] | None:
     """The weights that a training begins with, if not drawn. Raises RunError, ModelError (E0916)."""
     place = model.network.weights if model.network is not None else None
     if options.weights is not None:

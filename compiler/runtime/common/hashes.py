@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.level0.model import FromFile, Model
-from compiler.ir.level2.program import Merged, Template
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 
 OUTSIDE = frozenset({"description", "simulate", "train", "spikes", "traces", "plots", "expect"})
 """Fields that are not part of a model's identity."""
@@ -35,7 +35,7 @@ def _digest(value: object, done: dict[int, bytes]) -> bytes:
     """A digest that is equal for equal values; a shared subtree is visited once (`done`, by identity)."""
     if isinstance(value, tuple):
         return b"(" + b",".join([_digest(v, done) for v in value]) + b")"
-    if isinstance(value, FromFile):
+    if isinstance(value, l0.FromFile):
         return repr((value.array, value.scale)).encode() + _file_digest(value.path)
     if dataclasses.is_dataclass(value):
         known = done.get(id(value))
@@ -56,7 +56,7 @@ def _file_digest(path: str) -> bytes:
         return path.encode()
 
 
-def model_hash(model: Model) -> str:
+def model_hash(model: l0.Model) -> str:
     """Hexadecimal digest of what defines the model."""
     done: dict[int, bytes] = {}
     h = hashlib.sha256()
@@ -65,7 +65,7 @@ def model_hash(model: Model) -> str:
     neurons = (*(p.neuron for p in model.populations), *(s.neuron for s in sources))
     read = {name for neuron in neurons for name in neuron.model_params}
     params = tuple((p.name, p.value) for p in model.params if p.name in read)
-    for name in _fields(Model):
+    for name in _fields(l0.Model):
         if name not in OUTSIDE:
             value = params if name == "params" else getattr(model, name)
             h.update(name.encode() + b"=" + _digest(value, done) + b"\n")
@@ -74,7 +74,7 @@ def model_hash(model: Model) -> str:
     return h.hexdigest()
 
 
-def program_digest(program: Merged, options: Mapping[str, str]) -> str:
+def program_digest(program: l2.Merged, options: Mapping[str, str]) -> str:
     """Hexadecimal digest of a merged program and of the build options."""
     h = hashlib.blake2b(digest_size=20)
 
@@ -100,5 +100,5 @@ def program_digest(program: Merged, options: Mapping[str, str]) -> str:
     return h.hexdigest()
 
 
-def _place(template: Template) -> str:
+def _place(template: l2.Template) -> str:
     return str(template.span) if template.span.file.text else ""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from compiler.ir.level0.model import Model
+import compiler.ir.level0.model as l0
 
 Floats = npt.NDArray[np.float64]
 Window = tuple[int, int]
@@ -66,7 +66,7 @@ class Activity:
         return np.asarray(edges * self.dt, np.float64), rates
 
 
-def activities(model: Model, window: Window | None = None) -> dict[str, Activity]:
+def activities(model: l0.Model, window: Window | None = None) -> dict[str, Activity]:
     """The recorded activity of each population with recorded spikes, for the steps `window` (None: all of the
     model's)."""
     assert model.simulate is not None
@@ -82,7 +82,7 @@ def activities(model: Model, window: Window | None = None) -> dict[str, Activity
     return by_population
 
 
-def mean_rates(model: Model, counts: Mapping[str, int], window: Window) -> dict[str, float]:
+def mean_rates(model: l0.Model, counts: Mapping[str, int], window: Window) -> dict[str, float]:
     """The mean rate [Hz] of each population with so many spikes recorded; without those that nothing was recorded
     of."""
     rates = {name: a.rate(counts[name]) for name, a in activities(model, window).items() if name in counts}

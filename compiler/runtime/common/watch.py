@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from compiler.ir.level0.model import Plateau, Stop, Watched
+import compiler.ir.level0.model as l0
 
 Rows = Sequence[Mapping[str, float]]
 
 
-def _better(value: float, best: float | None, watched: Watched, margin: float) -> bool:
+def _better(value: float, best: float | None, watched: l0.Watched, margin: float) -> bool:
     if not math.isfinite(value):
         return False
     if best is None:
@@ -24,7 +24,7 @@ def _better(value: float, best: float | None, watched: Watched, margin: float) -
     return value > best + margin if watched.larger else value < best - margin
 
 
-def best_epoch(rows: Rows, watched: Watched) -> int:
+def best_epoch(rows: Rows, watched: l0.Watched) -> int:
     """The first epoch (from 1) with the best value; 0 where there is none."""
     best, epoch = None, 0
     for k, row in enumerate(rows, 1):
@@ -33,7 +33,7 @@ def best_epoch(rows: Rows, watched: Watched) -> int:
     return epoch
 
 
-def stops(rows: Rows, stop: Stop) -> bool:
+def stops(rows: Rows, stop: l0.Stop) -> bool:
     """Whether the training ends after these epochs."""
     best, waited = None, 0
     for row in rows:
@@ -47,7 +47,7 @@ def stops(rows: Rows, stop: Stop) -> bool:
     return False
 
 
-def plateau_factor(rows: Rows, plateau: Plateau) -> float:
+def plateau_factor(rows: Rows, plateau: l0.Plateau) -> float:
     """The factor of the learning rate in the next epoch."""
     best, waited, factor = None, 0, 1.0
     for row in rows:

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
 from backends.registry import backend as backend_of
 from compiler.core.cache import cache_folder
 from compiler.core.diagnostics import Diagnostic
 from compiler.core.errors import ModelError, RunError
-from compiler.ir.level0.model import Train
 from compiler.ir.space import DType
 from compiler.passes.layers.load_data import DataSet, load_data
 from compiler.passes.pipeline.lower import lower_evaluation
@@ -76,7 +76,7 @@ def evaluate_file(source: Path, options: Options, data: Path | None = None) -> E
 
 
 def _measured(
-    trained: Trained, train: Train, data: DataSet, rows: np.ndarray, part: str, options: Options
+    trained: Trained, train: l0.Train, data: DataSet, rows: np.ndarray, part: str, options: Options
 ) -> EvaluateResult:
     refuse_options(options)
     model = replace(trained.model, train=train)

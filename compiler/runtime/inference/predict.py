@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
 from backends.protocol import AnyArray, Backend, Instance
 from backends.registry import backend as backend_of
 from compiler.core.cache import cache_folder
@@ -21,7 +22,6 @@ from compiler.core.disk import new_file
 from compiler.core.errors import RunError
 from compiler.files.array_rows import MemoryRows, Rows
 from compiler.files.sample_checks import sample_checks
-from compiler.ir.level0.model import Model
 from compiler.passes.pipeline.predict import ORDER, PHASE, Prediction, data_name, inputs_of, lower_predict
 from compiler.passes.program.decisions import Decision
 from compiler.passes.tensors.fold_norms import folded
@@ -96,7 +96,7 @@ class Predictor:
         self.instance.close()
 
 
-def chosen_outputs(model: Model, names: tuple[str, ...]) -> tuple[str, ...]:
+def chosen_outputs(model: l0.Model, names: tuple[str, ...]) -> tuple[str, ...]:
     """`names`, which must be layers. Raises RunError (E0912, exit 2)."""
     assert model.network is not None
     layers = [layer.name for layer in model.network.layers]

@@ -14,15 +14,15 @@ from typing import Any, Final
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
 from compiler.files.image_folders import LABELS, listing
-from compiler.ir.level0.model import Model
 from compiler.runtime.plots.style import new_figure
 
 CONFUSION: Final = "confusion.jsonl"
 MOST_NUMBERS: Final = 20  # up to so many classes the numbers are shown
 
 
-def confusion(folder: Path, model: Model) -> Any:
+def confusion(folder: Path, model: l0.Model) -> Any:
     """Rows: the class; columns: the predicted class. None before the first epoch."""
     path = folder / CONFUSION
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
@@ -51,7 +51,7 @@ def confusion(folder: Path, model: Model) -> Any:
     return figure
 
 
-def class_names(model: Model, classes: int) -> list[str]:
+def class_names(model: l0.Model, classes: int) -> list[str]:
     """The names of sub-folders, where the samples are a folder of images; else numbers."""
     train = model.train
     if train is not None and train.data.path and Path(train.data.path).is_dir():

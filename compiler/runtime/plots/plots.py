@@ -18,8 +18,8 @@ from typing import Any, Final
 import h5py
 import numpy as np
 
+import compiler.ir.level0.model as l0
 from compiler.core.disk import new_file
-from compiler.ir.level0.model import Model, Plot, Watched
 from compiler.runtime.common.metrics import read_metrics
 from compiler.runtime.common.rates import Activity, Window, activities
 from compiler.runtime.common.watch import best_epoch
@@ -42,17 +42,17 @@ class Plotted:
     warning: str | None = None
 
 
-def wanted_plots(model: Model) -> tuple[Plot, ...]:
+def wanted_plots(model: l0.Model) -> tuple[l0.Plot, ...]:
     """The model's plots; training always has its curves, and a confusion matrix that it measures."""
     plots = model.plots
     if model.train is not None and not any(p.kind == "training" for p in plots):
-        plots = (*plots, Plot("training", ()))
+        plots = (*plots, l0.Plot("training", ()))
     if model.train is not None and "confusion" in model.train.metrics:
-        plots = (*plots, Plot("confusion", ()))
+        plots = (*plots, l0.Plot("confusion", ()))
     return plots
 
 
-def draw_plots(folder: Path, model: Model, window: Window | None = None) -> Plotted:
+def draw_plots(folder: Path, model: l0.Model, window: Window | None = None) -> Plotted:
     """Draw what the model asks for into `folder/plots`. `window`: the steps of a simulation whose records are there
     (None: all of them)."""
     plots = wanted_plots(model)
@@ -89,7 +89,7 @@ def draw_plots(folder: Path, model: Model, window: Window | None = None) -> Plot
     return Plotted(tuple(files))
 
 
-def _figure(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any:
+def _figure(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) -> Any:
     """A figure of matplotlib; None where nothing was recorded."""
     match plot.kind:
         case "raster":
@@ -116,12 +116,12 @@ def drawn(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(str(p.relative_to(folder)) for p in (folder / "plots").glob("[!.]*")))
 
 
-def _names(plot: Plot) -> tuple[str, ...]:
+def _names(plot: l0.Plot) -> tuple[str, ...]:
     value = dict(plot.args)["from"]
     return value if isinstance(value, tuple) else (str(value),)
 
 
-def _span(model: Model, window: Window | None, between: Sequence[Window | None]) -> tuple[float, float, float]:
+def _span(model: l0.Model, window: Window | None, between: Sequence[Window | None]) -> tuple[float, float, float]:
     """The time axis [ms] and its divisor: (begin, end, 1 or 1000). `between`: the steps that each thing was recorded
     in (None: all)."""
     assert model.simulate is not None
@@ -135,7 +135,7 @@ def _span(model: Model, window: Window | None, between: Sequence[Window | None])
 MOST_BINS: Final = 200  # of a rate over time
 
 
-def raster(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any:
+def raster(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) -> Any:
     """Dots (time, neuron), a band per population with a row per recorded neuron; below it the populations' rates over
     time, as the summary counts them."""
     names = _names(plot)
@@ -190,7 +190,7 @@ def _band(name: str, activity: Activity) -> str:
     return name if activity.members is None else f"{name}\n({activity.neurons:,} of {activity.size:,})"
 
 
-def _rate(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any:
+def _rate(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) -> Any:
     """Recorded rates over time, a line per population."""
     begin, end, scale = _span(model, window, ())
     figure = new_figure(8, 3)
@@ -208,7 +208,7 @@ def _rate(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any:
     return figure
 
 
-def _trace(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any:
+def _trace(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) -> Any:
     """A row per recorded neuron, all on one scale, population after population."""
     names, variable = _names(plot), str(dict(plot.args)["variable"])
     groups = {r.group: r.between for r in model.traces}
@@ -242,7 +242,7 @@ def _trace(folder: Path, model: Model, plot: Plot, window: Window | None) -> Any
     return figure
 
 
-def _training(folder: Path, watched: Watched | None = None) -> Any:
+def _training(folder: Path, watched: l0.Watched | None = None) -> Any:
     """Loss and metrics over epochs, training and validation in one axes each, with the best epoch where one is looked
     for. None before the first epoch."""
     rows = read_metrics(folder)

@@ -14,14 +14,14 @@ from typing import Any, Final
 import h5py
 import numpy as np
 
-from compiler.ir.level0.model import Model, Plot
+import compiler.ir.level0.model as l0
 from compiler.runtime.plots.style import COLORS, new_figure
 
 MOST_LINES: Final = 40  # synapses of a member that are drawn one by one
 MOST_CELLS: Final = 1000  # rows and columns of a matrix; larger ones are averaged over blocks
 
 
-def _asked(plot: Plot) -> tuple[str, str]:
+def _asked(plot: l0.Plot) -> tuple[str, str]:
     args = dict(plot.args)
     return str(args["from"]), str(args["variable"])
 
@@ -44,7 +44,7 @@ def _held(values: Any) -> Any:
     return values[~np.isnan(values)]
 
 
-def histogram(folder: Path, model: Model, plot: Plot) -> Any:
+def histogram(folder: Path, model: l0.Model, plot: l0.Plot) -> Any:
     """Bars of the last sample, outline of the first."""
     projection, variable = _asked(plot)
     bins = int(float(str(dict(plot.args)["bins"])))
@@ -76,7 +76,7 @@ def histogram(folder: Path, model: Model, plot: Plot) -> Any:
     return figure
 
 
-def matrix(folder: Path, model: Model, plot: Plot) -> Any:
+def matrix(folder: Path, model: l0.Model, plot: l0.Plot) -> Any:
     """A row per target, a column per source; the sum over synapses with the same pair (or cell)."""
     projection, variable = _asked(plot)
     family = next(p for p in model.projections if p.name == projection)
@@ -121,7 +121,7 @@ def matrix(folder: Path, model: Model, plot: Plot) -> Any:
     return figure
 
 
-def evolution(folder: Path, model: Model, plot: Plot) -> Any:
+def evolution(folder: Path, model: l0.Model, plot: l0.Plot) -> Any:
     """Some synapses as thin lines, the mean of all as a thick one, the middle 80 % as a band."""
     projection, variable = _asked(plot)
     figure = new_figure(7, 3.4)

@@ -15,16 +15,16 @@ from typing import Any
 
 import h5py
 
+import compiler.ir.level0.model as l0
 from compiler.core.disk import copy_file, link_file
 from compiler.core.errors import RunError
-from compiler.ir.level0.model import Model
 from compiler.runtime.record.growing import RECORDING
 from compiler.runtime.record.superblock import unmark
 
 RECORDS = ("spikes.h5", "traces.h5", "rates.h5", "synapses.h5")
 
 
-def copy_records(source: Path, folder: Path, model: Model, step: int) -> bool:
+def copy_records(source: Path, folder: Path, model: l0.Model, step: int) -> bool:
     """Begin `folder` with the records of the run directory `source` up to `step`; False when it has none. Raises
     RunError (E0909) when they are damaged or do not reach `step`."""
     assert model.simulate is not None
@@ -65,14 +65,14 @@ def _cut(data: Any, rows: int) -> None:
     data.resize(rows, axis=0)
 
 
-def _cut_spikes(file: Any, model: Model, end: float) -> None:
+def _cut_spikes(file: Any, model: l0.Model, end: float) -> None:
     for group in file["spikes"].values():
         used = bisect_left(group["timestamps"], end)
         for data in group.values():
             _cut(data, used)
 
 
-def _cut_samples(file: Any, model: Model, end: float) -> None:
+def _cut_samples(file: Any, model: l0.Model, end: float) -> None:
     """Of traces and rates."""
     for group in file.values():
         used = bisect_left(group["time"], end)
@@ -81,7 +81,7 @@ def _cut_samples(file: Any, model: Model, end: float) -> None:
                 _cut(data, used)
 
 
-def _cut_synapses(file: Any, model: Model, end: float) -> None:
+def _cut_synapses(file: Any, model: l0.Model, end: float) -> None:
     # Variables that are sampled at the end of a run have no earlier sample.
     late = {r.projection for r in model.synapses if not r.every}
     late_histograms = {(h.projection, h.variable) for h in model.histograms if not h.every}

@@ -19,10 +19,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from backends.protocol import Instance
 from compiler.core.errors import RunError
-from compiler.ir.level0.model import Model, RecordTraces, shift_of
-from compiler.ir.level2.program import Merged
 from compiler.runtime.record.growing import (
     Growing,
     RecordFile,
@@ -39,7 +39,7 @@ ZERO: Final = np.zeros(1, np.int64)
 Pairs = npt.NDArray[np.int32]
 
 
-def recorded_populations(model: Model) -> tuple[str, ...]:
+def recorded_populations(model: l0.Model) -> tuple[str, ...]:
     """Populations whose spikes are recorded, in the order of the model's `record`, each once."""
     return tuple(dict.fromkeys(p for r in model.spikes for p in r.populations))
 
@@ -77,7 +77,7 @@ def _kept(pairs: Pairs, held: _SpikeBuffer) -> Pairs:
 class SpikeWriter(RecordFile):
     """spikes.h5 of one run; a file that is there is continued. `counts`: spikes of each population in the file."""
 
-    def __init__(self, path: Path, model: Model) -> None:
+    def __init__(self, path: Path, model: l0.Model) -> None:
         assert model.simulate is not None
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
         self.counts: dict[str, int] = {}
@@ -180,7 +180,7 @@ class _TraceBuffer:
 class TraceWriter(RecordFile):
     """traces.h5 of one run; a file that is there is continued. `start`: the step before the first one."""
 
-    def __init__(self, path: Path, model: Model, program: Merged, start: int = 0) -> None:
+    def __init__(self, path: Path, model: l0.Model, program: l2.Merged, start: int = 0) -> None:
         assert model.simulate is not None
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
         super().__init__(path)
@@ -191,7 +191,7 @@ class TraceWriter(RecordFile):
         for number, record in enumerate(model.traces):
             name = record.group
             group = self._group(record, path)
-            m, shift = len(record.members), shift_of(record.every, record.at)
+            m, shift = len(record.members), l0.shift_of(record.every, record.at)
             for variable in record.variables:
                 array = arrays[f"{record.population}.{variable}.record.{number}"]
                 rows = min(1024, max(1, (1 << 17) // (m * array.dtype.bytes)))
@@ -208,7 +208,7 @@ class TraceWriter(RecordFile):
         self._groups = tuple(groups.values())
         publish(self._file)
 
-    def _group(self, record: RecordTraces, path: Path) -> Any:
+    def _group(self, record: l0.RecordTraces, path: Path) -> Any:
         name = record.group
         if name in self._file:
             group = self._file[name]

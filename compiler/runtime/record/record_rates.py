@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
 from backends.protocol import Instance
-from compiler.ir.level0.model import Model, shift_of
 from compiler.runtime.common.rates import rate_of
 from compiler.runtime.record.growing import Growing, RecordFile, growing, publish
 from compiler.runtime.record.record import ZERO
@@ -45,7 +45,7 @@ class RateWriter(RecordFile):
     `rests` was then."""
 
     def __init__(
-        self, path: Path, model: Model, start: int = 0, begun: Mapping[str, npt.NDArray[np.float64]] | None = None
+        self, path: Path, model: l0.Model, start: int = 0, begun: Mapping[str, npt.NDArray[np.float64]] | None = None
     ) -> None:
         assert model.simulate is not None
         self._dt = model.simulate.dt
@@ -60,7 +60,7 @@ class RateWriter(RecordFile):
             rates = growing(group, "rate", "float64", (), 1024, {"unit": "Hz"})
             times = growing(group, "time", "float64", (), 1024, {"unit": "ms"})
             # A run that resumes within a bin and does not know the bin's beginning leaves it out.
-            shift = shift_of(record.every, record.at)
+            shift = l0.shift_of(record.every, record.at)
             rest = (begun or {}).get(name, np.zeros(0))
             if len(rest) != (done + shift) % record.every:
                 rest = np.zeros(0)

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from backends.protocol import Instance
-from compiler.ir.level0.model import Const, Member, Model, Projection, shift_of
-from compiler.ir.level2.program import Merged
 from compiler.ir.level2.synapse_values import member_name, own_name, stored_by_target, synapse_unit, variable_array
 from compiler.passes.relations.lower_connect import pair_order, pairs_of
 from compiler.runtime.record.growing import Growing, RecordFile, growing, publish
@@ -33,7 +33,7 @@ Order = npt.NDArray[np.int64] | None
 """Storage order of the synapses in the order that is shown; None where they are the same."""
 
 
-def user_order(projection: Projection, member: Member) -> Order:
+def user_order(projection: l0.Projection, member: l0.Member) -> Order:
     """The storage index of each of the user's pairs."""
     if projection.rule != "pairs":
         return None
@@ -41,7 +41,7 @@ def user_order(projection: Projection, member: Member) -> Order:
 
 
 def synapse_ends(
-    instance: Instance, arrays: frozenset[str], projection: Projection, member: Member, n_pre: int, n_post: int
+    instance: Instance, arrays: frozenset[str], projection: l0.Projection, member: l0.Member, n_pre: int, n_post: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """(source, target) of every synapse in storage order; None where synapses are shared by positions."""
     name = member_name(projection, member)
@@ -68,7 +68,7 @@ def synapse_ends(
     return None
 
 
-def moving(projection: Projection) -> str | None:
+def moving(projection: l0.Projection) -> str | None:
     """The end of synapses that rewiring changes: "source" or "target"."""
     if projection.synapse is None or projection.synapse.rewired is None:
         return None
@@ -105,7 +105,7 @@ class _Sampled:
 class SynapseWriter(RecordFile):
     """synapses.h5 of one run; a file that is there is continued. `start`: the step before the first one."""
 
-    def __init__(self, path: Path, model: Model, program: Merged, instance: Instance, start: int = 0) -> None:
+    def __init__(self, path: Path, model: l0.Model, program: l2.Merged, instance: Instance, start: int = 0) -> None:
         assert model.simulate is not None
         self._dt, self._warmup = model.simulate.dt, model.simulate.warmup
         self._last = model.simulate.warmup + model.simulate.steps
@@ -122,7 +122,7 @@ class SynapseWriter(RecordFile):
                 times = growing(group, "time", "float64", (), 256, {"unit": "ms"})
                 for variable in record.variables:
                     made = self._one(model, projection, member, group, variable, arrays, record.every, times)
-                    made.shift = shift_of(record.every, record.at)
+                    made.shift = l0.shift_of(record.every, record.at)
                     self._sampled.append(made)
                 end = moving(projection)
                 known = any(x.group == group for x in self._sampled if x.variable == f"{end}s")
@@ -130,14 +130,14 @@ class SynapseWriter(RecordFile):
                     ends = f"{member_name(projection, member)}.{'col' if end == 'target' else 'to_col'}"
                     made = _Sampled(ends, 1.0, record.every, None, times, group, f"{end}s", "1", None)
                     made.exists = self._exists(projection, member)
-                    made.shift = shift_of(record.every, record.at)
+                    made.shift = l0.shift_of(record.every, record.at)
                     self._sampled.append(made)
         for h in model.histograms:
             projection = projections[h.projection]
             for member, group in self._groups(projection, instance, arrays, sizes):
                 times = growing(group, f"{h.variable}.histogram.time", "float64", (), 256, {"unit": "ms"})
                 made = self._one(model, projection, member, group, h.variable, arrays, h.every, times)
-                made.shift = shift_of(h.every, h.at)
+                made.shift = l0.shift_of(h.every, h.at)
                 made.exists = self._exists(projection, member)
                 made.edges = np.linspace(h.low, h.high, h.bins + 1)
                 made.values = growing(group, f"{h.variable}.histogram", "int64", (h.bins,), 64, {"unit": made.unit})
@@ -150,8 +150,8 @@ class SynapseWriter(RecordFile):
         publish(self._file)
 
     def _groups(
-        self, projection: Projection, instance: Instance, arrays: frozenset[str], sizes: dict[str, int]
-    ) -> Iterator[tuple[Member, Any]]:
+        self, projection: l0.Projection, instance: Instance, arrays: frozenset[str], sizes: dict[str, int]
+    ) -> Iterator[tuple[l0.Member, Any]]:
         for member in projection.members:
             group = self._file.require_group(projection.name).require_group(f"{member.source}->{member.target}")
             if _count(group) is None:
@@ -163,15 +163,15 @@ class SynapseWriter(RecordFile):
                     group.create_dataset(name, data=values if order is None else values[order])
             yield member, group
 
-    def _exists(self, projection: Projection, member: Member) -> str | None:
+    def _exists(self, projection: l0.Projection, member: l0.Member) -> str | None:
         array = f"{own_name(projection, member)}.exists"
         return array if array in self._arrays else None
 
     def _one(
         self,
-        model: Model,
-        projection: Projection,
-        member: Member,
+        model: l0.Model,
+        projection: l0.Projection,
+        member: l0.Member,
         group: Any,
         variable: str,
         arrays: frozenset[str],
@@ -182,8 +182,8 @@ class SynapseWriter(RecordFile):
         constant: float | None = None
         if array not in arrays:
             value = member.weight if variable == "weight" else dict(member.init).get(variable)
-            assert isinstance(value, Const) or variable == "delay", f"{array} has no array"
-            constant = float(value.value) if isinstance(value, Const) else float(member.delay)
+            assert isinstance(value, l0.Const) or variable == "delay", f"{array} has no array"
+            constant = float(value.value) if isinstance(value, l0.Const) else float(member.delay)
         unit = synapse_unit(projection, variable, model.populations)
         scale = self._dt if variable == "delay" and projection.synapse is None else 1.0
         order = user_order(projection, member)

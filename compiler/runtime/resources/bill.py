@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from backends.protocol import Backend
 from compiler.core.diagnostics import Diagnostic, Severity
 from compiler.core.disk import bytes_text
 from compiler.core.errors import RunError
 from compiler.core.source import NOWHERE, Span
-from compiler.ir.level0.model import Model
-from compiler.ir.level2.program import Merged
 from compiler.layout.plan_memory import place
 from compiler.passes.relations.expected_sizes import expected_sizes, least_bytes
 from compiler.runtime.common.options import Options
@@ -63,7 +63,7 @@ class Need:
         return self.bytes - sum(p.bytes for p in self.parts if not p.sure)
 
 
-def least_needs(model: Model, options: Options) -> tuple[Need, ...]:
+def least_needs(model: l0.Model, options: Options) -> tuple[Need, ...]:
     """What is known of a model before it is lowered: the least memory, and what is recorded."""
     parts = tuple(Part(x.what, x.bytes, x.note, x.span) for x in least_bytes(model))
     room = device_room(options.target, options.device or 0)
@@ -72,13 +72,13 @@ def least_needs(model: Model, options: Options) -> tuple[Need, ...]:
     return Need(kind, sum(p.bytes for p in parts), parts, memory), _on_disk(model, None, options)
 
 
-def needs_of(model: Model, merged: Merged, backend: Backend, options: Options) -> tuple[Need, ...]:
+def needs_of(model: l0.Model, merged: l2.Merged, backend: Backend, options: Options) -> tuple[Need, ...]:
     """The whole bill of a lowered model."""
     sizes = expected_sizes(model, merged)
     return (*memory_needs(merged, sizes, backend, options), _on_disk(model, merged, options))
 
 
-def memory_needs(merged: Merged, sizes: Mapping[str, int], backend: Backend, options: Options) -> tuple[Need, ...]:
+def memory_needs(merged: l2.Merged, sizes: Mapping[str, int], backend: Backend, options: Options) -> tuple[Need, ...]:
     """What a program needs of memory. `sizes`: elements of the arrays whose number is drawn."""
     parts = []
     for a in merged.arrays:
@@ -101,12 +101,12 @@ def memory_needs(merged: Merged, sizes: Mapping[str, int], backend: Backend, opt
     return Need("memory", constants, (host,), memory_room()), Need("memory of the GPU", arenas, tuple(parts), room)
 
 
-def refuse_memory(merged: Merged, backend: Backend, options: Options) -> None:
+def refuse_memory(merged: l2.Merged, backend: Backend, options: Options) -> None:
     """Raises RunError (E0905) where a network that is used (predict, evaluate), which records nothing, does not fit."""
     refuse(memory_needs(merged, {}, backend, options))
 
 
-def _on_disk(model: Model, merged: Merged | None, options: Options) -> Need:
+def _on_disk(model: l0.Model, merged: l2.Merged | None, options: Options) -> Need:
     items = written_by(model, merged)
     parts = tuple(Part(w.what, w.bytes, w.note, w.span, w.sure) for w in items)
     folder = options.out if options.out is not None else options.runs_dir

@@ -14,9 +14,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from compiler.core.source import Span
-from compiler.ir.level0.model import Const, Member, Model, Projection, RecordHistogram, RecordSynapses, shift_of
-from compiler.ir.level2.program import Merged
 from compiler.ir.level2.synapse_values import own_name
 from compiler.passes.relations.expected_sizes import DRAWN, expected_sizes, synapse_counts, value_counts
 from compiler.passes.relations.relations import CONVOLUTIONS, keeps_state
@@ -41,7 +41,7 @@ class Written:
     sure: bool = True
 
 
-def written_by(model: Model, merged: Merged | None = None) -> list[Written]:
+def written_by(model: l0.Model, merged: l2.Merged | None = None) -> list[Written]:
     """What a run of the model writes, largest first. Checkpoints and weights are those of `merged`, and left out
     without it."""
     written: list[Written] = []
@@ -52,16 +52,16 @@ def written_by(model: Model, merged: Merged | None = None) -> list[Written]:
     return sorted(written, key=lambda w: (-w.bytes, w.what))
 
 
-def _samples(model: Model, every: int, at: int | None, between: tuple[int, int] | None = None) -> int:
+def _samples(model: l0.Model, every: int, at: int | None, between: tuple[int, int] | None = None) -> int:
     """Samples at the ends of steps n * every - shift within the run, or within `between`."""
     assert model.simulate is not None
     first, last = between or (0, model.simulate.steps)
     last = min(last, model.simulate.steps)
-    shift = shift_of(every, at)
+    shift = l0.shift_of(every, at)
     return max((last + shift) // every - (first + shift) // every, 0)
 
 
-def _spikes(model: Model) -> list[Written]:
+def _spikes(model: l0.Model) -> list[Written]:
     assert model.simulate is not None
     sizes = {p.name: p.size for p in model.populations}
     out = []
@@ -77,7 +77,7 @@ def _spikes(model: Model) -> list[Written]:
     return out
 
 
-def _traces(model: Model) -> list[Written]:
+def _traces(model: l0.Model) -> list[Written]:
     real = _real(model)
     out: list[Written] = []
     groups: set[str] = set()
@@ -92,7 +92,7 @@ def _traces(model: Model) -> list[Written]:
     return out
 
 
-def _rates(model: Model) -> list[Written]:
+def _rates(model: l0.Model) -> list[Written]:
     out = []
     for record in model.rates:
         bins = _samples(model, record.every, record.at)
@@ -102,7 +102,7 @@ def _rates(model: Model) -> list[Written]:
     return out
 
 
-def _synapses(model: Model) -> list[Written]:
+def _synapses(model: l0.Model) -> list[Written]:
     if not (model.synapses or model.histograms):
         return []
     families = {f.name: f for f in model.projections}
@@ -135,31 +135,31 @@ def _synapses(model: Model) -> list[Written]:
     return out
 
 
-def _shown(count: int, family: Projection) -> str:
+def _shown(count: int, family: l0.Projection) -> str:
     return f"{count:,} synapses{' expected' if family.rule in DRAWN else ''}"
 
 
-def _moves(family: Projection) -> bool:
+def _moves(family: l0.Projection) -> bool:
     """Whether rewiring changes an end of the synapses, which is then sampled with their values."""
     return family.synapse is not None and family.synapse.rewired is not None
 
 
-def _value(model: Model, family: Projection, member: Member, variable: str) -> int:
+def _value(model: l0.Model, family: l0.Projection, member: l0.Member, variable: str) -> int:
     """Bytes of a value: what has no array, and delays, are written as float64."""
-    plain = family.synapse is None and (variable == "delay" or isinstance(member.weight, Const))
+    plain = family.synapse is None and (variable == "delay" or isinstance(member.weight, l0.Const))
     return 8 if plain else _real(model)
 
 
-def _sampled(model: Model, record: RecordSynapses | RecordHistogram) -> int:
+def _sampled(model: l0.Model, record: l0.RecordSynapses | l0.RecordHistogram) -> int:
     """Samples of synapses, which are taken between steps: time 0 is one of the times, if it is due."""
     assert model.simulate is not None
     if not record.every:
         return 1
-    due = not shift_of(record.every, record.at)
+    due = not l0.shift_of(record.every, record.at)
     return _samples(model, record.every, record.at) + due
 
 
-def _kept(model: Model, merged: Merged) -> list[Written]:
+def _kept(model: l0.Model, merged: l2.Merged) -> list[Written]:
     """Checkpoints and weights."""
     frozen = model.simulate is not None and bool(model.simulate.freeze)
     sizes = expected_sizes(model, merged)
@@ -189,5 +189,5 @@ def _logical(shape: tuple[int, ...], size: int | None) -> int:
     return math.prod(shape) if size is None else size
 
 
-def _real(model: Model) -> int:
+def _real(model: l0.Model) -> int:
     return 8 if model.numerics.precision == "float64" else 4

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
 from backends.protocol import AnyArray
 from compiler.core.errors import RunError
-from compiler.ir.level0.model import Checkpoints
 from compiler.runtime.artifacts.checkpoint import Position, begun_of_checkpoint, save_checkpoint
 from compiler.runtime.common.progress import ProgressWithNotes
 from compiler.runtime.common.rates import mean_rates
@@ -150,7 +150,7 @@ class SpikingCheckpoints:
         assert session.prepared.model.simulate is not None
         self._session, self._start, self._rates = session, start, rates
         self._simulate = session.prepared.model.simulate
-        self._wanted = self._simulate.checkpoints or Checkpoints(keep=1)
+        self._wanted = self._simulate.checkpoints or l0.Checkpoints(keep=1)
         self._folder = session.folder / "checkpoints"
         self._kept: list[Path] = []
         self._written = time.perf_counter()

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import compiler.ir.level0.model as l0
 from backends.protocol import Instance
 from compiler.core.errors import RunError
-from compiler.ir.level0.model import Model
 from compiler.runtime.common.progress import Progress
 from compiler.runtime.common.signals import Stop
 from compiler.runtime.health import STEPS, Health
@@ -62,7 +62,7 @@ class SimulationResult:
 
 def simulate(
     instance: Instance,
-    model: Model,
+    model: l0.Model,
     writers: Sequence[Writer],
     synapses: SynapseWriter | None,
     health: Health,

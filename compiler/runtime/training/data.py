@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
 from compiler.core.errors import RunError
 from compiler.files.array_files import read_array
-from compiler.ir.level0.model import Kept
 from compiler.ir.level0.streams import stream_key
 
 Indices = npt.NDArray[np.int32]
@@ -27,11 +27,11 @@ def _shuffled(count: int, seed: int, stream: str) -> npt.NDArray[np.int64]:
     return np.argsort(keys, kind="stable")
 
 
-def split(count: int, validation: float | Kept, seed: int) -> tuple[Indices, Indices]:
+def split(count: int, validation: float | l0.Kept, seed: int) -> tuple[Indices, Indices]:
     """(training, validation) indices, ascending; of a fraction, round(fraction * count) samples are kept for
     validation. Raises RunError (E0910) where strata cannot be read."""
     order = _shuffled(count, seed, "train/split")
-    if not isinstance(validation, Kept):
+    if not isinstance(validation, l0.Kept):
         kept = round(validation * count)
         return np.sort(order[kept:]).astype(np.int32), np.sort(order[:kept]).astype(np.int32)
     if validation.strata is not None:

@@ -19,13 +19,13 @@ from typing import Final, Self
 
 import numpy as np
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
 from compiler.core.errors import RunError
 from compiler.files.array_rows import Rows
 from compiler.files.data_source import open_samples
 from compiler.files.sample_checks import NOT_FINITE, BadSample, sample_checks
-from compiler.ir.level0.model import Network, Train
-from compiler.ir.level2.program import Array, Merged
 from compiler.ir.space import Role
 from compiler.runtime.training.data import Indices, as_batches
 
@@ -46,10 +46,12 @@ class Feed:
     """`begin` a phase, then run as many batches as are `ready`. Samples that do not fit into memory are checked as they
     are read. Closing ends the thread that reads."""
 
-    def __init__(self, instance: Instance, program: Merged, network: Network, train: Train, cache: Path) -> None:
+    def __init__(
+        self, instance: Instance, program: l2.Merged, network: l0.Network, train: l0.Train, cache: Path
+    ) -> None:
         self._instance, self._batch = instance, train.batch
         self._checks = sample_checks(network, {name: f"data.{a}" for name, a, _ in train.data.arrays}, train)
-        self._arrays: Mapping[str, Array] = {a.name: a for a in program.arrays}
+        self._arrays: Mapping[str, l2.Array] = {a.name: a for a in program.arrays}
         arrays = {f"data.{a}": a for _, a, _ in train.data.arrays}
         first = self._arrays[next(iter(arrays))]
         self._window = (first.shape[0] - 1) // self._batch  # in batches

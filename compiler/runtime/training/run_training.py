@@ -19,14 +19,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
+import compiler.ir.level1.graph as l1
+import compiler.ir.level2.program as l2
 from backends.protocol import AnyArray, Instance
 from compiler.core.cache import cache_folder
 from compiler.core.disk import append_text, write_text
 from compiler.core.errors import RunError
 from compiler.core.strict_json import dumps
-from compiler.ir.level0.model import Train
-from compiler.ir.level1.graph import Variable, Weight
-from compiler.ir.level2.program import Merged
 from compiler.passes.pipeline.lower import Lowered
 from compiler.passes.tensors.accumulate import averages_of
 from compiler.passes.tensors.expand_updates import PLATEAU
@@ -50,8 +50,8 @@ class _Loop:
     """State of one training run."""
 
     session: Session
-    train: Train
-    program: Merged
+    train: l0.Train
+    program: l2.Merged
     instance: Instance
     feed: Feed
     samples: Indices
@@ -152,7 +152,7 @@ def _course(loop: _Loop, epochs: int) -> TrainingSummary:
     )
 
 
-def _open(session: Session, train: Train, feed: Feed) -> _Loop:
+def _open(session: Session, train: l0.Train, feed: Feed) -> _Loop:
     program = session.prepared.lowered.merged
     samples, validation = split(feed.examples, train.data.validation, train.seed)
     if len(samples) == 0:
@@ -222,12 +222,12 @@ def _batches(loop: _Loop, phase: str, before: int, first: int, count: int, epoch
     return done
 
 
-def take_metrics(instance: Instance, program: Merged) -> dict[str, float]:
+def take_metrics(instance: Instance, program: l2.Merged) -> dict[str, float]:
     """Means over the rows since the last call: loss first, then metrics in the program's order; sums become zero."""
     return metrics_of(take_sums(instance, program))
 
 
-def take_sums(instance: Instance, program: Merged) -> Sums:
+def take_sums(instance: Instance, program: l2.Merged) -> Sums:
     """The sums for metrics since the last call."""
     sums: dict[str, npt.NDArray[np.float64]] = {}
     for array in program.arrays:
@@ -249,20 +249,20 @@ def _save(loop: _Loop, epoch: int, batch: int) -> None:
     loop.adopted = None
 
 
-def save_weights(path: Path, instance: Instance, lowered: Lowered, train: Train) -> None:
+def save_weights(path: Path, instance: Instance, lowered: Lowered, train: l0.Train) -> None:
     """Trained values and running statistics by name, in logical shape."""
     write_tensors(path, learned_weights(instance, lowered, train))
 
 
-def learned_weights(instance: Instance, lowered: Lowered, train: Train) -> dict[str, AnyArray]:
+def learned_weights(instance: Instance, lowered: Lowered, train: l0.Train) -> dict[str, AnyArray]:
     """Trained values (their averages, where these are kept) and running statistics by name, in logical shape."""
     nodes = [node for graph in lowered.tensors for node in graph.nodes]
     names = {
         node.out.name
         for node in nodes
-        if isinstance(node, Weight | Variable)
+        if isinstance(node, l1.Weight | l1.Variable)
         and not node.out.name.startswith("metric.")
-        and not (isinstance(node, Variable) and node.inner)
+        and not (isinstance(node, l1.Variable) and node.inner)
     }
     averages = averages_of(nodes, train)
     arrays = {a.name: a for a in lowered.merged.arrays}

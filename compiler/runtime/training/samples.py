@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.errors import RunError
 from compiler.files.array_files import Header, headers
 from compiler.files.array_rows import Rows
 from compiler.files.data_source import open_samples, read_samples, samples_header
 from compiler.files.sample_help import sample_help
-from compiler.ir.level0.model import Data, Model, TensorInput
 from compiler.ir.level0.tensors import DEFAULT_MEMORY
 
 Array = npt.NDArray[Any]
@@ -34,13 +34,13 @@ def _refuse(message: str, help: str | None = None) -> RunError:
     return RunError("E0917", message, help, exit_code=2)
 
 
-def array_names(model: Model) -> dict[str, str]:
+def array_names(model: l0.Model) -> dict[str, str]:
     """Which array of a data file the training read for each input, where it is given."""
     data = model.train.data if model.train is not None else None
     return {} if data is None else {name: text for name, _, text in data.files if text}
 
 
-def from_file(path: Path, inputs: Sequence[TensorInput], model: Model, cache: Path) -> dict[str, Array | Rows]:
+def from_file(path: Path, inputs: Sequence[l0.TensorInput], model: l0.Model, cache: Path) -> dict[str, Array | Rows]:
     """The arrays of a file (or folder of images) for `inputs`; larger ones than a training loads stay in the file.
     Raises RunError (E0917, exit 2)."""
     data = data_of(path, inputs, model)
@@ -62,7 +62,7 @@ def readable(what: str) -> Iterator[None]:
         raise _refuse(f"{what} cannot be read: {' '.join(str(error).split())[:120]}") from None
 
 
-def data_of(path: Path, inputs: Sequence[TensorInput], model: Model) -> Data:
+def data_of(path: Path, inputs: Sequence[l0.TensorInput], model: l0.Model) -> l0.Data:
     """Where `inputs` stand in a file: in the columns, or in the array, that the training read, or in one with the
     name of the input; with the training's scale. Raises RunError (E0917, exit 2)."""
     if not path.exists():
@@ -82,10 +82,10 @@ def data_of(path: Path, inputs: Sequence[TensorInput], model: Model) -> Data:
             array = _array_of(path, item, known, names, columns.get(item.name, ()), len(inputs))
         arrays.append((item.name, array, scales.get(item.name, 1.0)))
     memory = model.train.data.memory if model.train is not None else DEFAULT_MEMORY
-    return Data(str(path), tuple(arrays), 0.0, columns=tuple(together), memory=memory)
+    return l0.Data(str(path), tuple(arrays), 0.0, columns=tuple(together), memory=memory)
 
 
-def headers_checked(data: Data, inputs: Sequence[TensorInput]) -> dict[str, int]:
+def headers_checked(data: l0.Data, inputs: Sequence[l0.TensorInput]) -> dict[str, int]:
     """As `checked`, without reading the arrays; their bytes."""
     sizes: dict[str, int] = {}
     where, lengths = f"`{data.path}`", {}
@@ -100,7 +100,7 @@ def headers_checked(data: Data, inputs: Sequence[TensorInput]) -> dict[str, int]
 
 
 def _array_of(
-    path: Path, item: TensorInput, arrays: Mapping[str, object], names: Mapping[str, str], columns: Sequence[str],
+    path: Path, item: l0.TensorInput, arrays: Mapping[str, object], names: Mapping[str, str], columns: Sequence[str],
     inputs: int,
 ) -> str:  # fmt: skip
     """The name of an input's array; "" for a file that holds one array without a name."""
@@ -121,7 +121,7 @@ def _array_of(
     raise _refuse(f"`{path}` has no array `{wanted}` for the input `{item.name}`", help)
 
 
-def from_caller(samples: Samples, inputs: Sequence[TensorInput], model: Model) -> dict[str, Array]:
+def from_caller(samples: Samples, inputs: Sequence[l0.TensorInput], model: l0.Model) -> dict[str, Array]:
     """Arrays by name (of the input, or of the training's array), or one array for the only input."""
     names = array_names(model)
     if not isinstance(samples, Mapping):
@@ -138,7 +138,7 @@ def from_caller(samples: Samples, inputs: Sequence[TensorInput], model: Model) -
     return checked(out, inputs, "the data")
 
 
-def checked(arrays: dict[str, Array], inputs: Sequence[TensorInput], where: str) -> dict[str, Array]:
+def checked(arrays: dict[str, Array], inputs: Sequence[l0.TensorInput], where: str) -> dict[str, Array]:
     """The arrays, if they are samples of the inputs."""
     for item in inputs:
         a = arrays[item.name]
@@ -147,7 +147,7 @@ def checked(arrays: dict[str, Array], inputs: Sequence[TensorInput], where: str)
     return arrays
 
 
-def _fits(item: TensorInput, header: Header, where: str) -> None:
+def _fits(item: l0.TensorInput, header: Header, where: str) -> None:
     help = sample_help(item.name, item.shape, item.dtype != "real", header.shape, header.kind, fixed=True)
     if header.kind not in "fiub":
         raise _refuse(f"the array for `{item.name}` in {where} holds {header.dtype}, not numbers", help)

@@ -8,7 +8,7 @@ of k.
 
 from __future__ import annotations
 
-from compiler.ir.level1.graph import Tensor
+import compiler.ir.level1.graph as l1
 from compiler.strategies.choice import LIMIT, Choice, NotApplicable, Problem, strides
 from compiler.strategies.tiles import DOTS, best
 
@@ -67,6 +67,6 @@ def match(p: Problem) -> Choice | NotApplicable:
     return Choice(NAME, literals, tuple(columns.items()), 8 * terms)
 
 
-def _strides(tensor: Tensor, dims: tuple[str | None, ...], lanes: int) -> dict[str, int]:
+def _strides(tensor: l1.Tensor, dims: tuple[str | None, ...], lanes: int) -> dict[str, int]:
     """Elements per step along each dim; along the batch, of a block."""
     return {d: s * lanes for d, s in zip(dims, strides(tensor), strict=True) if d is not None}

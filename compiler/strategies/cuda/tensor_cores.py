@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from compiler.ir.level0.model import Numerics
+import compiler.ir.level0.model as l0
 from compiler.ir.level2.target import Capabilities
 from compiler.strategies.choice import Choice, NotApplicable, Problem
 from compiler.strategies.cuda import implicit_gemm
@@ -36,7 +36,7 @@ LEAST: Final = 32
 """Rows, columns and terms of a product that fills enough of a tile."""
 
 
-def permitted(capabilities: Capabilities, numerics: Numerics) -> Capabilities:
+def permitted(capabilities: Capabilities, numerics: l0.Numerics) -> Capabilities:
     """The target with those strategies alone whose products are as exact as the model asks for."""
     out = PASSES.keys() - _PERMITTED[numerics.products]
     return replace(capabilities, strategies=capabilities.strategies - out)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.ast import Expr
@@ -27,7 +28,6 @@ from compiler.frontend.build.spiking.family import Family
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.language.spiking.connect import CONNECT
 from compiler.frontend.yaml import tree
-from compiler.ir.level0.model import Planes, Value
 
 Args = tuple[tuple[str, float | int], ...]
 Arguments = Callable[[str, str, dict[str, Any]], "Args | None"]
@@ -45,7 +45,7 @@ class Connectivity:
     storage: str
     arguments: Arguments
     probability: Expr | None = None
-    planes: Planes | None = None
+    planes: l0.Planes | None = None
     pairs: Pairs | None = None
     kernels: Kernels = field(default_factory=Kernels)
 
@@ -60,7 +60,7 @@ class Connectivity:
         `weight` refuses what it cannot have)."""
         return self.pairs is not None or self.planes is not None
 
-    def weight(self, value: Value, source: str, target: str, family: Family) -> Value | None:
+    def weight(self, value: l0.Value, source: str, target: str, family: Family) -> l0.Value | None:
         """The weight of one member as level 0 has it; None after an error."""
         if self.planes is None:
             return value

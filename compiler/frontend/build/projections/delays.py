@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
 from compiler.expr.units import TIME
 from compiler.files.array_files import read_array
 from compiler.frontend.build.shared.initial_values import initial_value
@@ -30,17 +31,16 @@ from compiler.frontend.build.shared.values import (
 from compiler.frontend.build.spiking.family import Family
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
-from compiler.ir.level0.model import Distribution, FromFile, Listed
 
 MAX_DELAY = 1 << 20
 """Steps; what is under way is held in a ring of this many slots at most."""
 
-Delay = Callable[[dict[str, Any]], "int | Distribution | Listed | None"]
+Delay = Callable[[dict[str, Any]], "int | l0.Distribution | l0.Listed | None"]
 
 
-def longest(delays: Distribution | Listed) -> int:
+def longest(delays: l0.Distribution | l0.Listed) -> int:
     """The largest of delays that differ from synapse to synapse, in steps."""
-    if isinstance(delays, Listed):
+    if isinstance(delays, l0.Listed):
         return int(max(delays.values, default=0.0))
     return math.ceil(dict(delays.args)["high" if delays.kind == "uniform" else "max"])
 
@@ -56,20 +56,20 @@ def _drawn_delay(node: tree.Mapping, family: Family, step: Step) -> Delay:
         c.sink.error("E0601", message, kind.key.span, "add `round: nearest` to the distribution")
         return lambda env: None
     used = family.mentions(node)
-    known: dict[tuple[Any, ...], Distribution | None] = {}
+    known: dict[tuple[Any, ...], l0.Distribution | None] = {}
 
-    def drawn(env: dict[str, Any]) -> Distribution | None:
+    def drawn(env: dict[str, Any]) -> l0.Distribution | None:
         key = tuple(env[n] for n in used)
         if key not in known:
             names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
             value = None if None in key else initial_value(node, c, "`delay`", TIME, names)[0]
-            known[key] = _in_steps(value, step, block, c) if isinstance(value, Distribution) else None
+            known[key] = _in_steps(value, step, block, c) if isinstance(value, l0.Distribution) else None
         return known[key]
 
     return drawn
 
 
-def _in_steps(value: Distribution, step: Step, block: tree.Mapping, c: Context) -> Distribution | None:
+def _in_steps(value: l0.Distribution, step: Step, block: tree.Mapping, c: Context) -> l0.Distribution | None:
     """A distribution of delays (ms) in units of the step; a normal one is cut at 0 (or its `min`) and ten
     standard deviations (or its `max`). Of a lognormal one, mean and standard deviation are those of the logarithm."""
     given = dict(value.args)
@@ -97,7 +97,7 @@ def _in_steps(value: Distribution, step: Step, block: tree.Mapping, c: Context) 
         message = f"{longest} {args[high]:,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
         wrong(high, message, help)
         return None
-    return Distribution(value.kind, tuple(args.items()), value.span)
+    return l0.Distribution(value.kind, tuple(args.items()), value.span)
 
 
 def _listed_delays(node: Node, family: Family, step: Step, count: int | None) -> Delay:
@@ -109,9 +109,9 @@ def _listed_delays(node: Node, family: Family, step: Step, count: int | None) ->
         return lambda env: None
     value = initial_value(node, c, "`delay`", TIME, family.names, count, "connection")[0]
     times: npt.NDArray[np.float64]
-    if isinstance(value, Listed):
+    if isinstance(value, l0.Listed):
         times = np.array(value.values)
-    elif isinstance(value, FromFile):
+    elif isinstance(value, l0.FromFile):
         try:
             times = np.asarray(read_array(Path(value.path), value.array), np.float64).ravel()
         except (OSError, ValueError, TypeError) as error:
@@ -133,7 +133,7 @@ def _listed_delays(node: Node, family: Family, step: Step, count: int | None) ->
         message = f"`delay` is {steps.max():,.0f} steps of {step.dt:g} ms; at most {MAX_DELAY:,} are possible"
         c.sink.error("E0106", message, node.span)
         return lambda env: None
-    whole = Listed(tuple(steps.tolist()), node.span)
+    whole = l0.Listed(tuple(steps.tolist()), node.span)
     return lambda env: whole
 
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.frontend.build.shared.data_files import Header, headers
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.spiking.family import Family
-from compiler.ir.level0.model import Const, FromFile, Listed, Planes, Population, Value
 
 
-def read_planes(rule: str, r: Reader) -> Planes | None:
+def read_planes(rule: str, r: Reader) -> l0.Planes | None:
     """The layout of a validated block; None after an error."""
 
     def two(key: str) -> tuple[int, int] | None:
@@ -31,14 +31,14 @@ def read_planes(rule: str, r: Reader) -> Planes | None:
     if rule == "avg_pool2d":
         size = two("size")
         stride = size if r.get("stride") is None else two("stride")
-        return None if size is None or stride is None else Planes(size, stride, (0, 0), True, True)
+        return None if size is None or stride is None else l0.Planes(size, stride, (0, 0), True, True)
     kernel, padding, stride = two("kernel"), two("padding"), two("stride")
     if kernel is None or padding is None or stride is None:
         return None
-    return Planes(kernel, stride, padding, r.flag("depthwise"))
+    return l0.Planes(kernel, stride, padding, r.flag("depthwise"))
 
 
-def layout(population: Population) -> tuple[int, int, int] | None:
+def layout(population: l0.Population) -> tuple[int, int, int] | None:
     """(channels, height, width); None for a population that is not laid out in a plane."""
     match population.shape:
         case (c, h, w):
@@ -48,7 +48,7 @@ def layout(population: Population) -> tuple[int, int, int] | None:
     return None
 
 
-def check_planes(rule: str, planes: Planes, source: str, target: str, at: Span, family: Family) -> bool:
+def check_planes(rule: str, planes: l0.Planes, source: str, target: str, at: Span, family: Family) -> bool:
     """Whether two populations have the shapes that the operation needs; an error where not."""
     populations, sink = family.populations, family.c.sink
     a, b = populations.built[source], populations.built[target]
@@ -88,9 +88,9 @@ def check_planes(rule: str, planes: Planes, source: str, target: str, at: Span, 
 class Kernels:
     """Weights that all positions share, checked once for each file and layout."""
 
-    _known: dict[tuple[object, ...], tuple[Value, Value | None]] = field(default_factory=dict)
+    _known: dict[tuple[object, ...], tuple[l0.Value, l0.Value | None]] = field(default_factory=dict)
 
-    def weight(self, value: Value, planes: Planes, source: str, target: str, family: Family) -> Value | None:
+    def weight(self, value: l0.Value, planes: l0.Planes, source: str, target: str, family: Family) -> l0.Value | None:
         """The weight as level 0 has it: the kernel's elements, or one number; None after an error."""
         built = family.populations.built
         a, b = layout(built[source]), layout(built[target])
@@ -104,23 +104,23 @@ class Kernels:
         return self._known[key][1]
 
 
-def _weight(value: Value, planes: Planes, shape: tuple[int, ...], c: Context) -> Value | None:
+def _weight(value: l0.Value, planes: l0.Planes, shape: tuple[int, ...], c: Context) -> l0.Value | None:
     words = "(channels, height, width)" if planes.depthwise else "(out channels, in channels, height, width)"
     count = 1
     for n in shape:
         count *= n
     if planes.shared:
-        if isinstance(value, Const):
+        if isinstance(value, l0.Const):
             return replace(value, value=value.value / (planes.kernel[0] * planes.kernel[1]))
         message = "the weight of `avg_pool2d` is one number, which its windows share out"
         c.sink.error("E0802", message, value.span, "use `conv2d` with `depthwise: true` for other weights")
         return None
     match value:
-        case Listed(values) if len(values) != count:
+        case l0.Listed(values) if len(values) != count:
             message = f"the kernel has {count:,} numbers, {words} = {list(shape)}; the list has {len(values):,}"
             c.sink.error("E0703", message, value.span)
             return None
-        case FromFile(path, array):
+        case l0.FromFile(path, array):
             header = _header(path, array)
             if header is not None and header.shape not in (shape, (count,)):
                 message = f"the kernel has the shape {list(shape)}, {words}; the array has {list(header.shape)}"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.types import Kind
@@ -44,18 +45,17 @@ from compiler.frontend.language.spiking.connections import PROJECTIONS_MAP
 from compiler.frontend.resolve.for_ import MAX_COPIES
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import Const, Distribution, FromFile, Listed, Member, Projection, Value
 
 
 def build_projections(
     root: tree.Mapping, c: Context, populations: Populations, synapses: Synapses
-) -> tuple[Projection, ...]:
+) -> tuple[l0.Projection, ...]:
     """All families of the file that have no mistake."""
     node = root.get("projections")
     sizes: dict[str, Dimension | None] = dict.fromkeys(SIZES, DIMENSIONLESS)
     shared = c.names.scope.extended(SIZES, sizes)
     names = Names(shared, c.names.numbers)
-    out: list[Projection] = []
+    out: list[l0.Projection] = []
     for name, r, at in members(PROJECTIONS_MAP, node, c):
         built = _projection(name, r, at, populations, names, synapses)
         if built is not None:
@@ -66,7 +66,7 @@ def build_projections(
 
 def _projection(
     name: str, r: Reader, at: Span, populations: Populations, names: Names, synapses: Synapses
-) -> Projection | None:
+) -> l0.Projection | None:
     c, block, before = r.c, r.node, len(r.c.sink.items)
     assert block is not None
     sources = select(block.get("from"), populations, c)
@@ -118,7 +118,7 @@ def _projection(
     if connection is None:
         return None
     pairs = connection.pairs
-    members: list[Member] = []
+    members: list[l0.Member] = []
     lost = False
     for source in sources:
         for target in targets:
@@ -128,8 +128,8 @@ def _projection(
             left_out = args is None and len(c.sink.items) == told
             w, own = weight(env), given(env)
             d, back, part = delay(env), back_delay(env), occupied(env)
-            late: Distribution | Listed | None = None
-            if isinstance(d, Distribution | Listed):
+            late: l0.Distribution | l0.Listed | None = None
+            if isinstance(d, l0.Distribution | l0.Listed):
                 late, d = d, longest(d)
             if args is not None and w is not None:
                 w = connection.weight(w, source, target, family)
@@ -139,7 +139,7 @@ def _projection(
             if dict(args).get("p", 1) == 0 or dict(args).get("number", 1) == 0:
                 continue
             listed_at = None if pairs is None else 0
-            members.append(Member(source, target, args, w, d, listed_at, late, *own, back, None, part))
+            members.append(l0.Member(source, target, args, w, d, listed_at, late, *own, back, None, part))
     if connection.rule == "one_to_one" and not members and sources == targets and not lost:
         message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
         c.sink.error("E0604", message, rule.key.span, "leave `autapses: false` out")
@@ -156,7 +156,7 @@ def _projection(
     if len(c.sink.items) > before:
         return None
     lists = () if pairs is None else (pairs.pairs,)
-    return Projection(
+    return l0.Projection(
         name,
         connection.rule,
         text_of(into),
@@ -183,9 +183,9 @@ def _occupied(r: Reader, synapse: BuiltSynapse | None, family: Family) -> Callab
     return part
 
 
-def _no_weight(env: dict[str, Any]) -> Value:
+def _no_weight(env: dict[str, Any]) -> l0.Value:
     """With a synapse, the statements of the synapse say what is delivered."""
-    return Const(0.0)
+    return l0.Const(0.0)
 
 
 def _no_settings(env: Mapping[str, Any]) -> Settings:
@@ -272,7 +272,7 @@ def _no_input(into: Scalar, target: str, populations: Populations, c: Context) -
 
 def _weight(
     deliver: tree.Mapping, dimension: Dimension | None, family: Family, rule: str | None, count: int | None
-) -> Callable[[dict[str, Any]], Value | None]:
+) -> Callable[[dict[str, Any]], l0.Value | None]:
     """The weight at each member. `rule`: the rule, if it draws connections, which have no order for a list."""
     c, node = family.c, deliver.get("weight")
     if node is None:
@@ -282,25 +282,25 @@ def _weight(
     if isinstance(node, Scalar):
         at = family.per_member(node, "`weight`", dimension)
 
-        def one(env: dict[str, Any]) -> Value | None:
+        def one(env: dict[str, Any]) -> l0.Value | None:
             found = at(env)
             if found is not None and not math.isfinite(found):
                 c.sink.error("E0106", f"`weight` must be finite; it is {found:g}", node.span)
                 return None
-            return None if found is None else Const(float(found), node.span)
+            return None if found is None else l0.Const(float(found), node.span)
 
         return one
     used = family.mentions(node)
-    known: dict[tuple[Any, ...], Value | None] = {}
+    known: dict[tuple[Any, ...], l0.Value | None] = {}
 
-    def several(env: dict[str, Any]) -> Value | None:
+    def several(env: dict[str, Any]) -> l0.Value | None:
         key = tuple(env[n] for n in used)
         if key not in known:
             names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
             value = (
                 None if None in key else initial_value(node, c, "`weight`", dimension, names, count, "connection")[0]
             )
-            if isinstance(value, FromFile | Listed) and rule is not None:
+            if isinstance(value, l0.FromFile | l0.Listed) and rule is not None:
                 message = f"weights from a list or a file need connections that are given one by one, not `{rule}`"
                 c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`")
                 value = None

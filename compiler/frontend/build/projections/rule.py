@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
@@ -24,7 +25,6 @@ from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import number_and_dimension, out_of_bounds
 from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.yaml import tree
-from compiler.ir.level0.model import Population
 
 _WHOLE: Final = ("i", "j", "x_i", "y_i", "c_i", "x_j", "y_j", "c_j", "w_from", "h_from", "w_to", "h_to")
 _NAMES: Final = (*_WHOLE, "distance", "spacing")
@@ -41,7 +41,7 @@ class Rule:
     arguments: Callable[[str, str, dict[str, Any]], Args | None]
 
 
-def extents(population: Population) -> tuple[int, int]:
+def extents(population: l0.Population) -> tuple[int, int]:
     """Width and height of a population; one without a shape is a line."""
     shape = population.shape or (population.size,)
     return shape[-1], shape[-2] if len(shape) > 1 else 1
@@ -147,7 +147,7 @@ def _distance(periodic: bool, spaced: bool) -> Expr:
     return root * Ref("spacing") if spaced else root
 
 
-def _grids_differ(a: Population, b: Population, node: tree.Node, family: Family) -> None:
+def _grids_differ(a: l0.Population, b: l0.Population, node: tree.Node, family: Family) -> None:
     """Report that two populations have no common grid; once for each pair of extents is enough."""
     (w, h), (v, g) = extents(a), extents(b)
     message = (

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.expr.simplify import has_random
 from compiler.frontend.build.projections.pairs import Pairs
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.build.synapses.checks import all_actions
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import Const, Distribution, Member, SynapseDef, values_of
 from compiler.ir.level2.synapse_sums import has_sums
 
 _KERNELS: Final = ("conv2d", "avg_pool2d")
@@ -76,8 +76,8 @@ def check_bits(storage: str, pairs: Pairs, r: Reader) -> None:
 def check_values(
     rule: str,
     storage: str,
-    members: Iterable[Member],
-    synapse: SynapseDef | None,
+    members: Iterable[l0.Member],
+    synapse: l0.SynapseDef | None,
     given: tuple[Node | None, ...],
     c: Context,
 ) -> None:
@@ -90,12 +90,12 @@ def check_values(
     asked = written.text if isinstance(written, Scalar) else storage
     found: tuple[str, Node | None] | None = None
     if synapse is not None:
-        if any(has_sums(e) for e in values_of(all_actions(synapse))):
+        if any(has_sums(e) for e in l0.values_of(all_actions(synapse))):
             what = f"connections stored as `{asked}` are not found by their targets"
             message = f"{what}, but `{synapse.name}` sums over them"
             c.sink.error("E0611", message, None if model is None else model.span, "use `storage: sparse`")
             return
-        values = (*values_of(all_actions(synapse)), *(x.value for x in synapse.lets))
+        values = (*l0.values_of(all_actions(synapse)), *(x.value for x in synapse.lets))
         draws = storage != "procedural" and any(has_random(e) for e in values)
         post = (
             "`on_post`" if synapse.on_post else next((f"`{e.name}`" for e in synapse.events if e.end == "post"), None)
@@ -109,12 +109,12 @@ def check_values(
             found = f"the synapse `{synapse.name}`", model
     again = storage == "procedural" and synapse is None and rule != "fixed_outdegree"
     for m in members:
-        drawn = again and isinstance(m.weight, Distribution)  # as the connections are
-        if storage != "toeplitz" and not (isinstance(m.weight, Const) or drawn):
+        drawn = again and isinstance(m.weight, l0.Distribution)  # as the connections are
+        if storage != "toeplitz" and not (isinstance(m.weight, l0.Const) or drawn):
             found = found or ("the weight", weight)
         if m.delays is not None:
             found = found or ("the delay", delay)
-        if storage != "toeplitz" and any(not isinstance(v, Const) for _, v in m.params):
+        if storage != "toeplitz" and any(not isinstance(v, l0.Const) for _, v in m.params):
             found = found or ("a parameter of the synapse", model)
     if found is not None:
         message = f"connections stored as `{asked}` have nothing of their own, but {found[0]} is one for each"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Binary, Expr, Ref, refs
@@ -29,7 +30,6 @@ from compiler.frontend.resolve.values import exact_span
 from compiler.frontend.schema.wording import allowed, count
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import Const, Formula, Ode, ParamDecl, Set, StateDecl, Value
 
 TIMES: Final = ("t", "dt")
 
@@ -88,8 +88,8 @@ class Draft:
         return found
 
 
-def build_params(d: Draft) -> tuple[ParamDecl, ...]:
-    out: list[ParamDecl] = []
+def build_params(d: Draft) -> tuple[l0.ParamDecl, ...]:
+    out: list[l0.ParamDecl] = []
     for entry in entries_of(d.node.get("params")):
         name = entry.name
         if not d.declare(entry.key, "a parameter"):
@@ -102,7 +102,7 @@ def build_params(d: Draft) -> tuple[ParamDecl, ...]:
             if unit is not None:
                 dimension = unit_dimension(unit, d.c)
                 d.params[name] = dimension
-                out.append(ParamDecl(name, unit_name(dimension), None, doc, entry.key.span))
+                out.append(l0.ParamDecl(name, unit_name(dimension), None, doc, entry.key.span))
                 continue
             value = block.get("value")
             if value is None:
@@ -122,27 +122,27 @@ def build_params(d: Draft) -> tuple[ParamDecl, ...]:
         dimension = d.given.get(name, found.dimension or DIMENSIONLESS)
         d.params[name] = dimension
         default = constant_or_formula(found.expr, node, d)
-        out.append(ParamDecl(name, unit_name(dimension), default, doc, entry.key.span))
+        out.append(l0.ParamDecl(name, unit_name(dimension), default, doc, entry.key.span))
     return tuple(out)
 
 
-def constant_or_formula(e: Expr, node: Node, d: Draft) -> Value | None:
+def constant_or_formula(e: Expr, node: Node, d: Draft) -> l0.Value | None:
     """A number where the expression reads parameters of the model only, else a formula."""
     if refs(e) & (d.params.keys() | d.states.keys()):
-        return Formula(e, node.span)
+        return l0.Formula(e, node.span)
     try:
-        return Const(evaluate(e, d.c.names.numbers), node.span)
+        return l0.Const(evaluate(e, d.c.names.numbers), node.span)
     except ExprError as error:
         d.c.sink.error("E0308", f"this has no value: {error.message}", node.span)
         return None
 
 
-Drawn = Callable[[Node, str], "tuple[Value | None, Dimension | None]"]
+Drawn = Callable[[Node, str], "tuple[l0.Value | None, Dimension | None]"]
 """Value and dimension of an initial value that is no expression (a distribution, a list, an array); `what` it is."""
 
 
-def build_states(d: Draft, drawn: Drawn | None = None) -> tuple[StateDecl, ...]:
-    out: list[StateDecl] = []
+def build_states(d: Draft, drawn: Drawn | None = None) -> tuple[l0.StateDecl, ...]:
+    out: list[l0.StateDecl] = []
     for entry in entries_of(d.node.get("state")):
         name = entry.name
         if not d.declare(entry.key, "a state variable"):
@@ -161,7 +161,7 @@ def build_states(d: Draft, drawn: Drawn | None = None) -> tuple[StateDecl, ...]:
         dimension = d.given.get(name, dimension)
         d.states[name] = dimension
         if value is not None and dimension is not None:
-            out.append(StateDecl(name, unit_name(dimension), value, entry.key.span))
+            out.append(l0.StateDecl(name, unit_name(dimension), value, entry.key.span))
     return tuple(out)
 
 
@@ -177,8 +177,8 @@ def unit_dimension(node: Node, c: Context) -> Dimension | None:
     return found[0]
 
 
-def build_lets(d: Draft, scope: Scope) -> tuple[tuple[Set, ...], Scope]:
-    out: list[Set] = []
+def build_lets(d: Draft, scope: Scope) -> tuple[tuple[l0.Set, ...], Scope]:
+    out: list[l0.Set] = []
     for entry in entries_of(d.node.get("let")):
         name = entry.name
         if not d.declare(entry.key, "a named expression"):
@@ -186,12 +186,12 @@ def build_lets(d: Draft, scope: Scope) -> tuple[tuple[Set, ...], Scope]:
         found = d.check(entry.value, scope, Wanted(f"`{name}`", None, None, d.no_random))
         scope = with_value(scope, name, found, entry.key.span)
         if found is not None:
-            out.append(Set(name, found.expr, entry.key.span))
+            out.append(l0.Set(name, found.expr, entry.key.span))
     return tuple(out), scope
 
 
-def build_dynamics(d: Draft, scope: Scope) -> tuple[Ode, ...]:
-    out: list[Ode] = []
+def build_dynamics(d: Draft, scope: Scope) -> tuple[l0.Ode, ...]:
+    out: list[l0.Ode] = []
     for entry in entries_of(d.node.get("dynamics")):
         span, exact = exact_span(entry.key)
         name = parse_derivative(entry.key.text, span, d.c.sink, exact=exact)
@@ -204,7 +204,7 @@ def build_dynamics(d: Draft, scope: Scope) -> tuple[Ode, ...]:
         wanted = Wanted(f"`d{name}/dt`", None if dimension is None else dimension / TIME, False, d.no_random)
         found = d.check(entry.value, scope, wanted)
         if found is not None:
-            out.append(Ode(name, found.expr, entry.value.span))
+            out.append(l0.Ode(name, found.expr, entry.value.span))
     return tuple(out)
 
 
@@ -247,7 +247,7 @@ def assigned(d: Draft, statement: Assign, scope: Scope, wanted: Wanted, node: No
     return found
 
 
-def note_unread(d: Draft, params: tuple[ParamDecl, ...], noun: str) -> None:
+def note_unread(d: Draft, params: tuple[l0.ParamDecl, ...], noun: str) -> None:
     """Note parameters that no expression of the definition reads, where a user wrote them."""
     d.c.unread_params.read(p.span for p in params if p.name in d.read)
     if any(p.span.via is not None or p.span.file.path.startswith("library/") for p in params):

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.errors import Sink
 from compiler.expr.keys.values import DISTRIBUTION
 from compiler.expr.units import DIMENSIONLESS, Dimension
@@ -22,9 +23,8 @@ from compiler.frontend.build.shared.readers import Reader, chosen, value_of
 from compiler.frontend.build.shared.values import Context, Names, number_and_dimension, out_of_bounds, shown
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.ir.level0.model import Const, Distribution, FromFile, Listed, Value
 
-_Found = tuple[Value | None, Dimension | None]
+_Found = tuple[l0.Value | None, Dimension | None]
 _NUMBERS = ("low", "high", "mean", "std", "min", "max")
 
 
@@ -49,7 +49,7 @@ def initial_value(
             if found is None:
                 explain_draws(c.sink, before, node, dimension)
                 return None, dimension
-            return Const(found[0], node.span), dimension if dimension is not None else found[1] or DIMENSIONLESS
+            return l0.Const(found[0], node.span), dimension if dimension is not None else found[1] or DIMENSIONLESS
         case Sequence(items=items):
             return _listed(items, node, c, what, dimension, names, count, each)
         case tree.Mapping():
@@ -90,12 +90,12 @@ def _listed(
         message = f"{what} needs {count:,} numbers, one for each {each}; the list has {len(values):,}"
         c.sink.error("E0703", message, node.span)
         return None, dimension
-    return Listed(tuple(values), node.span), dimension or DIMENSIONLESS
+    return l0.Listed(tuple(values), node.span), dimension or DIMENSIONLESS
 
 
 def from_file(
     node: tree.Mapping, c: Context, what: str, count: int | None = None, each: str = "neuron"
-) -> FromFile | None:
+) -> l0.FromFile | None:
     """The array that `{file: ..., array: ...}` names, after a look at the file."""
     file, array = node.get("file"), node.get("array")
     if not isinstance(file, Scalar):
@@ -108,7 +108,7 @@ def from_file(
         message = f"{what} needs {count:,} numbers, one for each {each}; the array has the shape {list(header.shape)}"
         c.sink.error("E0703", message, (array or file).span)
         return None
-    return FromFile(str(path), name, 1.0, node.span)
+    return l0.FromFile(str(path), name, 1.0, node.span)
 
 
 def _distribution(
@@ -148,7 +148,7 @@ def _distribution(
         return None, dimension
     if kind == "lognormal":
         args = _of_logarithm(args)
-    return Distribution(kind, tuple(args.items()), at), dimension or DIMENSIONLESS
+    return l0.Distribution(kind, tuple(args.items()), at), dimension or DIMENSIONLESS
 
 
 def _complete(kind: str, args: Mapping[str, float], r: Reader, what: str) -> bool:

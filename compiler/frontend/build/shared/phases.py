@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs, substitute
@@ -24,7 +25,6 @@ from compiler.frontend.language.control import PHASES
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node
-from compiler.ir.level0.model import Handler, PhaseDef, Set
 
 Actions = TypeVar("Actions")
 Made = TypeVar("Made")
@@ -34,9 +34,9 @@ TAKEN: Final = frozenset({"pool", "population", "pre", "post"})
 """Words before a dot that mean something else."""
 
 
-def build_phases(node: Node | None, step: Step | None, c: Context) -> tuple[PhaseDef, ...]:
+def build_phases(node: Node | None, step: Step | None, c: Context) -> tuple[l0.PhaseDef, ...]:
     """Everything under `phases`. A phase with a mistake is known by name all the same."""
-    out: list[PhaseDef] = []
+    out: list[l0.PhaseDef] = []
     for name, r, place in members(PHASES, node, c):
         if name in TAKEN:
             c.sink.error("E0107", f"`{name}.` has a meaning of its own, so no phase can be called `{name}`", place)
@@ -52,7 +52,7 @@ def build_phases(node: Node | None, step: Step | None, c: Context) -> tuple[Phas
                 c.sink.error("E0106", message, event.value.span, help, related)
                 at = None
             events.append((event.name, at or 0))
-        out.append(PhaseDef(name, every or 1, tuple(events), place))
+        out.append(l0.PhaseDef(name, every or 1, tuple(events), place))
     return tuple(out)
 
 
@@ -63,9 +63,9 @@ def counters(c: Context) -> dict[str, Dimension | None]:
 
 def build_handlers(
     d: Draft, node: Node | None, scope: Scope, targets: Mapping[str, Dimension | None], own: Mapping[str, str]
-) -> tuple[Handler, ...]:
+) -> tuple[l0.Handler, ...]:
     """`on: {trial.start: [...]}` in `scope`. `own`: names as they stand here -> as the model calls them."""
-    return find_handlers(node, d.c, lambda items: build_actions(d, items, scope, targets, own), Handler)
+    return find_handlers(node, d.c, lambda items: build_actions(d, items, scope, targets, own), l0.Handler)
 
 
 def find_handlers(
@@ -85,7 +85,7 @@ def find_handlers(
     return tuple(out)
 
 
-def find_event(node: tree.Scalar, c: Context) -> tuple[PhaseDef, str] | None:
+def find_event(node: tree.Scalar, c: Context) -> tuple[l0.PhaseDef, str] | None:
     """The phase and the event that `trial.start` names; None after an error."""
     phases = {p.name: p for p in c.phases}
     phase_name, _, event = node.text.partition(".")
@@ -108,9 +108,9 @@ def find_event(node: tree.Scalar, c: Context) -> tuple[PhaseDef, str] | None:
 
 def build_actions(
     d: Draft, items: tuple[Node, ...], scope: Scope, targets: Mapping[str, Dimension | None], own: Mapping[str, str]
-) -> tuple[Set, ...]:
+) -> tuple[l0.Set, ...]:
     """Assignments to `targets` and to locals, in order, each reading the newest values."""
-    out: list[Set] = []
+    out: list[l0.Set] = []
     names = dict(own)
     prefix = next((v.removesuffix(k) for k, v in own.items()), "")
     found_locals: dict[str, tuple[Kind, Dimension | None]] = {}
@@ -146,7 +146,7 @@ def build_actions(
             scope = with_value(scope, target, found, at)
         if found is not None:
             value = substitute(found.expr, _bindings(names, refs(found.expr)))
-            out.append(Set(names.get(target, target), value, statement.span))
+            out.append(l0.Set(names.get(target, target), value, statement.span))
     return tuple(out)
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
 from compiler.expr.ast import calls, refs
@@ -24,7 +25,6 @@ from compiler.frontend.build.shared.scope import Wanted, check_expression
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.resolve.values import expression_of
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import Set
 
 TIMES: Final = ("step", "epoch", "steps", "epochs")
 """What an optimizer is told about the time."""
@@ -73,7 +73,7 @@ def is_schedule(node: Node, c: Context) -> bool:
     return bool(refs(tree) & (set(TIMES) - own.kinds.keys()) or calls(tree) & (SCHEDULES.keys() - own.arities.keys()))
 
 
-def read_schedule(node: Node, c: Context, name: str) -> Set | None:
+def read_schedule(node: Node, c: Context, name: str) -> l0.Set | None:
     """`name = expression`, checked; None after an error."""
     own = c.names.scope
     times = [t for t in TIMES if t not in own.kinds]
@@ -84,4 +84,4 @@ def read_schedule(node: Node, c: Context, name: str) -> Set | None:
         arities={**{n: len(d.parameters) for n, d in SCHEDULES.items()}, **scope.arities},
     )
     checked = check_expression(node, scope, Wanted(f"`{name}`", DIMENSIONLESS), c.sink)
-    return None if checked is None else Set(name, checked.expr, node.span)
+    return None if checked is None else l0.Set(name, checked.expr, node.span)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Diagnostic, Related, did_you_mean
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
@@ -32,7 +33,6 @@ from compiler.frontend.build.shared.random_help import without_draw
 from compiler.frontend.resolve.values import exact_span, expression_of
 from compiler.frontend.schema.wording import found
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import hidden
 from compiler.ir.level2.delayed import DELAYED
 
 _ASSIGNS: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)", re.ASCII)
@@ -153,7 +153,7 @@ def _check_names(tree: Expr, scope: Scope, wanted: Wanted, sink: Sink) -> Checke
         if read is None:
             return None
         tree = read
-        values = {hidden(n): t.dimension for n, t in scope.timed.items()}
+        values = {l0.hidden(n): t.dimension for n, t in scope.timed.items()}
         scope = scope.extended(dict.fromkeys(values, Kind.REAL), values)
     called = calls(tree)
     if called & scope.broken or (scope.unsure and refs(tree) & scope.unsure):
@@ -200,7 +200,7 @@ def _read_timed(e: Expr, scope: Scope, sink: Sink) -> Expr | None:
             help = f"write `{array.form}`: {why}, and is read at the time of the step"
             sink.error("E0312", f"the timed array `{e.func}` cannot be read like this", e.span, help)
             return None
-        return Ref(hidden(e.func), e.span)
+        return Ref(l0.hidden(e.func), e.span)
     kids = children(e)
     new = tuple(_read_timed(k, scope, sink) for k in kids)
     if None in new:
@@ -231,8 +231,8 @@ def _worded(d: Diagnostic, scope: Scope) -> Diagnostic:
     if d.code == "E0302" and message.startswith("unknown name `xi"):
         help = "white noise stands in `dynamics`; elsewhere write `sqrt(dt) * normal()` for its sum over a step"
     for name, array in scope.timed.items():
-        if hidden(name) in message + (help or ""):
-            word = re.compile(rf"\b{hidden(name)}\b")
+        if l0.hidden(name) in message + (help or ""):
+            word = re.compile(rf"\b{l0.hidden(name)}\b")
             message = word.sub(array.form, message)
             help = None if help is None else word.sub(array.form, help)
     return d if (message, help) == (d.message, d.help) else replace(d, message=message, help=help)

@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
@@ -27,7 +28,6 @@ from compiler.frontend.build.shared.unused import Unread
 from compiler.frontend.schema.wording import found
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Entry, Node, Scalar, Sequence
-from compiler.ir.level0.model import PhaseDef
 
 _QUANTITY: Final = re.compile(
     r"\s*(-?(?:\d{1,18}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]\w*)\s*", re.ASCII
@@ -53,7 +53,7 @@ class Context:
     sink: Sink
     names: Names
     folder: Path
-    phases: tuple[PhaseDef, ...] = ()
+    phases: tuple[l0.PhaseDef, ...] = ()
     unread: frozenset[str] = frozenset()
     unread_params: Unread = field(default_factory=Unread)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs, substitute
@@ -49,9 +50,8 @@ from compiler.frontend.build.spiking.timed import values_of
 from compiler.frontend.language.spiking.currents import CURRENT, TIMED_ARRAY
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Entry, Scalar
-from compiler.ir.level0.model import Const, Drive, Formula, Method, NeuronDef, Set, SourceDef, TimedArray, Value, hidden
 
-VALUE = hidden("value")
+VALUE = l0.hidden("value")
 _INTO = re.compile(r"\binto\b")
 
 
@@ -60,9 +60,9 @@ class BuiltCurrent:
     """A definition for one dimension of what it goes into; `source` None: an array, or a mistake."""
 
     name: str
-    source: SourceDef | None
+    source: l0.SourceDef | None
     array: bool
-    neuron: NeuronDef | None
+    neuron: l0.NeuronDef | None
     params: dict[str, Dimension | None]
     span: Span
 
@@ -135,28 +135,30 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
     if value is not None:
         d.read |= refs(value.expr)
     update = _update(d, scope)
-    method = noise_method(d, dynamics, lets, noise, Method(Reader(CURRENT, node, c).word("method")))
+    method = noise_method(d, dynamics, lets, noise, l0.Method(Reader(CURRENT, node, c).word("method")))
     array = text_of(node.get("source")) == "array"
     if array:
         _only_array(d)
     built = BuiltCurrent(name, None, array, None, d.params, at)
     if any(i.severity == "error" for i in c.sink.items[before:]) or (value is None and not array):
         return built
-    whole = (*lets, Set(VALUE, value.expr, value_node.span)) if value is not None and value_node is not None else lets
-    neuron = NeuronDef(name, params, states, (), whole, dynamics, update, None, method, span=at)
+    whole = (
+        (*lets, l0.Set(VALUE, value.expr, value_node.span)) if value is not None and value_node is not None else lets
+    )
+    neuron = l0.NeuronDef(name, params, states, (), whole, dynamics, update, None, method, span=at)
     neuron = hide_noise(finished(d, neuron), noise)
     built.neuron = neuron
     if not array:
         note_unread(d, params, "current")
         taken = neuron.lets[-1]
-        names: dict[str, Expr] = {n: Ref(hidden(n)) for n in noise}
+        names: dict[str, Expr] = {n: Ref(l0.hidden(n)) for n in noise}
         body = substitute(taken.value, names)
-        built.source = SourceDef(replace(neuron, lets=neuron.lets[:-1]), body, timed_reads(d), noise, at)
+        built.source = l0.SourceDef(replace(neuron, lets=neuron.lets[:-1]), body, timed_reads(d), noise, at)
     return built
 
 
-def _update(d: Draft, scope: Scope) -> tuple[Set, ...]:
-    out: list[Set] = []
+def _update(d: Draft, scope: Scope) -> tuple[l0.Set, ...]:
+    out: list[l0.Set] = []
     for node in listed(d.node.get("update")):
         statement = read_statement(node, scope, d.c.sink)
         if statement is None:
@@ -180,7 +182,7 @@ def _update(d: Draft, scope: Scope) -> tuple[Set, ...]:
             d.locals[target] = (kind, dimension)
             scope = with_value(scope, target, found, at)
         if found is not None:
-            out.append(Set(target, found.expr, statement.span))
+            out.append(l0.Set(target, found.expr, statement.span))
     return tuple(out)
 
 
@@ -213,7 +215,7 @@ def target_dimension(into: Scalar, neuron: BuiltNeuron, target: str, c: Context)
     if decay is not None:
         message = f"the input `{name}` of `{target}` decays by itself; a current into it would be summed up over time"
         inputs = (i.name for i in definition.inputs if i.decay is None and neuron.inputs[i.name] == dimension)
-        zero = [p.name for p in definition.params if isinstance(p.default, Const) and p.default.value == 0]
+        zero = [p.name for p in definition.params if isinstance(p.default, l0.Const) and p.default.value == 0]
         alone = [*inputs, *(n for n in zero if neuron.params.get(n) == dimension)]
         where = " or ".join(f"`{n}`" for n in alone[:3])
         example = f"a parameter such as `I_e: 0 {canonical_name(dimension or DIMENSIONLESS)}`"
@@ -256,16 +258,16 @@ def drive(
     params = _params(given, built, target, population.size, currents.c, names, block.span)
     if params is None:
         return
-    init: list[tuple[str, Value]] = []
+    init: list[tuple[str, l0.Value]] = []
     for state in built.neuron.state:
         what = f"the initial value of `{state.name}` of `{built.name}`"
-        value: Value | None = state.init
-        if isinstance(state.init, Formula):
+        value: l0.Value | None = state.init
+        if isinstance(state.init, l0.Formula):
             value = evaluated(_simple(state.init), params, what, at, currents.c)
         if value is None:
             return
         init.append((state.name, value))
-    made = Drive(name, target, into.text, built.source, tuple(params.items()), tuple(init), at)
+    made = l0.Drive(name, target, into.text, built.source, tuple(params.items()), tuple(init), at)
     currents.drives.add(made, population.size)
 
 
@@ -280,21 +282,21 @@ def _known(given: tree.Mapping, built: BuiltCurrent, c: Context) -> bool:
 
 def _params(
     given: tree.Mapping | None, built: BuiltCurrent, target: str, size: int, c: Context, names: Names, at: Span
-) -> dict[str, Value] | None:
+) -> dict[str, l0.Value] | None:
     """A value for every parameter of the current; None after an error."""
-    values: dict[str, Value] = {}
+    values: dict[str, l0.Value] = {}
     missing: list[str] = []
     assert built.neuron is not None
     before = len(c.sink.items)
     for decl in built.neuron.params:
         entry = None if given is None else given.entry(decl.name)
-        value: Value | None = decl.default
+        value: l0.Value | None = decl.default
         what = f"parameter `{decl.name}` of `{built.name}`"
         if entry is not None:
             value, _ = initial_value(entry.value, c, what, built.params[decl.name], names, size)
         elif decl.default is None:
             missing.append(decl.name)
-        elif isinstance(decl.default, Formula):
+        elif isinstance(decl.default, l0.Formula):
             value = evaluated(_simple(decl.default), values, what, at, c)
         if value is not None:
             values[decl.name] = value
@@ -305,7 +307,7 @@ def _params(
     return values if len(c.sink.items) == before else None
 
 
-def _simple(formula: Formula) -> Formula:
+def _simple(formula: l0.Formula) -> l0.Formula:
     """`0 * weight` is 0 whatever the weights are."""
     return replace(formula, expr=simplify(formula.expr, finite=True))
 
@@ -342,7 +344,7 @@ def _array_drive(
         if every is None:
             return
         values, rows, columns, _ = found
-        currents.drives.timed[array] = TimedArray(array, values, rows, columns, every, False, unit, at)
-    neuron = NeuronDef(built.name, (), (), (), (), (), (), None, Method.AUTO, span=built.span)
-    source = SourceDef(neuron, Ref(hidden(array)), (array,), (), built.span)
-    currents.drives.add(Drive(name, target, into.text, source, span=at), populations.built[target].size)
+        currents.drives.timed[array] = l0.TimedArray(array, values, rows, columns, every, False, unit, at)
+    neuron = l0.NeuronDef(built.name, (), (), (), (), (), (), None, l0.Method.AUTO, span=built.span)
+    source = l0.SourceDef(neuron, Ref(l0.hidden(array)), (array,), (), built.span)
+    currents.drives.add(l0.Drive(name, target, into.text, source, span=at), populations.built[target].size)

@@ -17,6 +17,7 @@ from fractions import Fraction
 from itertools import count
 from typing import Any, Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Binary, Expr, Num, Ref, children, refs, substitute, with_children
@@ -28,21 +29,6 @@ from compiler.frontend.build.shared.definition_builder import Draft
 from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
 from compiler.frontend.build.shared.values import Context, Names
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import (
-    Const,
-    Drive,
-    Method,
-    NeuronDef,
-    Ode,
-    ParamDecl,
-    PoissonInput,
-    Population,
-    Set,
-    SourceDef,
-    TimedArray,
-    Value,
-    hidden,
-)
 
 NOISE: Final = re.compile(r"\bxi(?:_[A-Za-z0-9_]+)?\b")
 """White noise: `xi`, and `xi_name` for further processes, independent of it."""
@@ -62,8 +48,8 @@ def with_noise(d: Draft, nodes: Iterable[Node], scope: Scope) -> tuple[Scope, tu
 
 
 def noise_method(
-    d: Draft, odes: tuple[Ode, ...], lets: tuple[Set, ...], noise: tuple[str, ...], method: Method
-) -> Method:
+    d: Draft, odes: tuple[l0.Ode, ...], lets: tuple[l0.Set, ...], noise: tuple[str, ...], method: l0.Method
+) -> l0.Method:
     """The method for equations with noise; E0313 where it does not stand linearly, or the method cannot."""
     pairs = [(let.target, let.value) for let in lets]
     noisy = [ode for ode in odes if reads_through(ode.rhs, pairs) & set(noise)]
@@ -81,9 +67,9 @@ def noise_method(
         read = sorted(set().union(*(refs(g) for g in found[0].values())) & d.states.keys())
         if not read:
             continue
-        if method is Method.AUTO:
-            method = Method.EULER
-        elif method is not Method.EULER:
+        if method is l0.Method.AUTO:
+            method = l0.Method.EULER
+        elif method is not l0.Method.EULER:
             which = _first(rhs, noise)
             message = f"the factor of `{which}` reads `{read[0]}`, which `method: {method.value}` cannot integrate"
             d.c.sink.error("E0313", message, ode.span, "write `method: euler`: the integral is Ito's")
@@ -96,24 +82,24 @@ def _first(e: Expr, noise: tuple[str, ...]) -> str:
 
 def timed_reads(d: Draft) -> tuple[str, ...]:
     """The timed arrays that the definition reads."""
-    return tuple(n for n in d.c.names.scope.timed if hidden(n) in d.read)
+    return tuple(n for n in d.c.names.scope.timed if l0.hidden(n) in d.read)
 
 
-def hide_noise(definition: NeuronDef, noise: tuple[str, ...]) -> NeuronDef:
+def hide_noise(definition: l0.NeuronDef, noise: tuple[str, ...]) -> l0.NeuronDef:
     """The definition with noise in `dynamics` under its hidden names."""
     if not noise:
         return definition
-    names: dict[str, Expr] = {n: Ref(hidden(n)) for n in noise}
-    odes = tuple(Ode(o.state, substitute(o.rhs, names), o.span) for o in definition.dynamics)
+    names: dict[str, Expr] = {n: Ref(l0.hidden(n)) for n in noise}
+    odes = tuple(l0.Ode(o.state, substitute(o.rhs, names), o.span) for o in definition.dynamics)
     return replace(definition, dynamics=odes)
 
 
-def with_hidden(d: Draft, definition: NeuronDef, noise: tuple[str, ...]) -> NeuronDef:
+def with_hidden(d: Draft, definition: l0.NeuronDef, noise: tuple[str, ...]) -> l0.NeuronDef:
     """The definition with a hidden parameter for each timed array and each noise that it reads."""
     found = (*timed_reads(d), *noise)
     if not found:
         return definition
-    extra = tuple(ParamDecl(hidden(n), "1", Const(0.0), span=definition.span) for n in found)
+    extra = tuple(l0.ParamDecl(l0.hidden(n), "1", l0.Const(0.0), span=definition.span) for n in found)
     return replace(hide_noise(definition, noise), params=(*definition.params, *extra))
 
 
@@ -125,42 +111,42 @@ class Drives:
     """The drives of a model, in the order in which they are found, and what they read."""
 
     c: Context
-    timed: dict[str, TimedArray] = field(default_factory=dict)
-    found: list[Drive] = field(default_factory=list)
-    _hidden: dict[str, SourceDef] = field(default_factory=dict)
+    timed: dict[str, l0.TimedArray] = field(default_factory=dict)
+    found: list[l0.Drive] = field(default_factory=list)
+    _hidden: dict[str, l0.SourceDef] = field(default_factory=dict)
 
-    def add(self, drive: Drive, size: int) -> None:
+    def add(self, drive: l0.Drive, size: int) -> None:
         """Takes a drive into a population of `size` neurons; E0703 where an array has other columns."""
         self.found.append(drive)
         check_columns(drive.source, self.timed, size, drive.population, drive.span, self.c.sink)
 
-    def add_hidden(self, populations: Iterable[Population]) -> None:
+    def add_hidden(self, populations: Iterable[l0.Population]) -> None:
         """The drives into hidden parameters."""
         for p in populations:
             for decl in p.neuron.params:
-                if decl.name != hidden(decl.name.removeprefix("_")):
+                if decl.name != l0.hidden(decl.name.removeprefix("_")):
                     continue
                 name = decl.name.removeprefix("_")
                 if name not in self._hidden:
                     self._hidden[name] = self._source(name, decl.span)
                 kind = "noise" if NOISE.fullmatch(name) else "timed"
-                self.add(Drive(f"{kind}.{name}", p.name, decl.name, self._hidden[name], span=p.span), p.size)
+                self.add(l0.Drive(f"{kind}.{name}", p.name, decl.name, self._hidden[name], span=p.span), p.size)
 
-    def check_poisson(self, inputs: Iterable[PoissonInput], populations: Mapping[str, Population]) -> None:
+    def check_poisson(self, inputs: Iterable[l0.PoissonInput], populations: Mapping[str, l0.Population]) -> None:
         """E0703 for arrays in rates."""
         for item in inputs:
             if item.changing is not None:
                 size = populations[item.population].size
                 check_columns(item.changing.source, self.timed, size, item.population, item.span, self.c.sink)
 
-    def _source(self, name: str, at: Span) -> SourceDef:
+    def _source(self, name: str, at: Span) -> l0.SourceDef:
         noise = NOISE.fullmatch(name) is not None
-        neuron = NeuronDef("white noise" if noise else "timed array", (), (), (), (), (), (), None, Method.AUTO)
-        return SourceDef(neuron, Ref(hidden(name)), () if noise else (name,), (name,) if noise else (), at)
+        neuron = l0.NeuronDef("white noise" if noise else "timed array", (), (), (), (), (), (), None, l0.Method.AUTO)
+        return l0.SourceDef(neuron, Ref(l0.hidden(name)), () if noise else (name,), (name,) if noise else (), at)
 
 
 def check_columns(
-    source: SourceDef, timed: Mapping[str, TimedArray], size: int, population: str, at: Span, sink: Sink
+    source: l0.SourceDef, timed: Mapping[str, l0.TimedArray], size: int, population: str, at: Span, sink: Sink
 ) -> None:
     """E0703 for a timed array whose columns are not the neurons of the population."""
     for name in source.timed:
@@ -200,7 +186,7 @@ def _literals_apart(e: Expr) -> tuple[Expr, dict[str, float]]:
 
 def source_of(
     name: str, node: Node, what: str, dimension: Dimension | None, c: Context, names: Names
-) -> tuple[SourceDef, tuple[tuple[str, Value], ...]] | None:
+) -> tuple[l0.SourceDef, tuple[tuple[str, l0.Value], ...]] | None:
     """An expression of the time as a source, and the values of its parameters (those of `names` that are no
     parameters of the model); None after an error."""
     times: dict[str, Dimension | None] = {"t": TIME, "dt": TIME}
@@ -214,8 +200,10 @@ def source_of(
     model_params = tuple(n for n in c.names.numbers if n in used and names.numbers[n] is c.names.numbers[n])
     own: dict[str, Any] = {n: names.numbers[n] for n in sorted(used) if n in names.numbers and n not in model_params}
     own |= literals
-    decls = tuple(ParamDecl(n, "1", None) for n in own)
-    neuron = NeuronDef(name, decls, (), (), (), (), (), None, Method.AUTO, model_params=model_params, span=node.span)
-    timed = tuple(n for n in c.names.scope.timed if hidden(n) in used)
-    values = tuple((n, Const(float(v))) for n, v in own.items())
-    return SourceDef(neuron, substitute(expr, flags), timed, (), node.span), values
+    decls = tuple(l0.ParamDecl(n, "1", None) for n in own)
+    neuron = l0.NeuronDef(
+        name, decls, (), (), (), (), (), None, l0.Method.AUTO, model_params=model_params, span=node.span
+    )
+    timed = tuple(n for n in c.names.scope.timed if l0.hidden(n) in used)
+    values = tuple((n, l0.Const(float(v))) for n, v in own.items())
+    return l0.SourceDef(neuron, substitute(expr, flags), timed, (), node.span), values

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
@@ -27,7 +28,6 @@ from compiler.expr.units import TIME, parse_unit
 from compiler.files.array_files import HDF5, hdf5_text
 from compiler.frontend.build.shared.data_files import read_array
 from compiler.frontend.build.shared.values import Step, multiple, whole_steps
-from compiler.ir.level0.model import Const, FromFile, Listed, Projection, Send, Set, SynapseDef, Value, values_of
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Repeated:
     span: Span
 
 
-def in_ms(params: Mapping[str, Value], sink: Sink) -> dict[str, Value]:
+def in_ms(params: Mapping[str, l0.Value], sink: Sink) -> dict[str, l0.Value]:
     """The parameters, with times from an HDF5 file in the unit of the attribute `units` of their data set (SONATA;
     without it they are in ms). E0706 where it is no unit of time."""
     times = params.get("times")
-    if not isinstance(times, FromFile) or times.array is None or Path(times.path).suffix not in HDF5:
+    if not isinstance(times, l0.FromFile) or times.array is None or Path(times.path).suffix not in HDF5:
         return dict(params)
     try:
         units = hdf5_text(Path(times.path), times.array, "units")
@@ -60,25 +60,25 @@ def in_ms(params: Mapping[str, Value], sink: Sink) -> dict[str, Value]:
     return {**params, "times": replace(times, scale=times.scale * float(found[1]))}
 
 
-def _column(key: str, value: Value, sink: Sink) -> npt.NDArray[np.float64] | None:
+def _column(key: str, value: l0.Value, sink: Sink) -> npt.NDArray[np.float64] | None:
     """Times [ms] or indices; None after an error."""
     match value:
-        case FromFile(path, array, scale):
+        case l0.FromFile(path, array, scale):
             try:
                 return np.asarray(read_array(Path(path), array), np.float64).ravel() * scale
             except (OSError, ValueError, TypeError) as error:
                 sink.error("E0703", f"the array cannot be read: {error}", value.span)
                 return None
-        case Listed(values):
+        case l0.Listed(values):
             return np.array(values, np.float64)
-        case Const(number):
+        case l0.Const(number):
             return np.array([number], np.float64)
     sink.error("E0102", f"`{key}` must be a list or an array in a file", value.span)
     return None
 
 
 def check_spike_times(
-    name: str, params: Mapping[str, Value], size: int, step: Step | None, sink: Sink
+    name: str, params: Mapping[str, l0.Value], size: int, step: Step | None, sink: Sink
 ) -> Repeated | None:
     """E0603/E0703: times are whole steps, the first of the run or later, indices those of neurons. Returns the first
     neuron that has several spikes in a step."""
@@ -116,7 +116,7 @@ def check_spike_times(
     return Repeated(int(pairs[1, k]), int(many[k]), float(times[where[k]]), at_times)
 
 
-def check_repeated(repeated: Mapping[str, Repeated], projections: tuple[Projection, ...], sink: Sink) -> None:
+def check_repeated(repeated: Mapping[str, Repeated], projections: tuple[l0.Projection, ...], sink: Sink) -> None:
     """E0605 for projections that cannot take several spikes of a neuron in a step; the first one of each."""
     if not repeated:
         return
@@ -142,20 +142,20 @@ def check_repeated(repeated: Mapping[str, Repeated], projections: tuple[Projecti
             break
 
 
-def spikes_add_up(synapse: SynapseDef, end: str) -> bool:
+def spikes_add_up(synapse: l0.SynapseDef, end: str) -> bool:
     """Whether what spikes of one neuron of an end do at the synapses is the same in any order, and does not depend on
     how far each of them has got."""
     actions = synapse.on_pre if end == "pre" else synapse.on_post
     block = synapse.pre if end == "pre" else synapse.post
     known = {let.target: let.value for let in synapse.lets}
-    values = [substitute(value, known) for value in values_of(actions)]
+    values = [substitute(value, known) for value in l0.values_of(actions)]
     states = {s.name for s in synapse.state}
-    others = [*values_of(synapse.update), *(let.value for let in synapse.lets)]
+    others = [*l0.values_of(synapse.update), *(let.value for let in synapse.lets)]
     read = set().union(*(refs(e) for e in (*values, *others)))
     return not (
         (block is not None and block.on_spike)
         or (actions and synapse.event_driven)
         or any(f"{end}.{time}" in read for time in ("last_spike", "previous_spike"))
         or any(has_random(value) for value in (*values, *known.values()))
-        or any(not isinstance(a, Send | Set) or (isinstance(a, Set) and a.target in states) for a in actions)
+        or any(not isinstance(a, l0.Send | l0.Set) or (isinstance(a, l0.Set) and a.target in states) for a in actions)
     )

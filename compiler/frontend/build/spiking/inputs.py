@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Ref
@@ -26,12 +27,12 @@ from compiler.frontend.build.spiking.select import select
 from compiler.frontend.language.spiking.connections import INPUTS_MAP
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import Const, Drive, Method, NeuronDef, ParamDecl, PoissonInput, SourceDef, Value
 
 _NO_SOURCE = ("",)
 """What stands for the sources of an input in its `values`."""
-CONSTANT: Final = SourceDef(
-    NeuronDef("dc", (ParamDecl("amplitude", "1", None),), (), (), (), (), (), None, Method.AUTO), Ref("amplitude")
+CONSTANT: Final = l0.SourceDef(
+    l0.NeuronDef("dc", (l0.ParamDecl("amplitude", "1", None),), (), (), (), (), (), None, l0.Method.AUTO),
+    Ref("amplitude"),
 )
 """A constant current, as library/currents/dc."""
 MAX_EVENTS = 1 << 52
@@ -40,9 +41,9 @@ MAX_EVENTS = 1 << 52
 
 def build_inputs(
     node: Node | None, populations: Populations, currents: Currents, c: Context
-) -> tuple[PoissonInput, ...]:
+) -> tuple[l0.PoissonInput, ...]:
     """The Poisson inputs of the file; constant currents are added to the populations' parameters, others are drives."""
-    out: list[PoissonInput] = []
+    out: list[l0.PoissonInput] = []
     for name, r, at in members(INPUTS_MAP, node, c):
         targets = select(r.get("to"), populations, c)
         declared = mapping(r.get("values"))
@@ -101,7 +102,7 @@ def _missing(
     c.sink.error("E0201", message, into.span, help, (Related("the neuron is declared here", neuron.span),))
 
 
-def _poisson(name: str, r: Reader, target: str, populations: Populations, at: Span) -> PoissonInput | None:
+def _poisson(name: str, r: Reader, target: str, populations: Populations, at: Span) -> l0.PoissonInput | None:
     c, into, rate_node = r.c, r.get("into"), r.get("rate")
     if not isinstance(into, Scalar) or rate_node is None:
         return None
@@ -115,8 +116,8 @@ def _poisson(name: str, r: Reader, target: str, populations: Populations, at: Sp
         size = r.real("weight", dimension=dimension)
         if made is None or size is None:
             return None
-        changing = Drive(name, target, into.text, made[0], made[1], span=at)
-        return PoissonInput(name, target, into.text, 0.0, size, changing, at)
+        changing = l0.Drive(name, target, into.text, made[0], made[1], span=at)
+        return l0.PoissonInput(name, target, into.text, 0.0, size, changing, at)
     rate, weight = r.real("rate"), r.real("weight", dimension=dimension)
     if rate is None or weight is None:
         return None
@@ -125,7 +126,7 @@ def _poisson(name: str, r: Reader, target: str, populations: Populations, at: Sp
         message = f"`rate` is {shown(rate, FREQUENCY)}: more events in a step of {step.dt:g} ms than can be drawn"
         c.sink.error("E0106", message, rate_node.span, f"at most {MAX_EVENTS:,} can")
         return None
-    return PoissonInput(name, target, into.text, rate, weight, None, at)
+    return l0.PoissonInput(name, target, into.text, rate, weight, None, at)
 
 
 def _current(
@@ -154,7 +155,7 @@ def _current(
         possible, _ = target_dimension(into, neuron, target, c)
         made = source_of(name, node, "`amplitude`", dimension, c, names) if possible else None
         if made is not None:
-            currents.drives.add(Drive(name, target, into.text, made[0], made[1], span=at), population.size)
+            currents.drives.add(l0.Drive(name, target, into.text, made[0], made[1], span=at), population.size)
         return
     amplitude = number(node, c, "`amplitude`", dimension, names)
     if amplitude is None:
@@ -165,9 +166,9 @@ def _current(
         return
     params = dict(population.params)
     before = params.get(into.text)
-    if isinstance(before, Const):
-        params[into.text] = Const(before.value + amplitude, node.span)
+    if isinstance(before, l0.Const):
+        params[into.text] = l0.Const(before.value + amplitude, node.span)
         populations.built[target] = replace(population, params=tuple(params.items()))
     elif target_dimension(into, neuron, target, c)[0]:
-        given: tuple[tuple[str, Value], ...] = (("amplitude", Const(float(amplitude), node.span)),)
-        currents.drives.add(Drive(name, target, into.text, CONSTANT, given, span=at), population.size)
+        given: tuple[tuple[str, l0.Value], ...] = (("amplitude", l0.Const(float(amplitude), node.span)),)
+        currents.drives.add(l0.Drive(name, target, into.text, CONSTANT, given, span=at), population.size)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import compiler.ir.level0.model as l0
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
@@ -47,14 +48,6 @@ from compiler.frontend.language.spiking.neurons import NEURON
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Scalar
 from compiler.ir.level0.controls import rewritten_handler, rewritten_pool
-from compiler.ir.level0.model import (
-    InputDecl,
-    Method,
-    NeuronDef,
-    Ode,
-    Set,
-    Spike,
-)
 
 
 @dataclass
@@ -62,7 +55,7 @@ class BuiltNeuron:
     """A definition with what its users are checked against. `definition` is None after an error."""
 
     name: str
-    definition: NeuronDef | None
+    definition: l0.NeuronDef | None
     params: dict[str, Dimension | None]
     states: dict[str, Dimension | None]
     inputs: dict[str, Dimension | None]
@@ -101,15 +94,15 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     spike = _spike(d, inner, lets, update)
     on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {})
     spike_node = mapping(node.get("spike"))
-    method = noise_method(d, dynamics, lets, noise, Method(Reader(NEURON, node, c).word("method")))
+    method = noise_method(d, dynamics, lets, noise, l0.Method(Reader(NEURON, node, c).word("method")))
     explain_absent(d, before)
     if source != "equations":
         _only_source(d, source)
-    definition: NeuronDef | None = None
+    definition: l0.NeuronDef | None = None
     if not any(i.severity == "error" for i in c.sink.items[before:]):
         definition = finished(
             d,
-            NeuronDef(
+            l0.NeuronDef(
                 name,
                 params,
                 state,
@@ -149,8 +142,8 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
 # ---------------------------------------------------------------------------------- declarations
 
 
-def _inputs(d: Draft) -> tuple[InputDecl, ...]:
-    out: list[InputDecl] = []
+def _inputs(d: Draft) -> tuple[l0.InputDecl, ...]:
+    out: list[l0.InputDecl] = []
     scope = d.scope(d.params)
     for entry in entries_of(d.node.get("inputs")):
         name, block = entry.name, mapping(entry.value)
@@ -165,15 +158,15 @@ def _inputs(d: Draft) -> tuple[InputDecl, ...]:
             found = d.check(decay, scope, Wanted(f"`decay` of `{name}`", TIME))
             tau = None if found is None else found.expr
             d.origins[f"{name}.decay"] = decay.span
-        out.append(InputDecl(name, unit_name(dimension), tau, entry.key.span))
+        out.append(l0.InputDecl(name, unit_name(dimension), tau, entry.key.span))
     return tuple(out)
 
 
 # ------------------------------------------------------------------------------------- equations
 
 
-def _update(d: Draft, scope: Scope, pools: Pools) -> tuple[tuple[Set, ...], Scope]:
-    out: list[Set] = []
+def _update(d: Draft, scope: Scope, pools: Pools) -> tuple[tuple[l0.Set, ...], Scope]:
+    out: list[l0.Set] = []
     for node in listed(d.node.get("update")):
         if pools.read_by((node,)):
             scope = pools.built(scope)
@@ -203,14 +196,14 @@ def _update(d: Draft, scope: Scope, pools: Pools) -> tuple[tuple[Set, ...], Scop
             d.locals[target] = (kind, dimension)
             scope = with_value(scope, target, found, at)
         if found is not None:
-            out.append(Set(target, found.expr, statement.span))
+            out.append(l0.Set(target, found.expr, statement.span))
     return tuple(out), scope
 
 
 # ---------------------------------------------------------------------------------------- spikes
 
 
-def _spike(d: Draft, scope: Scope, lets: tuple[Set, ...], update: tuple[Set, ...]) -> Spike | None:
+def _spike(d: Draft, scope: Scope, lets: tuple[l0.Set, ...], update: tuple[l0.Set, ...]) -> l0.Spike | None:
     block = mapping(d.node.get("spike"))
     if block is None:
         return None
@@ -218,7 +211,7 @@ def _spike(d: Draft, scope: Scope, lets: tuple[Set, ...], update: tuple[Set, ...
     when: Checked | None = None
     if when_node is not None:
         when = d.check(when_node, scope, Wanted("`when`", None, True, None))
-    reset: list[Set] = []
+    reset: list[l0.Set] = []
     for node in listed(block.get("reset")):
         statement = read_statement(node, scope, d.c.sink)
         if statement is None:
@@ -229,13 +222,13 @@ def _spike(d: Draft, scope: Scope, lets: tuple[Set, ...], update: tuple[Set, ...
             continue
         found = assigned(d, statement, scope, Wanted(f"`{target}`", d.states[target], False, None), node)
         if found is not None:
-            reset.append(Set(target, found.expr, statement.span))
+            reset.append(l0.Set(target, found.expr, statement.span))
     refractory, hold, nearest = _refractory(d, block)
     if when is None:
         return None
     if refractory is not None and hold is None:
         hold = _states_in(when.expr, d, (*lets, *update))
-    return Spike(when.expr, tuple(reset), refractory, hold or (), nearest, block.span)
+    return l0.Spike(when.expr, tuple(reset), refractory, hold or (), nearest, block.span)
 
 
 def _refractory(d: Draft, block: tree.Mapping) -> tuple[Expr | None, tuple[str, ...] | None, bool]:
@@ -264,7 +257,7 @@ def _refractory(d: Draft, block: tree.Mapping) -> tuple[Expr | None, tuple[str, 
     return None if zero else found.expr, hold, nearest
 
 
-def _states_in(when: Expr, d: Draft, definitions: tuple[Set, ...]) -> tuple[str, ...]:
+def _states_in(when: Expr, d: Draft, definitions: tuple[l0.Set, ...]) -> tuple[str, ...]:
     """The states that a condition reads, also through lets and locals."""
     seen = refs(when)
     for statement in reversed(definitions):
@@ -289,7 +282,7 @@ def _only_source(d: Draft, source: str) -> None:
             d.c.sink.error("E0103", message, d.node.span, f"write `params: {{{name}: {example}}}`")
 
 
-def finished(d: Draft, n: NeuronDef) -> NeuronDef:
+def finished(d: Draft, n: l0.NeuronDef) -> l0.NeuronDef:
     """`n` with the parameters of the model that it reads; truth values among them are numbers at
     run time, so `flag` is read as `flag != 0`."""
     own = d.places.keys() | d.locals.keys()
@@ -300,20 +293,20 @@ def finished(d: Draft, n: NeuronDef) -> NeuronDef:
     def put(e: Expr) -> Expr:
         return substitute(e, flags) if flags else e
 
-    def sets(items: tuple[Set, ...]) -> tuple[Set, ...]:
-        return tuple(Set(s.target, put(s.value), s.span) for s in items)
+    def sets(items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
+        return tuple(l0.Set(s.target, put(s.value), s.span) for s in items)
 
     spike = n.spike
     if spike is not None:
         refractory = None if spike.refractory is None else put(spike.refractory)
-        spike = Spike(put(spike.when), sets(spike.reset), refractory, spike.hold, spike.round_refractory, spike.span)
-    return NeuronDef(
+        spike = l0.Spike(put(spike.when), sets(spike.reset), refractory, spike.hold, spike.round_refractory, spike.span)
+    return l0.NeuronDef(
         n.name,
         n.params,
         n.state,
-        tuple(InputDecl(i.name, i.unit, None if i.decay is None else put(i.decay), i.span) for i in n.inputs),
+        tuple(l0.InputDecl(i.name, i.unit, None if i.decay is None else put(i.decay), i.span) for i in n.inputs),
         sets(n.lets),
-        tuple(Ode(o.state, put(o.rhs), o.span) for o in n.dynamics),
+        tuple(l0.Ode(o.state, put(o.rhs), o.span) for o in n.dynamics),
         sets(n.update),
         spike,
         n.method,

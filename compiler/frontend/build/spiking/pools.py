@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
@@ -29,7 +30,6 @@ from compiler.frontend.build.shared.values import entries_of, listed, mapping
 from compiler.frontend.resolve.values import expression_of
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import NeuronDef, PoolDef, Reduction, StateDecl
 
 SCOPES: Final = ("population", "pool")
 """In the order in which they are computed."""
@@ -44,7 +44,7 @@ class Pools:
     """The pools of one definition, built where the first statement reads them."""
 
     d: Draft
-    defs: list[PoolDef] = field(default_factory=list)
+    defs: list[l0.PoolDef] = field(default_factory=list)
     dimensions: dict[str, Dimension | None] = field(default_factory=dict)
     done: bool = False
 
@@ -78,7 +78,7 @@ class Pools:
         places: dict[str, Span] = {}
         states = self._states(scope_name, block, own, places)
         scope = self.extended(scope)
-        reductions: list[Reduction] = []
+        reductions: list[l0.Reduction] = []
         for entry in entries_of(block.get("reduce")):
             name = entry.name
             if not self._free(name, entry.key.span, places, scope_name):
@@ -105,7 +105,7 @@ class Pools:
         on = build_handlers(self.d, block.get("on"), inner, targets, dotted)
         reduce = "it differs from neuron to neuron; reduce it: `reduce: {{{0}_mean: mean({0})}}`"
         explain(c.sink, before, {n: reduce.format(n) for n in (*self.d.states, *self.d.inputs, *self._assigned())})
-        self.defs.append(PoolDef(scope_name, tuple(reductions), states, update, on, at))
+        self.defs.append(l0.PoolDef(scope_name, tuple(reductions), states, update, on, at))
         return scope
 
     def _free(self, name: str, at: Span, places: dict[str, Span], scope_name: str) -> bool:
@@ -123,8 +123,8 @@ class Pools:
 
     def _states(
         self, scope_name: str, block: tree.Mapping, own: dict[str, Dimension | None], places: dict[str, Span]
-    ) -> tuple[StateDecl, ...]:
-        out: list[StateDecl] = []
+    ) -> tuple[l0.StateDecl, ...]:
+        out: list[l0.StateDecl] = []
         for entry in entries_of(block.get("state")):
             name = entry.name
             if not self._free(name, entry.key.span, places, scope_name):
@@ -136,10 +136,10 @@ class Pools:
             own[name] = self.dimensions[f"{scope_name}.{name}"] = dimension
             value = None if found is None else constant_or_formula(found.expr, entry.value, self.d)
             if value is not None:
-                out.append(StateDecl(name, unit_name(dimension), value, entry.key.span))
+                out.append(l0.StateDecl(name, unit_name(dimension), value, entry.key.span))
         return tuple(out)
 
-    def _reduction(self, name: str, node: Node, scope: Scope, at: Span) -> tuple[Reduction | None, Dimension | None]:
+    def _reduction(self, name: str, node: Node, scope: Scope, at: Span) -> tuple[l0.Reduction | None, Dimension | None]:
         c = self.d.c
         if not isinstance(node, Scalar):
             c.sink.error("E0102", f"`{name}` must be a reduction such as `mean(v)`", node.span)
@@ -166,7 +166,7 @@ class Pools:
             return None, None
         self.d.read |= refs(found.expr)
         dimension = DIMENSIONLESS if whole.func == "argmax" else found.dimension or DIMENSIONLESS
-        return Reduction(name, whole.func, found.expr, unit_name(dimension), at), dimension
+        return l0.Reduction(name, whole.func, found.expr, unit_name(dimension), at), dimension
 
     def _assigned(self) -> list[str]:
         """Names that stand before `=` in `update`."""
@@ -197,7 +197,7 @@ def explain_absent(d: Draft, start: int) -> None:
     explain(d.c.sink, start, helps)
 
 
-def count_pools(name: str, r: Reader, size: int, definition: NeuronDef) -> int:
+def count_pools(name: str, r: Reader, size: int, definition: l0.NeuronDef) -> int:
     """The number of pools of a population, which divides its size."""
     c, node, count = r.c, r.get("pools"), r.integer("pools", what=f"`pools` of `{name}`")
     if node is None or count is None:

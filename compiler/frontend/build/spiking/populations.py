@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs
@@ -34,17 +35,6 @@ from compiler.frontend.build.spiking.pools import count_pools
 from compiler.frontend.language.spiking.populations import POPULATIONS_MAP
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Scalar
-from compiler.ir.level0.model import (
-    Const,
-    Distribution,
-    Drive,
-    Driven,
-    Formula,
-    FromFile,
-    Listed,
-    Population,
-    Value,
-)
 
 MAX_SIZE = (1 << 31) - 1
 """Neurons are numbered by 32-bit integers."""
@@ -57,13 +47,13 @@ class Populations:
     c: Context
     neurons: Definitions
     step: Step | None
-    built: dict[str, Population] = field(default_factory=dict)
+    built: dict[str, l0.Population] = field(default_factory=dict)
     neuron_of: dict[str, BuiltNeuron] = field(default_factory=dict)
     places: dict[str, Span] = field(default_factory=dict)
     classes: dict[str, list[str]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     repeated: dict[str, Repeated] = field(default_factory=dict)
-    drives: list[Drive] = field(default_factory=list)  # into parameters that are given as expressions of the time
+    drives: list[l0.Drive] = field(default_factory=list)  # into parameters that are given as expressions of the time
     _blocks: dict[int, tuple[tree.Mapping, BuiltNeuron]] = field(default_factory=dict)
     _good: set[tuple[int, float | int]] = field(default_factory=set)  # (expression, value) that fit
 
@@ -130,7 +120,7 @@ def _population(name: str, r: Reader, classes: tuple[str, ...], at: Span, out: P
     pool_init = _pool_init(name, neuron, params, at, out)
     if len(c.sink.items) > before:
         return
-    out.built[name] = Population(
+    out.built[name] = l0.Population(
         name,
         neuron.definition,
         size,
@@ -157,16 +147,16 @@ def _shape(name: str, r: Reader) -> tuple[int, ...]:
 
 
 def _pool_init(
-    name: str, neuron: BuiltNeuron, params: Mapping[str, Value], at: Span, out: Populations
-) -> tuple[tuple[str, Const], ...]:
+    name: str, neuron: BuiltNeuron, params: Mapping[str, l0.Value], at: Span, out: Populations
+) -> tuple[tuple[str, l0.Const], ...]:
     """The initial values of the states of pools."""
     assert neuron.definition is not None
-    values: dict[str, Const] = {}
+    values: dict[str, l0.Const] = {}
     for pool in neuron.definition.pools:
         for decl in pool.state:
             what = f"the initial value of `{pool.scope}.{decl.name}` of `{name}`"
-            value = evaluated(decl.init, params, what, at, out.c) if isinstance(decl.init, Formula) else decl.init
-            if isinstance(value, Const):
+            value = evaluated(decl.init, params, what, at, out.c) if isinstance(decl.init, l0.Formula) else decl.init
+            if isinstance(value, l0.Const):
                 values[f"{pool.scope}.{decl.name}"] = value
     return tuple(values.items())
 
@@ -178,10 +168,10 @@ def _params(
     size: int | None,
     at: Span,
     out: Populations,
-) -> dict[str, Value]:
+) -> dict[str, l0.Value]:
     """A value for every parameter that the neuron declares."""
     c = out.c
-    values: dict[str, Value] = {}
+    values: dict[str, l0.Value] = {}
     before = len(c.sink.items)
     if given is not None:
         if neuron.source == "spike_times" and "file" in given:
@@ -206,9 +196,9 @@ def _params(
                 made = source_of(decl.name, entry.value, what, neuron.params[decl.name], c, c.names)
                 if made is not None:
                     at_value = entry.value.span
-                    drive = Drive(f"{name}.{decl.name}", name, decl.name, made[0], made[1], (), at_value)
+                    drive = l0.Drive(f"{name}.{decl.name}", name, decl.name, made[0], made[1], (), at_value)
                     out.drives.append(drive)
-                    values[decl.name] = Driven(at_value)
+                    values[decl.name] = l0.Driven(at_value)
                 continue
             value, _ = initial_value(entry.value, c, what, neuron.params[decl.name], None, count)
             if value is not None:
@@ -217,7 +207,7 @@ def _params(
             continue
         elif decl.default is None:
             missing.append(decl.name)
-        elif isinstance(decl.default, Formula):
+        elif isinstance(decl.default, l0.Formula):
             value = evaluated(decl.default, values, f"parameter `{decl.name}` of `{name}`", at, c)
             if value is not None:
                 values[decl.name] = value
@@ -250,27 +240,27 @@ def _refuse_unknown(given: tree.Mapping, known: Collection[str], noun: str, neur
             unknown_setting(entry.key, noun, known, "neuron", neuron, c)
 
 
-def _numbers(values: Mapping[str, Value], c: Context) -> dict[str, Any]:
+def _numbers(values: Mapping[str, l0.Value], c: Context) -> dict[str, Any]:
     """The parameters of a population that are one number, over those of the model."""
     env = dict(c.names.numbers)
     for name, value in values.items():
-        if isinstance(value, Const):
+        if isinstance(value, l0.Const):
             env[name] = value.value
         else:
             env.pop(name, None)
     return env
 
 
-def evaluated(formula: Formula, values: Mapping[str, Value], what: str, at: Span, c: Context) -> Const | None:
+def evaluated(formula: l0.Formula, values: Mapping[str, l0.Value], what: str, at: Span, c: Context) -> l0.Const | None:
     """A formula over parameters of a population as a number."""
     expr = formula.expr
-    if isinstance(expr, Ref) and isinstance(values.get(expr.name), Const):
+    if isinstance(expr, Ref) and isinstance(values.get(expr.name), l0.Const):
         found = values[expr.name]
-        assert isinstance(found, Const)
-        return Const(found.value, formula.span)
-    several = [n for n in sorted(refs(expr)) if n in values and not isinstance(values[n], Const)]
+        assert isinstance(found, l0.Const)
+        return l0.Const(found.value, formula.span)
+    several = [n for n in sorted(refs(expr)) if n in values and not isinstance(values[n], l0.Const)]
     if several:
-        why = "changes in time" if isinstance(values[several[0]], Driven) else "differs from neuron to neuron"
+        why = "changes in time" if isinstance(values[several[0]], l0.Driven) else "differs from neuron to neuron"
         message = f"{what} follows from `{several[0]}`, which {why}"
         related = (Related("by this formula", formula.span),)
         c.sink.error("E0802", message, at, "give it a value or a distribution of its own", related)
@@ -278,7 +268,7 @@ def evaluated(formula: Formula, values: Mapping[str, Value], what: str, at: Span
     if any(n not in values and n not in c.names.numbers for n in refs(expr) - {"pi", "e", "inf"}):
         return None  # that parameter has a mistake of its own
     try:
-        return Const(evaluate(expr, _numbers(values, c)), formula.span)
+        return l0.Const(evaluate(expr, _numbers(values, c)), formula.span)
     except ExprError as error:
         related = (Related("by this formula", formula.span),)
         c.sink.error("E0308", f"{what} has no value: {error.message}", at, None, related)
@@ -289,14 +279,14 @@ def _init(
     name: str,
     given: tree.Mapping | None,
     neuron: BuiltNeuron,
-    params: Mapping[str, Value],
+    params: Mapping[str, l0.Value],
     size: int | None,
     at: Span,
     out: Populations,
-) -> dict[str, Value]:
+) -> dict[str, l0.Value]:
     """An initial value for every state."""
     c = out.c
-    values: dict[str, Value] = {}
+    values: dict[str, l0.Value] = {}
     assert neuron.definition is not None
     names: Names | None = None
     if given is not None:
@@ -312,16 +302,16 @@ def _init(
     for decl in neuron.definition.state:
         entry = None if given is None else given.entry(decl.name)
         what = f"the initial value of `{decl.name}`"
-        value: Value | None
+        value: l0.Value | None
         if entry is not None:
             value, _ = initial_value(entry.value, c, what, neuron.states[decl.name], names, size)
-            if names is not None and isinstance(value, Const):
+            if names is not None and isinstance(value, l0.Const):
                 names = Names(names.scope, {**names.numbers, decl.name: value.value})
-        elif isinstance(decl.init, Formula):
+        elif isinstance(decl.init, l0.Formula):
             value = evaluated(decl.init, {**params, **values}, f"{what} of `{name}`", at, c)
         else:
             value = decl.init
-            if isinstance(value, Listed) and size is not None and len(value.values) != size:
+            if isinstance(value, l0.Listed) and size is not None and len(value.values) != size:
                 given_count = f"the list has {len(value.values):,}"
                 message = f"{what} of `{name}` needs {size:,} numbers, one for each neuron; {given_count}"
                 c.sink.error("E0703", message, decl.span)
@@ -337,7 +327,7 @@ def _check_times(
     name: str,
     given: tree.Mapping | None,
     neuron: BuiltNeuron,
-    params: Mapping[str, Value],
+    params: Mapping[str, l0.Value],
     out: Populations,
 ) -> None:
     """Decays must be positive and refractory periods whole steps, with this population's values."""
@@ -353,18 +343,20 @@ def _check_times(
         expressions.append(("the refractory period", spike.refractory, neuron.refractory))
     for what, expr, place in expressions:
         value = params.get(expr.name) if isinstance(expr, Ref) else None
-        if isinstance(value, Const) and (id(expr), value.value) in out._good:
+        if isinstance(value, l0.Const) and (id(expr), value.value) in out._good:
             continue
         used = refs(expr)
-        several = [n for n in sorted(used) if isinstance(params.get(n), Distribution | Listed | FromFile | Driven)]
+        several = [
+            n for n in sorted(used) if isinstance(params.get(n), l0.Distribution | l0.Listed | l0.FromFile | l0.Driven)
+        ]
         blame, related = _blame(used, given, neuron, place)
         if several:
-            why = "changes in time" if isinstance(params[several[0]], Driven) else "differs from neuron to neuron"
+            why = "changes in time" if isinstance(params[several[0]], l0.Driven) else "differs from neuron to neuron"
             message = f"{what} of `{name}` follows from `{several[0]}`, which {why}"
             out.c.sink.error("E0802", message, blame, "give one number per population", related)
             continue
         try:
-            time = value.value if isinstance(value, Const) else evaluate(expr, _numbers(params, out.c))
+            time = value.value if isinstance(value, l0.Const) else evaluate(expr, _numbers(params, out.c))
         except ExprError as error:
             out.c.sink.error("E0308", f"{what} has no value: {error.message}", blame, None, related)
             continue
@@ -377,7 +369,7 @@ def _check_times(
             good = out.step is None or None is not steps_of(
                 time, blame, out.c.sink, what, out.step, nearest=neuron.nearest, related=related
             )
-        if good and isinstance(value, Const):
+        if good and isinstance(value, l0.Const):
             out._good.add((id(expr), value.value))
 
 
@@ -397,9 +389,9 @@ def _blame(
     return place or neuron.span, ()
 
 
-def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dict[str, Value]:
+def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dict[str, l0.Value]:
     """`{file: spikes.npz, times: t, indices: i}`: the two arrays of one file."""
-    out: dict[str, Value] = {}
+    out: dict[str, l0.Value] = {}
     file = given.get("file")
     for entry in given.entries:
         if entry.name not in ("file", "times", "indices"):
@@ -423,5 +415,5 @@ def _spikes_of_file(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> dic
         array = node.text if isinstance(node, Scalar) else name
         at = node.span if node is not None else file.span
         if pick(found, array, at, file, c) is not None:
-            out[name] = FromFile(str(path), array, 1.0, at)
+            out[name] = l0.FromFile(str(path), array, 1.0, at)
     return out

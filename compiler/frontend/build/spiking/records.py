@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.units import parse_unit
@@ -21,14 +22,6 @@ from compiler.frontend.build.spiking.select import select
 from compiler.frontend.language.recording import RECORD
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.ir.level0.model import (
-    Projection,
-    RecordHistogram,
-    RecordRate,
-    RecordSpikes,
-    RecordSynapses,
-    RecordTraces,
-)
 from compiler.ir.level2.synapse_values import synapse_unit, synapse_variables
 
 _RANGE = re.compile(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*\Z", re.ASCII)
@@ -40,15 +33,15 @@ _MOST_MEMBERS = 1_000_000
 class Recorded:
     """What is recorded, with the places that say so."""
 
-    spikes: list[RecordSpikes] = field(default_factory=list)
-    traces: list[RecordTraces] = field(default_factory=list)
+    spikes: list[l0.RecordSpikes] = field(default_factory=list)
+    traces: list[l0.RecordTraces] = field(default_factory=list)
     spiking: set[str] = field(default_factory=set)
     variables: dict[tuple[str, str], Span] = field(default_factory=dict)
-    tracing: dict[str, RecordTraces] = field(default_factory=dict)
-    rates: list[RecordRate] = field(default_factory=list)
+    tracing: dict[str, l0.RecordTraces] = field(default_factory=dict)
+    rates: list[l0.RecordRate] = field(default_factory=list)
     rated: set[str] = field(default_factory=set)
-    synapses: list[RecordSynapses] = field(default_factory=list)
-    histograms: list[RecordHistogram] = field(default_factory=list)
+    synapses: list[l0.RecordSynapses] = field(default_factory=list)
+    histograms: list[l0.RecordHistogram] = field(default_factory=list)
     weighed: dict[tuple[str, str], Span] = field(default_factory=dict)
     """(projection, variable) of synapses that are recorded one by one."""
     kept: set[tuple[str, str, str]] = field(default_factory=set)
@@ -59,7 +52,7 @@ class Recorded:
 def build_records(
     node: Node | None,
     populations: Populations,
-    projections: tuple[Projection, ...],
+    projections: tuple[l0.Projection, ...],
     declared: tuple[str, ...],
     c: Context,
 ) -> Recorded:
@@ -125,14 +118,14 @@ def _spikes(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations
     out.spiking.update(names)
     between = _between(r, populations)
     if r.word("members") == "all" and not isinstance(r.get("members"), Sequence):
-        out.spikes.append(RecordSpikes(names, (), between, at))
+        out.spikes.append(l0.RecordSpikes(names, (), between, at))
         return
     for name in names:
         built = populations.built.get(name)
         members = None if built is None else _members(r, name, built.size, at, populations)
         if members is None:
             return
-        out.spikes.append(RecordSpikes((name,), members, between, at))
+        out.spikes.append(l0.RecordSpikes((name,), members, between, at))
 
 
 def _rates(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations: Populations, out: Recorded) -> None:
@@ -148,7 +141,7 @@ def _rates(names: tuple[str, ...], r: Reader, node: Node, at: Span, populations:
             c.sink.error("E0802", f"the rate of `{name}` is recorded twice", at, "write one entry for it")
             return
         out.rated.add(name)
-        out.rates.append(RecordRate(name, width, event, at))
+        out.rates.append(l0.RecordRate(name, width, event, at))
 
 
 def _interval(r: Reader, populations: Populations, otherwise: int) -> tuple[int, int | None] | None:
@@ -205,7 +198,7 @@ def _traces(names: tuple[str, ...], r: Reader, at: Span, populations: Population
             continue
         between, (every, event) = _between(r, populations), interval
         own = tuple(v for v in good if "." not in v)
-        record = RecordTraces(name, own, members, every, between, event, at)
+        record = l0.RecordTraces(name, own, members, every, between, event, at)
         if _clashes(record, items, at, out, c):
             continue
         if own:
@@ -214,7 +207,7 @@ def _traces(names: tuple[str, ...], r: Reader, at: Span, populations: Population
         for scope, count in (("population", 1), ("pool", built.pools)):
             shared = tuple(v for v in good if v.startswith(f"{scope}."))
             if shared:
-                out.traces.append(RecordTraces(name, shared, tuple(range(count)), every, between, event, at))
+                out.traces.append(l0.RecordTraces(name, shared, tuple(range(count)), every, between, event, at))
         for item in items:
             out.variables[name, item.text] = item.span
 
@@ -223,7 +216,7 @@ def _of_synapses(
     kind: str,
     r: Reader,
     at: Span,
-    projections: tuple[Projection, ...],
+    projections: tuple[l0.Projection, ...],
     declared: tuple[str, ...],
     populations: Populations,
     out: Recorded,
@@ -262,7 +255,7 @@ def _of_synapses(
             message = f"the synapses of `{found.name}` have another record"
             c.sink.error("E0802", message, at, "record all of their variables in one entry", related)
             return
-        out.synapses.append(RecordSynapses(found.name, tuple(names), every, event, at))
+        out.synapses.append(l0.RecordSynapses(found.name, tuple(names), every, event, at))
         out.weighed.update({(found.name, name): at for name in names})
         return
     edges = r.get("range")
@@ -276,10 +269,10 @@ def _of_synapses(
     if high <= low:
         c.sink.error("E0106", "`range` must end above where it begins", edges.span)
         return
-    out.histograms.append(RecordHistogram(found.name, names[0], float(low), float(high), bins, every, event, at))
+    out.histograms.append(l0.RecordHistogram(found.name, names[0], float(low), float(high), bins, every, event, at))
 
 
-def _synapse_variable(item: Scalar, projection: Projection, c: Context) -> bool:
+def _synapse_variable(item: Scalar, projection: l0.Projection, c: Context) -> bool:
     known = synapse_variables(projection)
     if item.text not in known:
         help = did_you_mean(item.text, known) or (allowed("they have", known) if known else "they have no state")
@@ -307,7 +300,7 @@ def _no_variable(item: Scalar, name: str, populations: Populations, c: Context) 
     c.sink.error("E0201", message, item.span, help, related)
 
 
-def _clashes(record: RecordTraces, items: list[Scalar], at: Span, out: Recorded, c: Context) -> bool:
+def _clashes(record: l0.RecordTraces, items: list[Scalar], at: Span, out: Recorded, c: Context) -> bool:
     """Traces of one population share their members and times in the file that they are written to."""
     other = out.tracing.get(record.population)
     if other is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import compiler.ir.level0.model as l0
 from compiler.expr.functions import FUNCTIONS
 from compiler.expr.units import DIMENSIONLESS, Dimension, canonical_name, parse_unit
 from compiler.frontend.build.shared.data_files import check_array, read_array
@@ -22,12 +23,11 @@ from compiler.frontend.build.spiking.drives import NOISE
 from compiler.frontend.language.spiking.currents import TIMED
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.ir.level0.model import FromFile, Listed, TimedArray
 
 
-def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[TimedArray, ...]:
+def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[l0.TimedArray, ...]:
     """The timed arrays of the file; those with mistakes are known by name (of any dimension)."""
-    out: list[TimedArray] = []
+    out: list[l0.TimedArray] = []
     known: dict[str, TimedName] = {}
     scope = c.names.scope
     for name, r, at in members(TIMED, node, c):
@@ -51,7 +51,7 @@ def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[Timed
         every = None if step is None else r.steps("every", step, f"`every` of `{name}`")
         if every is not None:
             unit = canonical_name(dimension)
-            out.append(TimedArray(name, values, rows, columns, every, r.flag("interpolate"), unit, at))
+            out.append(l0.TimedArray(name, values, rows, columns, every, r.flag("interpolate"), unit, at))
     if known:
         c.names = Names(replace(scope, timed=known), c.names.numbers)
     return tuple(out)
@@ -59,7 +59,7 @@ def build_timed(node: Node | None, c: Context, step: Step | None) -> tuple[Timed
 
 def values_of(
     node: Node | None, dimension: Dimension | None, unit: str, what: str, c: Context
-) -> tuple[Listed | FromFile, int, int, Dimension] | None:
+) -> tuple[l0.Listed | l0.FromFile, int, int, Dimension] | None:
     """Values over time: a list (of rows), or an array in a file; rows, columns (0: one axis) and dimension. `unit`: of
     bare numbers ("": they have none). None after an error."""
     parsed = parse_unit(unit) if unit else None
@@ -76,7 +76,7 @@ def values_of(
 
 def _listed(
     node: Sequence, dimension: Dimension | None, factor: float | None, what: str, c: Context
-) -> tuple[Listed, int, int, Dimension] | None:
+) -> tuple[l0.Listed, int, int, Dimension] | None:
     rows = [item.items if isinstance(item, Sequence) else (item,) for item in node.items]
     columns = len(rows[0]) if rows and isinstance(node.items[0], Sequence) else 0
     numbers: list[float] = []
@@ -99,12 +99,12 @@ def _listed(
                 continue
             dimension = dimension if dimension is not None else found[1]
             numbers.append(float(found[0]))
-    return None if wrong else (Listed(tuple(numbers), node.span), len(rows), columns, dimension or DIMENSIONLESS)
+    return None if wrong else (l0.Listed(tuple(numbers), node.span), len(rows), columns, dimension or DIMENSIONLESS)
 
 
 def _from_file(
     block: tree.Mapping, dimension: Dimension | None, factor: float, what: str, c: Context
-) -> tuple[FromFile, int, int, Dimension] | None:
+) -> tuple[l0.FromFile, int, int, Dimension] | None:
     file, array = block.get("file"), block.get("array")
     if not isinstance(file, Scalar):
         return None
@@ -125,5 +125,5 @@ def _from_file(
         c.sink.error("E0703", message, (array or file).span)
         return None
     columns = shape[1] if len(shape) == 2 else 0
-    values = FromFile(str(path), name, factor, block.span)
+    values = l0.FromFile(str(path), name, factor, block.span)
     return values, shape[0], columns, dimension or DIMENSIONLESS

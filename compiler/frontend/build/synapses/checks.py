@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import compiler.ir.level0.model as l0
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, children, refs, substitute
@@ -19,7 +20,6 @@ from compiler.expr.functions import CONSTANTS
 from compiler.expr.inline import named, reads_through, too_large
 from compiler.frontend.build.synapses.statements import ENDS, SPIKE_TIMES, SynapseDraft
 from compiler.frontend.yaml import tree
-from compiler.ir.level0.model import Action, EndDef, Formula, Method, Set, SynapseDef, Transpose, hidden, values_of
 from compiler.ir.level2.delayed import read_delayed
 
 
@@ -62,11 +62,11 @@ def _refs_in_order(e: Expr) -> Iterator[Name]:
 # ----------------------------------------------------------------------------------- event-driven
 
 
-def check_event_driven(s: SynapseDef, flag: Span, node: tree.Mapping, d: SynapseDraft) -> None:
+def check_event_driven(s: l0.SynapseDef, flag: Span, node: tree.Mapping, d: SynapseDraft) -> None:
     """E0602 where the equations cannot be solved exactly by themselves, E0802 where their variables are needed in
     every step."""
     sink = d.c.sink
-    if s.method not in (Method.AUTO, Method.EXACT):
+    if s.method not in (l0.Method.AUTO, l0.Method.EXACT):
         place = node.get("method")
         message = f"event-driven equations are solved exactly, not by `{s.method}`"
         sink.error("E0602", message, flag if place is None else place.span, "leave `method` out, or `event_driven`")
@@ -97,14 +97,14 @@ def check_event_driven(s: SynapseDef, flag: Span, node: tree.Mapping, d: Synapse
     _check_readers(s, driven, d)
 
 
-def _check_readers(s: SynapseDef, driven: set[str], d: SynapseDraft) -> None:
+def _check_readers(s: l0.SynapseDef, driven: set[str], d: SynapseDraft) -> None:
     """E0802 for what runs in steps without an event of the synapse and uses a variable that is not up to date then."""
     places = [("update", a) for a in s.update] + [(f"events: {e.name}", a) for e in s.events for a in e.actions]
     places += [(f"on: {h.phase}.{h.event}", a) for h in s.on for a in h.actions]
     pairs = pairs_of(s.lets)
     for place, action in places:
-        used = set().union(*(reads_through(e, pairs) for e in values_of([action]))) & driven
-        if isinstance(action, Set | Transpose) and action.target in driven:
+        used = set().union(*(reads_through(e, pairs) for e in l0.values_of([action]))) & driven
+        if isinstance(action, l0.Set | l0.Transpose) and action.target in driven:
             used.add(action.target)
         if used:
             name = min(used)
@@ -114,7 +114,7 @@ def _check_readers(s: SynapseDef, driven: set[str], d: SynapseDraft) -> None:
             return
 
 
-def with_lets(e: Expr, lets: tuple[Set, ...], what: str, sink: Sink) -> Expr | None:
+def with_lets(e: Expr, lets: tuple[l0.Set, ...], what: str, sink: Sink) -> Expr | None:
     """`e` with named expressions put in; None with an error (E0307) where `what` is too large then."""
     whole = substitute(e, named(pairs_of(lets)))
     if (how := too_large(whole)) is None:
@@ -123,7 +123,7 @@ def with_lets(e: Expr, lets: tuple[Set, ...], what: str, sink: Sink) -> Expr | N
     return None
 
 
-def pairs_of(lets: tuple[Set, ...]) -> list[tuple[str, Expr]]:
+def pairs_of(lets: tuple[l0.Set, ...]) -> list[tuple[str, Expr]]:
     """Named expressions as compiler.expr.inline takes them."""
     return [(let.target, let.value) for let in lets]
 
@@ -131,7 +131,7 @@ def pairs_of(lets: tuple[Set, ...]) -> list[tuple[str, Expr]]:
 # ------------------------------------------------------------------------------------------ uses
 
 
-def all_actions(s: SynapseDef) -> tuple[Action, ...]:
+def all_actions(s: l0.SynapseDef) -> tuple[l0.Action, ...]:
     """Every statement that runs at synapses."""
     return (
         *s.update,
@@ -142,42 +142,42 @@ def all_actions(s: SynapseDef) -> tuple[Action, ...]:
     )
 
 
-def _values(s: SynapseDef) -> list[Expr]:
+def _values(s: l0.SynapseDef) -> list[Expr]:
     """The synapse's own equations and statements (not those of `pre:` and `post:`)."""
-    values = [*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *values_of(all_actions(s))]
+    values = [*(x.value for x in s.lets), *(o.rhs for o in s.dynamics), *l0.values_of(all_actions(s))]
     return [*values, *(e.when for e in s.events)]
 
 
-def reads(s: SynapseDef) -> set[str]:
+def reads(s: l0.SynapseDef) -> set[str]:
     """Every name that the synapse's own equations and statements read."""
     return set().union(*(refs(v) for v in _values(s)))
 
 
-def reads_delayed(s: SynapseDef, end: str) -> bool:
+def reads_delayed(s: l0.SynapseDef, end: str) -> bool:
     """Whether they read a variable of that end with the delay."""
     return any(name.startswith(f"{end}.") for v in _values(s) for name in read_delayed(v))
 
 
-def end_reads(end: EndDef | None) -> set[str]:
+def end_reads(end: l0.EndDef | None) -> set[str]:
     """Every name that a `pre:` or `post:` block reads."""
     if end is None:
         return set()
     values: Iterable[Expr] = (
         *(o.rhs for o in end.dynamics),
         *(x.value for x in (*end.update, *end.on_spike)),
-        *(x.init.expr for x in end.state if isinstance(x.init, Formula)),
+        *(x.init.expr for x in end.state if isinstance(x.init, l0.Formula)),
     )
     return set().union(*(refs(v) for v in values))
 
 
-def takes_spikes(s: SynapseDef, end: str) -> bool:
+def takes_spikes(s: l0.SynapseDef, end: str) -> bool:
     """Whether spikes of that end do anything: run statements, change a trace, or are read as times."""
     block, statements = (s.pre, s.on_pre) if end == "pre" else (s.post, s.on_post)
     of_a_block = block is not None and bool(block.on_spike)
     return bool(statements) or of_a_block or any(f"{end}.{n}" in reads(s) for n in SPIKE_TIMES)
 
 
-def held_per_neuron(s: SynapseDef, end: str) -> bool:
+def held_per_neuron(s: l0.SynapseDef, end: str) -> bool:
     """Whether the synapse has variables that are held once per neuron of that end and depend on its spikes' arrival."""
     block = s.pre if end == "pre" else s.post
     return block is not None or any(f"{end}.{n}" in reads(s) for n in SPIKE_TIMES)
@@ -188,13 +188,13 @@ def without_a_dot(e: Expr) -> set[str]:
     return {n for n in refs(e) if "." not in n}
 
 
-def check_timed(s: SynapseDef, d: SynapseDraft) -> None:
+def check_timed(s: l0.SynapseDef, d: SynapseDraft) -> None:
     """E0801 for a timed array in an expression of a synapse."""
     values = _values(s)
     for end in (s.pre, s.post):
         if end is not None:
             values += [*(o.rhs for o in end.dynamics), *(x.value for x in (*end.update, *end.on_spike))]
-    arrays = {hidden(n): n for n in d.c.names.scope.timed}
+    arrays = {l0.hidden(n): n for n in d.c.names.scope.timed}
     for ref in (r for value in values for r in _refs_in_order(value)):
         if ref.name in arrays:
             message = f"the timed array `{arrays[ref.name]}` in a synapse is not supported yet"

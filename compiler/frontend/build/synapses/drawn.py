@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import compiler.ir.level0.model as l0
 from compiler.core.errors import Sink
 from compiler.expr.interp import ExprError, evaluate
 from compiler.expr.units import Dimension
@@ -19,12 +20,11 @@ from compiler.frontend.build.shared.random_help import words_of
 from compiler.frontend.build.shared.values import Names
 from compiler.frontend.build.synapses.statements import SynapseDraft
 from compiler.frontend.yaml.tree import Node
-from compiler.ir.level0.model import Const, Formula, ParamDecl, Value
 
 
 def drawn_value(
-    d: SynapseDraft, params: tuple[ParamDecl, ...], node: Node, what: str
-) -> tuple[Value | None, Dimension | None]:
+    d: SynapseDraft, params: tuple[l0.ParamDecl, ...], node: Node, what: str
+) -> tuple[l0.Value | None, Dimension | None]:
     """A distribution of initial values over the parameters, with their defaults; each projection evaluates it with its
     own. Where a parameter has no default, 1 stands for it while the dimensions are checked."""
     words = words_of(node)
@@ -36,17 +36,17 @@ def drawn_value(
     own = Sink()
     _, dimension = initial_value(node, replace(d.c, sink=own), what, None, names)
     d.c.sink.items += [i for i in own.items if i.code not in ("E0106", "E0308")]  # those are about the values
-    return Const(0.0, node.span), dimension
+    return l0.Const(0.0, node.span), dimension
 
 
-def default_numbers(params: tuple[ParamDecl, ...], numbers: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+def default_numbers(params: tuple[l0.ParamDecl, ...], numbers: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """The defaults of parameters as numbers over those of the model, and whether each has one (else it is 1)."""
     out, complete = dict(numbers), True
     for p in params:
         value: Any = None
-        if isinstance(p.default, Const):
+        if isinstance(p.default, l0.Const):
             value = p.default.value
-        elif isinstance(p.default, Formula):
+        elif isinstance(p.default, l0.Formula):
             try:
                 value = evaluate(p.default.expr, out)
             except ExprError:

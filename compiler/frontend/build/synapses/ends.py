@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.expr.types import Kind
@@ -24,13 +25,12 @@ from compiler.frontend.build.spiking.neurons import BuiltNeuron
 from compiler.frontend.build.synapses.statements import ENDS, SPIKE_TIMES, SynapseDraft, build_own
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import EndDef
 
 NO_RANDOM: Final = "random numbers can be drawn in `on_pre`, `on_post`, `update` and `events` only"
 _OF_AN_END = re.compile(r"\b(pre|post)\.([A-Za-z]\w*)", re.ASCII)
 
 
-def build_end(d: SynapseDraft, end: str) -> EndDef | None:
+def build_end(d: SynapseDraft, end: str) -> l0.EndDef | None:
     """`pre:` or `post:`; called while only the parameters are declared, which is what it may read."""
     block = mapping(d.node.get(end))
     if block is None:
@@ -49,7 +49,7 @@ def build_end(d: SynapseDraft, end: str) -> EndDef | None:
     dynamics = build_dynamics(own, scope)
     update = build_own(own, listed(block.get("update")), scope)
     on_spike = build_own(own, listed(block.get("on_spike")), scope)
-    return EndDef(state, dynamics, update, on_spike, block.span)
+    return l0.EndDef(state, dynamics, update, on_spike, block.span)
 
 
 def names_of(d: SynapseDraft, end: str) -> tuple[dict[str, Kind], dict[str, Dimension | None], Mapping[str, Span]]:

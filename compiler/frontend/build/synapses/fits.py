@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.source import Span
 from compiler.frontend.build.shared.values import Context, mapping
@@ -20,7 +21,6 @@ from compiler.frontend.build.synapses.statements import ENDS
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
-from compiler.ir.level0.model import Member, Rewire, Send, SynapseDef, values_of
 from compiler.ir.level2.delayed import read_delayed, read_now
 
 
@@ -59,11 +59,11 @@ def _sends(synapse: BuiltSynapse) -> bool:
     s = synapse.definition
     if s is None:
         return False
-    return any(isinstance(a, Send) for a in all_actions(s))
+    return any(isinstance(a, l0.Send) for a in all_actions(s))
 
 
 def check_spikes(
-    block: tree.Mapping, s: SynapseDef, sources: tuple[str, ...], targets: tuple[str, ...], family: Family
+    block: tree.Mapping, s: l0.SynapseDef, sources: tuple[str, ...], targets: tuple[str, ...], family: Family
 ) -> None:
     """E0604 where the synapse waits for spikes of neurons that never spike."""
     for end, names, key in (("pre", sources, "from"), ("post", targets, "to")):
@@ -81,7 +81,7 @@ def check_spikes(
                 break
 
 
-def check_delays(block: tree.Mapping, s: SynapseDef, members: list[Member], family: Family) -> None:
+def check_delays(block: tree.Mapping, s: l0.SynapseDef, members: list[l0.Member], family: Family) -> None:
     """Delays that the synapse has no use for, and delays per synapse of what is held per neuron."""
     sink = family.c.sink
     delay, back = block.entry("delay"), block.entry("back_delay")
@@ -109,11 +109,11 @@ def check_delays(block: tree.Mapping, s: SynapseDef, members: list[Member], fami
         sink.error("E0108", message, back.key.span, "leave it out, or write `on_post`", related)
 
 
-def check_reads(s: SynapseDef, into: str, members: list[Member], user: Related, c: Context) -> None:
+def check_reads(s: l0.SynapseDef, into: str, members: list[l0.Member], user: Related, c: Context) -> None:
     """E0802 where a synapse reads an input that it delivers into: the result would depend on the order of synapses."""
     ends = {"pre": {m.source for m in members}, "post": {m.target for m in members}}
-    delivered = {(a.end, a.into or into) for a in all_actions(s) if isinstance(a, Send)}
-    places = [(o.rhs, o.span) for o in s.dynamics] + [(e, a.span) for a in all_actions(s) for e in values_of([a])]
+    delivered = {(a.end, a.into or into) for a in all_actions(s) if isinstance(a, l0.Send)}
+    places = [(o.rhs, o.span) for o in s.dynamics] + [(e, a.span) for a in all_actions(s) for e in l0.values_of([a])]
     for value, at in (*places, *((let.value, let.span) for let in s.lets)):
         for name in sorted(read_now(value)):
             end, _, variable = name.partition(".")
@@ -128,9 +128,9 @@ def check_reads(s: SynapseDef, into: str, members: list[Member], user: Related, 
 _DRAWN: Final = ("fixed_probability", "fixed_total", "fixed_indegree", "fixed_outdegree", "expression")
 
 
-def check_rewired(s: SynapseDef, rule: str, storage: str, at: Span, c: Context) -> None:
+def check_rewired(s: l0.SynapseDef, rule: str, storage: str, at: Span, c: Context) -> None:
     """E0802 for a synapse that is rewired where the rule, at `at`, leaves no choice, or where nothing is stored."""
-    rewired = [a for a in all_actions(s) if isinstance(a, Rewire)]
+    rewired = [a for a in all_actions(s) if isinstance(a, l0.Rewire)]
     if not rewired or (rule in _DRAWN and storage in ("auto", "sparse")):
         return
     related = (Related("they are rewired here", rewired[0].span),)

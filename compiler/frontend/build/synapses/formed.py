@@ -7,18 +7,18 @@ Does not: check projections (fits.py).
 
 from __future__ import annotations
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.expr.ast import Call, Expr, children, refs
 from compiler.frontend.build.synapses.checks import all_actions, with_lets
 from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft
-from compiler.ir.level0.model import Rewire, SynapseDef
 from compiler.ir.level2.synapse_sums import SUMS
 
 
-def check_formed(s: SynapseDef, d: SynapseDraft) -> None:
+def check_formed(s: l0.SynapseDef, d: SynapseDraft) -> None:
     """E0302 for a condition of `form` that reads what only a synapse has."""
     for action in all_actions(s):
-        if isinstance(action, Rewire) and action.how == "form":
+        if isinstance(action, l0.Rewire) and action.how == "form":
             end = "post" if action.keep == "indegree" else "pre"
             whole = with_lets(action.value, s.lets, "the condition of `form`", d.c.sink)
             wrong = sorted(_of_a_synapse(whole, end, d)) if whole is not None else ()

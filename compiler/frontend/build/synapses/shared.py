@@ -8,6 +8,7 @@ Does not: know how many instances there are (frontend/build/instances.py).
 
 from __future__ import annotations
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, children, refs
@@ -16,7 +17,6 @@ from compiler.frontend.build.synapses.checks import with_lets
 from compiler.frontend.build.synapses.statements import ENDS, SynapseDraft
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
-from compiler.ir.level0.model import Action, Formula, Set, SynapseDef
 from compiler.ir.level2.synapse_sums import INSTANCES, SUMS
 
 
@@ -36,7 +36,7 @@ def shared_states(d: SynapseDraft) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(out))
 
 
-def check_shared(s: SynapseDef, d: SynapseDraft) -> None:
+def check_shared(s: l0.SynapseDef, d: SynapseDraft) -> None:
     """E0310 where the spikes or the equations of one instance would change what is shared, E0802 for a value that
     differs between instances."""
     shared = set(s.shared or ())
@@ -50,20 +50,20 @@ def check_shared(s: SynapseDef, d: SynapseDraft) -> None:
             help = f"change it in `update`: `{ode.state} = ...`"
             d.c.sink.error("E0310", message, _key_of(d.node, ode.state, ode.span), help, related)
     for x in s.state:
-        if x.name in shared and isinstance(x.init, Formula):
+        if x.name in shared and isinstance(x.init, l0.Formula):
             others = sorted((refs(x.init.expr) & d.states.keys()) - shared)
             if others:
                 message = f"`{x.name}` is shared by all instances, but `{others[0]}` differs between them"
                 d.c.sink.error("E0802", message, x.init.span, None, related)
-    of_one: list[tuple[Action, ...]] = [s.on_pre, s.on_post, *(e.actions for e in s.events)]
+    of_one: list[tuple[l0.Action, ...]] = [s.on_pre, s.on_post, *(e.actions for e in s.events)]
     for action in (a for actions in of_one for a in actions):
-        if isinstance(action, Set) and action.target in shared:
+        if isinstance(action, l0.Set) and action.target in shared:
             message = f"`{action.target}` is shared by all instances: a spike of one of them cannot change it"
             help = "add up the changes in another state, `dw = dw + ...`, and apply `mean_instances(dw)` in `on`"
             d.c.sink.error("E0310", message, action.span, help, related)
     of_all = [s.update, *(h.actions for h in s.on)]
     for action in (a for actions in of_all for a in actions):
-        if not isinstance(action, Set) or action.target not in shared:
+        if not isinstance(action, l0.Set) or action.target not in shared:
             continue
         whole = with_lets(action.value, s.lets, f"`{action.target}`", d.c.sink)
         alone = _read_alone(whole) if whole is not None else ()

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref, calls, refs
@@ -34,7 +35,6 @@ from compiler.frontend.build.spiking.neurons import BuiltNeuron
 from compiler.frontend.build.synapses.sums import Taken, has_own_sums, take_sums
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml.tree import Node
-from compiler.ir.level0.model import Action, Rewire, Send, Set, Transpose
 
 ENDS: Final = ("pre", "post")
 SPIKE_TIMES: Final = ("last_spike", "previous_spike")
@@ -71,11 +71,11 @@ class SynapseDraft(Draft):
 
 def build_actions(
     d: SynapseDraft, items: tuple[Node, ...], scope: Scope, sums: bool = False, transposes: bool = False
-) -> tuple[Action, ...]:
+) -> tuple[l0.Action, ...]:
     """The statements of one list; its locals are known in it only. `transposes`: states may be taken from another
     projection. `sums`: synapses may be rewired, and values may read sums over synapses. Such statements, and those that
     assign to a shared state, begin when all synapses are done with the statements before, whose locals end."""
-    out: list[Action] = []
+    out: list[l0.Action] = []
     local: dict[str, tuple[Kind, Dimension | None]] = {}
     own, gone = scope, dict[str, Span]()
     for node in items:
@@ -145,11 +145,11 @@ def build_actions(
             scope = with_value(scope, target, found, at)
         found = taken.back(found, d)
         if found is not None:
-            out.append(Set(target, found.expr, statement.span))
+            out.append(l0.Set(target, found.expr, statement.span))
     return tuple(out)
 
 
-def _transposed(d: SynapseDraft, statement: Assign) -> tuple[Transpose, ...]:
+def _transposed(d: SynapseDraft, statement: Assign) -> tuple[l0.Transpose, ...]:
     """`w = transpose(forward.w)`; nothing after an error."""
     match statement.value:
         case Call("transpose", (Ref(name, at),)) if name.count(".") == 1 and statement.op == "=":
@@ -162,7 +162,7 @@ def _transposed(d: SynapseDraft, statement: Assign) -> tuple[Transpose, ...]:
         not_a_state(d, statement.target, statement.target_span, "cannot be assigned to")
         return ()
     projection, _, variable = name.partition(".")
-    return (Transpose(statement.target, projection, variable, at),)
+    return (l0.Transpose(statement.target, projection, variable, at),)
 
 
 def _ended(d: SynapseDraft, statement: Assign | Do, gone: Mapping[str, Span], local: Mapping[str, object]) -> bool:
@@ -178,7 +178,7 @@ def _ended(d: SynapseDraft, statement: Assign | Do, gone: Mapping[str, Span], lo
     return True
 
 
-def _rewired(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> Rewire | None:
+def _rewired(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> l0.Rewire | None:
     """`rewire(w < 0)`, `rewire(w < 0, indegree)`, `remove(w < 0)`, `form(random() < 0.1)`; None after an error."""
     call = statement.call
     how, most = call.func, 1 if call.func == "remove" else 2
@@ -203,12 +203,12 @@ def _rewired(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> Rewire
             d.c.sink.error("E0802", message, statement.span, None, (Related("elsewhere", d.keep[1]),))
             return None
         d.keep = d.keep or (keep, statement.span)
-    return None if found is None else Rewire(found.expr, keep, how, statement.span)
+    return None if found is None else l0.Rewire(found.expr, keep, how, statement.span)
 
 
-def build_own(d: Draft, items: tuple[Node, ...], scope: Scope) -> tuple[Set, ...]:
+def build_own(d: Draft, items: tuple[Node, ...], scope: Scope) -> tuple[l0.Set, ...]:
     """The statements of a `pre:` or `post:` block: assignments to its variables."""
-    out: list[Set] = []
+    out: list[l0.Set] = []
     for node in items:
         statement = read_statement(node, scope, d.c.sink)
         if statement is None:
@@ -219,7 +219,7 @@ def build_own(d: Draft, items: tuple[Node, ...], scope: Scope) -> tuple[Set, ...
             continue
         found = assigned(d, statement, scope, Wanted(f"`{target}`", d.states[target], False, d.no_random), node)
         if found is not None:
-            out.append(Set(target, found.expr, statement.span))
+            out.append(l0.Set(target, found.expr, statement.span))
     return tuple(out)
 
 
@@ -253,7 +253,7 @@ def _not_of_the_synapse(d: SynapseDraft, target: str, at: Span) -> None:
 # ------------------------------------------------------------------------------------- deliveries
 
 
-def _delivery(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> Send | None:
+def _delivery(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> l0.Send | None:
     call, sink = statement.call, d.c.sink
     if call.func != "deliver":
         near = did_you_mean(call.func, ("deliver",))
@@ -280,7 +280,7 @@ def _delivery(d: SynapseDraft, statement: Do, node: Node, scope: Scope) -> Send 
     if found is None:
         return None
     d.read |= refs(found.expr)
-    return Send(found.expr, end, into, statement.span)
+    return l0.Send(found.expr, end, into, statement.span)
 
 
 def _named_input(d: SynapseDraft, e: Expr) -> tuple[str, str, Dimension | None] | None:

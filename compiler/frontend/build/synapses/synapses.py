@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, Severity
 from compiler.core.errors import Sink
 from compiler.core.source import Span
@@ -40,19 +41,6 @@ from compiler.frontend.build.synapses.statements import ENDS, Ends, SynapseDraft
 from compiler.frontend.language.spiking.synapses import SYNAPSE
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import (
-    Action,
-    EndDef,
-    Method,
-    Ode,
-    Rewire,
-    Send,
-    Set,
-    SynapseDef,
-    SynapseEvent,
-    SynapseHandler,
-    Transpose,
-)
 
 _NOTHING: Mapping[str, Dimension] = MappingProxyType({})
 
@@ -65,7 +53,7 @@ class BuiltSynapse:
 
     name: str
     node: tree.Mapping
-    definition: SynapseDef | None
+    definition: l0.SynapseDef | None
     params: dict[str, Dimension | None]
     states: dict[str, Dimension | None]
     places: dict[str, Span]
@@ -171,7 +159,7 @@ def build_synapse(
     events = _events(d, scope, lets)
     r = Reader(SYNAPSE, node, c)
     flag = node.get("event_driven")
-    definition: SynapseDef | None = SynapseDef(
+    definition: l0.SynapseDef | None = l0.SynapseDef(
         name,
         params,
         state,
@@ -183,10 +171,10 @@ def build_synapse(
         on_pre,
         on_post,
         events,
-        Method(r.word("method")),
+        l0.Method(r.word("method")),
         r.flag("event_driven"),
         (),
-        find_handlers(node.get("on"), c, lambda items: build_actions(d, items, scope, True, True), SynapseHandler),
+        find_handlers(node.get("on"), c, lambda items: build_actions(d, items, scope, True, True), l0.SynapseHandler),
         d.shared,
         d.keep[0] if d.keep is not None else "outdegree" if d.vacancies else None,
         d.vacancies,
@@ -214,8 +202,8 @@ def build_synapse(
 # ----------------------------------------------------------------------------------------- parts
 
 
-def _events(d: SynapseDraft, scope: Scope, lets: tuple[Set, ...]) -> tuple[SynapseEvent, ...]:
-    out: list[SynapseEvent] = []
+def _events(d: SynapseDraft, scope: Scope, lets: tuple[l0.Set, ...]) -> tuple[l0.SynapseEvent, ...]:
+    out: list[l0.SynapseEvent] = []
     for entry in entries_of(d.node.get("events")):
         block = mapping(entry.value)
         if block is None:
@@ -229,7 +217,7 @@ def _events(d: SynapseDraft, scope: Scope, lets: tuple[Set, ...]) -> tuple[Synap
             continue
         condition = with_lets(when.expr, lets, "`when`", d.c.sink)
         if condition is not None and check_event(condition, end, node.span, d):
-            out.append(SynapseEvent(entry.name, end, condition, actions, entry.key.span))
+            out.append(l0.SynapseEvent(entry.name, end, condition, actions, entry.key.span))
     return tuple(out)
 
 
@@ -243,7 +231,7 @@ def _of_neurons(d: SynapseDraft) -> list[Span]:
     return [neuron.places[name] for neuron, name in found if neuron is not None and name in neuron.places]
 
 
-def _finished(d: SynapseDraft, s: SynapseDef) -> SynapseDef:
+def _finished(d: SynapseDraft, s: l0.SynapseDef) -> l0.SynapseDef:
     """`s` with the parameters of the model that it reads; truth values among them are numbers at run time, so `flag`
     is read as `flag != 0`."""
     numbers = d.c.names.numbers
@@ -255,16 +243,16 @@ def _finished(d: SynapseDraft, s: SynapseDef) -> SynapseDef:
     def put(e: Expr) -> Expr:
         return substitute(e, flags)
 
-    def sets(items: tuple[Set, ...]) -> tuple[Set, ...]:
+    def sets(items: tuple[l0.Set, ...]) -> tuple[l0.Set, ...]:
         return tuple(replace(i, value=put(i.value)) for i in items)
 
-    def actions(items: tuple[Action, ...]) -> tuple[Action, ...]:
-        return tuple(i if isinstance(i, Transpose) else _put(i, put(i.value)) for i in items)
+    def actions(items: tuple[l0.Action, ...]) -> tuple[l0.Action, ...]:
+        return tuple(i if isinstance(i, l0.Transpose) else _put(i, put(i.value)) for i in items)
 
-    def odes(items: tuple[Ode, ...]) -> tuple[Ode, ...]:
+    def odes(items: tuple[l0.Ode, ...]) -> tuple[l0.Ode, ...]:
         return tuple(replace(o, rhs=put(o.rhs)) for o in items)
 
-    def end(e: EndDef | None) -> EndDef | None:
+    def end(e: l0.EndDef | None) -> l0.EndDef | None:
         return e and replace(e, dynamics=odes(e.dynamics), update=sets(e.update), on_spike=sets(e.on_spike))
 
     return replace(
@@ -282,5 +270,5 @@ def _finished(d: SynapseDraft, s: SynapseDef) -> SynapseDef:
     )
 
 
-def _put(action: Set | Send | Rewire, value: Expr) -> Action:
+def _put(action: l0.Set | l0.Send | l0.Rewire, value: Expr) -> l0.Action:
     return replace(action, value=value)

@@ -8,31 +8,31 @@ Does not: copy anything (passes/projections/synapse_transpose.py).
 
 from __future__ import annotations
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.expr.units import describe, parse_unit
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.schema.wording import allowed
-from compiler.ir.level0.model import Member, Projection, Set, SynapseHandler, Transpose
 
 _RULES = ("all_to_all", "one_to_one", "pairs")
 
 
-def check_transposes(projections: tuple[Projection, ...], named: tuple[str, ...], c: Context) -> None:
+def check_transposes(projections: tuple[l0.Projection, ...], named: tuple[str, ...], c: Context) -> None:
     """Reports every `transpose` that has no meaning. `named`: the names of all projections, with those that have a
     mistake."""
     known = {p.name: p for p in projections}
     for p in projections:
         for handler in () if p.synapse is None else p.synapse.on:
             for action in handler.actions:
-                if isinstance(action, Transpose):
+                if isinstance(action, l0.Transpose):
                     _check(p, handler, action, known.get(action.projection), named, c)
 
 
 def _check(
-    p: Projection,
-    handler: SynapseHandler,
-    action: Transpose,
-    other: Projection | None,
+    p: l0.Projection,
+    handler: l0.SynapseHandler,
+    action: l0.Transpose,
+    other: l0.Projection | None,
     named: tuple[str, ...],
     c: Context,
 ) -> None:
@@ -52,7 +52,7 @@ def _check(
 Wrong = tuple[str, str, str | None]
 
 
-def _variable(p: Projection, action: Transpose, other: Projection) -> Wrong | None:
+def _variable(p: l0.Projection, action: l0.Transpose, other: l0.Projection) -> Wrong | None:
     """What is wrong with the variable."""
     mine, theirs = p.synapse, other.synapse
     shown = f"`{other.name}.{action.variable}`"
@@ -79,22 +79,22 @@ def _variable(p: Projection, action: Transpose, other: Projection) -> Wrong | No
     return None
 
 
-def _order(handler: SynapseHandler, action: Transpose, other: Projection, c: Context) -> Wrong | None:
+def _order(handler: l0.SynapseHandler, action: l0.Transpose, other: l0.Projection, c: Context) -> Wrong | None:
     """Whether the variable changes while this is transposed."""
     events = {p.name: dict(p.events) for p in c.phases}
     at = events[handler.phase][handler.event]
     for their in () if other.synapse is None else other.synapse.on:
         if their.phase == handler.phase and events[their.phase][their.event] != at:
             continue
-        first = next((k for k, a in enumerate(their.actions) if isinstance(a, Transpose)), len(their.actions))
-        if action.variable in {a.target for a in their.actions[first:] if isinstance(a, Set | Transpose)}:
+        first = next((k for k, a in enumerate(their.actions) if isinstance(a, l0.Transpose)), len(their.actions))
+        if action.variable in {a.target for a in their.actions[first:] if isinstance(a, l0.Set | l0.Transpose)}:
             what = f"`{other.name}.{action.variable}` is changed by a `transpose` or after one"
             message = f"{what}, so that its value here depends on the order"
             return "E0802", message, "transpose at another event of the phase"
     return None
 
 
-def _pairs(p: Projection, other: Projection) -> Wrong | None:
+def _pairs(p: l0.Projection, other: l0.Projection) -> Wrong | None:
     """Why there may be synapses without a counterpart."""
     if p.rule != other.rule or p.rule not in _RULES:
         message = f"`{other.name}` ({other.rule}) may not have the pairs of `{p.name}` ({p.rule}), the other way round"
@@ -112,7 +112,7 @@ def _pairs(p: Projection, other: Projection) -> Wrong | None:
     return None
 
 
-def _same(p: Projection, m: Member, other: Projection, back: Member) -> bool:
+def _same(p: l0.Projection, m: l0.Member, other: l0.Projection, back: l0.Member) -> bool:
     if p.rule == "pairs":
         here = p.pair_lists[m.pairs or 0]
         return sorted((j, i) for i, j in here) == sorted(other.pair_lists[back.pairs or 0])

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import Span
@@ -30,9 +31,8 @@ from compiler.frontend.build.synapses.checks import end_reads, without_a_dot
 from compiler.frontend.build.synapses.synapses import BuiltSynapse
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import Const, Formula, FromFile, Listed, SynapseDef, Value
 
-Settings = tuple[tuple[tuple[str, Value], ...], tuple[tuple[str, Value], ...]]
+Settings = tuple[tuple[tuple[str, l0.Value], ...], tuple[tuple[str, l0.Value], ...]]
 """Values of parameters and of states."""
 
 
@@ -41,7 +41,7 @@ class _Reader:
     """The values that one family gives to its synapse. `count`: the number of its synapses, where pairs are given."""
 
     synapse: BuiltSynapse
-    definition: SynapseDef
+    definition: l0.SynapseDef
     family: Family
     at: Span
     count: int | None
@@ -58,13 +58,13 @@ class _Reader:
             return None
         return tuple(params.items()), tuple(init.items())
 
-    def names(self, env: Mapping[str, Any], params: Mapping[str, Value] | None = None) -> Names:
+    def names(self, env: Mapping[str, Any], params: Mapping[str, l0.Value] | None = None) -> Names:
         """The scope of `params`, or with `params` that of `init`, which reads them too."""
         scope, numbers = self.family.names.scope, {**self.family.names.numbers, **env}
         if params is not None:
             for name, value in params.items():
                 numbers.pop(name, None)  # what differs from synapse to synapse has no number here
-                if isinstance(value, Const):
+                if isinstance(value, l0.Const):
                     numbers[name] = value.value
             declared = {**self.synapse.params, **self.synapse.states}
             scope = scope.extended(
@@ -72,23 +72,23 @@ class _Reader:
             )
         return Names(scope, numbers)
 
-    def all_params(self, env: Mapping[str, Any]) -> dict[str, Value] | None:
-        c, out, missing = self.family.c, dict[str, Value](), list[str]()
+    def all_params(self, env: Mapping[str, Any]) -> dict[str, l0.Value] | None:
+        c, out, missing = self.family.c, dict[str, l0.Value](), list[str]()
         names = self.names(env)
         for decl in self.definition.params:
             node = self.params.get(decl.name)
             what = f"parameter `{decl.name}` of `{self.family.name}`"
-            value: Value | None
+            value: l0.Value | None
             if node is not None:
                 value = self.given(node, what, self.synapse.params[decl.name], names, {})
-            elif isinstance(decl.default, Formula):
+            elif isinstance(decl.default, l0.Formula):
                 value = self.evaluated(decl.default, what, out)
             else:
                 value = decl.default
                 if value is None:
                     missing.append(decl.name)
             place = self.at if node is None else node.span
-            if value is not None and (isinstance(value, Const) or not self.shared(decl.name, place)):
+            if value is not None and (isinstance(value, l0.Const) or not self.shared(decl.name, place)):
                 out[decl.name] = value
         if missing:
             listed = ", ".join(f"`{m}`" for m in missing)
@@ -100,18 +100,18 @@ class _Reader:
             c.sink.error("E0103", message, self.at, f"write `params: {{{missing[0]}: ...}}`", related)
         return out if len(out) == len(self.definition.params) else None
 
-    def all_states(self, env: Mapping[str, Any], params: Mapping[str, Value]) -> dict[str, Value] | None:
-        out: dict[str, Value] = {}
+    def all_states(self, env: Mapping[str, Any], params: Mapping[str, l0.Value]) -> dict[str, l0.Value] | None:
+        out: dict[str, l0.Value] = {}
         for decl in self.definition.state:
             node, own = self.init.get(decl.name), self.synapse.drawn.get(decl.name)
             what = f"the initial value of `{decl.name}`"
-            value: Value | None
+            value: l0.Value | None
             before = {**params, **out}
             if node is not None:
                 value = self.given(node, what, self.synapse.states[decl.name], self.names(env, before), before)
             elif own is not None:
                 value = self.given(own, what, self.synapse.states[decl.name], self.names({}, before), before)
-            elif isinstance(decl.init, Formula):
+            elif isinstance(decl.init, l0.Formula):
                 value = self.evaluated(decl.init, f"{what} of `{self.family.name}`", before)
             else:
                 value = decl.init
@@ -120,18 +120,18 @@ class _Reader:
         return out if len(out) == len(self.definition.state) else None
 
     def given(
-        self, node: Node, what: str, dimension: Dimension | None, names: Names, before: Mapping[str, Value]
-    ) -> Value | None:
+        self, node: Node, what: str, dimension: Dimension | None, names: Names, before: Mapping[str, l0.Value]
+    ) -> l0.Value | None:
         """A value that stands in the model; over those `before` it that differ from synapse to synapse, a formula."""
         c = self.family.c
-        several = {n for n, value in before.items() if not isinstance(value, Const)}
+        several = {n for n, value in before.items() if not isinstance(value, l0.Const)}
         mentioned = sorted(several & words_of(node))
         if mentioned and isinstance(node, Scalar):
             checked = check_expression(node, names.scope, Wanted(what, dimension), c.sink)
             if checked is None:
                 return None
             if refs(checked.expr) & several:
-                return Formula(with_numbers(checked.expr, names.numbers), node.span)
+                return l0.Formula(with_numbers(checked.expr, names.numbers), node.span)
         elif mentioned:
             message = f"{what} follows from `{mentioned[0]}`, which differs from synapse to synapse"
             help = "numbers in it are the same for all synapses; an expression is worked out for each"
@@ -140,7 +140,7 @@ class _Reader:
             c.sink.error("E0802", message, node.span, help, (user,) if of_the_synapse else ())
             return None
         value, _ = initial_value(node, c, what, dimension, names, self.count, "synapse")
-        if isinstance(value, Listed | FromFile) and self.count is None:
+        if isinstance(value, l0.Listed | l0.FromFile) and self.count is None:
             message = f"{what} from a list or a file needs connections that are given one by one"
             c.sink.error("E0802", message, node.span, "write `connect: {pairs: ...}`")
             return None
@@ -160,19 +160,19 @@ class _Reader:
                 return True
         return False
 
-    def evaluated(self, formula: Formula, what: str, values: Mapping[str, Value]) -> Const | Formula | None:
+    def evaluated(self, formula: l0.Formula, what: str, values: Mapping[str, l0.Value]) -> l0.Const | l0.Formula | None:
         """A formula of the definition as a number, or over what differs from synapse to synapse still a formula."""
         c, used = self.family.c, refs(formula.expr)
-        known = {n: v.value for n, v in values.items() if isinstance(v, Const)}
+        known = {n: v.value for n, v in values.items() if isinstance(v, l0.Const)}
         if any(n in self.synapse.places and n not in values for n in used):
             return None  # that parameter has a mistake of its own
         numbers = {**{n: x for n, x in c.names.numbers.items() if n not in values}, **known}
         if used & (values.keys() - known.keys()):
-            return Formula(with_numbers(formula.expr, numbers), formula.span)
+            return l0.Formula(with_numbers(formula.expr, numbers), formula.span)
         if isinstance(formula.expr, Ref) and formula.expr.name in known:
-            return Const(known[formula.expr.name], formula.span)
+            return l0.Const(known[formula.expr.name], formula.span)
         try:
-            return Const(evaluate(formula.expr, numbers), formula.span)
+            return l0.Const(evaluate(formula.expr, numbers), formula.span)
         except ExprError as error:
             related = (Related("by this formula", formula.span),)
             c.sink.error("E0308", f"{what} has no value: {error.message}", self.at, None, related)

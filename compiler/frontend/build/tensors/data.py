@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.files.data_source import place_of
@@ -22,18 +23,17 @@ from compiler.frontend.build.tensors.network import Built, shown
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import Data, Kept, TensorInput
 
 Found = tuple[str, Header, Span]
 """The key of an array in `Data.arrays`, its header (shape with the samples first), its place."""
 
 
-def kept_of(data: Data, samples: int) -> int:
+def kept_of(data: l0.Data, samples: int) -> int:
     """How many samples are kept for validation."""
     return data.kept.count(samples)
 
 
-def build_data(r: Reader, built: Built) -> tuple[Data | None, dict[str, Found]]:
+def build_data(r: Reader, built: Built) -> tuple[l0.Data | None, dict[str, Found]]:
     """The data of a block, and the arrays by input; (None, {}) after an error that leaves nothing to check."""
     if r.node is None:
         return None, {}
@@ -60,7 +60,7 @@ def build_data(r: Reader, built: Built) -> tuple[Data | None, dict[str, Found]]:
     ordered = tuple(sorted(listed, key=lambda item: in_order[item[0]]))
     path = str(reader.path) if reader.path is not None else ""
     files, columns = tuple(reader.files), tuple(reader.columns)
-    data = Data(path, ordered, 0.0, r.flag("shuffle"), files, columns, _memory(r.word("memory")), r.span)
+    data = l0.Data(path, ordered, 0.0, r.flag("shuffle"), files, columns, _memory(r.word("memory")), r.span)
     samples = min((h.shape[0] for _, h, _ in arrays.values()), default=0)
     return replace(data, validation=_split(r.block("split"), built, data, samples)), arrays
 
@@ -209,7 +209,7 @@ def _scales(r: Reader, built: Built) -> dict[str, float]:
     return out
 
 
-def _split(r: Reader, built: Built, data: Data, samples: int) -> float | Kept:
+def _split(r: Reader, built: Built, data: l0.Data, samples: int) -> float | l0.Kept:
     """Which samples are kept, with an error where one of the parts would be empty."""
     if r.node is None:
         return 0.0
@@ -222,10 +222,10 @@ def _split(r: Reader, built: Built, data: Data, samples: int) -> float | Kept:
     fold = r.integer("fold", high=folds - 1) or 0 if folds else 0
     strata = None if stratify is None else _strata(stratify, built, data, c)
     if not folds and strata is None:
-        kept: float | Kept = fraction
+        kept: float | l0.Kept = fraction
     else:
-        kept = Kept(fraction, folds, fold, strata)
-    count = kept.count(samples) if isinstance(kept, Kept) else round(samples * kept)
+        kept = l0.Kept(fraction, folds, fold, strata)
+    count = kept.count(samples) if isinstance(kept, l0.Kept) else round(samples * kept)
     if samples and fraction > 0 and count in (0, samples):
         what = "no sample is left for training" if count else "it is less than one sample"
         c.sink.error("E0106", f"`validation` of {samples:,} samples: {what}", r.span)
@@ -235,7 +235,7 @@ def _split(r: Reader, built: Built, data: Data, samples: int) -> float | Kept:
     return kept
 
 
-def _strata(node: Node, built: Built, data: Data, c: Context) -> tuple[str, str] | None:
+def _strata(node: Node, built: Built, data: l0.Data, c: Context) -> tuple[str, str] | None:
     """The array of the input that `stratify` names."""
     if not isinstance(node, Scalar):
         return None
@@ -255,7 +255,7 @@ def _strata(node: Node, built: Built, data: Data, c: Context) -> tuple[str, str]
 
 
 def _fits(
-    declared: TensorInput, shape: tuple[int, ...] | None, at: Span, text: str, header: Header, c: Context
+    declared: l0.TensorInput, shape: tuple[int, ...] | None, at: Span, text: str, header: Header, c: Context
 ) -> bool:
     """Whether an array of the file holds samples of an input."""
     related = (Related("the input is declared here", declared.span),)

@@ -8,12 +8,12 @@ Does not: draw.
 
 from __future__ import annotations
 
+import compiler.ir.level0.model as l0
 from compiler.frontend.build.shared.initial_values import from_file
 from compiler.frontend.build.shared.readers import chosen
 from compiler.frontend.build.shared.values import Context
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import Attr
 from compiler.layers import KIND
 from compiler.layers.shared.initial import INITIALISER
 
@@ -25,7 +25,7 @@ def init_name(node: Node | None) -> str:
     return node.entries[0].name if isinstance(node, tree.Mapping) and node.entries else ""
 
 
-def init_of(node: Node | None, kind: str, c: Context) -> dict[str, Attr]:
+def init_of(node: Node | None, kind: str, c: Context) -> dict[str, l0.Attr]:
     """The attributes; {} without `init`, after an error, or where the weights come from elsewhere."""
     if node is None or "init" in c.unread:
         return {}

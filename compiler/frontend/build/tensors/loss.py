@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs, substitute
@@ -26,7 +27,6 @@ from compiler.frontend.language.training.losses import LOSS, METRIC
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.ir.level0.model import Data, FunctionDef, Loss
 from compiler.layers import KIND
 from compiler.layers.elementwise import broadcast
 
@@ -41,7 +41,7 @@ _OF_CLASSES = frozenset({"accuracy", "precision", "recall", "f1"})
 _OF_NUMBERS = frozenset({"mean_absolute_error", "mean_squared_error", "r2"})
 
 
-def build_loss(node: Node | None, built: Built, c: Context) -> Loss | None:
+def build_loss(node: Node | None, built: Built, c: Context) -> l0.Loss | None:
     """The loss of a one-key map; None after an error."""
     terms = node.entry("sum") if isinstance(node, tree.Mapping) else None
     if terms is not None:
@@ -57,7 +57,7 @@ def build_loss(node: Node | None, built: Built, c: Context) -> Loss | None:
     target = _reference(r.get("target"), built, c, layer=False)
     if prediction is None or target is None:
         return None
-    loss = Loss(kind, prediction.text, target.text, span=at)
+    loss = l0.Loss(kind, prediction.text, target.text, span=at)
     shape = built.shapes[prediction.text]
     if shape is None or built.shapes[target.text] is None:
         return loss
@@ -69,7 +69,7 @@ def build_loss(node: Node | None, built: Built, c: Context) -> Loss | None:
     return None if settled is None else _with_mask(settled, r, shape[:-1] if whole_axes else shape, built)
 
 
-def _with_mask(loss: Loss, r: Reader, each: tuple[int, ...], built: Built) -> Loss | None:
+def _with_mask(loss: l0.Loss, r: Reader, each: tuple[int, ...], built: Built) -> l0.Loss | None:
     """The loss with what does not count. `each`: the shape of the losses of a sample."""
     c, node = r.c, r.get("mask")
     number = r.integer("ignore") if "ignore" in r else None
@@ -129,7 +129,7 @@ def _real_target(kind: str, prediction: Scalar, target: Scalar, built: Built, c:
     return True
 
 
-def _with_settings(loss: Loss, r: Reader, shape: tuple[int, ...]) -> Loss | None:
+def _with_settings(loss: l0.Loss, r: Reader, shape: tuple[int, ...]) -> l0.Loss | None:
     attrs: list[tuple[str, float]] = []
     c, before = r.c, len(r.c.sink.items)
     for key in ("smoothing", "delta"):
@@ -148,7 +148,7 @@ def _with_settings(loss: Loss, r: Reader, shape: tuple[int, ...]) -> Loss | None
     return replace(loss, attrs=tuple(attrs), class_weights=classes)
 
 
-def _expression(r: Reader, built: Built, at: Span) -> Loss | None:
+def _expression(r: Reader, built: Built, at: Span) -> l0.Loss | None:
     """Any expression over layers and inputs."""
     c, node = r.c, r.get("value")
     if node is None:
@@ -179,13 +179,13 @@ def _expression(r: Reader, built: Built, at: Span) -> Loss | None:
         attrs.append((column.name, float(value)))
         bindings[parameter] = column.ne(0.0) if isinstance(value, bool) else column
     args = tuple(f"x{i}" for i in range(len(sources)))
-    function = FunctionDef("loss", (*args, *(n for n, _ in attrs)), substitute(checked.expr, bindings), node.span)
-    loss = Loss("expression", layers[-1], "", tuple(attrs), inputs=tuple(sources), function=function, span=at)
+    function = l0.FunctionDef("loss", (*args, *(n for n, _ in attrs)), substitute(checked.expr, bindings), node.span)
+    loss = l0.Loss("expression", layers[-1], "", tuple(attrs), inputs=tuple(sources), function=function, span=at)
     return loss if together is None else _with_mask(loss, r, together, built)
 
 
-def _sum(entry: tree.Entry, built: Built, c: Context) -> Loss | None:
-    terms: list[tuple[float, Loss]] = []
+def _sum(entry: tree.Entry, built: Built, c: Context) -> l0.Loss | None:
+    terms: list[tuple[float, l0.Loss]] = []
     whole_sum = True
     for term in blocks(LOSS.by_name[entry.name].kind, entry.value, c):
         weight = term.real("weight")
@@ -200,7 +200,7 @@ def _sum(entry: tree.Entry, built: Built, c: Context) -> Loss | None:
     if not whole_sum or not terms:
         return None
     first = terms[0][1]
-    return Loss("sum", first.prediction, first.target, terms=tuple(terms), span=entry.key.span)
+    return l0.Loss("sum", first.prediction, first.target, terms=tuple(terms), span=entry.key.span)
 
 
 def _reference(node: Node | None, built: Built, c: Context, *, layer: bool) -> Scalar | None:
@@ -224,7 +224,9 @@ def _reference(node: Node | None, built: Built, c: Context, *, layer: bool) -> S
 # -------------------------------------------------------------------------------------------- labels
 
 
-def check_labels(loss: Loss, built: Built, data: Data, arrays: dict[str, tuple[str, Header, Span]], c: Context) -> None:
+def check_labels(
+    loss: l0.Loss, built: Built, data: l0.Data, arrays: dict[str, tuple[str, Header, Span]], c: Context
+) -> None:
     """Every label must be a class that the network has a score for, every word one that its embedding has."""
     for one in (loss, *(t for _, t in loss.terms)):
         shape = built.shapes.get(one.prediction)
@@ -243,7 +245,7 @@ def _within(
     noun: str,
     has: str,
     place: Span,
-    data: Data,
+    data: l0.Data,
     arrays: dict[str, tuple[str, Header, Span]],
     c: Context,
     ignore: int | None = None,
@@ -271,7 +273,7 @@ def _within(
 # ------------------------------------------------------------------------------------------- metrics
 
 
-def build_metrics(node: Node | None, loss: Loss | None, built: Built, c: Context) -> tuple[str, ...]:
+def build_metrics(node: Node | None, loss: l0.Loss | None, built: Built, c: Context) -> tuple[str, ...]:
     """Names of metrics; `top_5` for `{top: 5}`."""
     out: list[str] = []
     for item in node.items if isinstance(node, Sequence) else ():
@@ -285,7 +287,7 @@ def build_metrics(node: Node | None, loss: Loss | None, built: Built, c: Context
     return tuple(out)
 
 
-def _metric(item: Node, loss: Loss | None, built: Built, c: Context) -> str | None:
+def _metric(item: Node, loss: l0.Loss | None, built: Built, c: Context) -> str | None:
     name = item.text if isinstance(item, Scalar) else ""
     classes: int | None = None
     shape: tuple[int, ...] | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import NOWHERE, Span
 from compiler.expr.ast import Expr, Ref, calls, refs, substitute
@@ -26,7 +27,6 @@ from compiler.frontend.build.tensors.weights import read_weights
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar, Sequence
-from compiler.ir.level0.model import Attr, FunctionDef, Layer, Network, TensorInput
 from compiler.layers import KIND, MAP, SLICE, SPLIT
 from compiler.layers.elementwise import broadcast
 from compiler.layers.shared.keys import ACTIVATIONS, SHAPE
@@ -39,11 +39,11 @@ __all__ = ["Built", "build_network", "check_use", "has_weights", "shown"]
 class Built:
     """What later blocks need to know of the network. A shape is None after an error."""
 
-    inputs: dict[str, TensorInput] = field(default_factory=dict)
+    inputs: dict[str, l0.TensorInput] = field(default_factory=dict)
     shapes: dict[str, Shape | None] = field(default_factory=dict)
     places: dict[str, Span] = field(default_factory=dict)
-    layers: list[Layer] = field(default_factory=list)
-    network: Network | None = None
+    layers: list[l0.Layer] = field(default_factory=list)
+    network: l0.Network | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def build_network(block: tree.Mapping, c: Context, functions: Functions, precisi
     for item in items:
         _layer(r, item)
     if not any(i.severity == "error" for i in c.sink.items[before:]):
-        out.network = Network(tuple(out.inputs.values()), tuple(out.layers), block.span, read_weights(block, c))
+        out.network = l0.Network(tuple(out.inputs.values()), tuple(out.layers), block.span, read_weights(block, c))
     return out
 
 
@@ -154,7 +154,7 @@ def _input(r: _Reader, name: str, block: tree.Mapping | None, at: Span) -> None:
         r.c.sink.error("E0107", message, at, "for example `target`")
     r.out.places[name] = at
     r.out.shapes[name] = shape
-    r.out.inputs[name] = TensorInput(name, shape or (), kind, at)
+    r.out.inputs[name] = l0.TensorInput(name, shape or (), kind, at)
 
 
 def _shape(node: Node | None, c: Context, what: str) -> Shape | None:
@@ -190,7 +190,7 @@ def _layer(r: _Reader, item: Node) -> None:
         return
     sources = _sources(r, kind, settings, at)
     shape: Shape | None = None
-    attrs: dict[str, Attr] = {}
+    attrs: dict[str, l0.Attr] = {}
     known = [None if s is None else r.out.shapes[s] for s in sources]
     before = len(r.c.sink.items)
     reader = Reader(kind.settings, settings, r.c)
@@ -238,9 +238,9 @@ def _append(
     kind: str,
     name: str,
     sources: list[str | None],
-    attrs: dict[str, Attr],
+    attrs: dict[str, l0.Attr],
     activation: str | None,
-    function: FunctionDef | None,
+    function: l0.FunctionDef | None,
     shape: Shape | None,
     at: Span,
     right: bool,
@@ -252,7 +252,7 @@ def _append(
         ordered = tuple(sorted(attrs.items()))
         around = r.around
         r.out.layers.append(
-            Layer(kind, name, inputs, ordered, activation, function, shape, at, around.checkpoint, around.fuse)
+            l0.Layer(kind, name, inputs, ordered, activation, function, shape, at, around.checkpoint, around.fuse)
         )
 
 
@@ -277,7 +277,7 @@ def _split(r: _Reader, settings: tree.Mapping, at: Span) -> None:
             continue
         axis, sizes = found[1]["axis"], found[1]["sizes"]
         assert isinstance(axis, int) and isinstance(sizes, tuple)
-        attrs: dict[str, Attr] = {"axis": axis, "range": (start, start + sizes[k])}
+        attrs: dict[str, l0.Attr] = {"axis": axis, "range": (start, start + sizes[k])}
         start += sizes[k]
         part = (*shape[:axis], sizes[k], *shape[axis + 1 :])
         _append(r, SLICE.name, name.text, [source], attrs, None, None, part, name.span, True)
@@ -308,8 +308,8 @@ def _formula(r: _Reader, entry: tree.Entry) -> None:
         if shape is None:
             listed = ", ".join(f"`{n}` {shown(s)}" for n, s in zip(sources, shapes, strict=True))
             c.sink.error("E0501", f"the shapes in `{name}` do not go together: {listed}", entry.value.span)
-    attrs: dict[str, Attr] = {}
-    function: FunctionDef | None = None
+    attrs: dict[str, l0.Attr] = {}
+    function: l0.FunctionDef | None = None
     if checked is not None:
         attrs, function = _with_numbers(name, checked.expr, sources, entry.value.span, c)
     right = len(c.sink.items) == before
@@ -318,20 +318,20 @@ def _formula(r: _Reader, entry: tree.Entry) -> None:
 
 def _with_numbers(
     name: str, body: Expr, sources: list[str], at: Span, c: Context
-) -> tuple[dict[str, Attr], FunctionDef]:
+) -> tuple[dict[str, l0.Attr], l0.FunctionDef]:
     """A formula over x0, x1, ... (its sources) and attributes, which hold the numbers of the model's params."""
     args = {n: f"x{i}" for i, n in enumerate(sources)}
-    attrs: dict[str, Attr] = {}
+    attrs: dict[str, l0.Attr] = {}
     bindings: dict[str, Expr] = {n: Ref(a) for n, a in args.items()}
     for parameter in sorted(refs(body) & c.names.numbers.keys() - args.keys()):
         value = c.names.numbers[parameter]
         attrs[f"p_{parameter}"] = value if isinstance(value, bool) else float(value)
         column = Ref(f"p_{parameter}")
         bindings[parameter] = column if not isinstance(value, bool) else _truth(column)
-    return attrs, FunctionDef(name, (*args.values(), *attrs), substitute(body, bindings), at)
+    return attrs, l0.FunctionDef(name, (*args.values(), *attrs), substitute(body, bindings), at)
 
 
-def _augment(r: _Reader, name: str, node: Node | None) -> tuple[dict[str, Attr], FunctionDef | None]:
+def _augment(r: _Reader, name: str, node: Node | None) -> tuple[dict[str, l0.Attr], l0.FunctionDef | None]:
     """The formula of an `augment` over its input."""
     c = r.c
     if node is None:
@@ -429,7 +429,7 @@ def _expected(r: _Reader, settings: tree.Mapping, name: str, shape: Shape) -> Sh
     return wanted
 
 
-def _activation(r: _Reader, settings: tree.Mapping, kind: LayerKind) -> tuple[str | None, FunctionDef | None]:
+def _activation(r: _Reader, settings: tree.Mapping, kind: LayerKind) -> tuple[str | None, l0.FunctionDef | None]:
     node = None if kind.activation is None else settings.get(kind.activation)
     if not isinstance(node, Scalar):
         return None, None
@@ -464,12 +464,12 @@ def _activation(r: _Reader, settings: tree.Mapping, kind: LayerKind) -> tuple[st
 _OTHER_NAMES = {"swish": "silu", "hardswish": "hard_swish", "hardtanh": "hard_tanh", "logistic": "sigmoid"}
 
 
-def has_weights(layer: Layer) -> bool:
+def has_weights(layer: l0.Layer) -> bool:
     """Whether there is something to train in a layer."""
     return KIND[layer.kind].trained(layer)
 
 
-def check_use(network: Network, outputs: tuple[str, ...], read: tuple[str, ...], c: Context) -> None:
+def check_use(network: l0.Network, outputs: tuple[str, ...], read: tuple[str, ...], c: Context) -> None:
     """Warn of layers and inputs that `outputs` do not depend on (`read`: inputs that the loss reads);
     an error where nothing is left to train."""
     layers = {layer.name: layer for layer in network.layers}

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Binary, Call, Expr, Ref, children, refs, substitute
@@ -37,16 +38,15 @@ from compiler.frontend.language.training.training import OPTIMIZER
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Scalar, Sequence
-from compiler.ir.level0.model import OptimizerDef, Set
 
 GIVEN = ("param", "gradient", "step", "epoch", "steps", "epochs")
 _NO_RANDOM = "random numbers in an optimizer are not supported yet"
 
 
-def build_optimizer(choice: tree.Mapping | None, c: Context, known: Definitions) -> OptimizerDef | None:
+def build_optimizer(choice: tree.Mapping | None, c: Context, known: Definitions) -> l0.OptimizerDef | None:
     """The optimizer that `train` chooses. The file's other optimizers are checked too."""
     before = len(c.sink.items)
-    out: OptimizerDef | None = None
+    out: l0.OptimizerDef | None = None
     chosen: tree.Mapping | None = None
     if choice is not None and len(choice.entries) == 1:
         entry = choice.entries[0]
@@ -65,10 +65,12 @@ def check_others(c: Context, known: Definitions, chosen: tree.Mapping | None = N
             _optimizer(own.name, block, None, own.key.span, c)
 
 
-def _optimizer(name: str, block: tree.Mapping, given: tree.Mapping | None, at: Span, c: Context) -> OptimizerDef | None:
+def _optimizer(
+    name: str, block: tree.Mapping, given: tree.Mapping | None, at: Span, c: Context
+) -> l0.OptimizerDef | None:
     before = len(c.sink.items)
     places: dict[str, Span] = {}
-    schedules: list[Set] = []
+    schedules: list[l0.Set] = []
     params = _params(block, given, places, name, at, c, schedules)
     state = _state(block, places, c)
     update, read = _update(block, params, state, places, c)
@@ -84,9 +86,11 @@ def _optimizer(name: str, block: tree.Mapping, given: tree.Mapping | None, at: S
     used = {p: v for p, v in c.names.numbers.items() if p in read and p not in places}
     numbers = {**{p: float(v) for p, v in used.items()}, **numbers}
     flags: dict[str, Expr] = {p: Ref(p).ne(0.0) for p in used if isinstance(used[p], bool)}
-    statements = tuple(Set(s.target, substitute(s.value, flags), s.span) for s in update)
+    statements = tuple(l0.Set(s.target, substitute(s.value, flags), s.span) for s in update)
     values = tuple((p, v) for p, v in params.items() if v is not None)
-    return OptimizerDef(name, (*values, *numbers.items()), tuple(state.items()), (*schedules, *statements), block.span)
+    return l0.OptimizerDef(
+        name, (*values, *numbers.items()), tuple(state.items()), (*schedules, *statements), block.span
+    )
 
 
 _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -113,7 +117,7 @@ def _elsewhere(optimizer: str, key: str, params: Collection[str]) -> str | None:
     return None
 
 
-def _renamed(schedules: list[Set], taken: set[str], c: Context) -> tuple[dict[str, float], list[Set]]:
+def _renamed(schedules: list[l0.Set], taken: set[str], c: Context) -> tuple[dict[str, float], list[l0.Set]]:
     """Parameters of the model that schedules read, under names that clash with nothing: `learning_rate` may be both
     the model's and the optimizer's."""
     numbers: dict[str, float] = {}
@@ -125,7 +129,7 @@ def _renamed(schedules: list[Set], taken: set[str], c: Context) -> tuple[dict[st
         value = c.names.numbers[p]
         numbers[name] = float(value)
         bindings[p] = Ref(name).ne(0.0) if isinstance(value, bool) else Ref(name)
-    return numbers, [Set(s.target, substitute(s.value, bindings), s.span) for s in schedules]
+    return numbers, [l0.Set(s.target, substitute(s.value, bindings), s.span) for s in schedules]
 
 
 def _declare(key: Scalar, noun: str, places: dict[str, Span], c: Context) -> bool:
@@ -152,7 +156,7 @@ def _params(
     name: str,
     at: Span,
     c: Context,
-    schedules: list[Set],
+    schedules: list[l0.Set],
 ) -> dict[str, float | None]:
     """Parameters with the values in force; None after an error, and for those that follow a schedule."""
     out: dict[str, float | None] = {}
@@ -196,12 +200,12 @@ def _update(
     state: dict[str, float],
     places: dict[str, Span],
     c: Context,
-) -> tuple[list[Set], set[str]]:
+) -> tuple[list[l0.Set], set[str]]:
     """The statements, and every name that they read."""
     names = (*GIVEN, *params, *state)
     scope: Scope = c.names.scope.extended(dict.fromkeys(names, Kind.REAL), dict.fromkeys(names, DIMENSIONLESS), places)
     nodes = block.get("update")
-    out: list[Set] = []
+    out: list[l0.Set] = []
     read: set[str] = set()
     locals_: dict[str, Kind] = {}
     assigned = False
@@ -249,7 +253,7 @@ def _update(
             scope = with_value(scope, target, found, at)
         if found is not None:
             whole = found.expr if argument is None else Call("norm", (found.expr,))
-            out.append(Set(target, whole, statement.span))
+            out.append(l0.Set(target, whole, statement.span))
             read |= refs(found.expr)
     if not assigned and nodes is not None and len(c.sink.items) == before:
         help = "for example `param = param - learning_rate * gradient`"

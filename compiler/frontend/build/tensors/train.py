@@ -8,6 +8,7 @@ Does not: read images; labels are read to see that each is a class that the netw
 
 from __future__ import annotations
 
+import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import did_you_mean
 from compiler.frontend.build.shared.definitions import Definitions
 from compiler.frontend.build.shared.readers import Reader, real
@@ -21,10 +22,9 @@ from compiler.frontend.language.training.training import TRAIN
 from compiler.frontend.schema.wording import allowed
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
-from compiler.ir.level0.model import OptimizerDef, Penalty, Train, WeightGroup
 
 
-def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Definitions) -> Train | None:
+def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Definitions) -> l0.Train | None:
     """The training of `block`; None after an error."""
     before = len(c.sink.items)
     r = Reader(TRAIN, block, c)
@@ -51,7 +51,7 @@ def build_train(block: tree.Mapping, built: Built, c: Context, optimizers: Defin
     watching = build_watching(r, numbers, kept > 0, optimizer, -(-(samples - kept) // batch))
     if any(i.severity == "error" for i in c.sink.items[before:]):
         return None
-    return Train(
+    return l0.Train(
         data,
         loss,
         metrics,
@@ -97,19 +97,19 @@ def _weights(node: Node | None, built: Built, c: Context) -> list[str]:
     return names
 
 
-def _penalties(r: Reader, built: Built) -> tuple[Penalty, ...]:
-    out: list[Penalty] = []
+def _penalties(r: Reader, built: Built) -> tuple[l0.Penalty, ...]:
+    out: list[l0.Penalty] = []
     for p in r.blocks("penalty"):
         sizes, squares = p.real("l1"), p.real("l2")
         names = _weights(p.get("of"), built, r.c) or [p.word("of")]
-        out.append(Penalty(sizes or 0.0, squares or 0.0, tuple(names), p.span))
+        out.append(l0.Penalty(sizes or 0.0, squares or 0.0, tuple(names), p.span))
     return tuple(out)
 
 
-def _groups(r: Reader, built: Built, optimizer: OptimizerDef) -> tuple[WeightGroup, ...]:
+def _groups(r: Reader, built: Built, optimizer: l0.OptimizerDef) -> tuple[l0.WeightGroup, ...]:
     """Groups of trained arrays, and an error where all of them are frozen."""
     c = r.c
-    out: list[WeightGroup] = []
+    out: list[l0.WeightGroup] = []
     params = dict(optimizer.params)
     scheduled = {s.target for s in optimizer.update} - params.keys()
     for group in r.blocks("groups"):
@@ -127,7 +127,7 @@ def _groups(r: Reader, built: Built, optimizer: OptimizerDef) -> tuple[WeightGro
             value = real(group.kind.by_name["set"].kind, entry.value, c, f"`{entry.name}`")
             if value is not None:
                 values.append((entry.name, value))
-        out.append(WeightGroup(tuple(names), tuple(values), group.flag("frozen"), group.span))
+        out.append(l0.WeightGroup(tuple(names), tuple(values), group.flag("frozen"), group.span))
     for made in out:
         if made.frozen and "all" in made.of:
             c.sink.error("E0103", "there is nothing to train: all weights are frozen", made.span)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
 from compiler.core.errors import RunError
 from compiler.expr.ast import Binary, Bool, Call, Cond, Expr, Num, Ref, Unary
 from compiler.expr.inline import expand
 from compiler.expr.show import show
-from compiler.ir.level0.model import Layer
 
 Reals = npt.NDArray[np.floating]
 
@@ -183,16 +183,16 @@ class Writer:
     shapes: Mapping[str, tuple[int, ...]]
     named: dict[str, str] = field(default_factory=dict)
 
-    def weight(self, layer: Layer, part: str) -> str:
+    def weight(self, layer: l0.Layer, part: str) -> str:
         return self.graph.weight(f"{layer.name}.{part}", self.weights[f"{layer.name}.{part}"])
 
-    def source(self, layer: Layer, k: int = 0) -> str:
+    def source(self, layer: l0.Layer, k: int = 0) -> str:
         return self.named[layer.inputs[k]]
 
-    def shape(self, layer: Layer, k: int = 0) -> tuple[int, ...]:
+    def shape(self, layer: l0.Layer, k: int = 0) -> tuple[int, ...]:
         return self.shapes[layer.inputs[k]]
 
-    def linear(self, layer: Layer, x: str, rank: int, part: str = "") -> str:
+    def linear(self, layer: l0.Layer, x: str, rank: int, part: str = "") -> str:
         """x W + b over the last axis of a tensor with `rank` axes besides the batch."""
         g, lead = self.graph, f"{part}." if part else ""
         has_bias = bool(layer.attr("bias"))

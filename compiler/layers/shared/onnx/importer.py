@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+import compiler.ir.level0.model as l0
 from compiler.core.errors import RunError
-from compiler.ir.level0.model import BESIDE
 
 Array = npt.NDArray[Any]
 Setting = int | float | bool | str | list[int] | list[str]
@@ -163,7 +163,7 @@ class LayerText:
             return set(re.findall(r"\w+", str(self.settings[self.name])))
         given = self.settings.get("inputs")
         found = {given} if isinstance(given, str) else {str(n) for n in given} if isinstance(given, list) else set()
-        return found | {str(self.settings[key]) for key in BESIDE if key in self.settings}
+        return found | {str(self.settings[key]) for key in l0.BESIDE if key in self.settings}
 
 
 @dataclass
