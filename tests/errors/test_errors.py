@@ -1,5 +1,5 @@
-"""The error corpus: every file here holds one kind of mistake, and beside it the exact text that a
-user gets. `--update-golden` writes the texts again; read them in review as a user would.
+"""The error corpus: every file below holds one kind of mistake, in the folder of its code, and beside it the exact text
+that a user gets. `--update-golden` writes the texts again; read them in review as a user would.
 
 A first line `# --set name=value` stands for that option of the command line.
 """
@@ -22,7 +22,7 @@ from compiler.passes.pipeline.lower import lower
 from compiler.runtime.prepare import refuse_two_halves
 
 HERE = Path(__file__).parent
-CASES = sorted(HERE.glob("*.yaml"))
+CASES = sorted(HERE.glob("[EW]*/*.yaml"))
 TARGET = Capabilities("reference", 0, True, frozenset())
 GENERATED = {"E0002", "E0014", "E0015"}
 """Codes of the tests below, whose files are too large, too deep or not there."""
@@ -55,6 +55,7 @@ def test_text(path: Path, golden: Callable[[Path, str], None]) -> None:
     found = diagnostics(path)
     assert found, "the file has no mistake"
     text = render(found, "human")
+    assert f"[{path.parent.name}]" in text.splitlines()[0]
     assert str(HERE.parents[1]) not in text
     golden(path.with_suffix(".txt"), text)
 

@@ -109,15 +109,16 @@ FOLLOWED: dict[str, list[tuple[str, str]]] = {
 
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_the_help_works(tmp_path: Path, name: str) -> None:
-    text = (HERE / f"{name}.yaml").read_text(encoding="utf-8")
+    (case,) = HERE.glob(f"*/{name}.yaml")
+    text = case.read_text(encoding="utf-8").replace("../data/", "")
     for old, new in FOLLOWED[name]:
         assert text.count(old) == 1
         text = text.replace(old, new)
-    shutil.copy(HERE / "samples_of_others.npz", tmp_path)
+    shutil.copy(HERE / "data" / "samples_of_others.npz", tmp_path)
     path = tmp_path / "model.yaml"
     path.write_text(text, encoding="utf-8")
     load_model(path)
-    told = _words((HERE / f"{name}.txt").read_text(encoding="utf-8").partition("= help:")[2])
+    told = _words(case.with_suffix(".txt").read_text(encoding="utf-8").partition("= help:")[2])
     new_words = set().union(*(_words(new) - _words(old) for old, new in FOLLOWED[name]))
     assert new_words - told <= OPEN.get(name, set())
 

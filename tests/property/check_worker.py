@@ -25,7 +25,7 @@ from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.timing import Times
 from compiler.runtime.prepare import load_checked, refuse_nothing_to_run
-from tests.property.mutations import Case, case
+from tests.property.mutations import ROOT, Case, case
 
 SECONDS = 5.0
 BYTES = 1 << 30
@@ -56,11 +56,15 @@ def main() -> None:
 
 def placed(made: Case, folder: Path) -> Path:
     """The file of a case, in a folder from which the files that its seed names are found."""
-    inside = folder / "_".join(made.seed.parent.parts[-2:])
+    inside = folder / made.seed.parent.relative_to(ROOT)
     if not inside.exists():
         inside.mkdir(parents=True)
         for other in made.seed.parent.iterdir():
-            (inside / other.name).symlink_to(other)
+            if not (inside / other.name).exists():
+                (inside / other.name).symlink_to(other)
+        data = folder / "tests" / "errors" / "data"
+        if inside.parent == data.parent and not data.exists():
+            data.symlink_to(ROOT / data.relative_to(folder))
     path = inside / "changed_model.yaml"
     path.write_bytes(made.data)
     return path

@@ -21,7 +21,7 @@ from compiler.frontend.yaml.tree import Mapping, Plain, to_plain
 from compiler.frontend.yaml.yaml12 import load_file
 
 ROOT: Final = Path(__file__).parents[2]
-FOLDERS: Final = ("models", "models/library/*", "tests/errors")
+FOLDERS: Final = ("models", "models/library/*", "tests/errors/*")
 LARGEST: Final = 40_000
 """Bytes of a seed: larger files hold the same language, and take longer to read."""
 
