@@ -123,7 +123,7 @@ def open_rows(path: Path, name: str | None, columns: tuple[str, ...], cache: Pat
     with damage_as_value_error():
         stored = None if columns else _flat(path, name)
         if stored is None:
-            stored = _flat(_converted(path, name, columns, cache), None)
+            stored = _flat(converted_file(path, name, columns, cache), None)
     assert stored is not None
     return stored
 
@@ -217,7 +217,7 @@ def _npz_parts(path: Path, name: str | None) -> Iterator[Array]:
             yield np.frombuffer(stream.read(count * row), dtype).reshape(count, *shape[1:])
 
 
-def _converted(path: Path, name: str | None, columns: tuple[str, ...], cache: Path) -> Path:
+def converted_file(path: Path, name: str | None, columns: tuple[str, ...], cache: Path) -> Path:
     """An .npy file of the cache folder with the same numbers; written if missing."""
     state = path.stat()
     what = (str(path.resolve()), state.st_size, state.st_mtime_ns, name, columns)

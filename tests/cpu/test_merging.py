@@ -282,13 +282,13 @@ def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[li
     from backends.cpu.emit import build as cpu_build
 
     done: list[str] = []
-    original = cpu_build._compile
+    original = cpu_build.compile_library
 
     def counted(emitted: object, name: str, *rest: object) -> float:
         done.append(name)
         return original(emitted, name, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(cpu_build, "_compile", counted)
+    monkeypatch.setattr(cpu_build, "compile_library", counted)
     monkeypatch.setenv("NETLOOM_CACHE", str(tmp_path / "cache"))
     yield done
 

@@ -21,7 +21,7 @@ from compiler.passes.pipeline.lower import lower
 from compiler.runtime.common.options import Options
 from compiler.runtime.common.watch import best_epoch, plateau_factor, stops
 from compiler.runtime.execute import run_model
-from compiler.runtime.plots.plots import _training as training_figure
+from compiler.runtime.plots.plots import training_figure
 from tests.cpu.models_for_runs import DIGITS, write
 from tests.cpu.test_run_spiking import Signalling
 from tests.cpu.test_run_training import last_state, rows, same_training

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.core.cache import file_digest, find_files, find_value, is_as_kept, keep_files, keep_value, note_file
-from compiler.files.array_rows import _converted
+from compiler.files.array_rows import converted_file
 
 
 def damage(path: Path, how: str, at: float, byte: int) -> None:
@@ -88,9 +88,9 @@ def test_large_files_are_read_only_when_they_may_have_changed(tmp_path: Path) ->
 def test_a_damaged_array_is_converted_again(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("x,y\n" + "".join(f"{k},{2 * k}\n" for k in range(50)), encoding="utf-8")
-    place = _converted(table, "x", (), tmp_path / "cache")
+    place = converted_file(table, "x", (), tmp_path / "cache")
     good = place.read_bytes()
     place.write_bytes(good[:-100])
-    assert _converted(table, "x", (), tmp_path / "cache").read_bytes() == good
+    assert converted_file(table, "x", (), tmp_path / "cache").read_bytes() == good
     place.write_bytes(good[:-1] + b"\x7f")
-    assert _converted(table, "x", (), tmp_path / "cache").read_bytes() == good
+    assert converted_file(table, "x", (), tmp_path / "cache").read_bytes() == good

@@ -30,7 +30,7 @@ from backends.cuda.persistent.rnn_plan import row_bytes, shapes_of, stages_of, v
 from backends.cuda.persistent.rnn_table import Walk
 from backends.cuda.persistent.rnn_table import walk as walk_of
 from backends.cuda.run.backend import CudaBackend
-from backends.cuda.run.load_plan import _parts, device_table
+from backends.cuda.run.load_plan import device_table, launched_at_once
 from backends.reference.load import ReferenceInstance
 from compiler.frontend.load import load_model
 from compiler.ir.level2.batch_independence import apart, chain_violations, product_of
@@ -571,7 +571,7 @@ def test_what_does_not_pay_or_fit_is_launched_one_by_one(tmp_path: Path) -> None
         device = SimpleNamespace(room=lambda name, room=room: room, processors=132)
         phase = phase_of(program, "train")
         assert {c.pays for c in phase.chains} == {program is small}
-        parts = _parts(device, program, phase, device_words(program)[0], shapes_of(program))  # type: ignore[arg-type]
+        parts = launched_at_once(device, program, phase, device_words(program)[0], shapes_of(program))  # type: ignore[arg-type]
         assert [len(x) for x, w in parts if w is not None] == [c.last - c.first for c in phase.chains if walks]
         assert sum(y.hi - y.lo for x, _ in parts for y in x) == sum(x.hi - x.lo for x in phase.launches)
         assert len(parts) < len(phase.launches)  # the gates that wait for nothing are one launch again
@@ -583,7 +583,7 @@ def test_what_is_not_point_by_point_is_launched_one_by_one(tmp_path: Path, monke
     phase = phase_of(program, "train")
     assert all(stages_of(program, phase, c) == [] for c in phase.chains)
     device = SimpleNamespace(room=lambda name: ROOM, processors=132)
-    parts = _parts(device, program, phase, device_words(program)[0], shapes_of(program))  # type: ignore[arg-type]
+    parts = launched_at_once(device, program, phase, device_words(program)[0], shapes_of(program))  # type: ignore[arg-type]
     assert not any(walk for _, walk in parts)
     assert f" {NAME}(" in emit(program).text
 

@@ -18,7 +18,7 @@ from backends.cuda.kernels.kernel import BLOCK
 from backends.cuda.kernels.launch_geometry import MOST_BLOCKS, Call, Work, array_elements, calls_of, group_size
 from backends.cuda.kernels.nest import SHARED
 from backends.cuda.run.backend import CudaBackend
-from backends.cuda.run.cuda_graphs import KernelCall, Plan, Timed, _calls, _pattern, nodes
+from backends.cuda.run.cuda_graphs import KernelCall, Plan, Timed, calls_due, launch_pattern, nodes
 from backends.cuda.run.load_plan import device_table
 from backends.protocol import BackendError
 from compiler.frontend.load import load_model
@@ -347,10 +347,10 @@ def ready(name: str) -> KernelCall:
 def test_steps_recorded_together_are_the_steps_one_by_one() -> None:
     plan = Plan((Timed((ready("a"),), 1, 0), Timed((ready("b"), ready("c")), 10, 0), Timed((ready("d"),), 3, 2)))
     for first in (1, 8, 30):
-        together = [(c.function, first + ahead) for c, ahead in _calls(plan, first, 20)]
-        apart = [(c.function, step) for step in range(first, first + 20) for c, _ in _calls(plan, step, 1)]
+        together = [(c.function, first + ahead) for c, ahead in calls_due(plan, first, 20)]
+        apart = [(c.function, step) for step in range(first, first + 20) for c, _ in calls_due(plan, step, 1)]
         assert together == apart
-        sparse = {(n, at) for n, at in _pattern(plan, first, 20)}
+        sparse = {(n, at) for n, at in launch_pattern(plan, first, 20)}
         assert {s for f, s in together if f == "b"} == {first + at for n, at in sparse if n == 1}
         assert {s % 10 for f, s in together if f == "b"} == {0}
         assert {s % 3 for f, s in together if f == "d"} == {2}
@@ -392,7 +392,7 @@ def test_every_two_launches_that_may_not_meet_are_ordered() -> None:
 def test_few_patterns_occur() -> None:
     plan = Plan((Timed((ready("a"),), 1, 0), Timed((ready("b"),), 10, 0)))
     assert plan.steps % 10 == 0
-    patterns = {_pattern(plan, 1 + k * plan.steps, plan.steps) for k in range(20)}
+    patterns = {launch_pattern(plan, 1 + k * plan.steps, plan.steps) for k in range(20)}
     assert len(patterns) == 1
 
 
@@ -405,8 +405,8 @@ def test_rare_launches_make_few_graphs() -> None:
         for count in (*random.integers(1, 400, 60).tolist(), 20_000):
             end = step + count
             for size in plan.parts(step, count):
-                key = size, _pattern(plan, step, size)
-                calls = [(c.function, ahead) for c, ahead in _calls(plan, step, size)]
+                key = size, launch_pattern(plan, step, size)
+                calls = [(c.function, ahead) for c, ahead in calls_due(plan, step, size)]
                 assert keys.setdefault(key, calls) == calls
                 assert 1 <= size <= plan.steps
                 step += size

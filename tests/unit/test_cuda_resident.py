@@ -359,6 +359,6 @@ class Recorder:
 @pytest.mark.parametrize(("around", "expected"), [(True, [0, 1, 2, 3]), (False, [0, 1, 2])])
 def test_what_a_graph_of_waves_leaves_of_its_last_step_ends_it(around: bool, expected: list[int]) -> None:
     device = Recorder()
-    schedule._record_waves(device, WaveKernels(5, ((7, 70), (8, 80)), around), 3)  # type: ignore[arg-type]
+    schedule.record_waves(device, WaveKernels(5, ((7, 70), (8, 80)), around), 3)  # type: ignore[arg-type]
     assert [ahead for which, ahead in device.calls if which == 7] == expected
     assert [ahead for which, ahead in device.calls if which == 8] == [0, 1, 2]

@@ -86,3 +86,12 @@ def test_functions_are_short() -> None:
             if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= LONGEST:
                 long.add((path.relative_to(root).as_posix(), node.name))
     assert long == LONG
+
+
+def test_tests_import_no_private_names() -> None:
+    root = PICTURE.parents[1]
+    for path in (root / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("compiler", "backends"):
+                private = [a.name for a in node.names if a.name.startswith("_")]
+                assert not private, f"{path}: {private}"

@@ -136,11 +136,11 @@ def compile_text(emitted: Emitted, name: str, fixed_order: bool, portable: bool)
     found = find_files(index)
     compiled = found is None
     if found is None:
-        found, seconds = _compile(emitted, name, compiler, options, index)
+        found, seconds = compile_library(emitted, name, compiler, options, index)
     return Artifact(emitted.text, found[".so"], key, compiled, str(compiler), options, seconds)
 
 
-def _compile(
+def compile_library(
     emitted: Emitted, name: str, compiler: Compiler, options: tuple[str, ...], index: Path
 ) -> tuple[dict[str, Path], float]:
     """Compile into the cache; the CPU seconds are those of the compiler and its children."""

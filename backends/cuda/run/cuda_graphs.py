@@ -171,7 +171,7 @@ class Plan:
             count -= size
 
 
-def _pattern(plan: Plan, step: int, count: int) -> Pattern:
+def launch_pattern(plan: Plan, step: int, count: int) -> Pattern:
     """(launch, step) of the launches that are not in every step, steps counted from `step`."""
     return tuple(
         (number, at)
@@ -181,7 +181,7 @@ def _pattern(plan: Plan, step: int, count: int) -> Pattern:
     )
 
 
-def _calls(plan: Plan, step: int, count: int) -> Iterator[tuple[KernelCall, int]]:
+def calls_due(plan: Plan, step: int, count: int) -> Iterator[tuple[KernelCall, int]]:
     """(call, steps ahead) in order."""
     for ahead in range(count):
         for x in plan.launches:
@@ -307,7 +307,7 @@ def _stay(device: Device, stay: PersistentKernel, count: int) -> None:
 def _walk(device: Device, plan: Plan, step: int, count: int) -> None:
     """Launch steps as graphs of single launches."""
     for size in plan.parts(step, count):
-        _replay(device, plan, (size, _pattern(plan, step, size)), partial(_record, device, plan, step, size))
+        _replay(device, plan, (size, launch_pattern(plan, step, size)), partial(_record, device, plan, step, size))
         step += size
 
 
@@ -315,7 +315,7 @@ def _wave(device: Device, plan: Plan, waves: WaveKernels, count: int) -> None:
     """Launch `count` steps as graphs of waves: of WAVES steps, then of powers of two."""
     while count > 0:
         size = min(WAVES, 1 << count.bit_length() - 1)
-        _replay(device, plan, (size, None), partial(_record_waves, device, waves, size))
+        _replay(device, plan, (size, None), partial(record_waves, device, waves, size))
         count -= size
 
 
@@ -329,7 +329,7 @@ def _replay(device: Device, plan: Plan, key: tuple[int, Pattern], record: Callab
     device.driver.launch(graph, device.stream.handle)
 
 
-def _record_waves(device: Device, waves: WaveKernels, count: int) -> int:
+def record_waves(device: Device, waves: WaveKernels, count: int) -> int:
     device.driver.begin_capture(device.stream.handle)
     try:
         for ahead in range(count + waves.around):
@@ -344,7 +344,7 @@ def _record_waves(device: Device, waves: WaveKernels, count: int) -> int:
 def run_checked(device: Device, plan: Plan, step: int, count: int) -> Iterator[KernelCall]:
     """Launch the same steps one call at a time; yields every call after it has been launched."""
     for at in range(count):
-        for call, _ in _calls(plan, step + at, 1):
+        for call, _ in calls_due(plan, step + at, 1):
             device.launch(call.function, call.grid, call.block, call.arguments(0), shared=call.shared)
             yield call
         device.call("nl_advance", "q", 1, 1, 1)

@@ -123,7 +123,7 @@ def prepare(
         return Work(template, program.tables[launch.template], table, launch, elements, device.blocks)
 
     for phase in program.phases:
-        parts = _parts(device, program, phase, words, shapes)
+        parts = launched_at_once(device, program, phase, words, shapes)
         steps = sized and phase.name == PHASE and not shared and not phase.chains
         known = [launched(program, x, tables[x.template]) for x in phase.launches] if steps else []
         pairs = paired(known)
@@ -147,7 +147,7 @@ def prepare(
     return out
 
 
-def _parts(
+def launched_at_once(
     device: Device, program: l2.Merged, phase: l2.MergedPhase, words: Sequence[Words], shapes: Shapes
 ) -> list[tuple[tuple[l2.Launch, ...], Walk | None]]:
     """What is launched at once, in order: single launches, and the chains that pay and that this device has room for.

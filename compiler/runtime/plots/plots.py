@@ -105,7 +105,7 @@ def _figure(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None)
         case "evolution":
             return evolution(folder, model, plot)
         case "training":
-            return _training(folder, model.train.best if model.train is not None else None)
+            return training_figure(folder, model.train.best if model.train is not None else None)
         case "confusion":
             return confusion(folder, model)
     raise AssertionError(f"plot kind {plot.kind} passed the frontend")
@@ -242,7 +242,7 @@ def _trace(folder: Path, model: l0.Model, plot: l0.Plot, window: Window | None) 
     return figure
 
 
-def _training(folder: Path, watched: l0.Watched | None = None) -> Any:
+def training_figure(folder: Path, watched: l0.Watched | None = None) -> Any:
     """Loss and metrics over epochs, training and validation in one axes each, with the best epoch where one is looked
     for. None before the first epoch."""
     rows = read_metrics(folder)

@@ -42,7 +42,7 @@ datasets."""
 def open_file(path: Path) -> Any:
     """The file at `path` for writing; one that is there is continued. Raises RunError (E0930)."""
     with recording(path):
-        _require(path, path.stat().st_size if path.exists() else 0, 0)
+        require_room(path, path.stat().st_size if path.exists() else 0, 0)
         file = h5py.File(path, "a", libver=FORMAT)
     config = file.id.get_mdc_config()
     config.set_initial_size = True
@@ -53,10 +53,10 @@ def open_file(path: Path) -> Any:
 
 def require(file: Any, count: int) -> None:
     """Check that `count` more bytes fit into a file (a low-level FileID). Raises RunError (E0930)."""
-    _require(Path(os.fsdecode(h5f.get_name(file))), file.get_filesize(), count)
+    require_room(Path(os.fsdecode(h5f.get_name(file))), file.get_filesize(), count)
 
 
-def _require(path: Path, size: int, count: int) -> None:
+def require_room(path: Path, size: int, count: int) -> None:
     free = free_bytes(path)
     error = 0
     if free is not None and free < count + MARGIN:
