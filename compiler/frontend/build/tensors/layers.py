@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from compiler.core.source import Span
-from compiler.expr.keys.kinds import Choice, Field, Flag, ListOf, Name, OneKey, OneOf, Reference, Value
+from compiler.expr.keys.kinds import Choice, Field, Flag, Kind, ListOf, Name, OneKey, OneOf, Reference, Value
 from compiler.frontend.build.shared.readers import Reader
 from compiler.frontend.build.shared.values import items_of
 from compiler.frontend.build.tensors.init import init_name
@@ -43,16 +43,17 @@ def _setting(r: Reader, f: Field) -> Setting | None:
         case Value(integer=integer):
             return r.integer(f.name) if integer else r.real(f.name)
         case OneOf(kinds) if any(isinstance(k, Value) for k in kinds):
-            return _one_or_several(r, f)
+            return _one_or_several(r, f, kinds)
     return None
 
 
-def _one_or_several(r: Reader, f: Field) -> Setting | None:
-    """A word, an integer, or integers of a list."""
+def _one_or_several(r: Reader, f: Field, kinds: tuple[Kind, ...]) -> Setting | None:
+    """A word, where the key has words, an integer, or integers of a list."""
     node = r.get(f.name)
     if node is None and isinstance(f.default, str):
         return f.default
-    if isinstance(node, Scalar) and _WORD.fullmatch(node.text) and node.text not in r.c.names.scope.kinds:
+    words = any(isinstance(k, Choice | Reference) for k in kinds)
+    if words and isinstance(node, Scalar) and _WORD.fullmatch(node.text) and node.text not in r.c.names.scope.kinds:
         return node.text
     return r.integers(f.name) if isinstance(node, Sequence) else r.integer(f.name)
 
