@@ -198,7 +198,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from backends.cuda.run.backend import CudaBackend
-from backends.cuda.run.cuda_graphs import Way
+from backends.cuda.run.cuda_graphs import ExecutionMode
 from backends.protocol import BackendError
 from tests.gpu.test_models import lowered
 backend = CudaBackend(check=sys.argv[2] == "check")
