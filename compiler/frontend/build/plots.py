@@ -22,42 +22,39 @@ def build_plots(
     node: Node | None, populations: Populations, recorded: Recorded, train: bool, c: Context
 ) -> tuple[l0.Plot, ...]:
     """Everything under `plots`. Args: raster: from; trace: from, variable; training: none."""
-    out: list[l0.Plot] = []
-    for kind, r, at in choices(PLOTS, node, c):
-        if kind == "training":
-            if not train:
-                c.sink.error("E0103", "the plot `training` needs a `train` block", at)
-            else:
-                out.append(l0.Plot(kind, (), at))
-            continue
-        source = r.get("from")
-        if kind in ("histogram", "matrix", "evolution"):
-            drawn = _of_synapses(kind, r, at, recorded)
-            out += [] if drawn is None else [drawn]
-            continue
-        if source is None:
-            continue
-        names = select(source, populations, c)
-        if names is None:
-            continue
-        if kind == "rate":
-            missing = next((n for n in names if n not in recorded.rated), None)
-            if missing is not None:
-                if "rate" in recorded.refused:
-                    continue  # the mistake was reported there
-                help = f"add `- rate: {{from: {missing}, every: 10 ms}}` to `record`"
-                c.sink.error("E0213", f"the rate of `{missing}` is not recorded", source.span, help)
-            else:
-                out.append(l0.Plot(kind, (("from", names),), at))
-            continue
-        if kind == "raster":
-            if need_spikes(names, source, recorded, c):
-                out.append(l0.Plot(kind, (("from", names),), at))
-            continue
-        variable = r.get("variable")
-        if isinstance(variable, Scalar) and need_trace(names, variable, recorded, c):
-            out.append(l0.Plot(kind, (("from", names), ("variable", variable.text)), at))
-    return tuple(out)
+    drawn = [_plot(kind, r, at, populations, recorded, train) for kind, r, at in choices(PLOTS, node, c)]
+    return tuple(p for p in drawn if p is not None)
+
+
+def _plot(kind: str, r: Reader, at: Span, populations: Populations, recorded: Recorded, train: bool) -> l0.Plot | None:
+    c = r.c
+    if kind == "training":
+        if not train:
+            c.sink.error("E0103", "the plot `training` needs a `train` block", at)
+        return l0.Plot(kind, (), at) if train else None
+    if kind in ("histogram", "matrix", "evolution"):
+        return _of_synapses(kind, r, at, recorded)
+    source = r.get("from")
+    names = None if source is None else select(source, populations, c)
+    if source is None or names is None:
+        return None
+    shown = ("from", names)
+    if kind == "rate":
+        return l0.Plot(kind, (shown,), at) if _need_rates(names, source, recorded, c) else None
+    if kind == "raster":
+        return l0.Plot(kind, (shown,), at) if need_spikes(names, source, recorded, c) else None
+    variable = r.get("variable")
+    if isinstance(variable, Scalar) and need_trace(names, variable, recorded, c):
+        return l0.Plot(kind, (shown, ("variable", variable.text)), at)
+    return None
+
+
+def _need_rates(names: tuple[str, ...], node: Node, recorded: Recorded, c: Context) -> bool:
+    missing = next((n for n in names if n not in recorded.rated), None)
+    if missing is not None and "rate" not in recorded.refused:  # else the mistake was reported there
+        help = f"add `- rate: {{from: {missing}, every: 10 ms}}` to `record`"
+        c.sink.error("E0213", f"the rate of `{missing}` is not recorded", node.span, help)
+    return missing is None
 
 
 def _of_synapses(kind: str, r: Reader, at: Span, recorded: Recorded) -> l0.Plot | None:
