@@ -118,24 +118,7 @@ def _distribution(
     if one is None:
         return None, dimension
     kind, r, at = one
-    args: dict[str, float] = {}
-    wrong = False
-    for name in _NUMBERS:
-        item = r.get(name) if name in r else None
-        if item is None:
-            continue
-        found = number_and_dimension(item, c, f"`{name}` of {what}", dimension, names)
-        if found is None:
-            wrong = True
-            continue
-        if dimension is None and found[1] is not None:
-            dimension = found[1]
-        args[name] = float(found[0])
-        problem = out_of_bounds(args[name], value_of(r.of(name)).low, None)
-        if problem is not None:
-            it = shown(args[name], dimension or DIMENSIONLESS)
-            c.sink.error("E0106", f"`{name}` of {what} must be {problem}; it is {it}", item.span)
-            wrong = True
+    args, dimension, wrong = _arguments(r, what, dimension)
     if "relative_std" in r and r.get("relative_std") is not None:
         share = r.real("relative_std")
         if share is None:
@@ -149,6 +132,28 @@ def _distribution(
     if kind == "lognormal":
         args = _of_logarithm(args)
     return l0.Distribution(kind, tuple(args.items()), at), dimension or DIMENSIONLESS
+
+
+def _arguments(r: Reader, what: str, dimension: Dimension | None) -> tuple[dict[str, float], Dimension | None, bool]:
+    """The numbers of a distribution, their dimension, and whether one has a mistake (reported)."""
+    args: dict[str, float] = {}
+    wrong = False
+    for name in _NUMBERS:
+        item = r.get(name) if name in r else None
+        if item is None:
+            continue
+        found = number_and_dimension(item, r.c, f"`{name}` of {what}", dimension, r.names)
+        if found is None:
+            wrong = True
+            continue
+        dimension = found[1] if dimension is None else dimension
+        args[name] = float(found[0])
+        problem = out_of_bounds(args[name], value_of(r.of(name)).low, None)
+        if problem is not None:
+            it = shown(args[name], dimension or DIMENSIONLESS)
+            r.c.sink.error("E0106", f"`{name}` of {what} must be {problem}; it is {it}", item.span)
+            wrong = True
+    return args, dimension, wrong
 
 
 def _complete(kind: str, args: Mapping[str, float], r: Reader, what: str) -> bool:
