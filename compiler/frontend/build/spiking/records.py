@@ -17,6 +17,7 @@ from compiler.expr.units import parse_unit
 from compiler.frontend.build.shared.phases import find_event
 from compiler.frontend.build.shared.readers import Reader, choices, in_steps
 from compiler.frontend.build.shared.values import Context, items_of, number, text_of
+from compiler.frontend.build.spiking.neurons import BuiltNeuron
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.select import select
 from compiler.frontend.language.recording import RECORD
@@ -182,15 +183,7 @@ def _traces(names: tuple[str, ...], r: Reader, at: Span, populations: Population
     items = [i for i in variables.items if isinstance(i, Scalar)] if isinstance(variables, Sequence) else []
     interval = _interval(r, populations, 1)
     for name in names:
-        neuron, built = populations.neuron_of.get(name), populations.built.get(name)
-        good: list[str] = []
-        for item in items:
-            if neuron is None:
-                continue
-            if item.text not in (*neuron.states, *neuron.inputs, *neuron.shared):
-                _no_variable(item, name, populations, c)
-            elif item.text not in good:
-                good.append(item.text)
+        built, good = populations.built.get(name), _variables(items, name, populations, c)
         if built is None or len(good) != len(items) or interval is None:
             continue
         members = _members(r, name, built.size, at, populations)
@@ -212,6 +205,18 @@ def _traces(names: tuple[str, ...], r: Reader, at: Span, populations: Population
             out.variables[name, item.text] = item.span
 
 
+def _variables(items: list[Scalar], name: str, populations: Populations, c: Context) -> tuple[str, ...]:
+    """The variables that a population has among `items`; the others are reported."""
+    neuron = populations.neuron_of.get(name)
+    if neuron is None:
+        return ()
+    known = [*neuron.states, *neuron.inputs, *neuron.shared]
+    for item in items:
+        if item.text not in known:
+            _no_variable(item, name, neuron, known, c)
+    return tuple(dict.fromkeys(i.text for i in items if i.text in known))
+
+
 def _of_synapses(
     kind: str,
     r: Reader,
@@ -222,54 +227,78 @@ def _of_synapses(
     out: Recorded,
 ) -> None:
     """`synapses` and `histogram`."""
-    c, source = r.c, r.get("from")
-    if not isinstance(source, Scalar):
-        return
-    found = next((p for p in projections if p.name == source.text), None)
+    found = _projection(r.get("from"), projections, declared, r.c)
     if found is None:
-        if source.text not in declared:  # else it has a mistake, which has been reported
-            help = did_you_mean(source.text, declared) or (
-                allowed("the projections are", declared) if declared else None
-            )
-            c.sink.error("E0201", f"there is no projection `{source.text}`", source.span, help)
         return
     interval = _interval(r, populations, 0)
-    items = items_of(r.get("variable" if kind == "histogram" else "variables"))
-    names: list[str] = []
-    for item in items:
-        unsure = populations.step is None and text_of(item) == "delay"  # its steps are not known
-        if not isinstance(item, Scalar) or unsure or not _synapse_variable(item, found, c):
-            return
-        if (kind, found.name, item.text) in out.kept:
-            c.sink.error("E0802", f"`{item.text}` of `{found.name}` is recorded twice", item.span)
-            return
-        out.kept.add((kind, found.name, item.text))
-        names.append(item.text)
+    names = _of_projection(kind, r, found, populations, out)
     if interval is None or not names:
         return
-    every, event = interval
-    if kind == "synapses":
-        other = next((r for r in out.synapses if r.projection == found.name), None)
-        if other is not None:  # they would share their times in the file
-            related = (Related("the other one is here", other.span),)
-            message = f"the synapses of `{found.name}` have another record"
-            c.sink.error("E0802", message, at, "record all of their variables in one entry", related)
-            return
-        out.synapses.append(l0.RecordSynapses(found.name, tuple(names), every, event, at))
-        out.weighed.update({(found.name, name): at for name in names})
+    if kind == "histogram":
+        _histogram(found, names[0], interval, r, at, populations, out)
         return
+    other = next((r for r in out.synapses if r.projection == found.name), None)
+    if other is not None:  # they would share their times in the file
+        related = (Related("the other one is here", other.span),)
+        message = f"the synapses of `{found.name}` have another record"
+        r.c.sink.error("E0802", message, at, "record all of their variables in one entry", related)
+        return
+    out.synapses.append(l0.RecordSynapses(found.name, tuple(names), *interval, at))
+    out.weighed.update({(found.name, name): at for name in names})
+
+
+def _projection(
+    source: Node | None, projections: tuple[l0.Projection, ...], declared: tuple[str, ...], c: Context
+) -> l0.Projection | None:
+    """The projection that an entry names; None after an error."""
+    if not isinstance(source, Scalar):
+        return None
+    found = next((p for p in projections if p.name == source.text), None)
+    if found is None and source.text not in declared:  # else it has a mistake, which has been reported
+        help = did_you_mean(source.text, declared) or (allowed("the projections are", declared) if declared else None)
+        c.sink.error("E0201", f"there is no projection `{source.text}`", source.span, help)
+    return found
+
+
+def _of_projection(
+    kind: str, r: Reader, projection: l0.Projection, populations: Populations, out: Recorded
+) -> list[str]:
+    """The variables of synapses that an entry names; none after an error."""
+    names: list[str] = []
+    for item in items_of(r.get("variable" if kind == "histogram" else "variables")):
+        unsure = populations.step is None and text_of(item) == "delay"  # its steps are not known
+        if not isinstance(item, Scalar) or unsure or not _synapse_variable(item, projection, r.c):
+            return []
+        key = (kind, projection.name, item.text)
+        if key in out.kept:
+            r.c.sink.error("E0802", f"`{item.text}` of `{projection.name}` is recorded twice", item.span)
+            return []
+        out.kept.add(key)
+        names.append(item.text)
+    return names
+
+
+def _histogram(
+    projection: l0.Projection,
+    name: str,
+    interval: tuple[int, int | None],
+    r: Reader,
+    at: Span,
+    populations: Populations,
+    out: Recorded,
+) -> None:
     edges = r.get("range")
     if not isinstance(edges, Sequence) or len(edges.items) != 2:
         return
-    unit = parse_unit(synapse_unit(found, names[0], tuple(populations.built.values())))
-    low, high = (number(e, c, "`range`", unit[0] if unit else None) for e in edges.items)
+    unit = parse_unit(synapse_unit(projection, name, tuple(populations.built.values())))
+    low, high = (number(e, r.c, "`range`", unit[0] if unit else None) for e in edges.items)
     bins = r.integer("bins")
     if low is None or high is None or bins is None:
         return
     if high <= low:
-        c.sink.error("E0106", "`range` must end above where it begins", edges.span)
+        r.c.sink.error("E0106", "`range` must end above where it begins", edges.span)
         return
-    out.histograms.append(l0.RecordHistogram(found.name, names[0], float(low), float(high), bins, every, event, at))
+    out.histograms.append(l0.RecordHistogram(projection.name, name, float(low), float(high), bins, *interval, at))
 
 
 def _synapse_variable(item: Scalar, projection: l0.Projection, c: Context) -> bool:
@@ -287,9 +316,7 @@ def _synapse_variable(item: Scalar, projection: l0.Projection, c: Context) -> bo
     return True
 
 
-def _no_variable(item: Scalar, name: str, populations: Populations, c: Context) -> None:
-    neuron = populations.neuron_of[name]
-    known = [*neuron.states, *neuron.inputs, *neuron.shared]
+def _no_variable(item: Scalar, name: str, neuron: BuiltNeuron, known: list[str], c: Context) -> None:
     help = did_you_mean(item.text, known)
     if item.text in neuron.params:
         help = f"`{item.text}` is a parameter, which does not change"
