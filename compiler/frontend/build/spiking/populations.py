@@ -34,7 +34,7 @@ from compiler.frontend.build.spiking.neurons import BuiltNeuron, build_neuron
 from compiler.frontend.build.spiking.pools import count_pools
 from compiler.frontend.language.spiking.populations import POPULATIONS_MAP
 from compiler.frontend.yaml import tree
-from compiler.frontend.yaml.tree import Scalar
+from compiler.frontend.yaml.tree import Node, Scalar
 
 MAX_SIZE = (1 << 31) - 1
 """Neurons are numbered by 32-bit integers."""
@@ -187,32 +187,15 @@ def _params(
     declared = neuron.definition.params if neuron.definition is not None else ()
     for decl in declared:
         entry = None if given is None else given.entry(decl.name)
+        value: l0.Value | None = values.get(decl.name, decl.default)
         if entry is not None:
-            what = f"parameter `{decl.name}` of `{name}`"
-            count = size if neuron.source == "equations" else None
-            if neuron.source == "equations" and reads_time(entry.value, c):
-                if size is None:
-                    continue  # its mistake was reported
-                made = source_of(decl.name, entry.value, what, neuron.params[decl.name], c, c.names)
-                if made is not None:
-                    at_value = entry.value.span
-                    drive = l0.Drive(f"{name}.{decl.name}", name, decl.name, made[0], made[1], (), at_value)
-                    out.drives.append(drive)
-                    values[decl.name] = l0.Driven(at_value)
-                continue
-            value, _ = initial_value(entry.value, c, what, neuron.params[decl.name], None, count)
-            if value is not None:
-                values[decl.name] = value
-        elif decl.name in values:
-            continue
-        elif decl.default is None:
+            value = _given(decl.name, entry.value, name, neuron, size, out)
+        elif value is None:
             missing.append(decl.name)
-        elif isinstance(decl.default, l0.Formula):
-            value = evaluated(decl.default, values, f"parameter `{decl.name}` of `{name}`", at, c)
-            if value is not None:
-                values[decl.name] = value
-        else:
-            values[decl.name] = decl.default
+        elif isinstance(value, l0.Formula):
+            value = evaluated(value, values, f"parameter `{decl.name}` of `{name}`", at, c)
+        if value is not None:
+            values[decl.name] = value
     if missing:
         names = ", ".join(f"`{m}`" for m in missing)
         plural = "s" if len(missing) > 1 else ""
@@ -220,6 +203,22 @@ def _params(
         message = f"`{name}` gives no value for the parameter{plural} {names} of `{neuron.name}`"
         c.sink.error("E0103", message, at, f"write `params: {{{missing[0]}: ...}}`", related)
     return values
+
+
+def _given(
+    parameter: str, node: Node, name: str, neuron: BuiltNeuron, size: int | None, out: Populations
+) -> l0.Value | None:
+    """The value that the population `name` gives to a parameter; an expression of the time becomes a drive."""
+    c, dimension, what = out.c, neuron.params[parameter], f"parameter `{parameter}` of `{name}`"
+    equations = neuron.source == "equations"
+    if not (equations and reads_time(node, c)):
+        return initial_value(node, c, what, dimension, None, size if equations else None)[0]
+    # Without a size, its mistake was reported.
+    made = None if size is None else source_of(parameter, node, what, dimension, c, c.names)
+    if made is None:
+        return None
+    out.drives.append(l0.Drive(f"{name}.{parameter}", name, parameter, made[0], made[1], (), node.span))
+    return l0.Driven(node.span)
 
 
 def _refuse_names(given: tree.Mapping, neuron: BuiltNeuron, c: Context) -> None:
