@@ -11,7 +11,7 @@ y = k // width % height and channel c = k // (height width). Without a shape, a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,8 +21,8 @@ from compiler.expr.ast import Call, Cond, Expr, Num, Ref, refs, substitute
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, LENGTH, Dimension, describe
 from compiler.frontend.build.shared.readers import Reader, default_of, value_of
-from compiler.frontend.build.shared.scope import Wanted, check_expression
-from compiler.frontend.build.shared.values import number_and_dimension, out_of_bounds
+from compiler.frontend.build.shared.scope import Scope, Wanted, check_expression
+from compiler.frontend.build.shared.values import Context, number_and_dimension, out_of_bounds
 from compiler.frontend.build.spiking.family import SIZES, Family
 from compiler.frontend.yaml import tree
 
@@ -35,10 +35,32 @@ Args = tuple[tuple[str, float | int], ...]
 
 @dataclass(frozen=True)
 class Rule:
-    """`probability`: the expression of level 0. `arguments`: see connect.py."""
+    """`probability`: the expression of level 0. `used`: names of the model and the family that it reads, with their
+    kinds. `near`: where `distance` stands, if it reads that."""
 
     probability: Expr
-    arguments: Callable[[str, str, dict[str, Any]], Args | None]
+    own: int
+    spacing: float
+    used: Mapping[str, Kind]
+    near: tree.Node | None
+    family: Family
+
+    def arguments(self, source: str, target: str, env: dict[str, Any]) -> Args | None:
+        """See connect.py."""
+        a, b = self.family.populations.built[source], self.family.populations.built[target]
+        if self.near is not None and extents(a) != extents(b):
+            _grids_differ(a, b, self.near, self.family)
+            return None
+        sizes = zip(_EXTENTS, (*extents(a), *extents(b)), strict=True)
+        out: list[tuple[str, float | int]] = [("autapses", self.own), *sizes]
+        if "spacing" in refs(self.probability):
+            out.append(("spacing", self.spacing))
+        for name, kind in self.used.items():
+            value = env[name] if name in env else self.family.names.numbers[name]
+            if value is None:
+                return None
+            out.append((name, float(value) if kind is Kind.REAL else int(value)))
+        return tuple(out)
 
 
 def extents(population: l0.Population) -> tuple[int, int]:
@@ -50,67 +72,44 @@ def extents(population: l0.Population) -> tuple[int, int]:
 def read_rule(r: Reader, own: int, family: Family) -> Rule | None:
     """The rule of a validated block; None after an error."""
     c = family.c
-    for name in family.values:
-        if name in _NAMES:
-            message = f"`{name}` has a meaning of its own in a `rule`, which a value of that name would hide"
-            c.sink.error("E0107", message, r.span, "give the value another name")
-            return None
+    hidden = next((name for name in family.values if name in _NAMES), None)
+    if hidden is not None:
+        message = f"`{hidden}` has a meaning of its own in a `rule`, which a value of that name would hide"
+        c.sink.error("E0107", message, r.span, "give the value another name")
+        return None
     spacing, unit = _spacing(r, family)
     if spacing is None:
         return None
     kinds = dict.fromkeys(_WHOLE, Kind.INT) | {"distance": Kind.REAL, "spacing": Kind.REAL}
     dimensions: dict[str, Dimension | None] = dict.fromkeys(_WHOLE, DIMENSIONLESS)
     scope = family.names.scope.extended(kinds, dimensions | {"distance": unit, "spacing": unit})
+    whole = _whole(r, scope, c)
+    if whole is None:
+        return None
+    near = (r.get("probability") or r.get("when")) if "distance" in refs(whole) else None
+    names = refs(whole) & (family.names.numbers.keys() | family.values.keys())
+    used = {name: scope.kinds[name] for name in sorted(names - {*_NAMES, *SIZES})}
+    bindings: dict[str, Expr] = {"distance": _distance(r.flag("periodic"), r.get("spacing") is not None)}
+    # Truth values are 0 and 1 among the arguments.
+    bindings |= {name: Ref(name).ne(0) for name, kind in used.items() if kind is Kind.BOOL}
+    return Rule(substitute(whole, bindings), own, float(spacing), used, near, family)
+
+
+def _whole(r: Reader, scope: Scope, c: Context) -> Expr | None:
+    """The condition, the probability, or where both stand the probability under the condition; None after an error."""
     parts: dict[str, Expr] = {}
-    for key, condition in (("probability", False), ("when", True)):
+    no_random = "random numbers cannot stand here; pairs are drawn with `probability`"
+    for key, dimension in (("probability", DIMENSIONLESS), ("when", None)):
         node = r.get(key)
         if node is None:
             continue
-        wanted = Wanted(
-            f"`{key}`",
-            None if condition else DIMENSIONLESS,
-            condition,
-            "random numbers cannot stand here; pairs are drawn with `probability`",
-        )
-        checked = check_expression(node, scope, wanted, c.sink)
+        checked = check_expression(node, scope, Wanted(f"`{key}`", dimension, key == "when", no_random), c.sink)
         if checked is None:
             return None
         parts[key] = checked.expr
-    if not parts:
-        return None
-    whole = parts.get("probability") or parts["when"]
     if len(parts) == 2:
-        whole = Cond(parts["when"], parts["probability"], Num(0.0))
-    far = "distance" in refs(whole)
-    given = r.get("spacing") is not None
-    own_names = {*_NAMES, *SIZES}
-    used = sorted((refs(whole) - own_names) & (family.names.numbers.keys() | family.values.keys()))
-    bindings: dict[str, Expr] = {"distance": _distance(r.flag("periodic"), given)}
-    for name in used:  # truth values are 0 and 1 among the arguments
-        if scope.kinds[name] is Kind.BOOL:
-            bindings[name] = Ref(name).ne(0)
-    whole = substitute(whole, bindings)
-    measured = "spacing" in refs(whole)
-    node = r.get("probability") or r.get("when")
-    assert node is not None
-
-    def arguments(source: str, target: str, env: dict[str, Any]) -> Args | None:
-        a, b = family.populations.built[source], family.populations.built[target]
-        w, h, v, g = (*extents(a), *extents(b))
-        if far and (w, h) != (v, g):
-            _grids_differ(a, b, node, family)
-            return None
-        out: list[tuple[str, float | int]] = [("autapses", own), *zip(_EXTENTS, (w, h, v, g), strict=True)]
-        if measured:
-            out.append(("spacing", float(spacing)))
-        for name in used:
-            value = env[name] if name in env else family.names.numbers[name]
-            if value is None:
-                return None
-            out.append((name, float(value) if scope.kinds[name] is Kind.REAL else int(value)))
-        return tuple(out)
-
-    return Rule(whole, arguments)
+        return Cond(parts["when"], parts["probability"], Num(0.0))
+    return next(iter(parts.values()), None)
 
 
 def _spacing(r: Reader, family: Family) -> tuple[float | None, Dimension]:

@@ -16,8 +16,10 @@ from typing import Final
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
+from compiler.core.errors import Sink
 from compiler.core.source import Span
 from compiler.expr.ast import Binary, Call, Expr, Ref, children, refs, substitute
+from compiler.expr.parse import Assign
 from compiler.expr.show import show
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS
@@ -216,33 +218,19 @@ def _update(
             scope = unsure_of(node, scope)
             continue
         target, at = statement.target, statement.target_span
+        known = target in (*names, *locals_)
         fixed = target in ("gradient", *TIMES) or target in params
-        if fixed or "." in target or (target in scope.kinds and target not in (*names, *locals_)):
-            noun = "a parameter of the optimizer" if target in params else "a parameter of the model"
-            noun = "given" if target in GIVEN else noun
-            if "." in target:
-                noun = "no name that an optimizer can have"
-            help = "what changes from step to step belongs into `state`" if target in params else None
-            c.sink.error("E0310", f"`{target}` is {noun} and cannot be assigned to", at, help)
+        if fixed or "." in target or (target in scope.kinds and not known):
+            _not_assignable(target, at, params, c.sink)
             continue
-        if statement.op != "=" and target not in names and target not in locals_:
+        if statement.op != "=" and not known:
             no_value_yet(statement, scope, c.sink)
             continue
-        value = statement.value
-        if statement.op != "=":
-            value = Binary(statement.op[0], Ref(target, at), value, statement.span)
-        argument = _norm_of(value)
-        if argument is not None and target in (*names, *locals_):
-            help = "give the norm a name of its own: `size = norm(...)`"
-            c.sink.error("E0310", f"a norm is one number; `{target}` has one value for each element", at, help)
+        new = _new_value(statement, known, c.sink)
+        if new is None:
             continue
-        value = value if argument is None else argument
-        if (inner := _inner_norm(value)) is not None:
-            message = "a norm stands alone on the right-hand side of its assignment"
-            help = f"write `size = {show(inner)}` before, and use `size` here"
-            c.sink.error("E0304", message, inner.span, help)
-            continue
-        is_condition = None if target not in (*names, *locals_) else locals_.get(target) is Kind.BOOL
+        value, norm = new
+        is_condition = locals_.get(target) is Kind.BOOL if known else None
         wanted = Wanted(f"`{target}`", DIMENSIONLESS, is_condition, _NO_RANDOM)
         found = check_tree(value, node.span, scope, wanted, c.sink)
         if target == "param":
@@ -252,13 +240,42 @@ def _update(
             locals_.setdefault(target, kind)
             scope = with_value(scope, target, found, at)
         if found is not None:
-            whole = found.expr if argument is None else Call("norm", (found.expr,))
+            whole = Call("norm", (found.expr,)) if norm else found.expr
             out.append(l0.Set(target, whole, statement.span))
             read |= refs(found.expr)
     if not assigned and nodes is not None and len(c.sink.items) == before:
         help = "for example `param = param - learning_rate * gradient`"
         c.sink.error("E0103", "no statement assigns to `param`: nothing would be trained", nodes.span, help)
     return out, read - locals_.keys()
+
+
+def _not_assignable(target: str, at: Span, params: dict[str, float | None], sink: Sink) -> None:
+    noun = "a parameter of the optimizer" if target in params else "a parameter of the model"
+    noun = "given" if target in GIVEN else noun
+    if "." in target:
+        noun = "no name that an optimizer can have"
+    help = "what changes from step to step belongs into `state`" if target in params else None
+    sink.error("E0310", f"`{target}` is {noun} and cannot be assigned to", at, help)
+
+
+def _new_value(statement: Assign, known: bool, sink: Sink) -> tuple[Expr, bool] | None:
+    """The new value of the target (`x += a` is `x = x + a`), and whether it is the norm of that; None after an error.
+    `known`: the target has a value for each element."""
+    target, at, value = statement.target, statement.target_span, statement.value
+    if statement.op != "=":
+        value = Binary(statement.op[0], Ref(target, at), value, statement.span)
+    argument = _norm_of(value)
+    if argument is not None and known:
+        help = "give the norm a name of its own: `size = norm(...)`"
+        sink.error("E0310", f"a norm is one number; `{target}` has one value for each element", at, help)
+        return None
+    value = value if argument is None else argument
+    inner = _inner_norm(value)
+    if inner is not None:
+        message = "a norm stands alone on the right-hand side of its assignment"
+        sink.error("E0304", message, inner.span, f"write `size = {show(inner)}` before, and use `size` here")
+        return None
+    return value, argument is not None
 
 
 def _norm_of(e: Expr) -> Expr | None:
