@@ -93,7 +93,6 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
         dynamics = build_dynamics(d, pools.extended(noisy))
     spike = _spike(d, inner, lets, update)
     on = build_handlers(d, node.get("on"), scope, {**d.states, **d.inputs}, {})
-    spike_node = mapping(node.get("spike"))
     method = noise_method(d, dynamics, lets, noise, l0.Method(Reader(NEURON, node, c).word("method")))
     explain_absent(d, before)
     if source != "equations":
@@ -121,16 +120,21 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
         definition = with_hidden(d, definition, noise)
         if source == "equations":
             note_unread(d, params, "neuron")
-    refractory = spike_node.get("refractory") if spike_node is not None else None
+    return _built(d, definition, source, at, pools)
+
+
+def _built(d: Draft, definition: l0.NeuronDef | None, source: str, at: Span, pools: Pools) -> BuiltNeuron:
+    spike = mapping(d.node.get("spike"))
+    refractory = spike.get("refractory") if spike is not None else None
     return BuiltNeuron(
-        name,
+        d.name,
         definition,
         d.params,
         d.states,
         d.inputs,
         d.places,
         at,
-        spike_node is not None or source != "equations",
+        spike is not None or source != "equations",
         source,
         None if refractory is None else refractory.span,
         definition is not None and definition.spike is not None and definition.spike.round_refractory,

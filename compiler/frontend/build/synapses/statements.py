@@ -8,7 +8,6 @@ Does not: know projections (the caller gives both neurons, or none).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -21,7 +20,6 @@ from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
 from compiler.frontend.build.shared.definition_builder import Draft, assigned, not_a_state, not_assignable
 from compiler.frontend.build.shared.scope import (
-    Checked,
     Scope,
     Wanted,
     check_tree,
@@ -76,77 +74,107 @@ def build_actions(
     projection. `sums`: synapses may be rewired, and values may read sums over synapses. Such statements, and those that
     assign to a shared state, begin when all synapses are done with the statements before, whose locals end."""
     out: list[l0.Action] = []
-    local: dict[str, tuple[Kind, Dimension | None]] = {}
-    own, gone = scope, dict[str, Span]()
+    names = _Locals(scope, scope)
     for node in items:
-        statement = read_action(node, scope, d.c.sink)
+        statement = read_action(node, names.scope, d.c.sink)
         if statement is None:
-            scope = unsure_of(node, scope)
+            names.scope = unsure_of(node, names.scope)
             continue
-        value = statement.call if isinstance(statement, Do) else statement.value
-        assigns = isinstance(statement, Assign)
-        transposing = transposes and assigns and "transpose" in calls(value) - scope.functions.keys()
-        rewiring = sums and isinstance(statement, Do) and statement.call.func in REWIRING
-        common = sums and isinstance(statement, Assign) and statement.target in (d.shared or ())
+        value, taken = _value(statement), Taken({}, {})
+        transposing = (
+            transposes and isinstance(statement, Assign) and "transpose" in calls(value) - scope.functions.keys()
+        )
         summing = sums and not transposing and has_own_sums(value, scope)
-        taken = Taken({}, {})
         if summing:
-            value, taken = take_sums(value, node.span, own, local, d)
+            value, taken = take_sums(value, node.span, scope, names.local, d)
             if taken.wrong:
                 continue
-            if isinstance(statement, Do):
-                assert isinstance(value, Call)
-                statement = replace(statement, call=value)
-            else:
-                statement = replace(statement, value=value)
-        if transposing or rewiring or common or summing:
-            gone |= {name: scope.places.get(name, node.span) for name in local}
-            local, scope = {}, own
+            statement = _with_value(statement, value)
+        if transposing or summing or (sums and _waits(d, statement)):
+            names.end(node)
         if transposing and isinstance(statement, Assign):
             out.extend(_transposed(d, statement))
-            continue
-        if _ended(d, statement, gone, local):
-            continue
-        if rewiring and isinstance(statement, Do):
-            rewired = _rewired(d, statement, node, taken.scope(scope))
-            if rewired is not None:
-                when = taken.put(rewired.value)
-                d.read |= refs(when)
-                out.append(replace(rewired, value=when))
-            continue
-        if isinstance(statement, Do):
-            sent = _delivery(d, statement, node, taken.scope(scope))
-            if sent is not None:
-                d.read |= refs(taken.put(sent.value))
-                out.append(replace(sent, value=taken.put(sent.value)))
-            continue
-        target, at = statement.target, statement.target_span
-        found: Checked | None
-        if target in d.states:
-            wanted = Wanted(f"`{target}`", d.states[target], False, None)
-            found = assigned(d, statement, taken.scope(scope), wanted, node)
-        elif target in local:
-            kind, dimension = local[target]
-            wanted = Wanted(f"`{target}`", dimension, kind is Kind.BOOL, None)
-            found = assigned(d, statement, taken.scope(scope), wanted, node)
-        elif "." in target:
-            _not_of_the_synapse(d, target, at)
-            continue
-        elif target in d.places or target in scope.kinds:
-            not_assignable(d, target, at, scope)
-            continue
-        elif statement.op != "=":
-            no_value_yet(statement, scope, d.c.sink)
-            continue
-        else:
-            found = assigned(d, statement, taken.scope(scope), Wanted(f"`{target}`", None, None, None), node)
-            kind = Kind.REAL if found is None or found.kind is Kind.INT else found.kind
-            local[target] = (kind, None if found is None else found.dimension)
-            scope = with_value(scope, target, found, at)
-        found = taken.back(found, d)
-        if found is not None:
-            out.append(l0.Set(target, found.expr, statement.span))
+        elif not _ended(d, value, statement.span, names):
+            made = _action(d, statement, node, taken, names, sums)
+            out += [] if made is None else [made]
     return tuple(out)
+
+
+@dataclass
+class _Locals:
+    """The names of one list of statements. `own`: what is known at its beginning, `scope`: now; `local`: names that it
+    assigned; `gone`: where those were assigned that are not known any more."""
+
+    own: Scope
+    scope: Scope
+    local: dict[str, tuple[Kind, Dimension | None]] = field(default_factory=dict)
+    gone: dict[str, Span] = field(default_factory=dict)
+
+    def end(self, node: Node) -> None:
+        """The statement `node` waits for all synapses."""
+        self.gone |= {name: self.scope.places.get(name, node.span) for name in self.local}
+        self.local, self.scope = {}, self.own
+
+
+def _value(statement: Assign | Do) -> Expr:
+    return statement.call if isinstance(statement, Do) else statement.value
+
+
+def _with_value(statement: Assign | Do, value: Expr) -> Assign | Do:
+    if isinstance(statement, Assign):
+        return replace(statement, value=value)
+    assert isinstance(value, Call)
+    return replace(statement, call=value)
+
+
+def _waits(d: SynapseDraft, statement: Assign | Do) -> bool:
+    """Whether a statement without a sum waits for all synapses: it rewires, or assigns to a shared state."""
+    if isinstance(statement, Do):
+        return statement.call.func in REWIRING
+    return statement.target in (d.shared or ())
+
+
+def _action(
+    d: SynapseDraft, statement: Assign | Do, node: Node, taken: Taken, names: _Locals, rewires: bool
+) -> l0.Action | None:
+    """What a statement does, with the sums that were `taken` out of it in place; None after an error."""
+    if isinstance(statement, Assign):
+        return _set(d, statement, node, taken, names)
+    rewiring = rewires and statement.call.func in REWIRING
+    made = (_rewired if rewiring else _delivery)(d, statement, node, taken.scope(names.scope))
+    if made is None:
+        return None
+    value = taken.put(made.value)
+    d.read |= refs(value)
+    return replace(made, value=value)
+
+
+def _set(d: SynapseDraft, statement: Assign, node: Node, taken: Taken, names: _Locals) -> l0.Set | None:
+    """An assignment to a state or a local of the list, which the first one declares."""
+    target, at, scope = statement.target, statement.target_span, names.scope
+    dimension: Dimension | None = None
+    condition: bool | None = None
+    if target in d.states:
+        dimension, condition = d.states[target], False
+    elif target in names.local:
+        kind, dimension = names.local[target]
+        condition = kind is Kind.BOOL
+    elif "." in target:
+        _not_of_the_synapse(d, target, at)
+        return None
+    elif target in d.places or target in scope.kinds:
+        not_assignable(d, target, at, scope)
+        return None
+    elif statement.op != "=":
+        no_value_yet(statement, scope, d.c.sink)
+        return None
+    found = assigned(d, statement, taken.scope(scope), Wanted(f"`{target}`", dimension, condition, None), node)
+    if condition is None:
+        kind = Kind.REAL if found is None or found.kind is Kind.INT else found.kind
+        names.local[target] = (kind, None if found is None else found.dimension)
+        names.scope = with_value(scope, target, found, at)
+    found = taken.back(found, d)
+    return None if found is None else l0.Set(target, found.expr, statement.span)
 
 
 def _transposed(d: SynapseDraft, statement: Assign) -> tuple[l0.Transpose, ...]:
@@ -165,16 +193,15 @@ def _transposed(d: SynapseDraft, statement: Assign) -> tuple[l0.Transpose, ...]:
     return (l0.Transpose(statement.target, projection, variable, at),)
 
 
-def _ended(d: SynapseDraft, statement: Assign | Do, gone: Mapping[str, Span], local: Mapping[str, object]) -> bool:
+def _ended(d: SynapseDraft, value: Expr, at: Span, names: _Locals) -> bool:
     """Reports a name that was assigned before a sum over synapses and is read after it."""
-    value = statement.call if isinstance(statement, Do) else statement.value
-    ended = sorted((refs(value) & gone.keys()) - local.keys())
+    ended = sorted((refs(value) & names.gone.keys()) - names.local.keys())
     if not ended:
         return False
     name = ended[0]
     message = f"`{name}` was assigned before a statement that waits for all synapses, and is not known after it"
     help = f"a value that each synapse keeps meanwhile is a state: `state: {{{name}: 0}}`"
-    d.c.sink.error("E0302", message, statement.span, help, (Related("assigned here", gone[name]),))
+    d.c.sink.error("E0302", message, at, help, (Related("assigned here", names.gone[name]),))
     return True
 
 

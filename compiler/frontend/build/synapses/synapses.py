@@ -142,8 +142,32 @@ def build_synapse(
     projection has `given`; with `definition` None when it has mistakes (reported)."""
     before = len(c.sink.items)
     d = SynapseDraft(name, node, c, "synapse", NO_RANDOM, given=given, ends=ends or Ends())
-    params = build_params(d)
     drawn: dict[str, Node] = {e.name: e.value for e in entries_of(node.get("state")) if not isinstance(e.value, Scalar)}
+    made, flag = _definition(d, at), node.get("event_driven")
+    if not _wrong(c.sink, before):  # what has been refused may be what they look for
+        check_shared(made, d)
+        check_formed(made, d)
+        if made.event_driven and flag is not None:
+            check_event_driven(made, flag.span, node, d)
+        if c.names.scope.timed:
+            check_timed(made, d)
+    explain(c.sink, before, d)
+    definition: l0.SynapseDef | None = None
+    if not _wrong(c.sink, before):
+        definition = _finished(d, made)
+        c.unread_params.read(_of_neurons(d))
+        if ends is None and not given:
+            note_unread(d, made.params, "synapse")
+    return BuiltSynapse(name, node, definition, d.params, d.states, d.places, drawn, tuple(d.deliveries), at, given)
+
+
+# ----------------------------------------------------------------------------------------- parts
+
+
+def _definition(d: SynapseDraft, at: Span) -> l0.SynapseDef:
+    """All parts of the definition; those that have mistakes (reported) are left out."""
+    node, c = d.node, d.c
+    params = build_params(d)
     blocks = {end: build_end(d, end) for end in ENDS}
     state = build_states(d, lambda value, what: drawn_value(d, params, value, what))
     scope = d.scope(d.params, d.states, {"t": TIME, "dt": TIME}, counters(c))
@@ -158,9 +182,8 @@ def build_synapse(
     on_post = build_actions(d, listed(node.get("on_post")), scope)
     events = _events(d, scope, lets)
     r = Reader(SYNAPSE, node, c)
-    flag = node.get("event_driven")
-    definition: l0.SynapseDef | None = l0.SynapseDef(
-        name,
+    return l0.SynapseDef(
+        d.name,
         params,
         state,
         lets,
@@ -180,26 +203,6 @@ def build_synapse(
         d.vacancies,
         at,
     )
-    assert definition is not None
-    if not _wrong(c.sink, before):  # what has been refused may be what they look for
-        check_shared(definition, d)
-        check_formed(definition, d)
-        if definition.event_driven and flag is not None:
-            check_event_driven(definition, flag.span, node, d)
-        if c.names.scope.timed:
-            check_timed(definition, d)
-    explain(c.sink, before, d)
-    if _wrong(c.sink, before):
-        definition = None
-    else:
-        definition = _finished(d, definition)
-        c.unread_params.read(_of_neurons(d))
-        if ends is None and not given:
-            note_unread(d, params, "synapse")
-    return BuiltSynapse(name, node, definition, d.params, d.states, d.places, drawn, tuple(d.deliveries), at, given)
-
-
-# ----------------------------------------------------------------------------------------- parts
 
 
 def _events(d: SynapseDraft, scope: Scope, lets: tuple[l0.Set, ...]) -> tuple[l0.SynapseEvent, ...]:
