@@ -11,8 +11,9 @@ Does not: draw connections.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import compiler.ir.level0.model as l0
@@ -20,8 +21,8 @@ from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, Dimension, describe
-from compiler.frontend.build.projections.connect import connectivity
-from compiler.frontend.build.projections.delays import delay_steps, longest, one_by_one, whole_delay
+from compiler.frontend.build.projections.connect import Connectivity, connectivity
+from compiler.frontend.build.projections.delays import Delay, delay_steps, longest, one_by_one, whole_delay
 from compiler.frontend.build.projections.storage import check_values
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.readers import Reader, default_of, members
@@ -33,7 +34,7 @@ from compiler.frontend.build.shared.values import (
     text_of,
 )
 from compiler.frontend.build.spiking.family import SIZES, Family
-from compiler.frontend.build.spiking.member_values import MemberValue, member_values
+from compiler.frontend.build.spiking.member_values import member_values
 from compiler.frontend.build.spiking.populations import Populations
 from compiler.frontend.build.spiking.select import select
 from compiler.frontend.build.synapses.fits import check_delays, check_delivery, check_reads, check_rewired, check_spikes
@@ -64,10 +65,42 @@ def build_projections(
     return tuple(out)
 
 
-def _projection(
-    name: str, r: Reader, at: Span, populations: Populations, names: Names, synapses: Synapses
-) -> l0.Projection | None:
-    c, block, before = r.c, r.node, len(r.c.sink.items)
+_Env = dict[str, Any]
+"""The values of the names that differ from member to member (Family.environment)."""
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """One entry of `projections` while it is built. `sources`, `targets`, `dimension` (of the input `into`): None after
+    an error; `fits`: no such error so far; `sure`: the dimensions that the synapse needs are known; `user`: a note that
+    names the entry."""
+
+    r: Reader
+    block: tree.Mapping
+    at: Span
+    family: Family
+    sources: tuple[str, ...] | None
+    targets: tuple[str, ...] | None
+    synapse: BuiltSynapse | None
+    synapses: Synapses
+    into: Node | None
+    dimension: Dimension | None
+    fits: bool
+    sure: bool
+    user: Related
+
+    @property
+    def deliver(self) -> tree.Mapping | None:
+        return mapping(self.block.get("deliver"))
+
+    @property
+    def definition(self) -> l0.SynapseDef | None:
+        return None if self.synapse is None else self.synapse.definition
+
+
+def _draft(name: str, r: Reader, at: Span, populations: Populations, names: Names, synapses: Synapses) -> _Draft | None:
+    """What stands at both ends, the synapse and the input; None where nothing else can be checked."""
+    c, block = r.c, r.node
     assert block is not None
     sources = select(block.get("from"), populations, c)
     targets = select(block.get("to"), populations, c)
@@ -76,17 +109,13 @@ def _projection(
         c.sink.error("E0208", f"{message}{MAX_COPIES:,} pairs of them are allowed", at)
         return None
     declared = mapping(block.get("values"))
-    values: dict[str, MemberValue] = {}
-    if declared is not None:
-        values = member_values(declared, sources, targets, populations, c)
-        kinds = dict.fromkeys(values, Kind.REAL)
-        scope = names.scope.extended(kinds, {n: v.dimension for n, v in values.items()})
-        names = Names(scope, names.numbers)
-    family = Family(name, c, populations, names, values)
+    values = {} if declared is None else member_values(declared, sources, targets, populations, c)
+    kinds = dict.fromkeys(values, Kind.REAL)
+    scope = names.scope.extended(kinds, {n: v.dimension for n, v in values.items()})
+    family = Family(name, c, populations, Names(scope, names.numbers), values)
     reference = block.get("synapse")
-    plastic = isinstance(reference, Scalar)
     synapse = synapses.find(reference) if isinstance(reference, Scalar) else None
-    if plastic and (synapse is None or synapse.definition is None):
+    if isinstance(reference, Scalar) and (synapse is None or synapse.definition is None):
         return None
     user, sure = Related(f"the projection `{name}` uses the synapse here", at), True
     if synapse is not None:
@@ -94,75 +123,44 @@ def _projection(
         synapse = synapses.with_dimensions(synapse, dimensions, user) if sure else synapse
     deliver = mapping(block.get("deliver"))
     into = deliver.get("into") if deliver is not None else None
-    dimension, fits = _input(into, targets, populations, c) if into is not None else (None, plastic)
-    if synapse is None:
-        _check_sources(block.get("from"), sources, populations, c)
-    elif sure:
-        fits = _check_synapse(synapse, synapses, block, user, sources, targets, dimension, family) and fits
-    connect = mapping(block.get("connect"))
-    if connect is None or len(connect.entries) != 1 or (deliver is None and not plastic):
+    dimension, fits = (None, synapse is not None) if into is None else _input(into, targets, populations, c)
+    return _Draft(r, block, at, family, sources, targets, synapse, synapses, into, dimension, fits, sure, user)
+
+
+def _projection(
+    name: str, r: Reader, at: Span, populations: Populations, names: Names, synapses: Synapses
+) -> l0.Projection | None:
+    c, before = r.c, len(r.c.sink.items)
+    d = _draft(name, r, at, populations, names, synapses)
+    if d is None:
         return None
-    rule = connect.entries[0]
-    connection = connectivity(rule, family)
-    count = None if connection is None else connection.count
-    refused = rule.name if connection is not None and not connection.listed else None
-    weight = _no_weight if deliver is None or plastic else _weight(deliver, dimension, family, refused, count)
-    listed = None if connection is None or connection.pairs is None else count
-    given = _no_settings if synapse is None else read_settings(block, synapse, family, at, listed)
-    unpaired = connection is None and one_by_one(r.get("delay"))  # the pairs that they belong to have a mistake
-    delay = delay_steps(replace(r, node=None) if unpaired else r, family, count)
-    back_delay = whole_delay(r, "back_delay", family)
-    occupied = _occupied(r, synapse, family)
-    if not fits or sources is None or targets is None or any(p not in populations.built for p in (*sources, *targets)):
+    fits = d.fits
+    if d.synapse is None:
+        _check_sources(d.block.get("from"), d.sources, populations, c)
+    elif d.sure:
+        fits = _check_synapse(d, d.synapse) and fits
+    connect = mapping(d.block.get("connect"))
+    if connect is None or len(connect.entries) != 1 or (d.deliver is None and d.synapse is None):
         return None
-    if connection is None:
+    connection = connectivity(connect.entries[0], d.family)
+    values = _values(d, connection)
+    if not fits or connection is None or d.sources is None or d.targets is None:
         return None
-    pairs = connection.pairs
-    members: list[l0.Member] = []
-    lost = False
-    for source in sources:
-        for target in targets:
-            env = family.environment(source, target)
-            told = len(c.sink.items)
-            args = connection.arguments(source, target, env)
-            left_out = args is None and len(c.sink.items) == told
-            w, own = weight(env), given(env)
-            d, back, part = delay(env), back_delay(env), occupied(env)
-            late: l0.Distribution | l0.Listed | None = None
-            if isinstance(d, l0.Distribution | l0.Listed):
-                late, d = d, longest(d)
-            if args is not None and w is not None:
-                w = connection.weight(w, source, target, family)
-            if args is None or w is None or d is None or own is None or back is None or part is None:
-                lost = lost or not left_out  # to a mistake, or to the step's
-                continue
-            if dict(args).get("p", 1) == 0 or dict(args).get("number", 1) == 0:
-                continue
-            listed_at = None if pairs is None else 0
-            members.append(l0.Member(source, target, args, w, d, listed_at, late, *own, back, None, part))
-    if connection.rule == "one_to_one" and not members and sources == targets and not lost:
-        message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
-        c.sink.error("E0604", message, rule.key.span, "leave `autapses: false` out")
-    definition = None if synapse is None else synapse.definition
-    if synapse is not None and not sure and len(c.sink.items) == before:  # else a value has a mistake
-        _check_synapse(synapse, synapses, block, user, sources, targets, dimension, family)
-    if definition is not None:
-        check_delays(block, definition, members, family)
-        check_reads(definition, text_of(into), members, user, c)
-        check_rewired(definition, connection.rule, connection.storage, rule.key.span, c)
-    storage = settings.get("storage") if (settings := mapping(rule.value)) is not None else None
-    given_at = (deliver.get("weight") if deliver is not None else None, block.get("delay"), reference, storage)
-    check_values(connection.rule, connection.storage, members, definition, given_at, c)
+    if not populations.built.keys() >= {*d.sources, *d.targets}:
+        return None
+    members = _members(d.sources, d.targets, connection, values, d.family)
+    if d.synapse is not None and not d.sure and len(c.sink.items) == before:  # else a value has a mistake
+        _check_synapse(d, d.synapse)
+    _check_members(d, connection, members, connect.entries[0].value)
     if len(c.sink.items) > before:
         return None
-    lists = () if pairs is None else (pairs.pairs,)
     return l0.Projection(
         name,
         connection.rule,
-        text_of(into),
+        text_of(d.into),
         tuple(members),
-        lists,
-        definition,
+        () if connection.pairs is None else (connection.pairs.pairs,),
+        d.definition,
         connection.storage,
         connection.probability,
         connection.planes,
@@ -170,7 +168,75 @@ def _projection(
     )
 
 
-def _occupied(r: Reader, synapse: BuiltSynapse | None, family: Family) -> Callable[[dict[str, Any]], float | None]:
+@dataclass(frozen=True)
+class _Values:
+    """What members have, where the values of the family are given; None after an error."""
+
+    weight: Callable[[_Env], l0.Value | None]
+    settings: Callable[[_Env], Settings | None]
+    delay: Delay
+    back_delay: Callable[[_Env], int | None]
+    occupied: Callable[[_Env], float | None]
+
+
+def _values(d: _Draft, connection: Connectivity | None) -> _Values:
+    """With a synapse, its statements say what is delivered: the weight is 0."""
+    r, family, deliver = d.r, d.family, d.deliver if d.synapse is None else None
+    count = None if connection is None else connection.count
+    refused = connection.written if connection is not None and not connection.listed else None
+    unpaired = connection is None and one_by_one(r.get("delay"))  # the pairs that they belong to have a mistake
+    return _Values(
+        _weight(deliver, d.dimension, family, refused, count) if deliver is not None else lambda env: l0.Const(0.0),
+        read_settings(d.block, d.synapse, family, d.at, count) if d.synapse is not None else lambda env: ((), ()),
+        delay_steps(replace(r, node=None) if unpaired else r, family, count),
+        whole_delay(r, "back_delay", family),
+        _occupied(r, d.synapse, family),
+    )
+
+
+def _members(
+    sources: tuple[str, ...], targets: tuple[str, ...], connection: Connectivity, values: _Values, family: Family
+) -> list[l0.Member]:
+    """The members that exist and have no mistake."""
+    members: list[l0.Member] = []
+    lost, sink = False, family.c.sink
+    for source, target in product(sources, targets):
+        env = family.environment(source, target)
+        told = len(sink.items)
+        args = connection.arguments(source, target, env)
+        left_out = args is None and len(sink.items) == told
+        w, own, d = values.weight(env), values.settings(env), values.delay(env)
+        back, part = values.back_delay(env), values.occupied(env)
+        late: l0.Distribution | l0.Listed | None = None
+        if isinstance(d, l0.Distribution | l0.Listed):
+            late, d = d, longest(d)
+        if args is not None and w is not None:
+            w = connection.weight(w, source, target, family)
+        if args is None or w is None or d is None or own is None or back is None or part is None:
+            lost = lost or not left_out  # to a mistake, or to the step's
+        elif dict(args).get("p", 1) != 0 and dict(args).get("number", 1) != 0:
+            listed_at = None if connection.pairs is None else 0
+            members.append(l0.Member(source, target, args, w, d, listed_at, late, *own, back, None, part))
+    if connection.rule == "one_to_one" and not members and sources == targets and not lost:
+        message = f"`{sources[0]}` connects to itself alone, and `autapses: false` leaves that out"
+        sink.error("E0604", message, connection.span, "leave `autapses: false` out")
+    return members
+
+
+def _check_members(d: _Draft, connection: Connectivity, members: list[l0.Member], rule: Node) -> None:
+    """What the synapse and the storage ask of the members."""
+    c, definition, deliver = d.family.c, d.definition, d.deliver
+    if definition is not None:
+        check_delays(d.block, definition, members, d.family)
+        check_reads(definition, text_of(d.into), members, d.user, c)
+        check_rewired(definition, connection.rule, connection.storage, connection.span, c)
+    storage = settings.get("storage") if (settings := mapping(rule)) is not None else None
+    weight = deliver.get("weight") if deliver is not None else None
+    given_at = (weight, d.block.get("delay"), d.block.get("synapse"), storage)
+    check_values(connection.rule, connection.storage, members, definition, given_at, c)
+
+
+def _occupied(r: Reader, synapse: BuiltSynapse | None, family: Family) -> Callable[[_Env], float | None]:
     """`occupied` at each member."""
     entry, default = r.entry("occupied"), default_of(r.default("occupied"))
     if entry is None:
@@ -183,35 +249,18 @@ def _occupied(r: Reader, synapse: BuiltSynapse | None, family: Family) -> Callab
     return part
 
 
-def _no_weight(env: dict[str, Any]) -> l0.Value:
-    """With a synapse, the statements of the synapse say what is delivered."""
-    return l0.Const(0.0)
-
-
-def _no_settings(env: Mapping[str, Any]) -> Settings:
-    return (), ()
-
-
-def _check_synapse(
-    synapse: BuiltSynapse,
-    synapses: Synapses,
-    block: tree.Mapping,
-    user: Related,
-    sources: tuple[str, ...] | None,
-    targets: tuple[str, ...] | None,
-    into: Dimension | None,
-    family: Family,
-) -> bool:
+def _check_synapse(d: _Draft, synapse: BuiltSynapse) -> bool:
     """Whether the synapse can stand between these neurons and has all that it needs; reports it if not."""
-    good = check_delivery(block, synapse, user.span, family)
-    if sources is None or targets is None or synapse.definition is None:
+    family = d.family
+    good = check_delivery(d.block, synapse, d.at, family)
+    if d.sources is None or d.targets is None or synapse.definition is None:
         return False
-    check_spikes(block, synapse.definition, sources, targets, family)
+    check_spikes(d.block, synapse.definition, d.sources, d.targets, family)
     neuron_of = family.populations.neuron_of
-    ends = [{id(n): n for p in names if (n := neuron_of.get(p)) is not None} for names in (sources, targets)]
+    ends = [{id(n): n for p in names if (n := neuron_of.get(p)) is not None} for names in (d.sources, d.targets)]
     for pre in ends[0].values():
         for post in ends[1].values():
-            good = synapses.fits(synapse, Ends(pre, post, into), user) and good
+            good = d.synapses.fits(synapse, Ends(pre, post, d.dimension), d.user) and good
     return good
 
 
@@ -272,7 +321,7 @@ def _no_input(into: Scalar, target: str, populations: Populations, c: Context) -
 
 def _weight(
     deliver: tree.Mapping, dimension: Dimension | None, family: Family, rule: str | None, count: int | None
-) -> Callable[[dict[str, Any]], l0.Value | None]:
+) -> Callable[[_Env], l0.Value | None]:
     """The weight at each member. `rule`: the rule, if it draws connections, which have no order for a list."""
     c, node = family.c, deliver.get("weight")
     if node is None:
@@ -282,7 +331,7 @@ def _weight(
     if isinstance(node, Scalar):
         at = family.per_member(node, "`weight`", dimension)
 
-        def one(env: dict[str, Any]) -> l0.Value | None:
+        def one(env: _Env) -> l0.Value | None:
             found = at(env)
             if found is not None and not math.isfinite(found):
                 c.sink.error("E0106", f"`weight` must be finite; it is {found:g}", node.span)
@@ -293,7 +342,7 @@ def _weight(
     used = family.mentions(node)
     known: dict[tuple[Any, ...], l0.Value | None] = {}
 
-    def several(env: dict[str, Any]) -> l0.Value | None:
+    def several(env: _Env) -> l0.Value | None:
         key = tuple(env[n] for n in used)
         if key not in known:
             names = Names(family.names.scope, {**family.names.numbers, **{n: env[n] for n in used}})
