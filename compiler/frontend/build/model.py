@@ -8,14 +8,16 @@ Does not: read the YAML file or expand anything (frontend/load.py, frontend/reso
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Severity
 from compiler.core.errors import Sink
+from compiler.expr.keys.kinds import Block
 from compiler.expr.types import Kind
 from compiler.expr.units import Dimension, canonical_name
-from compiler.frontend.build.functions import build_functions
+from compiler.frontend.build.functions import Functions, build_functions
 from compiler.frontend.build.instances import check_instances, expand_instances
 from compiler.frontend.build.plots import build_plots
 from compiler.frontend.build.projections.projections import build_projections
@@ -28,12 +30,12 @@ from compiler.frontend.build.run import (
 from compiler.frontend.build.shared.definitions import Definitions
 from compiler.frontend.build.shared.phases import build_phases
 from compiler.frontend.build.shared.scope import Scope
-from compiler.frontend.build.shared.values import Context, Names, mapping, text_of
+from compiler.frontend.build.shared.values import Context, Names, Step, entries_of, mapping, text_of
 from compiler.frontend.build.spiking.currents import Currents
 from compiler.frontend.build.spiking.drives import Drives
 from compiler.frontend.build.spiking.given_spikes import check_repeated
 from compiler.frontend.build.spiking.inputs import build_inputs
-from compiler.frontend.build.spiking.populations import build_populations
+from compiler.frontend.build.spiking.populations import Populations, build_populations
 from compiler.frontend.build.spiking.records import build_records
 from compiler.frontend.build.spiking.timed import build_timed
 from compiler.frontend.build.synapses.synapses import Synapses
@@ -67,52 +69,24 @@ def build_model(
     simulate_block = mapping(root.get("simulate"))
     step = read_step(simulate_block, c)
     c.phases = build_phases(root.get("phases"), step, c)
-    neurons = Definitions("neurons", "neuron", NEURON, root, folder, library, sink, True)
-    optimizers = Definitions("optimizers", "optimizer", OPTIMIZER, root, folder, library, sink, True)
-    timed = build_timed(root.get("timed"), c, step)
-    populations = build_populations(root, c, neurons, step)
-    synapses = Synapses(c, Definitions("synapses", "synapse", SYNAPSE, root, folder, library, sink, True))
-    synapses.build_own()
-    projections = build_projections(root, c, populations, synapses)
-    check_repeated(populations.repeated, projections, sink)
-    drives = Drives(c, {a.name: a for a in timed})
-    for made in populations.drives:
-        if made.population in populations.built:
-            drives.add(made, populations.built[made.population].size)
-    currents = Currents(c, Definitions("currents", "current", CURRENT, root, folder, library, sink, True), drives)
-    poisson = build_inputs(root.get("inputs"), populations, currents, c)
-    currents.check_others()
-    drives.add_hidden(populations.built.values())
-    drives.check_poisson(poisson, populations.built)
-    declared = mapping(resolved.root.get("projections"))
-    named = () if declared is None else tuple(e.name for e in declared.entries)
+    spiking = _spiking(root, step, library, c)
+    populations, projections, drives = spiking.populations, spiking.projections, spiking.drives
+    named = tuple(e.name for e in entries_of(resolved.root.get("projections")))
     simulate = None if simulate_block is None else build_simulate(simulate_block, step, projections, named, c)
     recorded = build_records(root.get("record"), populations, projections, named, c)
     numerics = build_numerics(mapping(root.get("numerics")), c)
-    network_block, train_block = mapping(root.get("network")), mapping(root.get("train"))
-    built = Built()
-    train: l0.Train | None = None
-    if network_block is not None:
-        built = build_network(network_block, c, functions, numerics.precision)
-    if train_block is not None and network_block is not None:
-        train = build_train(train_block, built, c, optimizers)
-        if train is not None and built.network is not None:
-            read = train.loss.reads
-            layers = tuple(n for n in read if n not in built.inputs)
-            check_use(built.network, layers, tuple(n for n in read if n in built.inputs), c)
-    else:
-        check_others(c, optimizers)
-    plots = build_plots(root.get("plots"), populations, recorded, train_block is not None, c)
-    expect = build_expectations(root.get("expect"), populations, recorded, train, train_block is not None, c)
+    built, train = _network(root, functions, numerics, library, c)
+    has_train = mapping(root.get("train")) is not None
+    plots = build_plots(root.get("plots"), populations, recorded, has_train, c)
+    expect = build_expectations(root.get("expect"), populations, recorded, train, has_train, c)
     c.unread_params.warn(sink)
     if any(d.severity is Severity.ERROR for d in sink.items):
         return None
-    known: list[l0.FunctionDef] = [f for n in functions.known if (f := functions.closed(n)) is not None]
     model = l0.Model(
         name=text_of(root.get("name")) or name,
         description=text_of(root.get("description")).strip(),
         params=tuple(_param(p) for p in resolved.params.values()),
-        functions=tuple(known),
+        functions=tuple(f for n in functions.known if (f := functions.closed(n)) is not None),
         populations=tuple(populations.built[n] for n in populations.names),
         projections=projections,
         simulate=simulate,
@@ -126,7 +100,7 @@ def build_model(
         plots=plots,
         expect=expect,
         numerics=numerics,
-        poisson=poisson,
+        poisson=spiking.poisson,
         drives=tuple(drives.found),
         timed=tuple(drives.timed.values()),
         phases=c.phases,
@@ -137,6 +111,56 @@ def build_model(
     shared = text_of(simulate_block.get("weights")) == "shared"
     check_instances(model, shared, simulate_block.span, sink)
     return None if any(d.severity is Severity.ERROR for d in sink.items) else expand_instances(model, shared)
+
+
+@dataclass(frozen=True)
+class _Spiking:
+    """Populations, what connects them and what drives them."""
+
+    populations: Populations
+    projections: tuple[l0.Projection, ...]
+    drives: Drives
+    poisson: tuple[l0.PoissonInput, ...]
+
+
+def _spiking(root: tree.Mapping, step: Step | None, library: LibraryFinder, c: Context) -> _Spiking:
+    def definitions(collection: str, noun: str, kind: Block) -> Definitions:
+        return Definitions(collection, noun, kind, root, c.folder, library, c.sink, True)
+
+    timed = build_timed(root.get("timed"), c, step)
+    populations = build_populations(root, c, definitions("neurons", "neuron", NEURON), step)
+    synapses = Synapses(c, definitions("synapses", "synapse", SYNAPSE))
+    synapses.build_own()
+    projections = build_projections(root, c, populations, synapses)
+    check_repeated(populations.repeated, projections, c.sink)
+    drives = Drives(c, {a.name: a for a in timed})
+    for made in populations.drives:
+        if made.population in populations.built:
+            drives.add(made, populations.built[made.population].size)
+    currents = Currents(c, definitions("currents", "current", CURRENT), drives)
+    poisson = build_inputs(root.get("inputs"), populations, currents, c)
+    currents.check_others()
+    drives.add_hidden(populations.built.values())
+    drives.check_poisson(poisson, populations.built)
+    return _Spiking(populations, projections, drives, poisson)
+
+
+def _network(
+    root: tree.Mapping, functions: Functions, numerics: l0.Numerics, library: LibraryFinder, c: Context
+) -> tuple[Built, l0.Train | None]:
+    """The network and its training; optimizers that nothing chooses are checked, too."""
+    optimizers = Definitions("optimizers", "optimizer", OPTIMIZER, root, c.folder, library, c.sink, True)
+    network, train = mapping(root.get("network")), mapping(root.get("train"))
+    built = Built() if network is None else build_network(network, c, functions, numerics.precision)
+    if train is None or network is None:
+        check_others(c, optimizers)
+        return built, None
+    trained = build_train(train, built, c, optimizers)
+    if trained is not None and built.network is not None:
+        read = trained.loss.reads
+        layers = tuple(n for n in read if n not in built.inputs)
+        check_use(built.network, layers, tuple(n for n in read if n in built.inputs), c)
+    return built, trained
 
 
 def _names(params: dict[str, ParamValue]) -> Names:
