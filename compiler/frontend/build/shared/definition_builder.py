@@ -24,14 +24,26 @@ from compiler.expr.unit_names import unit_meant
 from compiler.expr.units import DIMENSIONLESS, TIME, UNITS, Dimension, canonical_name, parse_unit
 from compiler.frontend.build.shared.initial_values import explain_draws, initial_value
 from compiler.frontend.build.shared.random_help import with_distribution
-from compiler.frontend.build.shared.scope import Checked, Scope, Wanted, check_expression, check_tree, with_value
-from compiler.frontend.build.shared.values import Context, entries_of, mapping, text_of
+from compiler.frontend.build.shared.scope import (
+    Checked,
+    Scope,
+    Wanted,
+    check_expression,
+    check_tree,
+    no_value_yet,
+    read_statement,
+    unsure_of,
+    with_value,
+)
+from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
 from compiler.frontend.resolve.values import exact_span
 from compiler.frontend.schema.wording import allowed, count
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Node, Scalar
 
 TIMES: Final = ("t", "dt")
+Locals = dict[str, tuple[Kind, Dimension | None]]
+"""Names that statements gave a value, with kind and dimension (None: unknown)."""
 
 
 @dataclass
@@ -47,7 +59,7 @@ class Draft:
     params: dict[str, Dimension | None] = field(default_factory=dict)
     states: dict[str, Dimension | None] = field(default_factory=dict)
     inputs: dict[str, Dimension | None] = field(default_factory=dict)
-    locals: dict[str, tuple[Kind, Dimension | None]] = field(default_factory=dict)
+    locals: Locals = field(default_factory=dict)
     places: dict[str, Span] = field(default_factory=dict)
     nouns: dict[str, str] = field(default_factory=dict)
     origins: dict[str, Span] = field(default_factory=dict)
@@ -245,6 +257,48 @@ def assigned(d: Draft, statement: Assign, scope: Scope, wanted: Wanted, node: No
     if found is not None:
         d.read |= refs(found.expr)
     return found
+
+
+def wanted_of(target: str, states: Mapping[str, Dimension | None], local: Locals) -> Wanted:
+    """What may be assigned: the dimension of a state, kind and dimension of a local, anything to a new name."""
+    kind, dimension = (Kind.REAL, states[target]) if target in states else local.get(target, (None, None))
+    return Wanted(f"`{target}`", dimension, None if kind is None else kind is Kind.BOOL, None)
+
+
+def with_local(scope: Scope, local: Locals, target: str, found: Checked | None, at: Span) -> Scope:
+    """`scope` with a name that a statement gives its first value (None: it has a mistake); it joins `local`."""
+    kind = Kind.REAL if found is None or found.kind is Kind.INT else found.kind
+    local[target] = (kind, None if found is None else found.dimension)
+    return with_value(scope, target, found, at)
+
+
+def build_update(
+    d: Draft, scope: Scope, enter: Callable[[Node, Scope], Scope] = lambda node, scope: scope
+) -> tuple[tuple[l0.Set, ...], Scope]:
+    """The assignments of `update` to states, inputs and locals, and what is known after them. `enter`: what is known at
+    a statement."""
+    out: list[l0.Set] = []
+    states = {**d.inputs, **d.states}
+    for node in listed(d.node.get("update")):
+        scope = enter(node, scope)
+        statement = read_statement(node, scope, d.c.sink)
+        if statement is None:
+            scope = unsure_of(node, scope)
+            continue
+        target, at = statement.target, statement.target_span
+        known = target in states or target in d.locals
+        if not known and (target in d.places or target in scope.kinds or "." in target or target in TIMES):
+            not_assignable(d, target, at, scope)
+            continue
+        if not known and statement.op != "=":
+            no_value_yet(statement, scope, d.c.sink)
+            continue
+        found = assigned(d, statement, scope, wanted_of(target, states, d.locals), node)
+        if not known:
+            scope = with_local(scope, d.locals, target, found, at)
+        if found is not None:
+            out.append(l0.Set(target, found.expr, statement.span))
+    return tuple(out), scope
 
 
 def note_unread(d: Draft, params: tuple[l0.ParamDecl, ...], noun: str) -> None:

@@ -15,11 +15,10 @@ import compiler.ir.level0.model as l0
 from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs, substitute
-from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
-from compiler.frontend.build.shared.definition_builder import TIMES, Draft, assigned
+from compiler.frontend.build.shared.definition_builder import TIMES, Draft, Locals, assigned, wanted_of, with_local
 from compiler.frontend.build.shared.readers import in_steps, members
-from compiler.frontend.build.shared.scope import Scope, Wanted, no_value_yet, read_statement, unsure_of, with_value
+from compiler.frontend.build.shared.scope import Scope, no_value_yet, read_statement, unsure_of
 from compiler.frontend.build.shared.values import Context, Step, entries_of, listed, shown
 from compiler.frontend.language.control import PHASES
 from compiler.frontend.schema.wording import allowed
@@ -113,37 +112,28 @@ def build_actions(
     out: list[l0.Set] = []
     names = dict(own)
     prefix = next((v.removesuffix(k) for k, v in own.items()), "")
-    found_locals: dict[str, tuple[Kind, Dimension | None]] = {}
+    found_locals: Locals = {}
     for node in items:
         statement = read_statement(node, scope, d.c.sink)
         if statement is None:
             scope = unsure_of(node, scope)
             continue
         target, at = statement.target, statement.target_span
-        if target in targets:
-            wanted = Wanted(f"`{target}`", targets[target], False, None)
-        elif target in found_locals:
-            kind, dimension = found_locals[target]
-            wanted = Wanted(f"`{target}`", dimension, kind is Kind.BOOL, None)
-        elif target in scope.kinds or "." in target or target in TIMES:
+        known = target in targets or target in found_locals
+        if not known and (target in scope.kinds or "." in target or target in TIMES):
             place = scope.places.get(target)
             related = () if place is None else (Related("declared here", place),)
             near = did_you_mean(target, targets)
             help = near or (allowed("assignments here may change", targets) if targets else None)
             d.c.sink.error("E0310", f"`{target}` cannot be assigned to here", at, help, related)
             continue
-        elif statement.op != "=":
+        if not known and statement.op != "=":
             no_value_yet(statement, scope, d.c.sink)
             continue
-        else:
-            wanted = Wanted(f"`{target}`", None, None, None)
-        found = assigned(d, statement, scope, wanted, node)
-        if target not in targets and target not in found_locals:
-            kind = Kind.REAL if found is None or found.kind is Kind.INT else found.kind
-            dimension = None if found is None else found.dimension
-            found_locals[target] = (kind, dimension)
+        found = assigned(d, statement, scope, wanted_of(target, targets, found_locals), node)
+        if not known:
             names[target] = prefix + target
-            scope = with_value(scope, target, found, at)
+            scope = with_local(scope, found_locals, target, found, at)
         if found is not None:
             value = substitute(found.expr, _bindings(names, refs(found.expr)))
             out.append(l0.Set(names.get(target, target), value, statement.span))

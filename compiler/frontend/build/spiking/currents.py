@@ -17,32 +17,24 @@ from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Ref, refs, substitute
 from compiler.expr.simplify import simplify
-from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension, canonical_name
 from compiler.frontend.build.shared.definition_builder import (
-    TIMES,
     Draft,
-    assigned,
     build_dynamics,
     build_lets,
     build_params,
     build_states,
-    not_assignable,
+    build_update,
     note_unread,
 )
 from compiler.frontend.build.shared.definitions import Definitions, place_of
 from compiler.frontend.build.shared.initial_values import initial_value
 from compiler.frontend.build.shared.readers import Reader, in_steps
 from compiler.frontend.build.shared.scope import (
-    Scope,
     Wanted,
     check_expression,
-    no_value_yet,
-    read_statement,
-    unsure_of,
-    with_value,
 )
-from compiler.frontend.build.shared.values import Context, Names, entries_of, listed, mapping, text_of
+from compiler.frontend.build.shared.values import Context, Names, entries_of, mapping, text_of
 from compiler.frontend.build.spiking.drives import Drives, hide_noise, noise_method, timed_reads, with_noise
 from compiler.frontend.build.spiking.neurons import BuiltNeuron, finished
 from compiler.frontend.build.spiking.populations import Populations, evaluated
@@ -134,7 +126,7 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
         value = check_expression(value_node, noisy, Wanted(f"`value` of `{name}`", into, False, None), c.sink)
     if value is not None:
         d.read |= refs(value.expr)
-    update = _update(d, scope)
+    update = build_update(d, scope)[0]
     method = noise_method(d, dynamics, lets, noise, l0.Method(Reader(CURRENT, node, c).word("method")))
     array = text_of(node.get("source")) == "array"
     if array:
@@ -155,35 +147,6 @@ def build_current(name: str, node: tree.Mapping, at: Span, into: Dimension | Non
         body = substitute(taken.value, names)
         built.source = l0.SourceDef(replace(neuron, lets=neuron.lets[:-1]), body, timed_reads(d), noise, at)
     return built
-
-
-def _update(d: Draft, scope: Scope) -> tuple[l0.Set, ...]:
-    out: list[l0.Set] = []
-    for node in listed(d.node.get("update")):
-        statement = read_statement(node, scope, d.c.sink)
-        if statement is None:
-            scope = unsure_of(node, scope)
-            continue
-        target, at = statement.target, statement.target_span
-        if target in d.states or target in d.locals:
-            kind, dimension = (Kind.REAL, d.states[target]) if target in d.states else d.locals[target]
-            wanted = Wanted(f"`{target}`", dimension, kind is Kind.BOOL, None)
-            found = assigned(d, statement, scope, wanted, node)
-        elif target in d.places or target in scope.kinds or "." in target or target in TIMES:
-            not_assignable(d, target, at, scope)
-            continue
-        elif statement.op != "=":
-            no_value_yet(statement, scope, d.c.sink)
-            continue
-        else:
-            found = assigned(d, statement, scope, Wanted(f"`{target}`", None, None, None), node)
-            kind = Kind.BOOL if found is not None and found.kind is Kind.BOOL else Kind.REAL
-            dimension = None if found is None else found.dimension
-            d.locals[target] = (kind, dimension)
-            scope = with_value(scope, target, found, at)
-        if found is not None:
-            out.append(l0.Set(target, found.expr, statement.span))
-    return tuple(out)
 
 
 def _only_array(d: Draft) -> None:

@@ -14,18 +14,16 @@ from dataclasses import dataclass, field
 import compiler.ir.level0.model as l0
 from compiler.core.source import Span
 from compiler.expr.ast import Expr, Num, Ref, refs, substitute
-from compiler.expr.types import Kind
 from compiler.expr.units import DIMENSIONLESS, TIME, Dimension
 from compiler.frontend.build.shared.definition_builder import (
-    TIMES,
     Draft,
     assigned,
     build_dynamics,
     build_lets,
     build_params,
     build_states,
+    build_update,
     not_a_state,
-    not_assignable,
     note_unread,
     unit_dimension,
     unit_name,
@@ -36,10 +34,7 @@ from compiler.frontend.build.shared.scope import (
     Checked,
     Scope,
     Wanted,
-    no_value_yet,
     read_statement,
-    unsure_of,
-    with_value,
 )
 from compiler.frontend.build.shared.values import Context, entries_of, listed, mapping, text_of
 from compiler.frontend.build.spiking.drives import noise_method, with_hidden, with_noise
@@ -86,7 +81,7 @@ def build_neuron(name: str, node: tree.Mapping, at: Span, c: Context) -> BuiltNe
     lets, scope = build_lets(d, scope)
     noisy, noise = with_noise(d, (e.value for e in entries_of(node.get("dynamics"))), scope)
     dynamics = () if pools.present else build_dynamics(d, noisy)
-    update, inner = _update(d, scope, pools)
+    update, inner = build_update(d, scope, lambda node, now: pools.built(now) if pools.read_by((node,)) else now)
     if pools.present:  # the dynamics read the pools of the step before, whose dimensions are known only now
         inner = pools.built(inner)
         scope = pools.extended(scope)
@@ -164,44 +159,6 @@ def _inputs(d: Draft) -> tuple[l0.InputDecl, ...]:
             d.origins[f"{name}.decay"] = decay.span
         out.append(l0.InputDecl(name, unit_name(dimension), tau, entry.key.span))
     return tuple(out)
-
-
-# ------------------------------------------------------------------------------------- equations
-
-
-def _update(d: Draft, scope: Scope, pools: Pools) -> tuple[tuple[l0.Set, ...], Scope]:
-    out: list[l0.Set] = []
-    for node in listed(d.node.get("update")):
-        if pools.read_by((node,)):
-            scope = pools.built(scope)
-        statement = read_statement(node, scope, d.c.sink)
-        if statement is None:
-            scope = unsure_of(node, scope)
-            continue
-        target, at = statement.target, statement.target_span
-        if target in d.states or target in d.inputs:
-            dimension = d.states[target] if target in d.states else d.inputs[target]
-            found = assigned(d, statement, scope, Wanted(f"`{target}`", dimension, False, None), node)
-        elif target in d.locals:
-            kind, dimension = d.locals[target]
-            condition = kind is Kind.BOOL
-            found = assigned(d, statement, scope, Wanted(f"`{target}`", dimension, condition, None), node)
-        elif target in d.places or target in scope.kinds or "." in target or target in TIMES:
-            not_assignable(d, target, at, scope)
-            continue
-        else:
-            if statement.op != "=":
-                no_value_yet(statement, scope, d.c.sink)
-                continue
-            found = assigned(d, statement, scope, Wanted(f"`{target}`", None, None, None), node)
-            kind = Kind.REAL if found is None else found.kind
-            kind = Kind.REAL if kind is Kind.INT else kind
-            dimension = None if found is None else found.dimension
-            d.locals[target] = (kind, dimension)
-            scope = with_value(scope, target, found, at)
-        if found is not None:
-            out.append(l0.Set(target, found.expr, statement.span))
-    return tuple(out), scope
 
 
 # ---------------------------------------------------------------------------------------- spikes

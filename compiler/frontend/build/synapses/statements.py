@@ -16,9 +16,16 @@ from compiler.core.diagnostics import Related, did_you_mean
 from compiler.core.source import Span
 from compiler.expr.ast import Call, Expr, Ref, calls, refs
 from compiler.expr.parse import Assign, Do
-from compiler.expr.types import Kind
 from compiler.expr.units import Dimension
-from compiler.frontend.build.shared.definition_builder import Draft, assigned, not_a_state, not_assignable
+from compiler.frontend.build.shared.definition_builder import (
+    Draft,
+    Locals,
+    assigned,
+    not_a_state,
+    not_assignable,
+    wanted_of,
+    with_local,
+)
 from compiler.frontend.build.shared.scope import (
     Scope,
     Wanted,
@@ -27,7 +34,6 @@ from compiler.frontend.build.shared.scope import (
     read_action,
     read_statement,
     unsure_of,
-    with_value,
 )
 from compiler.frontend.build.spiking.neurons import BuiltNeuron
 from compiler.frontend.build.synapses.sums import Taken, has_own_sums, take_sums
@@ -107,7 +113,7 @@ class _Locals:
 
     own: Scope
     scope: Scope
-    local: dict[str, tuple[Kind, Dimension | None]] = field(default_factory=dict)
+    local: Locals = field(default_factory=dict)
     gone: dict[str, Span] = field(default_factory=dict)
 
     def end(self, node: Node) -> None:
@@ -152,27 +158,19 @@ def _action(
 def _set(d: SynapseDraft, statement: Assign, node: Node, taken: Taken, names: _Locals) -> l0.Set | None:
     """An assignment to a state or a local of the list, which the first one declares."""
     target, at, scope = statement.target, statement.target_span, names.scope
-    dimension: Dimension | None = None
-    condition: bool | None = None
-    if target in d.states:
-        dimension, condition = d.states[target], False
-    elif target in names.local:
-        kind, dimension = names.local[target]
-        condition = kind is Kind.BOOL
-    elif "." in target:
+    known = target in d.states or target in names.local
+    if not known and "." in target:
         _not_of_the_synapse(d, target, at)
         return None
-    elif target in d.places or target in scope.kinds:
+    if not known and (target in d.places or target in scope.kinds):
         not_assignable(d, target, at, scope)
         return None
-    elif statement.op != "=":
+    if not known and statement.op != "=":
         no_value_yet(statement, scope, d.c.sink)
         return None
-    found = assigned(d, statement, taken.scope(scope), Wanted(f"`{target}`", dimension, condition, None), node)
-    if condition is None:
-        kind = Kind.REAL if found is None or found.kind is Kind.INT else found.kind
-        names.local[target] = (kind, None if found is None else found.dimension)
-        names.scope = with_value(scope, target, found, at)
+    found = assigned(d, statement, taken.scope(scope), wanted_of(target, d.states, names.local), node)
+    if not known:
+        names.scope = with_local(scope, names.local, target, found, at)
     found = taken.back(found, d)
     return None if found is None else l0.Set(target, found.expr, statement.span)
 
