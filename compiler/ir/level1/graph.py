@@ -286,6 +286,21 @@ class Update:
 Node = Feed | BatchMask | Weight | Variable | Constant | Map | Contract | Reindex | Rand | Store | Update
 
 
+def operands(node: Node) -> tuple[str, ...]:
+    """Names of the tensors that a node reads."""
+    match node:
+        case Map() | Contract():
+            return node.ins
+        case Reindex():
+            return (node.source,)
+        case Store():
+            return (node.value,)
+        case Update():
+            return (node.weight, node.gradient, *(t for _, t in node.reads))
+        case _:
+            return ()
+
+
 @dataclass(frozen=True)
 class TensorGraph:
     """One phase's graph: "train" (forward, backward, updates) or "eval" (forward, metrics). Weights and

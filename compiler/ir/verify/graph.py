@@ -57,7 +57,7 @@ def graph_violations(graph: l1.TensorGraph, *, gather_only: bool = False) -> lis
 
 
 def _node(node: l1.Node, known: Mapping[str, l1.Tensor], kept: set[str], gather_only: bool) -> Iterator[str]:
-    for name in _operands(node):
+    for name in l1.operands(node):
         if name not in known:
             yield f"`{name}` is used before it is defined"
             return
@@ -96,19 +96,6 @@ def _store(target: str, value: str, known: Mapping[str, l1.Tensor], kept: set[st
 
 def _shown(known: Mapping[str, l1.Tensor], name: str) -> str:
     return f"`{name}` {known[name].shape}"
-
-
-def _operands(node: l1.Node) -> Iterable[str]:
-    match node:
-        case l1.Map() | l1.Contract():
-            return node.ins
-        case l1.Reindex():
-            return (node.source,)
-        case l1.Store():
-            return (node.target, node.value)
-        case l1.Update():
-            return (node.weight, node.gradient, *(t for _, t in node.reads))
-    return ()
 
 
 def _reads(body: Expr, allowed: Iterable[str], where: str) -> Iterator[str]:

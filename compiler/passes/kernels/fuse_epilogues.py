@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import compiler.ir.level1.graph as l1
 from compiler.passes.kernels.one_hot import rows_added
 from compiler.passes.program.decisions import Decision
-from compiler.passes.tensors.simplify_graph import operands
 from compiler.strategies.pins import AGAIN
 
 MOST_ARRAYS = 8
@@ -43,7 +42,7 @@ class Readers:
 
     def __post_init__(self) -> None:
         for i, node in enumerate(self.nodes):
-            for name in operands(node):
+            for name in l1.operands(node):
                 self.readers.setdefault(name, []).append(i)
             out = getattr(node, "out", None)
             if out is not None:

@@ -18,7 +18,6 @@ from compiler.core.diagnostics import Related
 from compiler.core.errors import Sink
 from compiler.core.source import NOWHERE
 from compiler.passes.program.decisions import Decision
-from compiler.passes.tensors.simplify_graph import operands
 
 _PHASES = {"train": "the training", "eval": "the validation", "predict": "a prediction"}
 
@@ -99,5 +98,5 @@ def _known_before(name: str, reader: l1.Map, made: Mapping[str, l1.Node]) -> boo
             return True
         if at not in seen and at in made:
             seen.add(at)
-            stack += operands(made[at])
+            stack += l1.operands(made[at])
     return False

@@ -16,7 +16,6 @@ from dataclasses import replace
 import compiler.ir.level1.graph as l1
 from compiler.expr.ast import Binary, Ref
 from compiler.ir.space import Affine, plain_dim, stays_inside
-from compiler.passes.tensors.simplify_graph import operands
 
 _SUM = Ref("x0") + Ref("x1")
 
@@ -85,7 +84,7 @@ def compose_moves(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple
     """The graph with moves of moves made at once."""
     readers: dict[str, int] = {}
     for node in nodes:
-        for name in operands(node):
+        for name in l1.operands(node):
             readers[name] = readers.get(name, 0) + 1
     shapes = {node.out.name: node.out.shape for node in nodes if not isinstance(node, (l1.Store, l1.Update))}
     moves: dict[str, l1.Contract] = {}

@@ -12,7 +12,6 @@ Does not: move what depends on a batch, or further than it has to.
 from __future__ import annotations
 
 import compiler.ir.level1.graph as l1
-from compiler.passes.tensors.simplify_graph import operands
 
 
 def early_factors(nodes: tuple[l1.Node, ...]) -> tuple[l1.Node, ...]:
@@ -26,7 +25,7 @@ def early_factors(nodes: tuple[l1.Node, ...]) -> tuple[l1.Node, ...]:
         place.append((i, i))
         if isinstance(node, (l1.Map, l1.Contract, l1.Reindex)):
             made[node.out.name] = i
-            if not node.out.batched and all(n in free for n in operands(node)):
+            if not node.out.batched and all(n in free for n in l1.operands(node)):
                 free.add(node.out.name)
     for node in others:
         if isinstance(node, l1.Map):
@@ -37,7 +36,7 @@ def early_factors(nodes: tuple[l1.Node, ...]) -> tuple[l1.Node, ...]:
             while late:
                 i = made[late.pop()]
                 place[i] = (min(place[i][0], min(sums) - 0.5), i)
-                late += [n for n in operands(others[i]) if made.get(n, -1) > min(sums)]
+                late += [n for n in l1.operands(others[i]) if made.get(n, -1) > min(sums)]
     if all(at == i for at, i in place):
         return nodes
     ordered = sorted(range(len(others)), key=place.__getitem__)

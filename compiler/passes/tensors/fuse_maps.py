@@ -17,7 +17,6 @@ from compiler.expr.simplify import has_random
 from compiler.ir.level1.builder import renumber, used_operands
 from compiler.ir.space import Affine, plain_dim
 from compiler.passes.program.decisions import Decision
-from compiler.passes.tensors.simplify_graph import operands
 
 LARGEST = 8
 """Operands of a fused kernel; more would spill registers."""
@@ -129,7 +128,7 @@ def fuse_maps(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[tup
     """The graph with elementwise producers inside their only readers, and what was decided about each."""
     readers: dict[str, list[str]] = {}
     for node in nodes:
-        for name in operands(node):
+        for name in l1.operands(node):
             out = getattr(node, "out", None)
             readers.setdefault(name, []).append(out.name if out is not None else "")
     made: dict[str, l1.Map] = {}

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import compiler.ir.level1.graph as l1
 from compiler.passes.program.decisions import Decision
-from compiler.passes.tensors.simplify_graph import operands, renamed
+from compiler.passes.tensors.simplify_graph import renamed
 from compiler.strategies.pins import AGAIN
 
 Pure = l1.Map | l1.Contract | l1.Reindex | l1.Rand
@@ -38,7 +38,7 @@ def recompute(
     for node in nodes:
         out = getattr(node, "out", None)
         if out is not None and out.name not in forward:
-            for _, original in sorted(_needed(operands(node), originals, made).values(), key=lambda found: found[0]):
+            for _, original in sorted(_needed(l1.operands(node), originals, made).values(), key=lambda found: found[0]):
                 made[original.out.name] = original.out.name + AGAIN
                 copy = replace(original, out=replace(original.out, name=original.out.name + AGAIN))
                 result.append(renamed(copy, made))
@@ -56,7 +56,7 @@ def _with_parts(
     for node in reversed(nodes):
         out = getattr(node, "out", None)
         if out is not None and out.name in known:
-            parts = [n for n in operands(node) if n not in known]
+            parts = [n for n in l1.operands(node) if n not in known]
             known.update(parts)
             if out.name in block_of:
                 block_of |= dict.fromkeys(parts, block_of[out.name])
@@ -72,10 +72,10 @@ def _inner(
     for node in reversed(nodes):  # readers come before what they read
         out = getattr(node, "out", None)
         if out is None:
-            kept |= {name: "an update or a store reads it" for name in operands(node)}
+            kept |= {name: "an update or a store reads it" for name in l1.operands(node)}
             continue
         if out.name in forward:
-            outside = [n for n in operands(node) if n in blocks and blocks[n] != blocks.get(out.name)]
+            outside = [n for n in l1.operands(node) if n in blocks and blocks[n] != blocks.get(out.name)]
             kept |= {name: f"{out.name} of another block reads it" for name in outside}
         if out.name in blocks and isinstance(node, Pure):
             if not out.batched:
@@ -98,5 +98,5 @@ def _needed(
         name = stack.pop()
         if name in originals and name not in made and name not in found:
             found[name] = originals[name]
-            stack += operands(originals[name][1])
+            stack += l1.operands(originals[name][1])
     return found

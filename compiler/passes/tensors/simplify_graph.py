@@ -17,21 +17,6 @@ from compiler.expr.ast import Ref, refs
 from compiler.ir.space import Affine, plain_dim
 
 
-def operands(node: l1.Node) -> tuple[str, ...]:
-    """Names of the tensors that a node reads."""
-    match node:
-        case l1.Map() | l1.Contract():
-            return node.ins
-        case l1.Reindex():
-            return (node.source,)
-        case l1.Store():
-            return (node.value,)
-        case l1.Update():
-            return (node.weight, node.gradient, *(t for _, t in node.reads))
-        case _:
-            return ()
-
-
 def renamed(node: l1.Node, names: Mapping[str, str]) -> l1.Node:
     """The node with operands called by their new names."""
     match node:
@@ -106,5 +91,5 @@ def simplify_graph(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tupl
     for node in reversed(shared):
         if isinstance(node, (l1.Store, l1.Update, l1.Weight, l1.Variable)) or node.out.name in live:
             kept.append(node)
-            live.update(operands(node))
+            live.update(l1.operands(node))
     return tuple(reversed(kept))
