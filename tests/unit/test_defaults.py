@@ -16,7 +16,7 @@ from compiler.frontend.build.model import build_model
 from compiler.frontend.language import ROOT
 from compiler.frontend.resolve.resolve import LibraryFinder, resolve
 from compiler.frontend.schema.validate import validate
-from compiler.frontend.yaml.tree import Mapping, Node, Sequence, from_plain, map_children, with_entry
+from compiler.frontend.yaml.tree import Entry, Mapping, Node, Sequence, from_plain, with_entry
 from compiler.frontend.yaml.yaml12 import load_text
 from compiler.ir.level0.model import Model
 
@@ -202,7 +202,14 @@ def built(root: Mapping) -> Model:
 
 
 def put(node: Node, old: Mapping, new: Mapping) -> Node:
-    return new if node is old else map_children(node, lambda n: put(n, old, new))
+    if node is old:
+        return new
+    if isinstance(node, Mapping):
+        entries = tuple(Entry(e.key, put(e.value, old, new)) for e in node.entries)
+        return Mapping(entries, node.span)
+    if isinstance(node, Sequence):
+        return Sequence(tuple(put(i, old, new) for i in node.items), node.span)
+    return node
 
 
 def test_absent_keys_have_the_defaults_of_the_language() -> None:

@@ -51,9 +51,6 @@ Schema = dict[str, Any]
 COMMITTED = Path(__file__).parents[3] / "schemas" / "model.schema.json"
 """Where the schema lies in a checkout."""
 
-EDITOR_KEYWORDS = ("markdownDescription", "markdownEnumDescriptions")
-"""Annotations beyond draft-07, as yaml-language-server reads them."""
-
 _NOT_EMPTY = r"\S"
 _UNSUPPORTED = "Not supported yet: the compiler refuses it."
 

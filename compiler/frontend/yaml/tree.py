@@ -10,7 +10,7 @@ Does not: know the language's keys, read files or check types.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -132,24 +132,6 @@ def with_entry(old: Mapping, name: str, value: Node) -> Mapping:
         return Mapping((*old.entries, Entry(key, value)), old.span)
     changed = (Entry(e.key, value) if e.key.text == name else e for e in old.entries)
     return Mapping(tuple(changed), old.span)
-
-
-def map_children(node: Node, change: Callable[[Node], Node]) -> Node:
-    """`node` with `change` applied to its direct children; `node` itself when none changed."""
-    match node:
-        case Mapping(entries, span):
-            new = tuple(change(e.value) for e in entries)
-            if all(e.value is n for e, n in zip(entries, new, strict=True)):
-                return node
-            pairs = zip(entries, new, strict=True)
-            return Mapping(tuple(Entry(e.key, n) for e, n in pairs), span)
-        case Sequence(items, span):
-            items_new = tuple(change(i) for i in items)
-            if all(a is b for a, b in zip(items, items_new, strict=True)):
-                return node
-            return Sequence(items_new, span)
-        case _:
-            return node
 
 
 def with_origin(node: Node, origin: Origin) -> Node:

@@ -17,7 +17,7 @@ from compiler.ir.level1.builder import GraphBuilder, identity
 from compiler.ir.space import Affine, along
 from compiler.layers.shared.initial_weights import chosen
 
-X0, X1, X2, X3, X4 = (Ref(f"x{i}") for i in range(5))
+X0, X1, X2, X3 = (Ref(f"x{i}") for i in range(4))
 PRODUCT = X0 * X1
 HIDDEN = -1.0e30
 """The score of a step that attention does not see."""

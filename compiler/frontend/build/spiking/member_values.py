@@ -25,8 +25,6 @@ from compiler.frontend.schema.wording import count, quoted
 from compiler.frontend.yaml import tree
 from compiler.frontend.yaml.tree import Entry, Node, Scalar
 
-_Number = tuple[float | int, Dimension | None]
-
 
 @dataclass
 class MemberValue:

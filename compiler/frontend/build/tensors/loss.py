@@ -33,7 +33,6 @@ from compiler.layers.elementwise import broadcast
 CLASSIFYING = "softmax_cross_entropy"
 BINARY = "binary_cross_entropy"
 
-_MOST = (1 << 31) - 1
 CONFUSION = "confusion"
 """The metric that is a matrix: nothing can be watched or expected of it."""
 
