@@ -65,7 +65,6 @@ LONG = frozenset(
         ("backends/cpu/kernels/propagate.py", "propagate"),
         ("backends/cpu/kernels/toeplitz_simd.py", "channels_last"),
         ("compiler/expr/keys/values.py", "_distribution"),
-        ("compiler/passes/model/flatten_names.py", "plain_control"),
         ("compiler/passes/projections/lower_static.py", "lower_static"),
     }
 )

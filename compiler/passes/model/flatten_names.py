@@ -37,8 +37,10 @@ def _equations(neuron: l0.NeuronDef) -> Iterable[Expr]:
         yield from (s.value for s in neuron.spike.reset)
 
 
-def plain_control(neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ...]) -> tuple[l0.NeuronDef, Control]:
-    """The definition with plain names in its equations, and its control parts. `several`: it has several pools."""
+def _plain_names(
+    neuron: l0.NeuronDef, phases: tuple[l0.PhaseDef, ...]
+) -> tuple[dict[str, str], tuple[l1.Counter, ...]]:
+    """The plain name of every dotted one of pools and of phases that are read, and the counters of these."""
     used = names_read(neuron.pools, neuron.on).union(*(refs(e) for e in _equations(neuron)))
     taken = set(names_of(neuron)) | RESERVED
     plain: dict[str, str] = {}
@@ -58,9 +60,16 @@ def plain_control(neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef
         every = claim(f"{phase.name}.", f"{phase.name}_every") if wanted else ""
         for x in wanted:
             counters.append(l1.Counter(claim(f"{phase.name}.{x}", f"{phase.name}_{x}"), phase.name, x, every))
+    return plain, tuple(counters)
+
+
+def plain_control(neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef, ...]) -> tuple[l0.NeuronDef, Control]:
+    """The definition with plain names in its equations, and its control parts. `several`: it has several pools."""
+    plain, counters = _plain_names(neuron, phases)
     if not plain and not neuron.on:
         return neuron, Control()
     bindings: dict[str, Expr] = {old: Ref(new) for old, new in plain.items()}
+    first = {(p.name, event): at == 0 for p in phases for event, at in p.events}
 
     def expr(e: Expr) -> Expr:
         return substitute(e, bindings)
@@ -68,28 +77,19 @@ def plain_control(neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef
     def name(old: str) -> str:
         return plain.get(old, old)
 
-    events = {(p.name, event): at for p in phases for event, at in p.events}
-
     def at_events(handlers: tuple[l0.Handler, ...]) -> tuple[l1.AtEvent, ...]:
         return tuple(
-            l1.AtEvent(h.phase, h.event, events[h.phase, h.event] == 0, rewritten_sets(h.actions, expr, name), h.span)
+            l1.AtEvent(h.phase, h.event, first[h.phase, h.event], rewritten_sets(h.actions, expr, name), h.span)
             for h in handlers
         )
 
-    pools: list[l1.PoolCell] = []
-    for pool in neuron.pools:
+    def pool_cell(pool: l0.PoolDef) -> l1.PoolCell:
         done = rewritten_pool(pool, expr, name)
-        pools.append(
-            l1.PoolCell(
-                pool.scope,
-                several and pool.scope == "pool",
-                tuple(replace(r, name=name(f"{pool.scope}.{r.name}")) for r in done.reductions),
-                tuple(name(f"{pool.scope}.{s.name}") for s in pool.state),
-                done.update,
-                at_events(pool.on),
-                pool.span,
-            )
-        )
+        reductions = tuple(replace(r, name=name(f"{pool.scope}.{r.name}")) for r in done.reductions)
+        state = tuple(name(f"{pool.scope}.{s.name}") for s in pool.state)
+        own = several and pool.scope == "pool"
+        return l1.PoolCell(pool.scope, own, reductions, state, done.update, at_events(pool.on), pool.span)
+
     spike = neuron.spike
     if spike is not None:
         spike = replace(spike, when=expr(spike.when), reset=rewritten_sets(spike.reset, expr))
@@ -100,5 +100,5 @@ def plain_control(neuron: l0.NeuronDef, several: bool, phases: tuple[l0.PhaseDef
         update=rewritten_sets(neuron.update, expr),
         spike=spike,
     )
-    shown = tuple((plain[v], v) for v in variables)
-    return made, Control(tuple(pools), at_events(neuron.on), tuple(counters), shown)
+    shown = tuple((plain[v], v) for p in neuron.pools for v in p.variables)
+    return made, Control(tuple(map(pool_cell, neuron.pools)), at_events(neuron.on), counters, shown)
