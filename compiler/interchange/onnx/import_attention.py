@@ -173,50 +173,70 @@ def import_scores(m: Importer, node: Any, ins: list[Any], attrs: Attrs) -> Compu
     op, at = node.op_type, next(k for k, v in enumerate(ins) if isinstance(v, Scores))
     scores: Scores = ins[at]
     ins = [v.source if isinstance(v, Repeated) and op != "MatMul" else v for v in ins]
-    other = ins[1 - at] if len(ins) == 2 else None
     if op in ("Identity", "Dropout") or (op == "Cast" and attrs["to"] in _REALS):
         if any(m.uses.get(o) for o in node.output[1:]) or (len(ins) > 2 and np.any(ins[2])):
             raise refused(node, "it is in training mode, or its second output is read")
         return scores
-    if op == "IsNaN" and scores.normal and not scores.undefined:
-        return replace(scores, undefined=True)
-    if scores.undefined:
-        return _defined(node, scores, ins)
-    if op == "Reshape" and at == 0:
+    if op == "Reshape" and at == 0 and not scores.undefined:
         moved = _moved_batch(m, node, scores, ins, attrs)
         if moved is not None:
             return moved
-    if op == "MatMul" and scores.normal and at == 0 and isinstance(other, Computed | Repeated):
+    if scores.normal:
+        return _of_shares(m, node, scores, ins, at)
+    found = _before_softmax(m, node, scores, ins, attrs, at)
+    if found is None:
+        raise refused(node, "it computes with a product of two computed tensors that is no attention")
+    return found
+
+
+def _of_shares(m: Importer, node: Any, scores: Scores, ins: list[Any], at: int) -> Computed | Scores | None:
+    """What is done to shares, which are operand `at`; None if a layer does not do it. Raises RunError (E0918)."""
+    other = ins[1 - at] if len(ins) == 2 else None
+    if scores.undefined:
+        return _defined(node, scores, ins)
+    if node.op_type == "IsNaN":
+        return replace(scores, undefined=True)
+    if node.op_type == "MatMul" and at == 0 and isinstance(other, Computed | Repeated):
         other = repeated(m, node, other) if isinstance(other, Repeated) else other
         return with_values(m, node, scores, data(node, [other], moved=True))
-    if op == "Mul" and scores.normal and _again(m, scores, other):
-        return scores
-    if not scores.normal:
-        one = float(other.reshape(-1)[0]) if isinstance(other, np.ndarray) and other.size == 1 else None
-        plain = scores.offset is None and scores.mask is None
-        if op == "Mul" and one is not None and plain:
-            return replace(scores, scale=scores.scale * one)
-        if op == "Div" and one and at == 0 and plain:
-            return replace(scores, scale=scores.scale / one)
-        if op == "Add" and isinstance(other, Computed) and plain and (mask := m.mask_of(other)) is not None:
-            return replace(scores, mask=_beside(m, node, mask, scores.whole))
-        if op == "Add" and isinstance(other, Computed) and plain and not other.truth:
-            return replace(scores, offset=_beside(m, node, other, scores.whole))
-        if op == "Where" and at > 0 and isinstance(ins[0], Computed) and ins[0].truth and scores.mask is None:
-            seen = _beside(m, node, ins[0], scores.whole)
-            return _hidden(m, node, scores, seen, constant(node, ins, 3 - at), at == 1)
-        if op == "Add" and isinstance(other, np.ndarray):
+    return scores if node.op_type == "Mul" and _again(m, scores, other) else None
+
+
+def _before_softmax(m: Importer, node: Any, scores: Scores, ins: list[Any], attrs: Attrs, at: int) -> Scores | None:
+    """What is done to scores, which are operand `at`; None if a layer does not do it. Raises RunError (E0918)."""
+    other = ins[1 - at] if len(ins) == 2 else None
+    plain = scores.offset is None and scores.mask is None
+    match node.op_type:
+        case "Mul" if plain and isinstance(other, np.ndarray) and other.size == 1:
+            return replace(scores, scale=scores.scale * float(other.reshape(-1)[0]))
+        case "Div" if plain and at == 0 and isinstance(other, np.ndarray) and other.size == 1 and other.any():
+            return replace(scores, scale=scores.scale / float(other.reshape(-1)[0]))
+        case "Add" if isinstance(other, np.ndarray):
             return _moved(m, node, scores, other)
-        if op == "Where" and at > 0 and isinstance(ins[0], np.ndarray):
-            low = constant(node, ins, 3 - at).astype(np.float64)
-            if np.any(low >= _HIDES):
-                raise refused(node, "it puts numbers in the place of scores")
-            return _moved(m, node, scores, np.where(ins[0] if at == 1 else ~ins[0], 0.0, low))
-        if op == "Softmax" and int(attrs.get("axis", -1)) in (-1, scores.whole.rank - 1) and m.opset >= 13:
+        case "Add" if plain and isinstance(other, Computed):
+            mask = m.mask_of(other)
+            if mask is not None:
+                return replace(scores, mask=_beside(m, node, mask, scores.whole))
+            return None if other.truth else replace(scores, offset=_beside(m, node, other, scores.whole))
+        case "Where" if at > 0:
+            return _replaced(m, node, scores, ins, at == 1)
+        case "Softmax" if int(attrs.get("axis", -1)) in (-1, scores.whole.rank - 1) and m.opset >= 13:
             return replace(scores, normal=True)
-    if scores.normal:
+    return None
+
+
+def _replaced(m: Importer, node: Any, scores: Scores, ins: list[Any], kept: bool) -> Scores | None:
+    """Scores where the condition is what is `kept`, else something low; None if a layer does not do it. Raises RunError
+    (E0918)."""
+    where, whole, low_at = ins[0], scores.whole, 2 if kept else 1
+    if isinstance(where, Computed) and where.truth and scores.mask is None:
+        return _hidden(m, node, scores, _beside(m, node, where, whole), constant(node, ins, low_at), kept)
+    if not isinstance(where, np.ndarray):
         return None
-    raise refused(node, "it computes with a product of two computed tensors that is no attention")
+    low = constant(node, ins, low_at).astype(np.float64)
+    if np.any(low >= _HIDES):
+        raise refused(node, "it puts numbers in the place of scores")
+    return _moved(m, node, scores, np.where(where if kept else ~where, 0.0, low))
 
 
 def _defined(node: Any, scores: Scores, ins: list[Any]) -> Scores:

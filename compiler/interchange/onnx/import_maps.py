@@ -57,6 +57,7 @@ _WITH_NUMBERS: Final[Mapping[str, tuple[str, Mapping[str, float]]]] = MappingPro
 _BINARY: Final[Mapping[str, str]] = MappingProxyType(
     {"Add": "{0} + {1}", "Sub": "{0} - {1}", "Mul": "{0} * {1}", "Div": "{0} / {1}", "Pow": "{0} ** {1}"}
 )
+_LAYERS: Final[Mapping[str, str]] = MappingProxyType({"Add": "add", "Sum": "add", "Mul": "multiply"})
 _MANY: Final[Mapping[str, str]] = MappingProxyType({"Sum": " + ", "Max": "max", "Min": "min", "Mean": " + "})
 _COMPARED: Final[Mapping[str, str]] = MappingProxyType(
     {"Less": "<", "LessOrEqual": "<=", "Greater": ">", "GreaterOrEqual": ">=", "Equal": "=="}
@@ -192,46 +193,41 @@ def _several(m: Importer, node: Any, ins: list[Any]) -> Computed:
     """Operators over several tensors, which are broadcast."""
     op, hint = node.op_type, str(node.output[0])
     computed = [i for i in ins if isinstance(i, Computed)]
-    arrays = [np.asarray(i) for i in ins if not isinstance(i, Computed)]
-    large = [a for a in arrays if a.size != 1]
-    if large:
-        if len(computed) == 1 and len(large) == 1 and len(ins) == 2:
-            found = _with_array(m, node, ins, computed[0], large[0])
-            if found is not None:
-                return found
-        ins = [
-            i if isinstance(i, Computed) or np.size(i) == 1 else held(m, node, np.asarray(i), computed[0]) for i in ins
-        ]
-        computed = [i for i in ins if isinstance(i, Computed)]
-        arrays = [np.asarray(i) for i in ins if not isinstance(i, Computed)]
+    large = [a for i in ins if not isinstance(i, Computed) and (a := np.asarray(i)).size != 1]
+    if len(computed) == len(large) == 1 and len(ins) == 2:
+        found = _with_array(m, node, ins, computed[0], large[0])
+        if found is not None:
+            return found
+    ins = [i if isinstance(i, Computed) or np.size(i) == 1 else held(m, node, np.asarray(i), computed[0]) for i in ins]
+    computed = [i for i in ins if isinstance(i, Computed)]
     shape = broadcast([c.shape for c in computed])
     if shape is None:
         raise refused(node, "its inputs have shapes that do not go together")
-    if not arrays and len(computed) == len(ins) > 1 and all(c.shape == shape for c in computed):
-        if op in ("Add", "Sum"):
-            return m.layer("add", hint, computed, {}, shape)
-        if op == "Mul":
-            return m.layer("multiply", hint, computed, {}, shape)
-    texts = [i.name if isinstance(i, Computed) else _number(np.asarray(i).reshape(-1)[0]) for i in ins]
-    if op == "PRelu":
-        return m.formula(hint, f"{texts[0]} if {texts[0]} > 0 else {texts[1]} * {texts[0]}", shape)
-    if op == "Where":
-        return m.formula(hint, f"{texts[1]} if {texts[0]} > 0.5 else {texts[2]}", shape)
-    if op in _COMPARED:
-        return m.formula(hint, f"1.0 if {texts[0]} {_COMPARED[op]} {texts[1]} else 0.0", shape)
-    if op in _LOGIC:
-        return m.formula(hint, _LOGIC[op].format(*texts), shape)
-    if op in _BINARY:
-        made = m.formula(hint, _BINARY[op].format(*texts), shape)
-        if op == "Mul" and len(computed) == 1 and arrays[0].size == 1:
-            m.factors[made.name] = (computed[0], float(arrays[0].reshape(-1)[0]))
-        return made
-    if len(texts) == 1:
+    if len(computed) == len(ins) > 1 and op in _LAYERS and all(c.shape == shape for c in computed):
+        return m.layer(_LAYERS[op], hint, computed, {}, shape)
+    if op in _MANY and len(ins) == 1:
         return computed[0]
+    texts = [i.name if isinstance(i, Computed) else _number(np.asarray(i).reshape(-1)[0]) for i in ins]
+    made = m.formula(hint, _text(op, texts), shape)
+    if op == "Mul" and len(computed) == 1:
+        number = next(i for i in ins if not isinstance(i, Computed))
+        m.factors[made.name] = (computed[0], float(np.asarray(number).reshape(-1)[0]))
+    return made
+
+
+def _text(op: str, texts: list[str]) -> str:
+    """The formula of an operator over several tensors, as which `texts` stand."""
+    if op == "PRelu":
+        return f"{texts[0]} if {texts[0]} > 0 else {texts[1]} * {texts[0]}"
+    if op == "Where":
+        return f"{texts[1]} if {texts[0]} > 0.5 else {texts[2]}"
+    if op in _COMPARED:
+        return f"1.0 if {texts[0]} {_COMPARED[op]} {texts[1]} else 0.0"
+    if op in _LOGIC or op in _BINARY:
+        return (_LOGIC.get(op) or _BINARY[op]).format(*texts)
     if op in ("Max", "Min"):
-        return m.formula(hint, f"{_MANY[op]}({', '.join(texts)})", shape)
-    total = " + ".join(texts)
-    return m.formula(hint, f"({total}) / {float(len(texts))}" if op == "Mean" else total, shape)
+        return f"{_MANY[op]}({', '.join(texts)})"
+    return f"({' + '.join(texts)}) / {float(len(texts))}" if op == "Mean" else " + ".join(texts)
 
 
 def _with_array(m: Importer, node: Any, ins: list[Any], x: Computed, array: Array) -> Computed | None:
