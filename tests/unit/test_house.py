@@ -63,7 +63,6 @@ LONGEST = 60
 LONG = frozenset(
     {
         ("backends/cpu/kernels/propagate.py", "propagate"),
-        ("backends/cpu/kernels/toeplitz_simd.py", "channels_last"),
         ("compiler/expr/keys/values.py", "_distribution"),
         ("compiler/passes/projections/lower_static.py", "lower_static"),
     }

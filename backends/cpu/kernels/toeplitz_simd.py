@@ -85,6 +85,67 @@ def scratch_bytes(template: l2.Template, table: npt.NDArray[np.uint64]) -> int:
     return int(places.max(initial=0)) * _SLOT
 
 
+@dataclass(frozen=True)
+class _Block:
+    """C names of a block of channels: the first one, a lane, how many lanes there are, a position."""
+
+    o: str
+    lane: str
+    lanes: str
+    q: str
+
+
+@dataclass(frozen=True)
+class _Held:
+    """An array in scratch memory: what declares it, what copies it there and back, what points to the lanes of a kernel
+    position, and an element of these."""
+
+    declared: tuple[Line, ...]
+    copied_in: tuple[Line, ...]
+    copied_out: tuple[Line, ...]
+    inside: Line
+    element: Element
+
+
+def _type(k: Kernel, f: l2.ArrayFormal) -> str:
+    return k.dialect.type_name(f.dtype) if f.dtype == k.dialect.precision else C_TYPES[f.dtype]
+
+
+def _sums(k: Kernel, f: l2.ArrayFormal, b: _Block, n: int, plane: str, position: str) -> _Held:
+    """Sums of targets, the array number `n`; `plane`: positions of a channel, `position`: the first lane of one."""
+    t = _type(k, f)
+    sums, target, to = (k.namer.beside(f.name, word) for word in ("sums", "planes", "to"))
+    start = f"ctx->scratch + {n} * {plane} * {_SLOT}" if n else "ctx->scratch"
+    at, ring = k.pointers[f.name], _at(f).ring
+    if ring is not None:
+        late, slots, size = (k.scope[x].text for x in ring)
+        at += f" + nl_later(nl_slot(step, {slots}), {late}, {slots}) * {size}"
+    far = f"{target}[({b.o} + {b.lane}) * ({plane}) + {b.q}]"
+    near = f"{sums}[{b.q} * {LANES} + {b.lane}]"
+    return _Held(
+        (Line(f"{t} *const {sums} = ({t} *)({start});"), Line(f"{t} *const {target} = {at};")),
+        _copy(b, plane, f"{near} = {far};"),
+        _copy(b, plane, f"{far} = {near};"),
+        Line(f"{t} *restrict const {to} = {sums} + {position};"),
+        Element(f"{to}[{b.lane}]", f.dtype, f.mode),
+    )
+
+
+def _kinds(k: Kernel, f: l2.ArrayFormal, b: _Block, start: str, kinds: str, kind: str) -> _Held:
+    """Elements of the kernel, from slot `start` on; `kinds`: how many a channel has, `kind`: the first lane of one."""
+    t = _type(k, f)
+    held, of = k.namer.beside(f.name, "lanes"), k.namer.beside(f.name, "of")
+    value = f"{b.lane} < {b.lanes} ? {k.pointers[f.name]}[({b.o} + {b.lane}) * ({kinds}) + {b.q}] : 0"
+    copied = (
+        Line(f"for (nl_i64 {b.q} = 0; {b.q} < {kinds}; {b.q}++)"),
+        Line(f"for (nl_i64 {b.lane} = 0; {b.lane} < {LANES}; {b.lane}++)", 1),
+        Line(f"{held}[{b.q} * {LANES} + {b.lane}] = {value};", 2),
+    )
+    declared = Line(f"{t} *const {held} = ({t} *)(ctx->scratch + ({start}) * {_SLOT});")
+    inside = Line(f"const {t} *restrict const {of} = {held} + {kind};")
+    return _Held((declared,), copied, (), inside, Element(f"{of}[{b.lane}]", f.dtype, f.mode))
+
+
 def channels_last(
     k: Kernel,
     p: l2.Propagate,
@@ -101,78 +162,44 @@ def channels_last(
     assert isinstance(relation, l2.Toeplitz)
     (kh, kw), (sh, sw) = relation.kernel, relation.stride
     s = {name: k.scope[name].text for name in ("in_c", "out_c", "out_h", "out_w")}
-    fresh = k.namer.fresh
-    o, lane, lanes, q, ky, kx = (fresh(x) for x in ("o", "lane", "lanes", "q", "ky", "kx"))
+    o, lane, lanes, q, ky, kx = (k.namer.fresh(x) for x in ("o", "lane", "lanes", "q", "ky", "kx"))
+    block = _Block(o, lane, lanes, q)
     plane, kinds = f"{s['out_h']} * {s['out_w']}", f"{s['in_c']} * {kh * kw}"
-    copied_in: list[Line] = []
-    copied_out: list[Line] = []
-    declared: list[Line] = []
-    inside: list[Line] = []
-    element: dict[str, Element] = dict(places)
     where, here = place(k, relation, event)
     position = f"({reached(where.up, ky, sh)} * {s['out_w']} + {reached(where.left, kx, sw)}) * {LANES}"
     kind = f"(({where.c} * {kh} + {ky}) * {kw} + {kx}) * {LANES}"
-    slots = 0
-    for f in parts.sums:
-        t = k.dialect.type_name(f.dtype) if f.dtype == k.dialect.precision else C_TYPES[f.dtype]
-        sums, target, to = (k.namer.beside(f.name, word) for word in ("sums", "planes", "to"))
-        start = f"ctx->scratch + {slots} * {plane} * {_SLOT}" if slots else "ctx->scratch"
-        declared.append(Line(f"{t} *const {sums} = ({t} *)({start});"))
-        at, ring = k.pointers[f.name], _at(f).ring
-        if ring is not None:
-            late, slots_, size = (k.scope[n].text for n in ring)
-            at += f" + nl_later(nl_slot(step, {slots_}), {late}, {slots_}) * {size}"
-        declared.append(Line(f"{t} *const {target} = {at};"))
-        far = f"{target}[({o} + {lane}) * ({plane}) + {q}]"
-        near = f"{sums}[{q} * {LANES} + {lane}]"
-        copied_in += _copy(q, lane, lanes, plane, f"{near} = {far};")
-        copied_out += _copy(q, lane, lanes, plane, f"{far} = {near};")
-        inside.append(Line(f"{t} *restrict const {to} = {sums} + {position};"))
-        element[f.name] = Element(f"{to}[{lane}]", f.dtype, f.mode)
-        slots += 1
-    first = slots
-    for n, f in enumerate(parts.kinds):
-        t = k.dialect.type_name(f.dtype) if f.dtype == k.dialect.precision else C_TYPES[f.dtype]
-        held, of = k.namer.beside(f.name, "lanes"), k.namer.beside(f.name, "of")
-        start = f"ctx->scratch + ({first} * {plane} + {n} * {kinds}) * {_SLOT}"
-        declared.append(Line(f"{t} *const {held} = ({t} *)({start});"))
-        value = f"{lane} < {lanes} ? {k.pointers[f.name]}[({o} + {lane}) * ({kinds}) + {q}] : 0"
-        copied_in += [
-            Line(f"for (nl_i64 {q} = 0; {q} < {kinds}; {q}++)"),
-            Line(f"for (nl_i64 {lane} = 0; {lane} < {LANES}; {lane}++)", 1),
-            Line(f"{held}[{q} * {LANES} + {lane}] = {value};", 2),
-        ]
-        inside.append(Line(f"const {t} *restrict const {of} = {held} + {kind};"))
-        element[f.name] = Element(f"{of}[{lane}]", f.dtype, f.mode)
-    body = Body(k.printer, dict(scope), element, k.namer)
+    held = {f.name: _sums(k, f, block, n, plane, position) for n, f in enumerate(parts.sums)}
+    first = f"{len(held)} * {plane}"
+    held |= {f.name: _kinds(k, f, block, f"{first} + {n} * {kinds}", kinds, kind) for n, f in enumerate(parts.kinds)}
+    body = Body(k.printer, dict(scope), {**places, **{name: h.element for name, h in held.items()}}, k.namer)
     inner = [*body.run(p.statements), *body.stores()]
     number, opening = events
     lines = [
-        *declared,
+        *(line for h in held.values() for line in h.declared),
         Line(f"for (nl_i64 {o} = 0; {o} < {s['out_c']}; {o} += {LANES}) {{"),
         Line(f"const nl_i64 {lanes} = {s['out_c']} - {o} < {LANES} ? {s['out_c']} - {o} : {LANES};", 1),
-        *indent(copied_in),
+        *indent([line for h in held.values() for line in h.copied_in]),
         *indent(opening),
         *indent(here, 2),
         *indent(before, 2),
         Line(over(ky, where.ky0, where.ky1, sh), 2),
         Line(over(kx, where.kx0, where.kx1, sw), 3),
-        *indent(inside, 4),
+        *indent([h.inside for h in held.values()], 4),
         Line(f"for (nl_i64 {lane} = 0; {lane} < {LANES}; {lane}++) {{", 4),
         *indent(inner, 5),
         *(Line("}", depth) for depth in (4, 3, 2, 1)),
-        *indent(copied_out),
+        *indent([line for h in held.values() for line in h.copied_out]),
         Line("}"),
     ]
     return f"{number} * {kh * kw} > 2 * ({plane} + {kinds})", lines
 
 
-def _copy(q: str, lane: str, lanes: str, plane: str, statement: str) -> list[Line]:
+def _copy(b: _Block, plane: str, statement: str) -> tuple[Line, ...]:
     """One element of every position and lane, in squares that stay in the cache."""
-    block = f"{q}_0"
-    return [
-        Line(f"for (nl_i64 {block} = 0; {block} < {plane}; {block} += 16)"),
-        Line(f"for (nl_i64 {lane} = 0; {lane} < {lanes}; {lane}++)", 1),
-        Line(f"for (nl_i64 {q} = {block}; {q} < {block} + 16 && {q} < {plane}; {q}++)", 2),
+    near = f"{b.q}_0"
+    return (
+        Line(f"for (nl_i64 {near} = 0; {near} < {plane}; {near} += 16)"),
+        Line(f"for (nl_i64 {b.lane} = 0; {b.lane} < {b.lanes}; {b.lane}++)", 1),
+        Line(f"for (nl_i64 {b.q} = {near}; {b.q} < {near} + 16 && {b.q} < {plane}; {b.q}++)", 2),
         Line(statement, 3),
-    ]
+    )
