@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import compiler.ir.level2.program as l2
@@ -78,40 +78,53 @@ def once_per_event(
     return tuple(once), tuple(rest)
 
 
+@dataclass(frozen=True)
+class _Events:
+    """The events of a row: how `many`, the lines that open the loop over them, what comes `early` (it finds them, or
+    goes on to the next row), and, of stored rows of synapses, what is known of one that is `due`."""
+
+    many: str
+    opening: tuple[Line, ...]
+    early: tuple[Line, ...] = ()
+    due: Due | None = None
+
+
+def _events(k: Kernel, p: l2.Propagate, ends: Ends, number: str, event: str) -> _Events:
+    """The events of a propagation, `number` of them, of which `event` is one."""
+    ptr, scope, fresh = k.pointers, k.scope, k.namer.fresh
+    if isinstance(p.events, l2.Every):
+        many = scope[p.events.n].text
+        return _Events(many, (Line(f"for (nl_i64 {ends.event} = 0; {ends.event} < {many}; {ends.event}++) {{"),))
+    slot, head, e = fresh("slot"), fresh("list"), p.events
+    late, ring, stride = (scope[n].text for n in (e.delay, e.slots, e.stride))
+    early = (
+        Line(f"if (step <= {late}) continue; /* nothing had been emitted so long ago */"),
+        Line(f"const nl_i64 {slot} = nl_slot(step - {late}, {ring});"),
+        Line(f"const nl_i32 {number} = {ptr[e.count]}[{slot}];"),
+        Line(f"if ({number} == 0) continue;"),
+    )
+    opening = (
+        Line(f"const nl_i32 *const {head} = {ptr[e.list]} + {slot} * {stride};"),
+        Line(f"for (nl_i64 {event} = 0; {event} < {number}; {event}++) {{"),
+        Line(f"const nl_i64 {ends.event} = {head}[{event}];", 1),
+    )
+    listed = f"{ptr[e.list]}[{slot} * {stride} + {event}]"
+    stored = isinstance(p.relation, l2.Csr)
+    due = Due(number, event, listed, *(fresh(x) for x in ("count", "first", "end"))) if stored else None
+    return _Events(number, opening, early, due)
+
+
 def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
     """The function of a propagation: loops over events and their synapses."""
     ptr, scope, namer = k.pointers, dict(k.scope), k.namer
     number, event = namer.fresh("events"), namer.fresh("event")
-    early: list[Line] = []
     pre, post, syn = namer.fresh("pre"), namer.fresh("post"), namer.fresh("k")
     for end, text in (("pre", pre), ("post", post), ("syn", syn)):
         scope.setdefault(end, Symbol(text, DType.I64))
     ends = Ends(pre, post, syn) if p.by == "pre" else Ends(post, pre, syn)
     if isinstance(p.relation, l2.Procedural):
         ends = replace(ends, many=namer.fresh("many"), nth=namer.fresh("t"))
-    due: Due | None = None
-    match p.events:
-        case l2.Events(events, count, slots, delay, stride):
-            slot, head = namer.fresh("slot"), namer.fresh("list")
-            late, ring = scope[delay].text, scope[slots].text
-            early = [
-                Line(f"if (step <= {late}) continue; /* nothing had been emitted so long ago */"),
-                Line(f"const nl_i64 {slot} = nl_slot(step - {late}, {ring});"),
-                Line(f"const nl_i32 {number} = {ptr[count]}[{slot}];"),
-                Line(f"if ({number} == 0) continue;"),
-            ]
-            opening = [
-                Line(f"const nl_i32 *const {head} = {ptr[events]} + {slot} * {scope[stride].text};"),
-                Line(f"for (nl_i64 {event} = 0; {event} < {number}; {event}++) {{"),
-                Line(f"const nl_i64 {ends.event} = {head}[{event}];", 1),
-            ]
-            many = number
-            if isinstance(p.relation, l2.Csr):
-                listed = f"{ptr[events]}[{slot} * {scope[stride].text} + {event}]"
-                due = Due(number, event, listed, *(namer.fresh(x) for x in ("count", "first", "end")))
-        case l2.Every(n):
-            many = scope[n].text
-            opening = [Line(f"for (nl_i64 {ends.event} = 0; {ends.event} < {many}; {ends.event}++) {{")]
+    over = _events(k, p, ends, number, event)
     accesses = [f.access for f in k.template.formals if isinstance(f, l2.ArrayFormal) and isinstance(f.access, l2.At)]
     now = {slots: namer.fresh("now") for slots in dict.fromkeys(a.ring[1] for a in accesses if a.ring is not None)}
     slots_now = [Line(f"const nl_i64 {name} = nl_slot(step, {scope[slots].text});") for slots, name in now.items()]
@@ -130,14 +143,14 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
     body = Body(k.printer, dict(source.scope), places, namer)
     inner = [*body.run(p.statements), *body.stores()]
     words = set(re.findall(r"\w+", "\n".join(x.text for x in (*before, *inner))))
-    w = walk(k, p.relation, ends, p.by, (due.first, due.end) if due else None, words, fills)
+    w = walk(k, p.relation, ends, p.by, (over.due.first, over.due.end) if over.due else None, words, fills)
     point = [*w.before, *before, *w.head, *indent([*w.inside, *inner], w.depth), *w.tail]
-    if due is not None and isinstance(p.relation, l2.Csr):
-        return function_ahead(k, p.relation, ends, due, early, slots_now, point)
-    loops = [*opening, *indent(point), Line("}")]
+    if over.due is not None and isinstance(p.relation, l2.Csr):
+        return function_ahead(k, p.relation, ends, over.due, over.early, slots_now, point)
+    loops = [*over.opening, *indent(point), Line("}")]
     parts = parts_of(k.template)
     if parts is not None:
-        pays, lines = channels_last(k, p, parts, (many, opening), ends.event, before, source.scope, places)
+        pays, lines = channels_last(k, p, parts, (over.many, over.opening), ends.event, before, source.scope, places)
         loops = [
             Line(f"if ({pays}) {{ /* many events: channels side by side */"),
             *indent(lines),
@@ -145,4 +158,4 @@ def propagate(k: Kernel, p: l2.Propagate) -> list[Line]:
             *indent(loops),
             Line("}"),
         ]
-    return function(k, [*slots_now, *loops], early)
+    return function(k, [*slots_now, *loops], over.early)
