@@ -63,7 +63,6 @@ LONGEST = 60
 LONG = frozenset(
     {
         ("compiler/expr/keys/values.py", "_distribution"),
-        ("compiler/passes/projections/lower_static.py", "lower_static"),
     }
 )
 """Functions of more than 60 lines that are still to be taken apart."""

@@ -44,19 +44,6 @@ def per_synapse(
     return initialise(builder, array, value, None, Role.SYNAPSE, unit, size=extent, span=span, whole=whole)
 
 
-def weights(
-    builder: ProgramBuilder,
-    projection: l0.Projection,
-    member: l0.Member,
-    ends: tuple[l1.Instance, l1.Instance],
-    extent: int | l2.SizeOf,
-) -> str | None:
-    """The array of weights of static synapses, or None when the weight is one number."""
-    if isinstance(member.weight, l0.Const):
-        return None
-    return per_synapse(builder, projection, member, ends, "weight", member.weight, extent)
-
-
 def delays_of(
     builder: ProgramBuilder,
     projection: l0.Projection,
