@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from compiler.core.source import NOWHERE, Span
 from compiler.ir.level0.spiking import (
+    CONVOLUTIONS,
     MOST_STEPS,
     Action,
     Checkpoints,
@@ -51,6 +52,7 @@ from compiler.ir.level0.spiking import (
     TimedArray,
     Transpose,
     hidden,
+    implied_storage,
     shift_of,
     values_of,
 )
@@ -84,6 +86,7 @@ from compiler.ir.level0.values import (
 
 __all__ = [
     "BESIDE",
+    "CONVOLUTIONS",
     "MOST_STEPS",
     "Action",
     "Attr",
@@ -148,6 +151,7 @@ __all__ = [
     "Watched",
     "WeightGroup",
     "hidden",
+    "implied_storage",
     "shift_of",
     "values_of",
 ]

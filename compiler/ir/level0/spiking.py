@@ -392,6 +392,18 @@ class Projection:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
+CONVOLUTIONS: Final = ("conv2d", "avg_pool2d")
+"""Rules with planes."""
+
+
+def implied_storage(rule: str, storage: str) -> str:
+    """`storage`, or what `procedural` means for a rule that draws nothing, as positions tell all of its connections."""
+    if storage != "procedural":
+        return storage
+    found = {"conv2d": "toeplitz", "avg_pool2d": "toeplitz", "all_to_all": "dense", "one_to_one": "auto"}
+    return found.get(rule, storage)
+
+
 @dataclass(frozen=True)
 class PoissonInput:
     """Independent Poisson trains, one per neuron of a population, delivered at the end of each step: `rate` in

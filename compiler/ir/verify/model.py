@@ -141,7 +141,7 @@ def _population(p: l0.Population) -> Iterator[str]:
 def _projection(projection: l0.Projection, populations: dict[str, l0.Population]) -> Iterator[str]:
     if projection.rule not in RULES or projection.storage not in STORAGE:
         yield f"the rule is `{projection.rule}`, the storage `{projection.storage}`"
-    if (projection.planes is not None) != (projection.rule in ("conv2d", "avg_pool2d")):
+    if (projection.planes is not None) != (projection.rule in l0.CONVOLUTIONS):
         yield f"the rule `{projection.rule}` has planes, or lacks them"
     if (projection.probability is not None) != (projection.rule == "expression"):
         yield f"the rule `{projection.rule}` has an expression, or lacks one"

@@ -24,7 +24,7 @@ from compiler.expr.functions import CONSTANTS
 from compiler.expr.interp import ExprError, evaluate
 from compiler.ir.level2.synapse_values import own_name
 from compiler.layers import DENSE, KIND
-from compiler.passes.relations.relations import CONVOLUTIONS, keeps_state, storage_of
+from compiler.passes.relations.relations import keeps_state, storage_of
 
 _SAMPLES: Final = 4096
 """Pairs at which the expression of a rule is taken: those of an even grid, so that the number is always the same."""
@@ -191,7 +191,7 @@ def _of_synapses(model: l0.Model, real: int) -> Iterator[_Part]:
         each = {"sparse": 4.0, "bitmask": 1 / 8}.get(storage, 0.0)
         if f.synapse is not None and not bits:
             each += real * len(f.synapse.state)
-        if not each or (f.rule in CONVOLUTIONS and storage != "sparse"):
+        if not each or (f.rule in l0.CONVOLUTIONS and storage != "sparse"):
             continue
         own = [m for m in f.members if m.like is None]
         if bits:

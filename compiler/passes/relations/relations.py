@@ -42,7 +42,6 @@ from compiler.passes.relations.lower_connect import (
 )
 from compiler.passes.relations.planes import Extents, elements, planes_of, stored_rows
 
-CONVOLUTIONS: Final = ("conv2d", "avg_pool2d")
 _BY_NAME: Final = frozenset(
     {"n_pre", "n_post", "table", "autapses", "same", "number", "multapses", "w_from", "h_from", "w_to", "h_to"}
 )
@@ -74,22 +73,19 @@ def keeps_state(projection: l0.Projection) -> bool:
         return any(m.delays is not None for m in projection.members)
     by_target = bool(synapse.on_post) or any(e.end == "post" for e in synapse.events)
     by_target = by_target or any(has_sums(e) for e in expressions_of(synapse))
-    if projection.rule in CONVOLUTIONS or projection.storage == "bitmask":
+    if projection.rule in l0.CONVOLUTIONS or projection.storage == "bitmask":
         by_target = by_target or any(has_random(e) for e in expressions_of(synapse))
     return bool(synapse.state) or by_target or any(m.delays is not None for m in projection.members)
 
 
 def storage_of(projection: l0.Projection) -> str:
     """The storage of a family, with `auto` decided: sparse | dense | one_to_one | bitmask | procedural | toeplitz."""
-    if projection.rule in ("all_to_all", "one_to_one") and projection.storage in ("auto", "dense", "procedural"):
-        return "dense" if projection.rule == "all_to_all" else "one_to_one"
-    if projection.rule in CONVOLUTIONS and projection.storage == "procedural":
-        return "toeplitz"
-    if projection.storage != "auto":
-        return projection.storage
-    if projection.rule in CONVOLUTIONS and not keeps_state(projection):
-        return "toeplitz"
-    return "sparse"
+    storage = l0.implied_storage(projection.rule, projection.storage)
+    if storage != "auto":
+        return storage
+    if projection.rule in l0.CONVOLUTIONS:
+        return "sparse" if keeps_state(projection) else "toeplitz"
+    return {"all_to_all": "dense", "one_to_one": "one_to_one"}.get(projection.rule, "sparse")
 
 
 def _refused(projection: l0.Projection, message: str, help: str) -> ModelError:
@@ -109,7 +105,7 @@ def in_stored_order(
         if len(data) != len(pairs):
             return value
         return l0.Listed(tuple(data[pair_order(pairs)].tolist()), value.span)
-    if projection.rule in CONVOLUTIONS and storage_of(projection) == "sparse" and keeps_state(projection):
+    if projection.rule in l0.CONVOLUTIONS and storage_of(projection) == "sparse" and keeps_state(projection):
         planes = planes_of(projection, pre, post)
         if len(data) != elements(planes):
             return value
@@ -261,9 +257,9 @@ def _sparse(
     post: l1.Instance,
     by: str,
 ) -> LoweredRelation:
-    shared = projection.rule in CONVOLUTIONS and not keeps_state(projection)
+    shared = projection.rule in l0.CONVOLUTIONS and not keeps_state(projection)
     extent: int | l2.SizeOf = l2.SizeOf(f"{name}.row")
-    if projection.rule in CONVOLUTIONS:
+    if projection.rule in l0.CONVOLUTIONS:
         planes = planes_of(projection, pre, post)
         if f"{name}.row" not in builder.arrays:
             _constants(builder, projection, name, planes, shared)

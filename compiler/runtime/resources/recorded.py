@@ -19,7 +19,7 @@ import compiler.ir.level2.program as l2
 from compiler.core.source import Span
 from compiler.ir.level2.synapse_values import own_name
 from compiler.passes.relations.expected_sizes import DRAWN, expected_sizes, synapse_counts, value_counts
-from compiler.passes.relations.relations import CONVOLUTIONS, keeps_state
+from compiler.passes.relations.relations import keeps_state
 from compiler.runtime.common.arrays import persistent_arrays
 
 SPIKE_RATE: Final = 10.0
@@ -111,7 +111,7 @@ def _synapses(model: l0.Model) -> list[Written]:
     places = {h.projection: h.span for h in model.histograms} | {r.projection: r.span for r in model.synapses}
     for name, span in places.items():
         family = families[name]
-        if family.rule in CONVOLUTIONS and not keeps_state(family):
+        if family.rule in l0.CONVOLUTIONS and not keeps_state(family):
             continue  # its values belong to elements of a kernel, which have no ends
         count = sum(math.ceil(counts[own_name(family, m)]) for m in family.members)
         ends = 8 if _moves(family) else 16

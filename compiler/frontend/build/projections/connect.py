@@ -21,7 +21,7 @@ from compiler.expr.keys.kinds import Block
 from compiler.frontend.build.projections.kernels import Kernels, check_planes, read_planes
 from compiler.frontend.build.projections.pairs import Pairs, read_pairs
 from compiler.frontend.build.projections.rule import read_rule
-from compiler.frontend.build.projections.storage import check_bits, storage_of
+from compiler.frontend.build.projections.storage import check_bits, read_storage
 from compiler.frontend.build.shared.readers import Reader, part
 from compiler.frontend.build.shared.values import Context, mapping
 from compiler.frontend.build.spiking.family import Family
@@ -71,7 +71,7 @@ def connectivity(entry: tree.Entry, family: Family) -> Connectivity | None:
     """What the one key of `connect` says; None after an error that leaves nothing to check members with."""
     name, at, c = entry.name, entry.key.span, family.c
     r = Reader(part(CONNECT.by_name[name].kind, Block), mapping(entry.value), c, family.names)
-    storage = storage_of(name, r)
+    storage = read_storage(name, r)
     own = int("autapses" not in r or r.flag("autapses"))
     match name:
         case "all_to_all":

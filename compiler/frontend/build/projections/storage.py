@@ -20,7 +20,6 @@ from compiler.frontend.build.synapses.checks import all_actions
 from compiler.frontend.yaml.tree import Node, Scalar
 from compiler.ir.level2.synapse_sums import has_sums
 
-_KERNELS: Final = ("conv2d", "avg_pool2d")
 _BY_TARGET: Final = {
     "fixed_total": "its connections are drawn for all sources together",
     "fixed_indegree": "its connections are drawn target by target",
@@ -28,7 +27,7 @@ _BY_TARGET: Final = {
 }
 
 
-def storage_of(rule: str, r: Reader) -> str:
+def read_storage(rule: str, r: Reader) -> str:
     """The storage that a rule's block asks for, `auto` without one or after an error."""
     node, asked = r.get("storage"), r.word("storage")
     if node is None:
@@ -37,17 +36,13 @@ def storage_of(rule: str, r: Reader) -> str:
     if problem is not None:
         r.c.sink.error("E0611", f"`{rule}` cannot be stored as `{asked}`: {problem}", node.span, help)
         return "auto"
-    if asked == "procedural":  # what follows from the positions alone is never stored in these
-        return {"conv2d": "toeplitz", "avg_pool2d": "toeplitz", "all_to_all": "dense", "one_to_one": "auto"}.get(
-            rule, asked
-        )
-    return asked
+    return l0.implied_storage(rule, asked)
 
 
 def _problem(rule: str, asked: str, r: Reader) -> tuple[str | None, str | None]:
     """Why the rule cannot have the storage, and what to write instead."""
     sparse = "use `sparse` or `auto`"
-    if asked == "toeplitz" and rule not in _KERNELS:
+    if asked == "toeplitz" and rule not in l0.CONVOLUTIONS:
         return "only convolutions are Toeplitz matrices", "`conv2d` and `avg_pool2d` can; here, " + sparse
     if asked == "dense" and rule != "all_to_all":
         return "`dense` holds every pair of neurons, and this rule leaves some out", sparse
@@ -55,7 +50,7 @@ def _problem(rule: str, asked: str, r: Reader) -> tuple[str | None, str | None]:
         why = f"{_BY_TARGET[rule]}, so those of one source cannot be found again at its spikes"
         return why, sparse + ("; `fixed_outdegree` can" if rule != "pairs" else "")
     if asked == "bitmask":
-        if rule in _KERNELS:
+        if rule in l0.CONVOLUTIONS:
             return "a bit for each pair has no place for the kernel's weights", "use `toeplitz`, `sparse` or `auto`"
         if rule in ("fixed_total", "fixed_indegree", "fixed_outdegree"):
             if r.flag("multapses"):
