@@ -1,8 +1,8 @@
 """The passes of the compiler, in the order in which they run: `PIPELINE`.
 
-The work of a pass stands in the file that its class names, with a header that says what it assumes, guarantees and
-does not do; compiler/passes/pipeline/manager.py runs them, and nothing else does. Passes that are for some phases of
-a network only say so (`phases`); those of the half that a model does not have do not run.
+The work of a pass stands in the file that its class names, with a header that says what it assumes, guarantees and does
+not do; compiler/passes/pipeline/manager.py runs them, and nothing else does. Passes that apply only to some phases of a
+network declare them (`phases`); passes of the half that a model lacks are skipped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""cell_arrays: what the passes share about the arrays of a population: names, deliveries, the event ring.
+"""cell_arrays: conventions for the arrays of a population: names, deliveries, the ring buffer of its events.
 
 Assumes: instances of cells (level 1).
 Guarantees: one place for names of arrays and for how deliveries reach inputs.
-Does not: fill arrays.
+Does not: initialise arrays.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ FLAT = (l2.Dim("i", "n"),)
 
 @dataclass(frozen=True)
 class Deliveries:
-    """How events reach inputs. Directly (added to the input itself), or through an array `<input>.delivered` that
-    the neuron kernel folds in at the start of the next step: in fixed point (`quanta`: value of one count), and as
-    a ring where synapses have delays of their own (`rings`: its slots)."""
+    """How events reach inputs. Directly (added to the input itself), or through an array `<input>.delivered` that the
+    neuron kernel folds in at the start of the next step: in fixed point (`quanta`: value of one count), and as a ring
+    buffer where synapses have individual delays (`rings`: its slots)."""
 
     fixed_point: bool
     quanta: Mapping[tuple[str, str], float]
@@ -46,7 +46,7 @@ def delivered_name(population: str, variable: str) -> str:
 
 
 def ring_formals() -> tuple[l2.Formal, ...]:
-    """The event ring of a population: lists, counts and the number of slots."""
+    """The ring buffer of a population's events: lists, counts and the number of slots."""
     return (
         l2.ArrayFormal("spikes", DType.I32, l2.Mode.WRITE, l2.ByName()),
         l2.ArrayFormal("spike_count", DType.I32, l2.Mode.WRITE, l2.ByName()),
@@ -66,13 +66,13 @@ SLOT = l0.Set("slot", (Ref("step") - 1) % Ref("ring_slots"))
 
 
 def room_of(builder: ProgramBuilder, spikes: str) -> int:
-    """How many events a slot of a ring holds: what lies between the lists of two slots."""
+    """Capacity of a slot in events: the stride between the lists of two slots."""
     return builder.arrays[spikes].shape[-1]
 
 
 def add_ring(builder: ProgramBuilder, instance: l1.Instance, room: int | None = None) -> dict[str, str]:
-    """The arrays of a population's event ring, by formal name. `room`: the most events of a step, without which each
-    neuron has one at most."""
+    """The arrays of a population's event ring, by formal name. `room`: the largest number of events per step; by
+    default one per neuron."""
     name = instance.name
     spikes = builder.array(
         l2.Array(
@@ -88,5 +88,5 @@ def add_ring(builder: ProgramBuilder, instance: l1.Instance, room: int | None = 
 
 
 def ring_slots(rings: Mapping[tuple[str, str], int], population: str) -> int:
-    """The slots of a population's rings: the same for all its inputs that have one."""
+    """Slots of a population's ring buffers: the same for all its inputs that have one."""
     return max(slots for (name, _), slots in rings.items() if name == population)

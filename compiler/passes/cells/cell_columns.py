@@ -1,8 +1,8 @@
-"""cell_columns: the numbers of a cell's rows: scalar params, dt, and columns that derive from them.
+"""cell_columns: the scalar columns of a cell's rows: scalar params, dt, and columns derived from them.
 
 Assumes: integrate_odes has run; dt in ms.
 Guarantees: one number per row; propagators by scipy.linalg.expm, one matrix exponential per distinct system.
-Does not: know arrays (params that differ from neuron to neuron).
+Does not: handle arrays (per-neuron params).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Assumes: integrate_odes has run; dt in ms.
 Guarantees: one kernel per part of a cell's step (split_cells; without pools and events it is one) with one row per
-population; params that are one number are columns, params that differ from neuron to neuron are arrays. Emission of
-spikes is part of the kernel. Deliveries go into the input itself or into an array that the first neuron kernel folds
-in (see Deliveries). Events of phases are launches of their own, in the steps in which they are.
+population; scalar params are columns, per-neuron params are arrays. Spike emission is part of the kernel. Deliveries
+are added to the input itself or to an array that the first neuron kernel adds to it (see Deliveries). Events of phases
+are separate launches, in the steps at which they occur.
 Does not: connect anything (lower_projections), reduce (lower_pools).
 """
 
@@ -46,7 +46,8 @@ __all__ = ["Deliveries", "array_name", "delivered_name", "lower_cells"]
 
 @dataclass(frozen=True)
 class _Lowering:
-    """One cell on its way down. `folds`: inputs that have deliveries of their own -> slots of their ring or 0."""
+    """One cell while it is lowered. `folds`: inputs with a separate array of deliveries -> slots of their ring buffer
+    or 0."""
 
     cell: l1.Cell
     arrays: tuple[str, ...]
@@ -56,8 +57,8 @@ class _Lowering:
 
 
 def _formals(at: _Lowering, part: Part, body: Sequence[l0.Set]) -> tuple[l2.Formal, ...]:
-    """Formals in a fixed order: states, inputs, deliveries, counters, arrays, what pools hold, what crosses between
-    parts, ring, n, columns that are used."""
+    """Formals in a fixed order: states, inputs, deliveries, counters, arrays, variables of pools, locals kept between
+    parts, ring buffer, n, columns that are used."""
     used = set[str]().union(*(refs(s.value) for s in body))
     folds = at.folds if part.fold else {}
     arrays = _array_formals(at, folds, used, {s.target for s in body})
@@ -104,7 +105,7 @@ def _crossing(body: Sequence[l0.Set], written: set[str]) -> list[str]:
 
 
 def _body(at: _Lowering, part: Part) -> tuple[l0.Set, ...]:
-    """The statements of a part, deliveries folded in and pools found first."""
+    """The statements of a part, after those that add deliveries and locate the neuron's pool."""
     fold: list[l0.Set] = []
     if part.fold:
         fold = [SLOT] if any(at.folds.values()) else []
@@ -263,7 +264,7 @@ def _columns(
     deliveries: Deliveries,
     phases: Mapping[str, l0.PhaseDef],
 ) -> dict[str, l2.ColumnValue]:
-    """A population's numbers by column."""
+    """A population's scalars by column."""
     columns: dict[str, l2.ColumnValue] = {"n": instance.size, "slots": instance.slots}
     for name, vector in values.items():
         columns[name] = float(vector[row])

@@ -1,13 +1,13 @@
-"""lower_drives: what drives neurons from outside in every step becomes rows of elementwise kernels, run first.
+"""lower_drives: external drives of neurons become rows of elementwise kernels, run at the start of each step.
 
-Assumes: a legal model; drives go into inputs without decay and into parameters that lower_model made arrays.
-Guarantees: one kernel per text of a source, with a row per drive, whatever the number of drives. In step k a row adds
-the source's value at (k-1) dt to the input (which holds what was delivered in step k-1), or to the parameter's array
-`<population>.<parameter>`, where the first drive puts the parameter's own value first; so a current of step k acts
-on the dynamics of step k, and stands still in it. Then it takes the source's own state to the end of the step.
-Timed arrays are constants `timed.<name>` that are read at row (k-1) // every, the first before time 0. Draws are by
-counter: stream `<drive>[<population>]`, index = neuron.
-Does not: know what a source means; order drives that go into different things.
+Assumes: a legal model; targets of drives are inputs without decay and parameters that lower_model made arrays.
+Guarantees: one kernel per distinct text of a source, with a row per drive. In step k a row adds the source's value at
+(k-1) dt to the input (which holds what was delivered in step k-1), or to the parameter's array
+`<population>.<parameter>`, which the first drive initialises with the parameter's own value; so a current of step k
+acts on the dynamics of step k, and is constant during it. Then it advances the source's own state to the end of the
+step. Timed arrays are constants `timed.<name>` that are read at row (k-1) // every, the first row before time 0. Random
+numbers are counter-based: stream `<drive>[<population>]`, index = neuron.
+Does not: interpret sources; order drives with different targets.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _timed_reads(
 
 
 def _cell(source: l0.SourceDef) -> tuple[l1.Cell, dict[str, str]]:
-    """The source as a cell whose last let is its value, and the names that hidden ones have in it."""
+    """The source as a cell whose last let is its value, and the names that replace hidden ones in it."""
     names = [l0.hidden(n) for n in (*source.timed, *source.noise)]
     neuron = replace(
         source.neuron,
@@ -200,7 +200,7 @@ def lower_source(
 def _target(
     builder: ProgramBuilder, drive: l0.Drive, population: l0.Population, first: bool
 ) -> tuple[str, l2.Formal, dict[str, str], dict[str, l2.ColumnValue]]:
-    """The array that a drive adds to; `base`: what the parameter is without drives, as a formal, its array, columns."""
+    """The array that a drive adds to; `base`: the parameter's value without drives, as a formal, its array, columns."""
     real = builder.precision
     inputs = {i.name: i for i in population.neuron.inputs}
     scalar = l2.ScalarFormal("undriven", real)
@@ -237,7 +237,7 @@ def with_driven(model: l0.Model) -> l0.Model:
 
 
 def lower_drives(builder: ProgramBuilder, model: l0.Model, decisions: list[Decision]) -> None:
-    """One row per drive, in the order of the model, before everything else of a step. Adds to `decisions`."""
+    """One row per drive, in the order of the model, ahead of all other work of a step. Adds to `decisions`."""
     populations = {p.name: p for p in model.populations}
     begun: set[tuple[str, str]] = set()
     done: set[tuple[str, str]] = set()

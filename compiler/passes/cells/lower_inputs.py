@@ -1,12 +1,12 @@
 """lower_inputs: Poisson inputs become rows of two elementwise kernels, run at the end of each step.
 
 Assumes: lower_cells has made the populations' arrays.
-Guarantees: no source neurons exist: each neuron draws its number of events per step by counter (stream
-`<input>[<population>]`, index = neuron), as a delivery of the step that ends. Small means are drawn by comparing one
-uniform number with the cumulative distribution (columns, no loop, so that it is vector code), others by poisson();
-which of the two is data (a row without elements in the other), so that changing a rate compiles nothing. A rate that
-changes in time is evaluated at the start of each step, by a kernel of its text.
-Does not: record the trains.
+Guarantees: there are no source neurons: each neuron draws its number of events per step with counter-based random
+numbers (stream `<input>[<population>]`, index = neuron), as a delivery of the step that ends. Small means are drawn by
+comparing one uniform number with the cumulative distribution (columns, no loop, so that it vectorises), others by
+poisson(); which of the two is data (an empty row in the other), so that changing a rate compiles nothing. A
+time-dependent rate is evaluated at the start of each step, by one kernel per distinct text.
+Does not: record the spike trains.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ def _changing(builder: ProgramBuilder, model: l0.Model, item: l0.PoissonInput, r
 
 
 def lower_inputs(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
-    """A row per population of each Poisson input and class of means; all but one of them have no elements."""
+    """A row per population of each Poisson input and class of means; all but one of them are empty."""
     real = builder.precision
     assert model.simulate is not None
     if not model.poisson:
         return
     from scipy.special import pdtr  # the distribution function of Poisson's; slow to import
 
-    # Every input has a row of each kernel, all but one without elements: a rate is data and never changes the text.
+    # Every input has a row of each kernel, all but one empty: a rate is data and never changes the text.
     steady = [item for item in model.poisson if item.changing is None]
     for item in model.poisson:
         if item.changing is not None:

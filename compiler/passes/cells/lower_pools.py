@@ -2,9 +2,9 @@
 
 Assumes: split_cells; pools are equal parts of consecutive neurons.
 Guarantees: one kernel per reduction (two for argmax) and one for the update, with one row per population; numbers and
-sizes of pools are columns. A sum is taken in the order that its backend declares for the program's order class: index
-order under `bitwise`. Variables are arrays `<population>.pool.<name>` of one element per pool.
-Does not: decide where in the step pools are computed.
+sizes of pools are columns. The order of summation is the one that the backend declares for the program's order class:
+index order under `bitwise`. Variables are arrays `<population>.pool.<name>` of one element per pool.
+Does not: schedule pools within the step (split_cells).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EXACT: Final = 1 << 24
 
 
 def shared_formals(cell: l1.Cell, used: set[str], real: DType) -> list[l2.Formal]:
-    """What a kernel over neurons reads of pools."""
+    """Formals through which a kernel over neurons reads variables of pools."""
     out: list[l2.Formal] = []
     if "pool_of" in used:
         out.append(l2.ArrayFormal("pool_of", DType.I32, l2.Mode.READ, l2.ELEMENT))

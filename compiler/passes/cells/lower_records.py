@@ -1,10 +1,10 @@
 """lower_records: recording of spikes, rates and traces into buffers that the runner drains.
 
 Assumes: lower_cells has made rings and arrays.
-Guarantees: recording reads, never writes, what the model uses; a trace of an input that is accumulated in fixed
-point includes what was delivered in the step that ends. Buffers: `<population>.spikes.record` (i32 pairs of step
-and id), `<population>.<variable>.record` (samples x members) with their `.used` counters.
-Does not: drain.
+Guarantees: recording only reads the model's arrays; a trace of an input that is accumulated in fixed point includes the
+deliveries of the step that ends. Buffers: `<population>.spikes.record` (i32 pairs of step and id),
+`<population>.<variable>.record` (samples x members) with their `.used` counters.
+Does not: drain the buffers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compiler.passes.cells.cell_arrays import ring_slots, room_of
 from compiler.passes.cells.lower_cells import Deliveries, array_name, delivered_name
 from compiler.passes.program.build_program import ProgramBuilder
 
-SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron fires once
+SPIKE_STEPS = 64  # a spike buffer holds at least this many steps in which every neuron spikes once
 TRACE_BYTES = 1 << 20  # of one trace buffer, at least two samples
 
 
@@ -133,7 +133,8 @@ def _record_trace(
     through: bool,
     slots: int,
 ) -> None:
-    """`through`: the variable is an input with deliveries of its own, in a ring of `slots` (0: none)."""
+    """`through`: the variable is an input with a separate array of deliveries, in a ring buffer of `slots` (0:
+    none)."""
     real, path, m = builder.precision, f"{record.population}.{variable}", len(record.members)
     capacity = max(2, TRACE_BYTES // (m * real.bytes))
     name, source = f"{path}.record.{number}", array_name(record.population, variable)

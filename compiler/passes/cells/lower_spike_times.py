@@ -1,9 +1,9 @@
 """lower_spike_times: populations that emit given spikes.
 
 Assumes: an instance with `source` "spike_times": params times [ms] and indices.
-Guarantees: every spike is emitted in step round(time / dt) after the warm-up; times that are no whole steps, and
-indices of no neuron, are refused.
-Does not: read the files again when the run starts.
+Guarantees: every spike is emitted in step round(time / dt) after the warm-up; times that are not multiples of dt, and
+indices outside the population, are errors.
+Does not: reread the files when a run starts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from compiler.passes.program.init_values import read_file
 
 
 def _spikes(instance: l1.Instance, dt: float, warmup: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Steps and indices as they are given. Raises ModelError E0703 or E0603 where they cannot be emitted."""
+    """Steps and indices in the order of the user. Raises ModelError E0703 or E0603 where they cannot be emitted."""
     params: dict[str, l0.Value] = dict(instance.params)
 
     def numbers(value: l0.Value) -> npt.NDArray[np.float64]:
@@ -56,7 +56,7 @@ def lower_spike_times(builder: ProgramBuilder, instance: l1.Instance, dt: float)
     m = max(len(order), 1)
     name = instance.name
     pairs = {"steps": steps[order], "ids": ids[order]}
-    most = int(np.unique(steps, return_counts=True)[1].max(initial=0))  # a neuron may have several in a step
+    most = int(np.unique(steps, return_counts=True)[1].max(initial=0))  # a neuron may spike several times in a step
     room = max(instance.size, most)
     ring = add_ring(builder, instance, room)
     bound = {"list": ring["spikes"], "count": ring["spike_count"]}

@@ -1,11 +1,11 @@
-"""state_history: ring buffers of past values of neuron variables, for synapses that read them with the delay.
+"""state_history: ring buffers of past state, for synapses that read variables of neurons with their delay.
 
-Assumes: lower_cells has made the populations' arrays and all that changes them in a step; nothing of synapses has been
-launched in it yet.
+Assumes: lower_cells has made the populations' arrays and all launches that change them in a step; those of synapses
+come later.
 Guarantees: `<population>.<variable>.past` [slots][n], one slot more than the longest delay of a projection that reads
-it. Slot k mod slots has the value at which the neurons' own part of step k ended (resets and events of phases included,
-deliveries of the step not), and slots of steps up to 0 have the value of the start. One kernel fills all rings, one
-keeps them.
+it. Slot k mod slots has the value after the neurons' own part of step k (resets and events of phases included,
+deliveries of the step not); slots of steps up to 0 have the initial value. One kernel initialises all ring buffers, one
+writes them.
 Does not: read them (synapse_rows).
 """
 
@@ -51,7 +51,7 @@ def _wanted(model: l0.Model) -> dict[tuple[str, str], int]:
 
 
 def keep_past(builder: ProgramBuilder, model: l0.Model, instances: Mapping[str, l1.Instance]) -> None:
-    """The rings, what they begin with, and what each step adds."""
+    """The ring buffers, their initial contents, and the write of each step."""
     real = builder.precision
     now = l2.ArrayFormal("x", real, l2.Mode.READ, l2.ELEMENT)
     value = l2.Assign("past", Ref("x"))

@@ -1,8 +1,8 @@
-"""assign_layouts: where each tensor of a graph lives: dtype, role, layout.
+"""assign_layouts: dtype, role and layout of the array of each tensor.
 
 Assumes: tensors of both phases with one name are one array (weights, variables), all others are temporaries.
-Guarantees: with `lanes` > 0 batched tensors have the batch in their lanes; everything else is row-major.
-Does not: give offsets (plan_memory).
+Guarantees: with `lanes` > 0 the batch of batched tensors is in vector lanes; all other tensors are row-major.
+Does not: assign offsets (plan_memory).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from compiler.ir.space import DType, Role
 
 
 def real_lanes(lanes: int, precision: DType) -> int:
-    """Lanes of the batch-in-lanes layout for a precision: a vector has the same bytes whatever it holds."""
+    """Lanes of the batch-in-lanes layout for a precision: the size of a vector in bytes is fixed."""
     return lanes * 4 // precision.bytes
 
 

@@ -1,9 +1,10 @@
-"""fuse_epilogues: elementwise Maps that follow a Contract become the end of its kernel, which then has several outputs.
+"""fuse_epilogues: elementwise Maps that follow a Contract become the epilogue of its kernel, which may have several
+outputs.
 
 Assumes: nodes in topological order.
-Guarantees: a Map is fused when it reads the contraction's result, or a Map that is fused already, element by element,
-and its other operands are made before the Contract; every refusal is a Decision with its reason.
-Does not: change the graph: lower_tensors asks for the groups.
+Guarantees: a Map is fused when it reads the contraction's result, or an already fused Map, elementwise, and its other
+operands are computed before the Contract; every refusal is a Decision with its reason.
+Does not: change the graph: lower_tensors uses the groups.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ MOST_ARRAYS = 8
 
 @dataclass(frozen=True)
 class Epilogue:
-    """`maps` in order: each reads the contraction's result, or a map before it, at its own element. `kept`: names of
-    the results (the contraction's or those of maps) that are read elsewhere too, so that they are stored."""
+    """`maps` in order: each reads the contraction's result, or an earlier map, elementwise. `kept`: names of the
+    results (the contraction's or those of maps) that are stored because other kernels read them."""
 
     maps: tuple[l1.Map, ...]
     kept: frozenset[str]
@@ -32,8 +33,8 @@ class Epilogue:
 
 @dataclass
 class Readers:
-    """`readers` of each tensor, by number. `place`: the node that makes a tensor, by number, -1 for what exists before
-    the phase begins."""
+    """`readers` of each tensor, by number. `place`: the node that computes a tensor, by number, -1 for tensors that
+    exist before the phase begins."""
 
     nodes: tuple[l1.Node, ...]
     readers: dict[str, list[int]] = field(default_factory=dict)
@@ -53,8 +54,8 @@ class Readers:
 def epilogues(
     nodes: tuple[l1.Node, ...], outputs: tuple[str, ...], in_place: Mapping[str, str]
 ) -> tuple[dict[str, Epilogue], list[Decision]]:
-    """Contract's tensor -> what is fused to it; and what was decided about each candidate. `in_place`: map -> the
-    variable that it writes."""
+    """Contract's tensor -> its epilogue; and the decision about each candidate. `in_place`: map -> the variable that it
+    writes."""
     g = Readers(nodes)
     fused: dict[str, Epilogue] = {}
     decisions: list[Decision] = []
@@ -96,7 +97,8 @@ def epilogues(
 def _refusal(
     g: Readers, i: int, node: l1.Contract, group: Mapping[str, l1.Map], reader: l1.Map, target: str | None
 ) -> str | None:
-    """Why `reader` cannot end the kernel of `node` (number i) with `group`; `target`: the variable that it writes."""
+    """Why `reader` cannot join the epilogue of `node` (number i) with `group`; `target`: the variable that it
+    writes."""
     name = reader.out.name
     if rows_added(node, g.tensors) is not None:
         return f"{node.out.name} is complete after all additions to its rows only"
@@ -120,7 +122,7 @@ def _refusal(
 
 
 def read_elsewhere(g: Readers, i: int, operands_of_kernel: set[str], reader: l1.Map, target: str) -> bool:
-    """Whether the value before of the variable `target` is read by the kernel beside `reader`, or after node i."""
+    """Whether the old value of the variable `target` is read in the kernel by others than `reader`, or after node i."""
     if target in operands_of_kernel:
         return True
     later = [g.nodes[at] for at in g.readers.get(target, ()) if at > i or isinstance(g.nodes[at], l1.Reindex)]

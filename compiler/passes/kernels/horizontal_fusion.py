@@ -1,12 +1,11 @@
-"""fuse_siblings: elementwise Maps over the same space that share what they read, or read each other's results, become
-one kernel with several outputs.
+"""horizontal_fusion: elementwise Maps over the same space that share operands, or read each other's results, become one
+kernel with several outputs.
 
-Assumes: nodes in topological order, and what fuse_epilogues has put into kernels of contractions.
-Guarantees: a Map joins an earlier one when both read the same whole tensor, or it reads the other's result, element by
-element, and all else that it reads is made before the earlier one. Then its result is made there too: only from near,
-or where what it reads is not needed any longer, so that no more memory is needed at a time. Other refusals are
-Decisions.
-Does not: change the graph: lower_tensors asks for the groups.
+Assumes: nodes in topological order, and the epilogues chosen by fuse_epilogues.
+Guarantees: a Map joins an earlier one when both read the same whole tensor, or it reads the other's result elementwise,
+and its other operands are computed before the earlier one. Its result is then computed early: only over a short
+distance, or where the operands' lifetimes end there, so that peak memory does not grow. Other refusals are Decisions.
+Does not: change the graph: lower_tensors uses the groups.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ NEAR = 8
 def siblings(
     nodes: tuple[l1.Node, ...], outputs: tuple[str, ...], in_place: Mapping[str, str], fused: Mapping[str, Epilogue]
 ) -> tuple[dict[str, Epilogue], list[Decision]]:
-    """First map of a group -> the group, in order, the first included; and what was decided about each candidate.
-    `in_place`: map -> the variable that it writes; `fused`: the ends of contractions."""
+    """First map of a group -> the group, in order, the first included; and the decision about each candidate.
+    `in_place`: map -> the variable that it writes; `fused`: the epilogues."""
     g = Readers(nodes)
     for name, end in fused.items():
         g.place |= dict.fromkeys((m.out.name for m in end.maps), g.place[name])
@@ -52,7 +51,8 @@ def siblings(
 
 @dataclass
 class _Group:
-    """Maps of one kernel, which is made where the first of them, node number `i`, is. `members`: their numbers."""
+    """Maps of one kernel, which runs at the position of the first of them, node number `i`. `members`: their
+    numbers."""
 
     g: Readers
     outputs: tuple[str, ...]
@@ -63,7 +63,7 @@ class _Group:
     seen: set[int] = field(default_factory=set)
 
     def grow(self, taken: set[str]) -> list[Decision]:
-        """All maps that can join, but those that are `taken`; and what was decided."""
+        """All maps that can join, except those that are `taken`; and the decisions."""
         decisions = []
         first = next(iter(self.maps.values()))
         waiting = self._candidates(first)
@@ -94,12 +94,12 @@ class _Group:
         return decisions
 
     def kept(self) -> frozenset[str]:
-        """Results that something else reads."""
+        """Results that are read outside the group."""
         outside = (n for n in self.maps if not self.members.issuperset(self.g.readers.get(n, ())))
         return frozenset({*outside, *(n for n in self.maps if n in self.outputs or n in self.in_place)})
 
     def _candidates(self, node: l1.Map) -> list[int]:
-        """Later nodes, in their order, that read what `node` makes or a whole tensor that it reads; each once."""
+        """Later nodes, in order, that read the result of `node` or a whole tensor that it reads; each once."""
         names = (node.out.name, *whole_operands(node))
         found = sorted({at for n in names for at in self.g.readers.get(n, ()) if at > self.i} - self.seen)
         self.seen.update(found)
@@ -127,14 +127,15 @@ class _Group:
         return None
 
     def _ended(self, name: str, at: int) -> int:
-        """The elements of a tensor that only the group and node number `at` read, so that it ends here; 0 of others."""
+        """The size of a tensor whose only readers are the group and node number `at`, so that its lifetime ends here;
+        else 0."""
         kept = self.g.place[name] < 0 or name in self.outputs
         alone = self.members.issuperset(other for other in self.g.readers[name] if other != at)
         return _size(self.g.tensors[name]) if alone and not kept else 0
 
 
 def whole_operands(node: l1.Map) -> list[str]:
-    """Operands that are read element by element."""
+    """Operands that are read elementwise."""
     axes = tuple(range(len(node.out.shape)))
     return [name for name, walked in zip(node.ins, node.maps, strict=True) if walked == axes and axes]
 

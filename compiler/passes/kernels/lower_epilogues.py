@@ -1,10 +1,10 @@
-"""lower_epilogues: what the kernel of a contraction does with each of its sums, and what a kernel of Maps does.
+"""lower_epilogues: the statements of a contraction's epilogue, and those of a kernel of Maps.
 
-Assumes: the groups of fuse_epilogues and fuse_siblings.
-Guarantees: results that are stored are the formals `y`, `y1`, ...; operands of fused maps `e0`, `e1`, ... (without a
-contraction `x0`, `x1`, ...); a value that is not stored is a local `v0`, `v1`, ... where several maps read it, else it
-stands in its only reader. A map that writes where something else stands reads and writes it in place.
-Does not: decide what is fused.
+Assumes: the groups of fuse_epilogues and horizontal_fusion.
+Guarantees: stored results are the formals `y`, `y1`, ...; operands of fused maps `e0`, `e1`, ... (without a contraction
+`x0`, `x1`, ...); a value that is not stored is a local `v0`, `v1`, ... where several maps read it, else it is inlined
+into its only reader. A map whose result takes the array of an operand reads and writes it in place.
+Does not: choose what is fused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from compiler.passes.kernels.tensor_phase import Phase, axes_of
 
 @dataclass(frozen=True)
 class Touched:
-    """One array of the end, as its kernel walks it."""
+    """One array of the epilogue, as its kernel walks it."""
 
     walk: Walk
     array: str
@@ -34,7 +34,7 @@ class Touched:
 
 @dataclass
 class End:
-    """Statements (after the sum `acc`), the arrays that they touch (the first is `y`), their numbers by name."""
+    """Statements (after the sum `acc`), the arrays that they access (the first is `y`), their scalars by name."""
 
     scalars: dict[str, float]
     arrays: list[Touched] = field(default_factory=list)
@@ -42,8 +42,8 @@ class End:
 
 
 def lower_end(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: Mapping[str, str]) -> End:
-    """What follows the sums of `node`. `in_place`: map -> the tensor whose array it writes. Makes the arrays of the
-    results in the phase."""
+    """The epilogue of `node`. `in_place`: map -> the tensor whose array it writes. Makes the arrays of the results in
+    the phase."""
     maps = epilogue.maps if epilogue is not None else ()
     kept = epilogue.kept if epilogue is not None else frozenset({node.out.name})
     lowered = _Lowered(p, maps, kept, in_place, node.out_map, "e", End(dict(node.scalars)))
@@ -61,8 +61,8 @@ def lower_group(p: Phase, group: Epilogue, in_place: Mapping[str, str]) -> End:
 
 @dataclass
 class _Lowered:
-    """Maps on their way to statements: `walked` is how their results are walked, `prefix` what operands are called,
-    `values` what stands for each tensor of the kernel, `there` the formal that is written where a tensor stood."""
+    """Maps while they are lowered: `walked` is how their results are walked, `prefix` that of operands' names, `values`
+    the expression for each tensor of the kernel, `there` the formal that overwrites a tensor in place."""
 
     p: Phase
     maps: tuple[l1.Map, ...]
@@ -78,7 +78,7 @@ class _Lowered:
     local: int = 0
 
     def finish(self) -> End:
-        """The end with all maps."""
+        """The epilogue with all maps."""
         kept = [m for m in self.maps if m.out.name in self.kept]
         for k, writer in enumerate(kept):
             target = self.in_place.get(writer.out.name)
@@ -128,7 +128,7 @@ class _Lowered:
         self.result(m.out, substitute(m.body, names), l2.Mode.UPDATE if updated else l2.Mode.WRITE, m.span)
 
     def _operand(self, name: str, axes: tuple[int | None, ...]) -> str:
-        """The formal of what is made before the kernel."""
+        """The formal of a tensor computed before the kernel."""
         if (name, axes) not in self.operands:
             formal = self.operands[name, axes] = f"{self.prefix}{len(self.operands)}"
             walked = tuple(Affine() if a is None else self.walked[a] for a in axes)
@@ -143,7 +143,7 @@ def _output(number: int) -> str:
 
 
 def _scalars(m: l1.Map, end: End) -> dict[str, Expr]:
-    """The map's numbers join those of the kernel; one whose name is taken by another value gets a new name."""
+    """Adds the map's scalars to those of the kernel; one whose name already has another value gets a new name."""
     names: dict[str, Expr] = {}
     for name, value in m.scalars:
         column = name

@@ -1,7 +1,8 @@
-"""lower_feeds: what a phase begins with: batches of the data set, the mask of rows that exist, random tensors.
+"""lower_feeds: the sources of a phase: batches of the data set, the mask of valid rows, random tensors.
 
-Assumes: the host writes `<phase>.order`: for each batch of an epoch the example of each row, -1 where there is none.
-Guarantees: gathered on the device of the program, in any layout; draws are keyed by logical element, not by layout.
+Assumes: the host writes `<phase>.order`: for each batch of an epoch the example of each row, -1 for padding.
+Guarantees: gathered on the device of the program, in any layout; random numbers are keyed by logical element, not by
+layout.
 Does not: shuffle.
 """
 
@@ -42,8 +43,9 @@ def _gather_dims(p: Phase, tensor: l1.Tensor) -> tuple[tuple[l2.Dim, ...], l2.St
 
 
 def lower_feed(p: Phase, node: l1.Feed | l1.BatchMask, data: DataSet) -> None:
-    """Rows of the data set in the order that the host wrote. Rows that do not exist (-1) read the first example: the
-    mask takes them out of every sum, and numbers that occur cannot make a slope infinite, as zeros could."""
+    """Rows of the data set in the order that the host wrote. Padding rows (-1) read the first example: the mask
+    excludes them from every sum, and values that occur in the data cannot make a derivative infinite, as zeros
+    could."""
     out = node.out
     dims, access, columns, number, padded = _gather_dims(p, out)
     batches = -(-max(data.rows[p.graph.phase], 1) // out.shape[0])
@@ -101,7 +103,7 @@ def lower_feed(p: Phase, node: l1.Feed | l1.BatchMask, data: DataSet) -> None:
 
 
 def lower_rand(p: Phase, node: l1.Rand) -> None:
-    """Uniform draws at (step, logical row-major index), whatever the layout."""
+    """Uniform draws at (step, logical row-major index), independent of the layout."""
     dims, access, columns, number, _ = _gather_dims(p, node.out)
     index = number * Ref("n_f") + Ref("f")
     array = p.temporary(node.out, node.span)

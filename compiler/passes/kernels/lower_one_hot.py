@@ -1,11 +1,12 @@
-"""lower_one_hot: rows of tables are read where they stand, and their gradients added there (one_hot.py).
+"""lower_one_hot: one-hot contractions become gathers of rows of tables, and their gradients scatter-adds (one_hot.py).
 
 Assumes: nodes that `row_read` or `rows_added` recognise.
-Guarantees: no time and no memory that grows with the rows that nothing asks for, but for the zeros of a gradient. A
-number that is no row reads 0 and adds to nothing. Additions: where those of one launch have an order
-(Capabilities.atomic_order), that of the places. Elsewhere each place sums over all places that ask for its row, and
-those of one row write the same number; without lanes that is the same order, so that the bits are the same.
-Does not: end in epilogues where rows are added to: sums are complete after the launch only.
+Guarantees: neither time nor memory grows with the rows that are not indexed, except for the zeros of a gradient. An
+index out of range reads 0 and adds nothing. Additions: where those of one launch are ordered
+(Capabilities.atomic_order), in the order of the positions. Elsewhere each position sums over all positions with its
+index, and positions with one index write the same value; without lanes that is the same order, so that the bits are the
+same.
+Does not: have an epilogue on a scatter-add: its sums are complete only after the launch.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ ROW = "row"
 def lower_row_read(
     p: Phase, node: l1.Contract, lookup: Lookup, epilogue: Epilogue | None, in_place: Mapping[str, str]
 ) -> None:
-    """One map over the output's elements."""
+    """A gather: one map over the output's elements."""
     _decided(p, node, "rows are read", "one term of each sum counts")
     end = lower_end(p, node, epilogue, in_place)
     walks = [t.walk for t in end.arrays]
@@ -60,7 +61,7 @@ def lower_row_read(
 
 
 def lower_rows_added(p: Phase, node: l1.Contract, lookup: Lookup) -> None:
-    """Zeros, then the sums."""
+    """A scatter-add: zeros, then the sums."""
     way = "in order" if p.ordered else "by each place that asks for it, as additions of a launch have no order"
     _decided(p, node, "rows are added to", way)
     out = node.out

@@ -1,9 +1,9 @@
 """lower_tensors: tensor graphs become arrays, kernels and the launches of their phases.
 
 Assumes: graphs in gather form, simplified and fused; the phases share weights and variables by name.
-Guarantees: a node becomes one row of a kernel; nodes of equal structure share the kernel whatever their sizes;
-all updates of one optimizer are one kernel and one launch. A Map that only feeds a Store writes the variable in place.
-Maps that follow a contraction (fuse_epilogues) are the end of its kernel; others may share one (fuse_siblings).
+Guarantees: a node becomes one row of a kernel; nodes of equal structure share the kernel whatever their shapes; all
+updates of one optimizer are one kernel and one launch. A Map that only feeds a Store writes the variable in place. Maps
+that follow a contraction (fuse_epilogues) are its kernel's epilogue; others may share one (horizontal_fusion).
 Does not: fuse or differentiate.
 """
 
@@ -128,7 +128,7 @@ def _contract(p: Phase, node: l1.Contract, epilogue: Epilogue | None, in_place: 
 
 
 def _chosen(p: Phase, node: l1.Contract) -> tuple[Choice | None, str]:
-    """The strategy that is pinned, where the pin holds, or that the rules say; and why."""
+    """The pinned strategy, where the pin is valid, or the one chosen by rule; and why."""
     pin = find(p.pins, path_of(p.graph.phase, node.out.name))
     if pin is None:
         return p.choose(node)
@@ -179,8 +179,8 @@ def _in_place(nodes: tuple[l1.Node, ...]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Kernels:
-    """Which nodes share a kernel. `fused`: elementwise ends of contractions; `groups`: maps by the first of them;
-    `in_place`: map -> the variable that it writes; `again`: result -> the operand whose array it takes."""
+    """Which nodes share a kernel. `fused`: epilogues of contractions; `groups`: maps by the first of them; `in_place`:
+    map -> the variable that it writes; `again`: result -> the operand whose array it reuses."""
 
     fused: Mapping[str, Epilogue]
     groups: Mapping[str, Epilogue]
@@ -251,9 +251,9 @@ def lower_tensors(
     capabilities: Capabilities,
     pins: Pins | None = None,
 ) -> list[Decision]:
-    """Adds the phases to the builder. `pins`: strategies that are decided already."""
+    """Adds the phases to the builder. `pins`: prescribed strategies."""
     decisions: list[Decision] = []
-    # Lanes change the order in which a batch is summed, and targets have different ones.
+    # Lanes change the order of summation over a batch, and differ between targets.
     lanes = 0 if builder.order is l2.Order.BITWISE else real_lanes(capabilities.lanes, builder.precision)
     for name, contents in data.arrays.items():
         dtype = DType.I32 if contents.dtype.kind in "iu" else builder.precision

@@ -119,7 +119,7 @@ def lower_variable(p: Phase, node: l1.Variable) -> None:
 
 
 def lower_constant(p: Phase, node: l1.Constant) -> None:
-    """An array whose contents stand in the program."""
+    """An array whose contents are part of the program."""
     p.arrays[node.out.name] = node.out.name
     if node.out.name not in p.builder.arrays:
         array = array_of(node.out, node.out.name, p.builder.precision, 0, Role.CONST, span=node.span)

@@ -1,10 +1,10 @@
-"""nest_builder: from dims and affine maps over logical axes to loops over storage.
+"""nest_builder: dims and affine maps over logical axes become loops over storage.
 
 Assumes: Contracts in gather form; Maps with index maps over output axes.
-Guarantees: a loop nest whose structure depends on index maps and kernel extents only, never on sizes: sizes,
-strides and paddings are columns `<formal>_...`; neighbouring dims that every operand walks contiguously
-become one loop (elementwise work over a whole tensor is one flat loop). With lanes, a batch dim is split into a loop
-over blocks and a LANE dim of literal extent (RED and innermost when the batch is summed over).
+Guarantees: a loop nest whose structure depends on index maps and kernel extents only, never on sizes: sizes, strides
+and paddings are columns `<formal>_...`; adjacent dims that every operand walks contiguously are collapsed into one loop
+(elementwise work over a whole tensor is one flat loop). With lanes, a batch dim is split into a loop over blocks and a
+LANE dim of literal extent (RED and innermost when the batch is summed over).
 Does not: choose strategies.
 """
 
@@ -52,7 +52,7 @@ class _Step:
 
 @dataclass
 class _Physical:
-    """A loop over storage while it is being made."""
+    """A loop over storage while it is being built."""
 
     name: str
     extent: int
@@ -62,7 +62,7 @@ class _Physical:
 
 
 def _mergeable(a: _Physical, b: _Physical, separate: AbstractSet[str]) -> bool:
-    """Whether loop b directly inside loop a can be one loop: every formal walks both, or neither."""
+    """Whether loop b directly inside loop a can be collapsed with it: every formal walks both, or neither."""
     if a.kind is not b.kind or a.name in separate or b.name in separate or a.literal:
         return False
     if a.steps.keys() != b.steps.keys():
@@ -92,8 +92,8 @@ def build_loops(
     """Loops over `dims` (in order; those in `parallel` are PAR, the others RED).
 
     `literal`: dims whose extent is structure (kernel windows); `separate`: dims that expressions read by name.
-    `guarded`: guard every affine index, also where it cannot leave: padded and unpadded layers are one text.
-    The batch dim, when walks have lanes, is the dim that indexes their axis 0.
+    `guarded`: guard every affine index, even one that stays in bounds: padded and unpadded layers share one text. The
+    batch dim, when walks have lanes, is the dim that indexes their axis 0.
     """
     extents = dict(dims)
     batch = next((w.axes[0].terms[0][0] for w in walks if lanes and w.tensor.batched and w.axes[0].terms), None)
@@ -125,7 +125,7 @@ def _add_steps(
     lane: _Physical | None,
     strides: Mapping[str, tuple[int, ...]],
 ) -> set[str]:
-    """Gives the loops their steps in each array; returns the dims that stand in sums of an index."""
+    """Sets the strides of the loops in each array; returns the dims that occur in affine sums of an index."""
     tied: set[str] = set()
     for w in walks:
         for a, axis in enumerate(w.axes):
@@ -166,7 +166,7 @@ def _accesses(
     guarded: bool,
     columns: dict[str, int],
 ) -> dict[str, l2.Access]:
-    """Plain walks become one axis per loop; others keep their affine index, guarded where it may leave."""
+    """Plain walks become one axis per loop; others keep their affine index, guarded where it may be out of bounds."""
     accesses: dict[str, l2.Access] = {}
     kept = {x.name: x for x in ordered}
     for w in walks:

@@ -1,8 +1,9 @@
-"""lookups: sums of which one term counts, chosen by a whole number.
+"""one_hot: recognises one-hot contractions, i.e. gathers and scatter-adds: sums with one nonzero term, chosen by an
+integer.
 
-Assumes: gather form. A lookup is written as a product with a one-hot vector (layers/sequence.py): the sum over
-v of `a if x == v else 0`; its gradient onto the table is, for every v, the sum over all places of the same.
-Guarantees: recognised by body and index maps alone.
+Assumes: gather form. A gather is written as a product with a one-hot vector (layers/sequence.py): the sum over v of `a
+if x == v else 0`; its gradient with respect to the table is, for every v, the sum of the same over all positions.
+Guarantees: recognition by body and index maps alone.
 Does not: lower them (lower_one_hot.py).
 """
 
@@ -26,7 +27,7 @@ class Lookup:
 
 
 def row_read(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> Lookup | None:
-    """The node as rows of tables (operands without a batch, at least one), or None."""
+    """The node as a gather of rows of tables (operands without a batch, at least one), or None."""
     found = _lookup(node, tensors)
     if found is None or _summed(node) != {found.rows}:
         return None
@@ -35,7 +36,7 @@ def row_read(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> Lookup | No
 
 
 def rows_added(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> Lookup | None:
-    """The node as additions to rows (of several numbers) of a tensor without a batch, or None."""
+    """The node as a scatter-add to rows (of several elements) of a tensor without a batch, or None."""
     found = _lookup(node, tensors)
     if found is None or node.out.batched or len(node.out.shape) < 2 or found.rows in _summed(node):
         return None
@@ -49,7 +50,7 @@ def _summed(node: l1.Contract) -> set[str]:
 
 
 def _lookup(node: l1.Contract, tensors: Mapping[str, l1.Tensor]) -> Lookup | None:
-    """`a if x == v else 0`, or `a * (1 if x == v else 0)`, over plain dims, of a whole number x."""
+    """`a if x == v else 0`, or `a * (1 if x == v else 0)`, over plain dims, for an integer x."""
     body, dims, found = node.body, {d for d, _ in node.dims}, None
     if isinstance(body, Cond) and _is(body.orelse, 0):
         found = _chosen(body.test, body.then, node.ins, dims)

@@ -1,10 +1,10 @@
-"""require_fusion: in blocks with `fuse: required`, elementwise work that is a kernel of its own is an error.
+"""require_fusion: in blocks with `fuse: required`, elementwise work that was not fused is an error.
 
-Assumes: the graph of a phase as lower_tensors took it, and the decisions about it.
-Guarantees: E0503 at the layer for each Map of its forward pass that could be the end of the kernel that makes what it
-reads, with the reason that fuse_maps or fuse_epilogues gave. Not asked for: Maps that read something of the whole
-tensor, such as its mean, which no kernel can know before its end; Maps without a batch; Maps that read only what comes
-from outside of such blocks.
+Assumes: the graph of a phase that lower_tensors lowered, and the decisions about it.
+Guarantees: E0503 at the layer for each Map of its forward pass that could be an epilogue of the kernel of an operand,
+with the reason that fuse_maps or fuse_epilogues gave. Exempt: Maps that read a reduction of the whole tensor, such as
+its mean, which is known only after the kernel; Maps without a batch; Maps whose operands all come from outside such
+blocks.
 Does not: fuse.
 """
 
@@ -38,7 +38,7 @@ def require_fusion(network: l0.Network, graphs: Iterable[l1.TensorGraph], decisi
         sums = {n.out.name for n in graph.nodes if isinstance(n, l1.Contract)}
         for node, sources in _missed(graph, asked, fused, shared):
             layer = asked[_layer(node.out)]
-            # What keeps it out of a contraction says most; then what keeps a map that it reads out of it.
+            # The refusal of its own epilogue says most; then that of a map that it reads.
             places = [("fuse_epilogues", n) for n in (node.out.name, *sources) if n == node.out.name or n in sums]
             places += [("fuse_maps", n) for n in sources]
             why = next((reasons[p] for p in places if p in reasons), f"it reads {', '.join(sources)} in another shape")
@@ -53,15 +53,15 @@ def _layer(tensor: l1.Tensor) -> str:
 
 
 def _into(decision: Decision) -> list[str]:
-    """The tensors that the kernel which a Map has joined makes, too, and that it reads."""
+    """The operands of a Map that the kernel it has joined also computes."""
     return decision.reason.removeprefix("into ").split(", ")
 
 
 def _missed(
     graph: l1.TensorGraph, asked: Mapping[str, l0.Layer], fused: set[str], shared: Mapping[str, Sequence[str]]
 ) -> Iterable[tuple[l1.Map, tuple[str, ...]]]:
-    """Maps that are kernels, and the tensors whose kernels they could be a part of. `shared`: what Maps read of other
-    Maps whose kernel they have joined."""
+    """Maps with separate kernels, and the tensors whose kernels they could join. `shared`: operands of Maps that are
+    computed by the kernel they have joined."""
     made: dict[str, l1.Node] = {}
     for node in graph.nodes:
         out = getattr(node, "out", None)
@@ -81,7 +81,7 @@ def _missed(
 
 
 def _is_inside(name: str, made: Mapping[str, l1.Node], asked: Mapping[str, l0.Layer]) -> bool:
-    """Whether a kernel of a layer that is asked for makes a tensor, or what it is another shape of."""
+    """Whether a kernel of a layer with required fusion computes a tensor, or the tensor that it reshapes."""
     node = made.get(name)
     while isinstance(node, l1.Reindex):
         node = made.get(node.source)

@@ -1,10 +1,10 @@
-"""reuse_arrays: the result of an elementwise kernel stands where something stood that nothing reads afterwards.
+"""reuse_arrays: the result of an elementwise kernel overwrites an operand whose lifetime ends there.
 
-Assumes: nodes in topological order; the kernels that fuse_epilogues and fuse_siblings made.
-Guarantees: a result takes the array of an operand of the same shape that is a value of this phase alone, that the
-kernel reads element by element, and that no kernel after it reads: each point reads its own element before it writes
-it. An array is taken once by one kernel.
-Does not: look at the ends of contractions; share memory between arrays (plan_memory).
+Assumes: nodes in topological order; the kernels that fuse_epilogues and horizontal_fusion chose.
+Guarantees: a result takes the array of an operand of the same shape that is a temporary of this phase, that the kernel
+reads elementwise, and that no later kernel reads: each point reads its own element before it writes it. A kernel reuses
+an array at most once.
+Does not: consider epilogues of contractions; share memory between arrays (plan_memory).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def reused(
     fused: Mapping[str, Epilogue],
     groups: Mapping[str, Epilogue],
 ) -> tuple[dict[str, str], list[Decision]]:
-    """Result -> the operand whose array it takes; and what was decided. `in_place`: map -> the variable that it writes;
-    `fused`: the ends of contractions; `groups`: all elementwise kernels, by their first map."""
+    """Result -> the operand whose array it takes; and the decisions. `in_place`: map -> the variable that it writes;
+    `fused`: the epilogues of contractions; `groups`: all elementwise kernels, by their first map."""
     g = Readers(nodes)
     for name, kernel in (*fused.items(), *groups.items()):
         g.place |= dict.fromkeys((m.out.name for m in kernel.maps), g.place[name])
@@ -39,7 +39,7 @@ def reused(
         inside = {m.out.name for m in kernel.maps}
         operands = dict.fromkeys(n for m in kernel.maps for n in m.ins if n in values and n not in inside | fixed)
         free = [values[n] for n in operands if _is_whole(n, kernel.maps) and _last(g, n, g.place[name], inside)]
-        free.sort(key=lambda t: g.place[t.name])  # the same choice in all layers, whatever became free of late
+        free.sort(key=lambda t: g.place[t.name])  # the same choice in all layers, whatever was freed last
         for m in kernel.maps:
             if m.out.name in kernel.kept - fixed:
                 fitting = [t for t in free if same_space(t, m.out) and t.dtype == m.out.dtype]
@@ -52,12 +52,12 @@ def reused(
 
 
 def _is_whole(name: str, maps: Iterable[l1.Map]) -> bool:
-    """Whether all maps that read a tensor read it element by element."""
+    """Whether all maps that read a tensor read it elementwise."""
     return all(name in whole_operands(m) and m.ins.count(name) == 1 for m in maps if name in m.ins)
 
 
 def _last(g: Readers, name: str, at: int, inside: set[str]) -> bool:
-    """Whether nothing reads a tensor, or its array as another tensor, after the kernel number `at`, which makes
+    """Whether the lifetime of a tensor, and of tensors that share its array, ends at kernel number `at`, which computes
     `inside`."""
     for number in g.readers.get(name, ()):
         reader = g.nodes[number]

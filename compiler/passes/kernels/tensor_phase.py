@@ -1,8 +1,8 @@
-"""tensor_phase: what the parts of lower_tensors share while one phase is lowered.
+"""tensor_phase: shared state of lower_tensors while one phase is lowered.
 
 Assumes: nothing.
-Guarantees: a row of a kernel and its launch are made in one place (`emit_row`).
-Does not: look at nodes.
+Guarantees: rows of kernels and their launches are created by one function (`emit_row`).
+Does not: inspect nodes.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Phase:
     wide: set[str] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
     pins: Pins = field(default_factory=dict)
-    ordered: bool = True  # additions of one launch to one element have an order (Capabilities.atomic_order)
-    ranks: dict[str, int] = field(default_factory=dict)  # layer -> its place in the model
+    ordered: bool = True  # additions of one launch to one element are ordered (Capabilities.atomic_order)
+    ranks: dict[str, int] = field(default_factory=dict)  # layer -> its position in the model
     known: dict[object, Loops] = field(default_factory=dict)  # loops of nests that had the same walks
     chosen: dict[object, tuple[Choice | None, str]] = field(default_factory=dict)  # of equal contractions
     numbers: dict[object, tuple[l2.ScalarFormal, ...]] = field(default_factory=dict)  # of kernels, by their names
 
     def rank(self, path: str) -> int:
-        """The place of a tensor's layer in the model: forward nodes come first in a graph."""
+        """The position of a tensor's layer in the model: forward nodes come first in a graph."""
         return self.ranks.setdefault(path.split(".")[0], len(self.ranks))
 
     def dtype(self, tensor: l1.Tensor) -> DType:
@@ -72,7 +72,7 @@ class Phase:
         return self.known[key]
 
     def choose(self, node: l1.Contract) -> tuple[Choice | None, str]:
-        """The strategy that the rules say, and why; the same for equal contractions."""
+        """The strategy chosen by rule, and why; the same for equal contractions."""
         operands = tuple((t.shape, t.dtype, t.batched) for t in map(self.tensors.__getitem__, node.ins))
         walks = (node.dims, node.out_map, node.in_maps, node.out.shape, node.out.batched, operands)
         key = (walks, node.body, node.combine, node.fill, bool(node.scalars))
@@ -81,7 +81,7 @@ class Phase:
         return self.chosen[key]
 
     def temporary(self, tensor: l1.Tensor, span: Span) -> str:
-        """The WORK array of a tensor that nothing outside this phase reads."""
+        """The WORK array of a tensor that is local to this phase."""
         name = f"{self.graph.phase}/{tensor.name}"
         kept = tensor.name in self.graph.outputs
         role = Role.STATE if kept else Role.WORK
@@ -111,9 +111,9 @@ def emit_row(
     keys: Mapping[str, l2.StreamKey] | None = None,
     every: int = 1,
 ) -> None:
-    """One row of a kernel and its launch in this phase, in the steps that `every` divides. Labels leave out which
-    step of a sequence, or which of repeated layers, a row belongs to: a kernel is called after a row, and its text must
-    not depend on how many there are."""
+    """One row of a kernel and its launch in this phase, in the steps that `every` divides. Labels leave out which step
+    of a sequence, or which of repeated layers, a row belongs to: a kernel is named after a row, and its text must not
+    depend on their number."""
     label = _NUMBER.sub("", steps_as_one(label))
     names = (tuple(columns), tuple(s for s, _ in scalars), tuple(keys or ()))
     if names not in p.numbers:

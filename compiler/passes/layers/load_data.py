@@ -1,11 +1,11 @@
 """load_data: the data set of a training block as arrays of the program.
 
 Assumes: the frontend has checked that files, arrays and shapes exist and fit.
-Guarantees: where the samples take no more memory than the training allows, one constant per array that feeds an input,
-as `data.<array>` (examples, features). Where they need more, `window` rows of each, which the host fills: row 0 is the
-first sample (rows of a batch that do not exist read it, in both cases), the others those of some batches. Integers as
-int32, all else as reals. Samples that are loaded are numbers that can be computed with (files/sample_checks.py).
-Does not: say which examples are kept for validation, shuffle (compiler/runtime/training/data.py does) or fill windows
+Guarantees: where the samples fit in the memory that the training allows, one constant per array that feeds an input, as
+`data.<array>` (examples, features). Where they do not, a buffer of `window` rows of each, which the host fills: row 0
+is the first sample (padding rows of a batch read it, in both cases), the others those of some batches. Integers as
+int32, all else as floats. Loaded samples are checked for valid numbers (files/sample_checks.py).
+Does not: choose the validation set, shuffle (compiler/runtime/training/data.py does) or fill windows
 (compiler/runtime/training/feed.py does).
 """
 
@@ -35,7 +35,7 @@ _TWICE: Final = 2
 @dataclass(frozen=True, eq=False)
 class DataSet:
     """`arrays`: name -> (examples, features) in the type of the program; `rows`: number of examples per phase. Where
-    samples stay in their files, `windows`: name -> (rows, features) and type."""
+    samples are streamed from their files, `windows`: name -> (rows, features) and type."""
 
     arrays: Mapping[str, npt.NDArray[np.generic]]
     rows: Mapping[str, int]
@@ -48,7 +48,7 @@ class DataSet:
 
 
 def held_out(data: l0.Data, examples: int) -> int:
-    """How many of so many examples are kept for validation."""
+    """Size of the validation set, out of so many examples."""
     return data.kept.count(examples)
 
 
@@ -77,8 +77,7 @@ def load_data(network: l0.Network, train: l0.Train, precision: DType) -> DataSet
 
 
 def _checked(network: l0.Network, train: l0.Train, types: Mapping[str, DType]) -> dict[str, npt.NDArray[Any]]:
-    """All samples in the program's types. Raises ModelError for numbers that cannot be used (E0703, E0926), OSError,
-    ValueError."""
+    """All samples in the program's types. Raises ModelError for invalid numbers (E0703, E0926), OSError, ValueError."""
     data = train.data
     checks = sample_checks(network, {name: array for name, array, _ in data.arrays}, train)
     arrays: dict[str, npt.NDArray[Any]] = {}
@@ -98,13 +97,13 @@ def _checked(network: l0.Network, train: l0.Train, types: Mapping[str, DType]) -
 
 
 def window(memory: int, row_bytes: int, batch: int) -> int:
-    """How many rows the program holds at a time: the first sample, and as many whole batches as leave room for the
-    next ones, which the host reads meanwhile; at least one batch."""
+    """Rows of the program's buffer: the first sample, and as many whole batches as leave room for the next ones, which
+    the host prefetches; at least one batch."""
     return 1 + max(memory // (_TWICE * row_bytes * batch), 1) * batch
 
 
 def streaming(data: DataSet, train: l0.Train) -> list[Decision]:
-    """What was decided about samples that stay in their files; nothing where they do not."""
+    """The decision about samples that are streamed from their files; none where they are not."""
     if not data.windows:
         return []
     rows = next(iter(data.windows.values()))[0][0]

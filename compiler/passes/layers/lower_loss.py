@@ -1,12 +1,12 @@
 """lower_loss: the loss as part of the tensor graph; the metrics are in lower_metrics.py.
 
 Assumes: the forward graph of lower_network.
-Guarantees: losses are means over the rows of the batch that exist; what has several elements per row is their mean.
-With a mask they are means over what counts, in all rows together; `loss.count` is then how much that is. What does
-not count is left out by a choice, not by a product with 0, and so are its gradients: it may be infinite or NaN.
-Penalties go from array to array, so that their text does not depend on how many there are. Sums over an epoch are
-kept in wide variables `metric.loss`, `metric.<name>` and `metric.count` (the host divides and zeroes); those of a sum
-of losses with masks have a loss and a count for each term (`metric.loss.1`).
+Guarantees: losses are means over the valid rows of the batch; several elements per row are averaged. With a mask they
+are weighted means over all rows together; `loss.count` is then the sum of weights. Elements of weight 0 are excluded by
+a select, not by a product with 0, and so are their gradients: they may be infinite or NaN. Penalties are chained array
+by array, so that their text does not depend on the number of arrays. Sums over an epoch are kept in wide variables
+`metric.loss`, `metric.<name>` and `metric.count` (the host divides and zeroes); a sum of losses with masks has a loss
+and a count for each term (`metric.loss.1`).
 Does not: differentiate; `constants` names tensors whose gradient is zero by construction.
 """
 
@@ -37,7 +37,7 @@ ELEMENTWISE = {
     "huber": "0.5 * (p - t) * (p - t) if abs(p - t) <= delta else delta * (abs(p - t) - 0.5 * delta)",
     # log(1 + exp(p)) - p t, for scores p
     "binary_cross_entropy": "softplus(p) - p * (t * (1 - smoothing) + 0.5 * smoothing)",
-    # a class of weight 0 is left out
+    # a class of weight 0 is excluded
     "weighted_binary_cross_entropy": "(one * (t * (1 - smoothing) + 0.5 * smoothing) * softplus(-p)"
     " if one * (t * (1 - smoothing) + 0.5 * smoothing) != 0.0 else 0.0)"
     " + (zero * (1 - t * (1 - smoothing) - 0.5 * smoothing) * softplus(p)"
@@ -60,7 +60,7 @@ def _body(kind: str) -> Expr:
 
 
 def _chosen(g: GraphBuilder, name: str, values: l1.Tensor, counted: l1.Tensor) -> l1.Tensor:
-    """The values, and 0 where `counted`, which has their first axes, is 0: with those, losses and slopes are finite."""
+    """The values, and 0 where `counted`, which has their first axes, is 0: losses and derivatives of 0 are finite."""
     counts = X1.ne(0.0)
     return g.map(name, Cond(counts, X0, Num(0.0)), (identity(values), _first_axes(counted)))
 
@@ -75,7 +75,7 @@ def _cross_entropy(
 ) -> tuple[l1.Tensor, frozenset[str]]:
     """-log softmax(logits)[target] per row, shifted by the largest logit (which cancels in the gradient). With
     smoothing s the target is 1 - s there and s / classes everywhere (Szegedy et al. 2016, section 7). Scores of rows
-    whose class has the weight 0 are not computed with."""
+    whose class has weight 0 are not used."""
     last = len(logits.shape) - 1
     row = tuple(range(last))
     of_class: l1.Tensor | None = None
@@ -131,7 +131,7 @@ def _mean(
 def _elementwise(
     g: GraphBuilder, loss: l0.Loss, prediction: l1.Tensor, target: l1.Tensor, name: str, rank: int
 ) -> l1.Tensor:
-    """The mean over the elements behind the first `rank` axes."""
+    """The mean over the elements of all but the first `rank` axes."""
     summed = 1 if loss.kind == "kl_divergence" else 0
     operands = (identity(prediction), identity(target))
     weights = tuple(zip(("zero", "one"), loss.class_weights, strict=False))
@@ -156,8 +156,8 @@ def _cosine(g: GraphBuilder, prediction: l1.Tensor, target: l1.Tensor, name: str
 def _expression(
     g: GraphBuilder, loss: l0.Loss, named: dict[str, l1.Tensor], name: str, keep: int, counted: l1.Tensor | None
 ) -> l1.Tensor:
-    """Mean over the elements behind the first `keep` axes of an expression; operands are broadcast as in NumPy. What
-    is not `counted` is 0."""
+    """Mean over the elements of all but the first `keep` axes of an expression; operands are broadcast as in NumPy.
+    Elements that are not `counted` are 0."""
     assert loss.function is not None
     ins = [named[n] for n in loss.inputs]
     rank = max(len(t.shape) for t in ins)
@@ -176,7 +176,7 @@ def _expression(
         operands.append((source, (0, *(a for a, _ in kept))))
     bindings: dict[str, Expr] = {a: Ref(f"x{i}") for i, a in enumerate(loss.function.args[: len(ins)])}
     body = substitute(loss.function.body, bindings)
-    if counted is not None:  # the expression itself may not be finite, or not have a slope, at 0
+    if counted is not None:  # the expression itself may be infinite or not differentiable at 0
         body = Cond(Ref(f"x{len(operands)}").ne(0.0), body, Num(0.0))
         operands.append(_first_axes(counted))
     over = l1.Tensor("", tuple(shape), "real", True)
@@ -192,7 +192,7 @@ def _rows(
     counted: l1.Tensor | None = None,
 ) -> tuple[l1.Tensor, frozenset[str]]:
     """The loss of each row (with a mask: of each of its elements), and the tensors that are constants to autodiff.
-    `rank`: axes that this has; `counted`: what is 0 for all that a mask leaves out."""
+    `rank`: its number of axes; `counted`: 0 for elements that a mask excludes."""
     if loss.kind == "sum":
         found: list[l1.Tensor] = []
         constants: frozenset[str] = frozenset()
@@ -220,7 +220,7 @@ def _rows(
 
 
 def _counted(g: GraphBuilder, loss: l0.Loss, named: dict[str, l1.Tensor], rows: l1.Tensor, name: str) -> l1.Tensor:
-    """How much each row, or each element of the mask, counts: 0 in rows that do not exist."""
+    """Weight of each row, or each element of the mask: 0 in padding rows."""
     mask = named.get(loss.mask)
     target = named[loss.target] if loss.ignore is not None else None
     found = [t for t in (mask, target) if t is not None]
@@ -243,8 +243,8 @@ def _counted(g: GraphBuilder, loss: l0.Loss, named: dict[str, l1.Tensor], rows: 
 
 @dataclass(frozen=True)
 class _Term:
-    """`total`: the sum of what counts, times the term's weight; `count`: how much counts; `over`: 1 instead of 0, so
-    that the loss of a batch in which nothing counts is 0; `mask`: how much each row, or each of its elements, counts;
+    """`total`: the weighted sum, times the term's weight; `count`: the sum of weights; `over`: 1 in place of a count of
+    0, so that the loss of a batch without weight is 0; `mask`: the weight of each row, or each of its elements;
     `constants`: to autodiff."""
 
     total: l1.Tensor
@@ -263,7 +263,7 @@ def _term(
     name: str,
     weight: float,
 ) -> _Term:
-    """A loss with a mean of its own. `mask`, `count`: rows that exist."""
+    """A loss with a separate mean. `mask`, `count`: valid rows."""
     counted = _counted(g, loss, named, mask, name)
     over = count
     if counted is not mask:
@@ -310,8 +310,8 @@ def _penalty(g: GraphBuilder, train: l0.Train, network: l0.Network) -> l1.Tensor
 
 @dataclass(frozen=True)
 class Lost:
-    """`loss`: a scalar; `constants`: to autodiff; `means`: what the loss is a sum of, with how much each is a mean over
-    in this batch (several only where gradients are accumulated)."""
+    """`loss`: a scalar; `constants`: to autodiff; `means`: the terms of the loss, each with the count of its mean in
+    this batch (several only where gradients are accumulated)."""
 
     loss: l1.Tensor
     constants: frozenset[str]
@@ -348,7 +348,7 @@ def add_loss(
     """Adds `loss` and the metric sums."""
     whole = train.loss
     terms = [("loss", 1.0, whole)]
-    if whole.kind == "sum" and whole.masked:  # each term has a mean of its own
+    if whole.kind == "sum" and whole.masked:  # each term has a separate mean
         terms = [(f"loss.{k}", weight, term) for k, (weight, term) in enumerate(whole.terms)]
     found = [_term(g, term, named, mask, count, name, weight) for name, weight, term in terms]
     means: Expr = X0 / X1

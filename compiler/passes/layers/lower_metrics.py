@@ -1,9 +1,9 @@
-"""lower_metrics: what is measured beside the loss, as sums over the rows of the batch that exist.
+"""lower_metrics: metrics beside the loss, as sums over the valid rows of the batch.
 
-Assumes: the loss (of a sum the first) says what is compared: its prediction and its target; `mask` says how much each
-row counts, or each element of its first axes.
-Guarantees: a metric gives one or more sums, by name: `accuracy`, or `f1.hits`, ...; compiler/runtime/common/metrics.py
-makes numbers of them after an epoch.
+Assumes: the loss (of a sum the first) defines prediction and target; `mask` is the weight of each row, or of each
+element of its first axes.
+Guarantees: a metric has one or more sums, by name: `accuracy`, or `f1.hits`, ...; compiler/runtime/common/metrics.py
+computes metrics from them after an epoch.
 Does not: divide.
 """
 
@@ -48,7 +48,7 @@ def add_metric(
 
 
 def _along(mask: l1.Tensor) -> Operand:
-    """How much rows, or their first axes, count, in a body over all axes."""
+    """The weight of rows, or of their first axes, in a body over all axes."""
     return mask, tuple(range(len(mask.shape)))
 
 
@@ -60,7 +60,8 @@ def _same_side(score: Expr, target: Expr) -> Expr:
 def _mean(
     g: GraphBuilder, name: str, body: Expr, prediction: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
 ) -> l1.Tensor:
-    """The sum over rows of the mean over the elements of a row, by a choice of what counts: the rest may be NaN."""
+    """The sum over rows of the mean over the elements of a row; masked elements are excluded by a select, as they may
+    be NaN."""
     whole = Cond(X2.ne(0.0), body * X2 * Ref("share"), Num(0.0))
     share = (("share", 1.0 / math.prod(prediction.shape[len(mask.shape) :])),)
     operands = (identity(prediction), identity(target), _along(mask))
@@ -98,7 +99,7 @@ def _accuracy(g: GraphBuilder, scores: l1.Tensor, target: l1.Tensor, mask: l1.Te
 
 
 def _top(g: GraphBuilder, name: str, k: int, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor) -> l1.Tensor:
-    """Rows whose target's score has fewer than k others before it; equal ones count in the order of the classes."""
+    """Rows in which fewer than k scores rank above the target's; ties rank in the order of the classes."""
     last = len(scores.shape) - 1
     row = tuple(range(last))
     d = Ref(f"d{last}")
@@ -117,7 +118,7 @@ def _top(g: GraphBuilder, name: str, k: int, scores: l1.Tensor, target: l1.Tenso
 def _class_counts(
     g: GraphBuilder, name: str, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor
 ) -> dict[str, l1.Tensor]:
-    """Per class: rows (and steps) of it that were found, that were taken for it, that there are."""
+    """Per class: true positives, predicted positives and actual positives, in rows (and steps)."""
     first = _first(g, name, scores)
     classes = scores.shape[-1]
     k = Ref("k")
@@ -145,8 +146,7 @@ def _class_counts(
 
 
 def _confusion(g: GraphBuilder, scores: l1.Tensor, target: l1.Tensor, mask: l1.Tensor) -> l1.Tensor:
-    """(classes, classes): how much of each class was taken for each. A product of two matrices of zeros and ones, which
-    has fast strategies."""
+    """The confusion matrix (classes, classes). A product of two one-hot matrices, which has fast strategies."""
     first = _first(g, "confusion", scores)
     classes, last = scores.shape[-1], len(scores.shape) - 1
     row = tuple(range(last))

@@ -2,9 +2,9 @@
 
 Assumes: shapes were inferred and checked; names are unique.
 Guarantees: layers of one kind give structurally equal nodes (same bodies, same order of operands), so that their
-kernels merge; numbers that a user may change (rates, epsilons) are scalars of nodes, never text. Weights:
-`<layer>.weight`, `<layer>.bias`, drawn glorot_uniform (Glorot & Bengio 2010, eq. 16), biases zero.
-Does not: differentiate, fuse, or know layouts.
+kernels merge; user-defined numbers (rates, epsilons) are scalars of nodes, never text. Weights: `<layer>.weight`,
+`<layer>.bias`, drawn glorot_uniform (Glorot & Bengio 2010, eq. 16), biases zero.
+Does not: differentiate, fuse, or choose layouts.
 """
 
 from __future__ import annotations

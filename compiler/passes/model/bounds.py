@@ -1,11 +1,11 @@
-"""bounds: how large what a synapse delivers can become.
+"""bounds: bounds on the values that a synapse delivers.
 
 Assumes: a legal SynapseDef and the values of one member.
-Guarantees: `delivered` gives, per end and input, a bound on |value| that holds whatever the neurons do, or None where
-there is none: intervals of the statements, from the values at the start, until they no longer grow (Cousot & Cousot
-1977; what still grows after a few rounds is without bound). `scale_at_start` gives the size of what is delivered before
-any state has changed, with neurons' variables up to 100 canonical units and traces up to 1.
-Does not: know accumulators (quanta).
+Guarantees: `delivered` gives, per end and input, a bound on |value| that holds for any behaviour of the neurons, or
+None where there is none: interval analysis of the statements, from the initial values to a fixed point (Cousot & Cousot
+1977; an interval that still grows after a few iterations is unbounded). `scale_at_start` gives the magnitude of
+deliveries before any state has changed, with neurons' variables up to 100 canonical units and traces up to 1.
+Does not: choose the scale of accumulators (fixed_point_scales).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _sound(x: Interval) -> Interval:
 def _run(
     synapse: l0.SynapseDef, actions: tuple[l0.Action, ...], env: Env
 ) -> tuple[dict[str, Interval], list[tuple[l0.Send, Interval]]]:
-    """The names after `actions`, and what they send."""
+    """The environment after `actions`, and what they send."""
     now = dict(env)
     for let in synapse.lets:
         now[let.target] = _sound(interval(let.value, now))
@@ -168,7 +168,7 @@ def delivered(synapse: l0.SynapseDef, into: str, params: Env, start: Env) -> dic
 
 
 def scale_at_start(synapse: l0.SynapseDef, into: str, params: Env, start: Env) -> dict[tuple[str, str], float]:
-    """(end, input) -> size of what is delivered at the start; 0.0 where that has no bound."""
+    """(end, input) -> magnitude of deliveries at the start; 0.0 where that is unbounded."""
     variables = {f"{end}.{name}": VARIABLES for end, name in read_of_neurons(synapse)}
     for end, block in (("pre", synapse.pre), ("post", synapse.post)):
         variables |= {f"{end}.{x.name}": TRACES for x in (block.state if block is not None else ())}

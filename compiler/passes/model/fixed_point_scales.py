@@ -1,13 +1,13 @@
-"""quanta: what one count of a fixed-point accumulator is worth.
+"""fixed_point_scales: the value of one count (quantum) of a fixed-point accumulator.
 
 Assumes: a legal model.
-Guarantees: one power of two per (population, input), from what is delivered into it. Static weights: 2^-40 of the
-largest one, so that 2^23 deliveries of it in one step cannot overflow and rounding is far below float32's. Synapses
-with statements: the same of a bound on what they deliver where one is found (bounds.py: states that `clip` holds,
-params, draws). Else 2^-36 of their `scale`: what they deliver at the start, or below one canonical unit its square root
-(and one where nothing is known), so that values which begin small are exact and may grow all the same: to 2^27 of the
-scale, summed over one step. Beyond that an accumulator wraps.
-Does not: detect that.
+Guarantees: one power of two per (population, input), from its deliveries. Static weights: 2^-40 of the largest one, so
+that 2^23 deliveries of it in one step cannot overflow and rounding is far below float32's. Synapses with statements:
+the same of a bound on their deliveries where there is one (bounds.py: states limited by `clip`, params, draws). Else
+2^-36 of their `scale`: the initial magnitude of their deliveries, or below one canonical unit its square root (and 1
+where nothing is known), so that initially small values are exact and may still grow: to 2^27 of the scale, summed over
+one step. Beyond that an accumulator overflows.
+Does not: detect overflow.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def largest_weight(value: l0.Value) -> float:
 
 
 def _interval(value: l0.Value, params: Mapping[str, Interval]) -> Interval:
-    """What an initial value can be."""
+    """The interval of an initial value."""
     match value:
         case l0.Const(number):
             return float(number), float(number)
@@ -65,7 +65,7 @@ def _interval(value: l0.Value, params: Mapping[str, Interval]) -> Interval:
 
 
 def _sent(projection: l0.Projection, member: l0.Member) -> dict[tuple[str, str], float]:
-    """(end, input) -> 2^40 counts of what a synapse's statements deliver."""
+    """(end, input) -> the value of 2^40 counts, for the deliveries of a synapse's statements."""
     synapse = projection.synapse
     assert synapse is not None
     params: dict[str, Interval] = {}
@@ -82,7 +82,7 @@ def _sent(projection: l0.Projection, member: l0.Member) -> dict[tuple[str, str],
 
 
 def _scale(start: float) -> float:
-    """Between what is delivered at the start and one canonical unit."""
+    """Between the initial magnitude of deliveries and one canonical unit."""
     return start if start >= 1 else math.sqrt(start) if start > 0 else 1.0
 
 

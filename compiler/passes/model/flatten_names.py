@@ -1,8 +1,8 @@
-"""plain_control: dotted names of pools and phases become plain ones, events know where in the step they run.
+"""flatten_names: dotted names of pools and phases become plain ones, events get their position in the step.
 
 Assumes: a definition after free_names.
-Guarantees: `pool.gi` is `pool_gi` and `trial.step` is `trial_step`, with underscores added where a name is taken; only
-counters that are read are there.
+Guarantees: `pool.gi` is `pool_gi` and `trial.step` is `trial_step`, with underscores added where a name is taken;
+unread counters are omitted.
 Does not: place pools in the step (split_cells does).
 """
 
@@ -21,7 +21,7 @@ from compiler.passes.model.free_names import RESERVED, names_of
 
 @dataclass(frozen=True)
 class Control:
-    """`shown`: (plain name, dotted name) of what has an array."""
+    """`shown`: (plain name, dotted name) of variables with an array."""
 
     pools: tuple[l1.PoolCell, ...] = ()
     on: tuple[l1.AtEvent, ...] = ()

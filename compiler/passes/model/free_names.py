@@ -1,10 +1,10 @@
-"""free_names: names that the user chose and that the compiler uses too get a trailing underscore.
+"""free_names: names of the user that collide with the compiler's get a trailing underscore.
 
 Assumes: a neuron definition whose names are distinct.
-Guarantees: no name of the definition is one that level 2 gives a meaning (`n`, `i`, `step`, `spikes`, ...) or one that
-integrate_odes or lower_cells make from another (`v_next`, `decay_ge`, `P_v_ge`, ...). Nothing else changes, so in the
-usual case the emitted text has exactly the names of the model. Arrays keep the user's names in any case.
-Does not: care for words of C (no name of a model meets one: backends/c_family/cprint.py, Namer).
+Guarantees: no name of the definition is reserved by level 2 (`n`, `i`, `step`, `spikes`, ...) or one that
+integrate_odes or lower_cells derive from another (`v_next`, `decay_ge`, `P_v_ge`, ...). Nothing else changes, so
+usually the emitted text has exactly the names of the model. Arrays always keep the user's names.
+Does not: avoid keywords of C (backends/c_family/cprint.py, Namer, does).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _AFTER: Final = ("_next", "_now", "_2", "_3", "_4", "_delivered", "_quantum", "_
 
 
 def _made_from(name: str, others: frozenset[str]) -> bool:
-    """Whether passes may make `name` from some of `others`."""
+    """Whether passes may derive `name` from some of `others`."""
     if any(name.startswith(p) and name.removeprefix(p) in others for p in _BEFORE):
         return True
     if any(name.endswith(s) and name.removesuffix(s) in others for s in _AFTER):
@@ -50,7 +50,7 @@ def _made_from(name: str, others: frozenset[str]) -> bool:
 
 
 def renamed(names: Iterable[str], reserved: frozenset[str] = RESERVED) -> Mapping[str, str]:
-    """New names for those of a definition's names that need one; `reserved`: what level 2 gives a meaning there."""
+    """New names for those of a definition's names that need one; `reserved`: names with a meaning at level 2."""
     own = frozenset(names)
     found: dict[str, str] = {}
     for name in sorted(own):

@@ -1,10 +1,10 @@
-"""freeze_learning: a model whose synapses keep what they have learned.
+"""freeze_learning: a model with frozen synapses.
 
 Assumes: a legal model; `simulate.freeze` names projections.
-Guarantees: in these projections no state of a synapse and no trace of its ends changes: their equations and the
-assignments to them are gone, and no synapse is rewired. Deliveries stay, with the locals that they read; what was
-delivered along with a changed state is delivered with the state as it stands. Nothing else changes.
-Does not: tell learning from other states (a projection with short-term plasticity is named or not).
+Guarantees: in these projections states of synapses and traces of their ends are constant: their equations and the
+assignments to them are removed, and no synapse is rewired. Deliveries stay, with the locals that they read; deliveries
+that used a changed state use the frozen one. Nothing else changes.
+Does not: distinguish learning from other states (short-term plasticity of a named projection is frozen too).
 """
 
 from __future__ import annotations

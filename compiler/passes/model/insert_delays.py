@@ -1,11 +1,11 @@
-"""insert_delays: how long events and deliveries are kept.
+"""insert_delays: the sizes of the ring buffers of events and deliveries.
 
 Assumes: a legal model.
-Guarantees: the largest number of steps that the events of a population are asked for (delays of its projections, back
-delays of projections onto it, where synapses wait for them), which its ring of events must hold; and inputs whose
-deliveries go through a ring of their own. These are the inputs of static synapses with delays of their own, which
-deliver at emission (what else goes into such an input does the same), and inputs that synapses read: what is delivered
-in a step must not be seen in it.
+Guarantees: per population the longest delay, in steps, with which its events are read (delays of its projections, back
+delays of projections onto it, where synapses react to them), which its ring buffer of events must hold; and inputs with
+a separate ring buffer of deliveries. These are the inputs of static synapses with individual delays, which deliver at
+emission (as all deliveries into such an input do), and inputs that synapses read: deliveries of a step must not be
+visible in it.
 Does not: make arrays (lower_cells).
 """
 
@@ -43,15 +43,15 @@ def _read_inputs(model: l0.Model) -> set[tuple[str, str]]:
 
 
 def _waits(synapse: l0.SynapseDef, end: str) -> bool:
-    """Whether spikes of an end do anything."""
+    """Whether spikes of an end have an effect."""
     block, statements = (synapse.pre, synapse.on_pre) if end == "pre" else (synapse.post, synapse.on_post)
     of_a_block = block is not None and bool(block.on_spike)
     return bool(statements) or of_a_block or any((end, time) in read_of_neurons(synapse) for time in TIMES)
 
 
 def _longest(member: l0.Member, precision: str) -> int:
-    """Steps that no delay of a static projection exceeds. A normal number is within 6.6 standard deviations in float32,
-    8.6 in float64 (backends/device/philox.h); a step more, for what rounding does."""
+    """Upper bound in steps on the delays of a static projection. A normal number is within 6.6 standard deviations in
+    float32, 8.6 in float64 (backends/device/philox.h); one step more for rounding."""
     drawn = member.delays
     if not isinstance(drawn, l0.Distribution) or drawn.kind != "normal":
         return member.delay
@@ -60,13 +60,13 @@ def _longest(member: l0.Member, precision: str) -> int:
 
 
 def delays_and_rings(model: l0.Model) -> tuple[dict[str, int], dict[tuple[str, str], int]]:
-    """(population -> steps that its events are kept for, (population, input) -> slots of its ring)."""
+    """(population -> steps that its events are kept for, (population, input) -> slots of its ring buffer)."""
     longest: dict[str, int] = {}
     rings = dict.fromkeys(sorted(_read_inputs(model)), 1)
     static = [(m, (m.target, p.into)) for p in model.projections if p.synapse is None for m in p.members]
     ringed = {key for member, key in static if member.delays is not None} | rings.keys()
     for member, target in static:
-        if target in ringed:  # what has one delay for all its synapses goes through the ring, too
+        if target in ringed:  # projections with a uniform delay use the ring buffer, too
             rings[target] = max(rings.get(target, 1), _longest(member, model.numerics.precision) + 1)
         else:
             longest[member.source] = max(longest.get(member.source, 0), member.delay)

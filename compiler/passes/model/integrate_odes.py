@@ -5,15 +5,15 @@ Guarantees: `dynamics` is empty afterwards and `step` is the whole step: integra
 (local `spiked`), resets and the refractory counter, all as unconditional assignments with conditional
 expressions, so that the loop over neurons has no branch. Columns that depend only on params (propagators,
 decays) are in `derived` and computed per row. The method chosen by `auto` is a Decision.
-Does not: decide per population; params that differ from neuron to neuron (`array_params`) cannot stand in a
-propagator: where they are added (a current) they enter as states that stand still, where they multiply,
-`auto` falls back to exponential Euler and `exact` is refused.
+Does not: decide per population; per-neuron params (`array_params`) cannot be part of a propagator: as additive terms (a
+current) they enter as constant states, as factors they make `auto` fall back to exponential Euler, and `exact` is
+refused.
 
-Methods. exact: x' = A x + b solved by the matrix exponential (Rotter & Diesmann 1999). exponential_euler: each
-equation is linear in its own variable, the others are held (Brette et al. 2007, section 2); t is the middle of the
-step (the exponential midpoint rule: second order in t). euler, rk2 (midpoint), rk4 (classical): decaying inputs are
-advanced exactly to each stage. In `dynamics`, `t` is else the start of the step (plus the stage's fraction); in
-`update` and `when`, `t` is its end.
+Methods. exact: x' = A x + b solved by the matrix exponential (Rotter & Diesmann 1999). exponential_euler: each equation
+is linear in its own variable, the others are held constant (Brette et al. 2007, section 2); t is the middle of the step
+(the exponential midpoint rule: second order in t). euler, rk2 (midpoint), rk4 (classical): decaying inputs are advanced
+exactly to each stage. Otherwise, in `dynamics`, `t` is the start of the step (plus the stage's fraction); in `update`
+and `when`, `t` is its end.
 """
 
 from __future__ import annotations
@@ -93,14 +93,15 @@ def _lets(cell: l1.Cell, bindings: dict[str, Expr], t: Expr, suffix: str) -> tup
 
 
 def _exponential_euler(cell: l1.Cell) -> Plan | None:
-    """x += (a x + b) dt exprel(a dt) for each equation x' = a x + b with the others held, `t` in its middle."""
+    """x += (a x + b) dt exprel(a dt) for each equation x' = a x + b with the others held constant, `t` in the middle of
+    the step."""
     statements, _ = _lets(cell, {}, STEP_MIDDLE, "")
     after: dict[str, Expr] = {}
     let_map = named(_pairs(cell))
     reads = {let.target: reads_through(let.value, _pairs(cell)[:k]) for k, let in enumerate(cell.lets)}
     derived: list[l1.DerivedScalar] = []
     for ode in cell.dynamics:
-        # A let that reads the variable itself must be looked through; others stay locals.
+        # A let that reads the variable itself must be inlined; others stay locals.
         own = {k: v for k, v in let_map.items() if ode.state in reads[k]}
         rhs = substitute(ode.rhs, own)
         affine = linear_in(rhs, (ode.state,))
@@ -178,7 +179,7 @@ ITO = "white noise whose factor reads states (the integral is Ito's), or asked f
 
 
 def _of_order(cell: l1.Cell, odes: tuple[l0.Ode, ...]) -> str:
-    """What the exponential method does with equations that read `t`."""
+    """The order of the exponential method for equations that read `t`."""
     moving = {o.state for o in odes} | {name for name, _ in decays(cell)}
     held = sorted(set().union(*((refs(o.rhs) & moving) - {o.state} for o in odes)))
     text = "each equation is linear in its own variable; `t` is taken in the middle of the step: second order in t"
@@ -189,7 +190,7 @@ def _of_order(cell: l1.Cell, odes: tuple[l0.Ode, ...]) -> str:
 
 
 def _refuse_large(cell: l1.Cell, what: str, values: Iterable[Expr], span: Span) -> None:
-    """Raises ModelError E0307 where an expression is too large to be written out."""
+    """Raises ModelError E0307 where an expression is too large when it is expanded."""
     for value in values:
         if (how := too_large(value)) is not None:
             message = f"`{cell.name}`: {what} {how} when its named expressions are put in"
@@ -198,7 +199,7 @@ def _refuse_large(cell: l1.Cell, what: str, values: Iterable[Expr], span: Span) 
 
 def _solved(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[Linear | None, Plan | None]:
     """The equations as one linear system, or else as a plan of exponential Euler, as far as the method asks for them:
-    both look through named expressions. Raises ModelError E0307 where these grow too large."""
+    both inline named expressions. Raises ModelError E0307 where these grow too large."""
     if cell.method not in (l0.Method.AUTO, l0.Method.EXACT, l0.Method.EXPONENTIAL_EULER):
         return None, None
     odes = _inline(cell)
@@ -287,11 +288,11 @@ def integrate_odes(cell: l1.Cell, arrays: tuple[str, ...]) -> tuple[l1.Cell, Dec
     def after(e: Expr) -> Expr:
         return _at_time(substitute(e, renamed), STEP_END)
 
-    # A let reads those before it only.
+    # A let reads earlier ones only.
     step += [l0.Set(f"{let.target}_now", after(let.value), let.span) for let in now]
     step += [l0.Set(x.target, _gated(cell, x.target, after(x.value)), x.span) for x in cell.update]
     updated = len(step)
-    # What was delivered in the last step has acted.
+    # Deliveries of the last step have acted.
     step += [l0.Set(name, ZERO) for name, tau in cell.inputs if tau is None]
     if cell.when is not None:
         step += _spiking(cell, after(cell.when), [replace(x, value=after(x.value)) for x in cell.reset])
@@ -318,7 +319,7 @@ def _stored(cell: l1.Cell, after: Mapping[str, Expr]) -> list[l0.Set]:
 
 
 def _lets_now(cell: l1.Cell) -> list[l0.Set]:
-    """Lets that update or the spike test read; they are evaluated anew, as they see the states after integration."""
+    """Lets that update or the spike test read; they are evaluated again, on the states after integration."""
     used = set().union(
         refs(cell.when) if cell.when is not None else set(),
         *(refs(s.value) for s in (*cell.update, *cell.reset)),
@@ -349,7 +350,7 @@ def counter_locals(cell: l1.Cell, used: set[str]) -> tuple[l0.Set, ...]:
 
 
 def _reads(cell: l1.Cell) -> set[str]:
-    """What the equations of the neurons read."""
+    """Names that the equations of the neurons read."""
     found = refs(cell.when) if cell.when is not None else set()
     found |= set().union(*(refs(o.rhs) for o in cell.dynamics), *(refs(s.value) for s in (*cell.update, *cell.reset)))
     for let in reversed(cell.lets):
@@ -359,7 +360,7 @@ def _reads(cell: l1.Cell) -> set[str]:
 
 
 def _whole(cell: l1.Cell, e: Expr, t: Expr) -> Expr:
-    """`e` with the named expressions put in, at the time `t`."""
+    """`e` with the named expressions substituted, at the time `t`."""
     whole = substitute(e, named(_pairs(cell)))
     _refuse_large(cell, "an expression that reads named ones", (whole,), e.span)
     return _at_time(whole, t)

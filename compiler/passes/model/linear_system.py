@@ -1,10 +1,10 @@
 """Exact integration: a cell whose equations are one linear system with constant coefficients.
 
 Assumes: ODEs with lets substituted; params in `arrays` differ from neuron to neuron.
-Guarantees: `linear_system` finds x' = A x + b over states, decaying inputs and things that stand still for a step
-(inputs without decay, states without an equation, per-neuron params that are added, variables of pools); `exact_plan`
-steps it by columns of the matrix exponential (Rotter & Diesmann 1999), with a second set for what drives on while a
-state is held.
+Guarantees: `linear_system` finds x' = A x + b over states, decaying inputs and quantities that are constant during a
+step (inputs without decay, states without an equation, per-neuron params that are added, variables of pools);
+`exact_plan` steps it by columns of the matrix exponential (Rotter & Diesmann 1999), with a second set for the terms
+that continue while a state is clamped.
 Does not: compute the exponentials (lower_cells does, per row).
 """
 
@@ -52,7 +52,7 @@ def is_zero(e: Expr) -> bool:
 
 @dataclass(frozen=True)
 class Linear:
-    """x' = A x + b over `names` (states, decaying inputs, then things that stand still for the step)."""
+    """x' = A x + b over `names` (states, decaying inputs, then quantities that are constant during the step)."""
 
     names: tuple[str, ...]
     matrix: tuple[tuple[Expr, ...], ...]
@@ -108,7 +108,7 @@ def _reach(system: Linear) -> list[list[bool]]:
 
 
 def _propagation(system: Linear, frozen: frozenset[str], suffix: str) -> Plan:
-    """Exact step of a linear system in which the states `frozen` stand still."""
+    """Exact step of a linear system in which the states `frozen` are constant."""
     n = len(system.names)
     zero_row = tuple(ZERO for _ in range(n))
     matrix = tuple(zero_row if name in frozen else row for name, row in zip(system.names, system.matrix, strict=True))
@@ -147,7 +147,7 @@ def exact_plan(cell: l1.Cell, system: Linear) -> Plan:
     ]
     if not touched:
         return plan
-    # States driven by a held one see it standing still while it is held: a second set of propagators.
+    # A clamped state is constant to the states that it drives: a second set of propagators.
     still = _propagation(system, held, "h")
     after = dict(plan.after)
     wanted: set[str] = set()

@@ -1,12 +1,12 @@
-"""split_cells: the step of a cell as the kernels that it becomes, divided where its pools are computed.
+"""split_cells: the step of a cell is partitioned into kernels, at the point where its pools are computed.
 
 Assumes: integrate_odes has run.
 Guarantees: a cell without pools is one part. With pools that its updates or its spike read, the statements before the
 first one that reads them are one part (with the integration, which reads the pools of the step before), the others
 another, and the reductions stand between; with pools that nothing there reads, reductions stand at the end (before
-inputs that hold one step's events are emptied, where a reduction reads one). Locals that cross are computed again
-where that gives the same value, and kept in arrays otherwise. Events of phases are parts of their own. Random draws
-are numbered over all parts.
+inputs that hold one step's events are emptied, where a reduction reads one). Locals that are live across parts are
+recomputed where that gives the same value, and stored in arrays otherwise. Events of phases are separate parts. Random
+draws are numbered over all parts.
 Does not: make arrays or rows.
 """
 
@@ -34,8 +34,8 @@ RANDOM = {
 
 @dataclass(frozen=True)
 class Part:
-    """Statements of one kernel over the neurons (or over the pools). `fold`: what was delivered is taken in first.
-    `when`: (phase, event, at the start) instead of every step."""
+    """Statements of one kernel over the neurons (or over the pools). `fold`: deliveries are added first. `when`:
+    (phase, event, at the start) instead of every step."""
 
     label: str
     statements: tuple[l0.Set, ...]
@@ -55,7 +55,7 @@ class ReductionPart:
 
 @dataclass(frozen=True)
 class PoolPart:
-    """Everything that is computed per pool of one scope: reductions, then `update`; `events` are in their own steps."""
+    """Everything that is computed per pool of one scope: reductions, then `update`; `events` run in separate steps."""
 
     pool: l1.PoolCell
     reductions: tuple[ReductionPart, ...]
@@ -66,7 +66,7 @@ class PoolPart:
 @dataclass(frozen=True)
 class Split:
     """The parts of a step in order: `start` events, `first`, `pools`, `second` (if the step is divided), `end` events.
-    `kept`: arrays of locals that cross."""
+    `kept`: arrays of locals that are live across parts."""
 
     start: tuple[Part, ...]
     first: Part
@@ -95,7 +95,7 @@ def _numbered(sets: Sequence[l0.Set], count: list[int]) -> tuple[l0.Set, ...]:
 
 
 def _place(cell: l1.Cell) -> int | None:
-    """The statement of the step before which pools are computed; None at the end."""
+    """Index of the statement before which pools are computed; None: at the end."""
     shared = {v for p in cell.pools for v in p.variables}
     for index in range(cell.integrated, len(cell.step)):
         if refs(cell.step[index].value) & shared:
@@ -106,7 +106,7 @@ def _place(cell: l1.Cell) -> int | None:
 
 
 def _kinds(cell: l1.Cell) -> dict[str, Kind]:
-    """The kind of every local of the step (whole numbers are kept as reals)."""
+    """The kind of every local of the step (integers are stored as floats)."""
     known: dict[str, Kind] = dict.fromkeys(cell.int_state, Kind.INT) | {"step": Kind.INT, WARMUP: Kind.INT}
     known |= {c.every: Kind.INT for c in cell.counters}
     for s in cell.step:
@@ -117,7 +117,7 @@ def _kinds(cell: l1.Cell) -> dict[str, Kind]:
 
 
 class _Again:
-    """Which locals of `before` can be computed again later, and how."""
+    """Which locals of `before` can be recomputed later, and how."""
 
     def __init__(self, cell: l1.Cell, before: Sequence[l0.Set]) -> None:
         self.sets = before
@@ -144,7 +144,7 @@ class _Again:
                 self.values[s.target] = s
 
     def closure(self, names: set[str]) -> set[str]:
-        """Locals that must be computed again so that `names` are known."""
+        """Locals that must be recomputed for `names` to be known."""
         wanted = names & self.values.keys()
         for s in reversed(self.sets):
             if s.target in wanted and s.target in self.values:
@@ -163,7 +163,7 @@ class _Again:
 
 
 def _reads_before_set(statements: Sequence[l0.Set]) -> set[str]:
-    """Names whose value comes from outside."""
+    """Names that are read before they are assigned."""
     known: set[str] = set()
     found: set[str] = set()
     for s in statements:

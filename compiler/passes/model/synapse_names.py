@@ -1,10 +1,10 @@
-"""synapse_names: a synapse model with flat names, as its kernels have them.
+"""synapse_names: a synapse model with the flat names of its kernels.
 
 Assumes: a legal SynapseDef: names are distinct, traces do not hide variables of the neurons.
-Guarantees: `post.y` is called `post_y` and so on; no name is one that level 2 gives a meaning or that passes make from
-another. In `pre:` and `post:` blocks, too, a trace is called by its end. Times of spikes become expressions over whole
-steps: the arrays hold steps (0: there was none), so that `t - pre.last_spike` is exact however long the run is.
-Counters of phases become expressions over `step` and the length of the phase's trials, a whole number.
+Guarantees: `post.y` is called `post_y` and so on; no name is reserved by level 2 or derived by passes from another. In
+`pre:` and `post:` blocks, too, traces are prefixed by their end. Times of spikes become expressions over integer steps:
+the arrays hold steps (0: no spike yet), so that `t - pre.last_spike` is exact in runs of any length. Counters of phases
+become expressions over `step` and the integer length of the phase's trials.
 Does not: know values or arrays.
 """
 
@@ -41,8 +41,8 @@ TAKEN: Final = (
 
 @dataclass(frozen=True)
 class External:
-    """`end`.`variable`: a trace, a variable of the neuron, or the time of a spike. `delayed`: a variable of the neuron
-    as it was when what arrives now was on its way, `delay` (of post: `back_delay`) before."""
+    """`end`.`variable`: a trace, a variable of the neuron, or the time of a spike. `delayed`: a past value of a
+    variable of the neuron, `delay` (of post: `back_delay`) before now."""
 
     end: str
     variable: str
@@ -51,9 +51,9 @@ class External:
 
 @dataclass(frozen=True)
 class Flat:
-    """A synapse model with flat names. `shown`: flat name -> the user's, of params and states;
-    `externals`: what flat names stand for that belong to an end (traces of `pre:` and `post:` too); `every`: flat name
-    -> the phase whose length in steps it is."""
+    """A synapse model with flat names. `shown`: flat name -> the user's, of params and states; `externals`: the meaning
+    of flat names that belong to an end (traces of `pre:` and `post:` too); `every`: flat name -> the phase whose length
+    in steps it is."""
 
     definition: l0.SynapseDef
     shown: Mapping[str, str]
@@ -99,13 +99,13 @@ def _dotted(names: set[str]) -> set[tuple[str, str]]:
 
 
 def read_of_neurons(synapse: l0.SynapseDef) -> set[tuple[str, str]]:
-    """(end, variable) of everything of an end that is read, with the delay or without."""
+    """(end, variable) of every variable of an end that is read, delayed or not."""
     found = _dotted(set().union(*(refs(e) for e in expressions_of(synapse))))
     return {(end, variable) for end, variable in found if end in _ENDS}
 
 
 def _since(e: Expr, held: Mapping[str, str]) -> Expr:
-    """`t - pre.last_spike` as a whole number of steps times dt."""
+    """`t - pre.last_spike` as an integer number of steps times dt."""
 
     def since(x: Expr) -> Expr:
         match x:
@@ -126,7 +126,7 @@ def _time(held: str) -> Expr:
 class _Names:
     """Flat names. `own`: everything the definition declares; `new`: those of them that change; `flat`, `past`: (end,
     variable) -> name, read now or with the delay; `every`: phase -> the column of its period; `local`: (end, target) ->
-    name of what a block of an end assigns without declaring it."""
+    name of an undeclared target of assignment in a block of an end."""
 
     own: Sequence[str]
     new: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""A model (level 0) on its way to a merged program (level 2): the passes of PIPELINE for one model and one target.
+"""Lowers a model (level 0) to a merged program (level 2): runs the passes of PIPELINE for one model and one target.
 
 Assumes: a legal model, and the capabilities of the target.
 Guarantees: see compiler/passes/pipeline/manager.py.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lowered:
-    """Every level of one model for one target, and what the passes decided."""
+    """Every level of one model for one target, and the decisions of the passes."""
 
     model: l0.Model
     spiking: SpikingGraph | None
@@ -41,7 +41,7 @@ class Lowered:
 
 
 def context_of(model: l0.Model, capabilities: Capabilities, verify: bool = False, pins: Pins | None = None) -> Context:
-    """What the passes may ask, for a model and a target."""
+    """The context of the passes, for a model and a target."""
     precision = DType.F64 if model.numerics.precision == "float64" else DType.F32
     target = permitted(capabilities, model.numerics)
     return Context(target, precision, l2.Order(model.numerics.order), verify, pins or {})
@@ -63,14 +63,14 @@ def lower(
     observe: Callable[[Ran], None] | None = None,
     only: frozenset[str] | None = None,
 ) -> Lowered:
-    """All levels of `model` for a target. `pins`: strategies of contractions that are decided already; `observe`:
-    called after each pass; `only`: the optional passes that run (None: all)."""
+    """All levels of `model` for a target. `pins`: prescribed strategies of contractions; `observe`: called after each
+    pass; `only`: the optional passes that run (None: all)."""
     context = replace(context_of(model, capabilities, verify, pins), only=only)
     return lowered(run_passes(PIPELINE, context, Lowering(model, model.name, model.network, model.train), observe))
 
 
 def lower_evaluation(model: l0.Model, capabilities: Capabilities, data: DataSet, verify: bool = False) -> Lowered:
-    """The program `<name>_evaluate`: the phase "eval" alone, on samples of one's own."""
+    """The program `<name>_evaluate`: the phase "eval" alone, on samples that the host gives."""
     context = replace(context_of(model, capabilities, verify), phases=("eval",))
     ir = Lowering(model, f"{model.name}_evaluate", model.network, model.train, data=data)
     return lowered(run_passes(PIPELINE, context, ir))

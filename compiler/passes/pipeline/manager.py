@@ -1,9 +1,9 @@
-"""What a pass is, what it is given, and the loop that runs the passes.
+"""The interface of passes, their context, and the loop that runs them.
 
-Assumes: passes in an order in which each finds what it assumes (compiler/passes/__init__.py).
-Guarantees: passes run one after the other and nowhere else. With `Context.verify` every level that a pass made or
-changed is checked against its legality spec before the next pass runs. `observe` sees the levels after each pass.
-Does not: decide what runs; a pass says itself which models and phases it is for.
+Assumes: passes in an order that satisfies the assumptions of each (compiler/passes/__init__.py).
+Guarantees: passes run in sequence, and only here. With `Context.verify` every level that a pass made or changed is
+checked against its legality spec before the next pass runs. `observe` sees the levels after each pass.
+Does not: select passes; a pass itself declares to which models and phases it applies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from compiler.ir.level2.target import Capabilities
 from compiler.ir.space import DType
 from compiler.passes.program.decisions import Decision
 
-if TYPE_CHECKING:  # a model has mostly one half: what only the other one needs is not imported
+if TYPE_CHECKING:  # most models have one half: imports of the other one are deferred
     from compiler.layers.shared.context import Context as LayerContext
     from compiler.passes.layers.load_data import DataSet
     from compiler.passes.layers.lower_loss import Lost
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # a model has mostly one half: what only the other one needs 
 
 @dataclass(frozen=True)
 class Context:
-    """What every pass may ask and none changes."""
+    """Read-only inputs of every pass."""
 
     capabilities: Capabilities
     """Of the target, less what the model's numerics do not permit."""
@@ -49,7 +49,7 @@ class Context:
 
 @dataclass(frozen=True)
 class PhaseGraph:
-    """The tensors of one phase on their way down."""
+    """The tensors of one phase while they are lowered."""
 
     phase: str
     nodes: tuple[l1.Node, ...] = ()
@@ -103,11 +103,11 @@ class Pass(Protocol):
 
     @property
     def optional(self) -> bool:
-        """Whether a program without the pass does the same, only slower."""
+        """Whether a program without the pass computes the same, only slower."""
         ...
 
     def applies(self, context: Context, ir: Lowering) -> bool:
-        """Whether the pass is for this model and these phases."""
+        """Whether the pass applies to this model and these phases."""
         ...
 
     def run(self, context: Context, ir: Lowering) -> Lowering:
@@ -146,8 +146,8 @@ def run_passes(
 
 
 def _verify(before: Lowering | None, after: Lowering) -> None:
-    """The legality spec of every level that is not the one from before. Raises InternalError."""
-    from compiler.ir.verify import verify  # large, and seldom asked for
+    """Checks every new level against its legality spec. Raises InternalError."""
+    from compiler.ir.verify import verify  # large and rarely used
 
     if before is None or after.model is not before.model:
         verify.verify_model(after.model)

@@ -1,9 +1,9 @@
-"""lower_predict: a network that is used: the phase "predict", from inputs that the host gives to outputs that it reads.
+"""lower_predict: inference: the phase "predict", from inputs that the host writes to outputs that it reads.
 
 Assumes: a legal model with `network`; `train` may be missing.
-Guarantees: no loss, no metrics, no inputs that only a loss reads. The host writes samples, row-major, as they stand in
-data files (their `scale` is applied here), into `data.<input>` and their numbers into `predict.order` (-1: no sample);
-step 1 computes the outputs. A program of its own: a training has no part of this.
+Guarantees: no loss, no metrics, no inputs that only a loss reads. The host writes samples, row-major, with the values
+of data files (their `scale` is applied here), into `data.<input>` and their indices into `predict.order` (-1: no
+sample); step 1 computes the outputs. A separate program from that of training.
 Does not: read files or weights.
 """
 
@@ -34,7 +34,7 @@ ORDER = f"{PHASE}.order"
 
 @dataclass(frozen=True)
 class Output:
-    """`array`: where the values of a layer are; `shape`: of a sample."""
+    """`array`: holds the values of a layer; `shape`: of a sample."""
 
     name: str
     array: str
@@ -44,7 +44,7 @@ class Output:
 @dataclass(frozen=True)
 class Prediction:
     """A lowered network. `inputs`: those that the outputs depend on, in the model's order; `graph`: with all weights of
-    the whole network, before folding; `folds`: what is to be done to them."""
+    the whole network, before folding; `folds`: the folding to apply to them."""
 
     lowered: Lowered
     inputs: tuple[l0.TensorInput, ...]
@@ -55,7 +55,7 @@ class Prediction:
 
 
 def data_name(name: str) -> str:
-    """The array that the host writes the samples of an input into."""
+    """The array into which the host writes the samples of an input."""
     return f"data.{name}"
 
 
@@ -74,7 +74,7 @@ def _predictions(loss: l0.Loss) -> tuple[str, ...]:
 
 
 def default_outputs(model: l0.Model) -> tuple[str, ...]:
-    """The layers that a loss compares, and those that no other reads and that need no input of a loss alone."""
+    """The layers that a loss compares, and layers without readers that depend on no input used by a loss alone."""
     assert model.network is not None
     network = model.network
     users = _users(network)
@@ -89,7 +89,7 @@ def default_outputs(model: l0.Model) -> tuple[str, ...]:
 
 
 def _fed(network: l0.Network, scales: dict[str, float], batch: int) -> l0.Train:
-    """What lower_network asks of a training: where inputs come from and how many rows a batch has."""
+    """What lower_network needs of a training: the sources of inputs and the batch size."""
     arrays = tuple((i.name, i.name, scales.get(i.name, 1.0)) for i in network.inputs)
     no_loss = l0.Loss("expression", "", "")
     return l0.Train(l0.Data("", arrays, 0.0), no_loss, (), l0.OptimizerDef("none", (), (), ()), batch, 1, 0)

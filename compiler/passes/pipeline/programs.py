@@ -1,4 +1,4 @@
-"""The passes within level 2: one program, merged, with what a target does to whole phases.
+"""The passes within level 2: joining, merging, and transformations of whole phases for a target.
 
 Assumes: a program for each half of the model.
 Guarantees: one merged program.
@@ -47,7 +47,7 @@ def _join(a: l2.Program, b: l2.Program) -> l2.Program:
 
 @dataclass(frozen=True)
 class Merge:
-    """Kernels of one text become a template and its table: compiler/passes/program/merge.py."""
+    """Kernels with equal text become a template and its table: compiler/passes/program/merge.py."""
 
     name: str = "merge"
 
@@ -64,7 +64,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class PersistentRnn:
-    """The steps of a recurrent layer become one launch, and what lies between is batched by dependence level:
+    """The steps of a recurrent layer become one launch, and launches between are batched by dependence level:
     compiler/passes/program/persistent_rnn.py, compiler/passes/program/batch_launches.py."""
 
     name: str = "persistent_rnn"

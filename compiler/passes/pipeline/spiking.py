@@ -25,7 +25,7 @@ class SpikingPass:
 
 @dataclass(frozen=True)
 class FreezeLearning(SpikingPass):
-    """Synapses that stand still keep no statements: compiler/passes/model/freeze_learning.py."""
+    """Frozen synapses lose their learning statements: compiler/passes/model/freeze_learning.py."""
 
     name: str = "freeze_learning"
 

@@ -123,7 +123,7 @@ class Learn(GraphPass):
 
 @dataclass(frozen=True)
 class MarkOutputs(GraphPass):
-    """Stores that follow the outputs of a prediction through simplification, where equal tensors become one."""
+    """Stores that mark the outputs of a prediction, so that they survive simplification, which shares equal tensors."""
 
     phases: tuple[str, ...] = ("predict",)
     name: str = "mark_outputs"
@@ -136,7 +136,7 @@ class MarkOutputs(GraphPass):
 
 @dataclass(frozen=True)
 class FinishGraph(TensorPass):
-    """What was built is the graph. The phase "eval" of a training that averages its weights reads the averages:
+    """Finalises the graph. The phase "eval" of a training that averages its weights reads the averages:
     compiler/passes/tensors/accumulate.py."""
 
     name: str = "finish_graph"
@@ -169,7 +169,7 @@ class Decompose(GraphPass):
 
 @dataclass(frozen=True)
 class SimplifyGraph(GraphPass):
-    """Equal nodes are one, nodes that nothing reads go: compiler/passes/tensors/simplify_graph.py."""
+    """Common subexpression and dead code elimination: compiler/passes/tensors/simplify_graph.py."""
 
     name: str = "simplify_graph"
 
@@ -181,8 +181,8 @@ class SimplifyGraph(GraphPass):
 
 @dataclass(frozen=True)
 class NameOutputs(GraphPass):
-    """The tensor that each marked output of a prediction is, and no marks any more. What has only another shape is
-    kept under its own name: it is the same array."""
+    """Resolves each marked output of a prediction to its tensor and removes the marks. A mere reshape keeps its own
+    name: it is the same array."""
 
     phases: tuple[str, ...] = ("predict",)
     name: str = "name_outputs"
@@ -202,7 +202,7 @@ class NameOutputs(GraphPass):
 
 @dataclass(frozen=True)
 class Changing(GraphPass):
-    """A pass that may change nothing, and the passes that clean up where it did."""
+    """A pass that may change nothing, and the cleanup passes that run where it did."""
 
     first: GraphPass = field(default_factory=GraphPass)
     then: tuple[GraphPass, ...] = ()
@@ -223,7 +223,8 @@ class Changing(GraphPass):
 
 @dataclass(frozen=True)
 class ComposeMoves(GraphPass):
-    """Slices of slices are one slice, two padded parts one join: compiler/passes/tensors/compose_moves.py."""
+    """Nested slices become one slice, sums of two padded parts one concatenation:
+    compiler/passes/tensors/compose_moves.py."""
 
     phases: tuple[str, ...] = TRAINING
     name: str = "compose_moves"
@@ -246,7 +247,7 @@ class FuseMaps(GraphPass):
         from compiler.passes.tensors.fuse_maps import fuse_maps
 
         nodes, made = fuse_maps(graph.nodes, graph.outputs)
-        # What an earlier run of this pass refused is decided again.
+        # Refusals of an earlier run of this pass are decided again.
         before = tuple(d for d in graph.decisions if d.pass_name != self.name or d.verdict == "fused")
         return replace(graph, nodes=nodes, decisions=(*before, *made))
 
@@ -266,7 +267,7 @@ class HoistFactors(GraphPass):
 
 @dataclass(frozen=True)
 class EarlyFactors(GraphPass):
-    """Factors of a sum in the order in which they are known: compiler/passes/tensors/early_factors.py."""
+    """Factors that depend on weights alone are scheduled early: compiler/passes/tensors/early_factors.py."""
 
     name: str = "early_factors"
 
@@ -280,7 +281,7 @@ class EarlyFactors(GraphPass):
 
 @dataclass(frozen=True)
 class Recompute(GraphPass):
-    """What checkpointed blocks need for gradients is computed again: compiler/passes/tensors/recompute.py."""
+    """Values of checkpointed blocks are recomputed for gradients: compiler/passes/tensors/recompute.py."""
 
     phases: tuple[str, ...] = ("train",)
     name: str = "recompute"
@@ -323,7 +324,7 @@ class LowerTensors(TensorPass):
 
 @dataclass(frozen=True)
 class RequireFusion(TensorPass):
-    """Blocks that ask for fusion are one kernel, or an error: compiler/passes/kernels/require_fusion.py."""
+    """Missed fusions in blocks with `fuse: required` are errors: compiler/passes/kernels/require_fusion.py."""
 
     phases: tuple[str, ...] = ("train", "predict")
     name: str = "require_fusion"

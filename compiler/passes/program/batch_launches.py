@@ -1,12 +1,12 @@
-"""gather: launches of one kernel that need not wait for each other become one.
+"""batch_launches: independent launches are batched by dependence level.
 
-Where a recurrent layer is unrolled, what its steps and gates do stands far apart: gradients of weights, slices of
-sequences. What does not depend on each other may as well run at once.
+In an unrolled recurrent layer, similar launches of its steps and gates are far apart: gradients of weights, slices of
+sequences. Independent ones may run at once.
 
 Assumes: a merged program.
-Guarantees: in the phases `unrolled` what lies between two chains is sorted by how many launches it has to wait for, and
-rows of one kernel that wait for as many are one launch; tables are permuted so that these rows are neighbours.
-Does not: touch other phases, or programs that launch a row in two places; move anything past a chain.
+Guarantees: in the phases `unrolled` the launches between two chains are sorted by dependence level, and rows of one
+kernel on one level are one launch; tables are permuted so that these rows are adjacent.
+Does not: change other phases, or programs that launch a row twice; move launches across a chain.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from compiler.passes.program.decisions import Decision
 
 
 def _levels(merged: l2.Merged, rows: Sequence[l2.Launch]) -> list[int]:
-    """How many of the rows have to run before each, one after the other."""
-    read: dict[str, int] = {}  # the level behind the last one in which an array is read, ...
+    """Dependence level of each row: the length of the longest path of rows that run before it."""
+    read: dict[str, int] = {}  # the level after the last one that reads an array, ...
     written: dict[str, int] = {}
     added: dict[str, int] = {}
     levels = []
@@ -47,7 +47,7 @@ def _rows(launches: Iterable[l2.Launch]) -> list[list[l2.Launch]]:
 
 
 def _sorted(merged: l2.Merged, launches: Sequence[l2.Launch]) -> list[list[l2.Launch]]:
-    """Rows that may be one launch, in order: as they are, where that is no more launches."""
+    """Rows that may be one launch, in order: unchanged, where sorting does not reduce the launches."""
     before = _rows(launches)
     rows = [x for group in before for x in group]
     groups: dict[tuple[int, int, int, int], list[l2.Launch]] = {}
@@ -59,7 +59,7 @@ def _sorted(merged: l2.Merged, launches: Sequence[l2.Launch]) -> list[list[l2.La
 def _gathered(
     merged: l2.Merged, phase: l2.MergedPhase, unrolled: Collection[str]
 ) -> tuple[list[list[l2.Launch]], tuple[l2.Chain, ...]]:
-    """The launches of a phase as lists of rows, and where its chains are now."""
+    """The launches of a phase as lists of rows, and the new positions of its chains."""
     if phase.name not in unrolled:
         return _rows(phase.launches), ()
     found: list[list[l2.Launch]] = []
@@ -74,7 +74,7 @@ def _gathered(
 
 
 def _again(merged: l2.Merged) -> bool:
-    """Whether a row is launched in two places: then its neighbours cannot be chosen for one of them."""
+    """Whether a row is launched twice: then its position in the table cannot suit both launches."""
     rows = [(x.template, row) for p in merged.phases for x in p.launches for row in range(x.lo, x.hi)]
     return len(set(rows)) < len(rows)
 

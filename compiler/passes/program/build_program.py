@@ -52,14 +52,14 @@ class ProgramBuilder:
     _phases: dict[str, list[tuple[object, int, int, int, int]]] = field(default_factory=dict)
 
     def array(self, array: l2.Array, contents: npt.NDArray[np.generic] | None = None) -> str:
-        """Adds an array (with initial contents from the host) and returns its name."""
+        """Adds an array (with initial contents from the host); returns its name."""
         self.arrays[array.name] = array
         if contents is not None:
             self.constants[array.name] = contents
         return array.name
 
     def key(self, structure: object) -> int:
-        """A short key for what would be long to compare again and again: the same number for equal structures."""
+        """A short key for a structure that is costly to compare: equal structures have equal keys."""
         return self._keys.setdefault(structure, len(self._keys))
 
     def row(
@@ -77,9 +77,9 @@ class ProgramBuilder:
     ) -> int:
         """Adds one row to the kernel `key`; returns its row number.
 
-        The kernel is called after its row of lowest `rank`: the first in the order of the model, not in
-        the order of execution, so that a deeper network (whose gradients begin at the far end) has the same text.
-        A kernel that reads the clock gets its column.
+        The kernel is named after its row of lowest `rank`: the first in the order of the model, not in the order of
+        execution, so that a deeper network (whose gradients begin at the last layer) has the same text. A kernel that
+        reads the clock gets its column.
         """
         entry = self._kernels.get(key)
         if entry is None:
@@ -108,8 +108,8 @@ class ProgramBuilder:
         self, phase: str, key: object, lo: int, hi: int, every: int = 1, offset: int = 0, join: bool = True
     ) -> None:
         """Adds rows [lo, hi) of kernel `key` to a phase, in the steps k after the warm-up with k % every == offset (and
-        in the warm-up, where these are 0 and below). `join`: they depend on no neighbour of the same kernel, so that
-        one launch may run both; without it, merge joins what it finds independent."""
+        in the warm-up, where these are 0 and below). `join`: they are independent of adjacent launches of the same
+        kernel, so that one launch may run both; without it, merge joins launches that it proves independent."""
         offset = (offset + self.warmup) % every if phase == "step" else offset
         items = self._phases.setdefault(phase, [])
         if join and items and items[-1][0] == key and items[-1][2] == lo and items[-1][3:] == (every, offset):
@@ -156,7 +156,7 @@ class ProgramBuilder:
 
 
 def _reads_clock(body: l2.Body) -> bool:
-    """Whether statements read the clock; names of equations never meet its own (free_names)."""
+    """Whether statements read the clock; names of equations never collide with its own (free_names)."""
     if isinstance(body, l2.Propagate):
         statements = body.statements
     elif isinstance(body, l2.Nest):

@@ -1,10 +1,10 @@
 """clock: the time of a step, whose zero is the end of the warm-up.
 
-Assumes: steps are counted from 1 at the start of the run, for rings, draws and checkpoints.
-Guarantees: everything that is a time follows from `step - warmup_steps`, so that the warm-up is data and never changes
-the text: `t`, timed arrays, counters of phases and times of spikes. ProgramBuilder.row gives the column to every kernel
-that reads it, ProgramBuilder.launch moves what is due at certain steps.
-Does not: say when what is evaluated (docs/synapses.md has the table).
+Assumes: steps are counted from 1 at the start of the run, for ring buffers, draws and checkpoints.
+Guarantees: all times derive from `step - warmup_steps`, so that the warm-up is data and never changes the text: `t`,
+timed arrays, counters of phases and times of spikes. ProgramBuilder.row gives the column to every kernel that reads it,
+ProgramBuilder.launch shifts the steps of periodic launches.
+Does not: define the order of evaluation (docs/synapses.md has the table).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def time_of(step: Expr) -> Expr:
 
 
 def counter(of: str, every: str) -> Expr:
-    """`count` or `step` of a phase: step k after time 0 is step (k - 1) % every + 1 of trial (k - 1) // every. In the
-    warm-up trials follow each other, too; they are counted backwards from -1."""
+    """`count` or `step` of a phase: step k after time 0 is step (k - 1) % every + 1 of trial (k - 1) // every. Trials
+    repeat in the warm-up, too; there they are counted backwards from -1."""
     if of == "count":
         return Call("float", (BEFORE // Ref(every),))
     return Call("float", (BEFORE % Ref(every) + 1,))

@@ -1,4 +1,4 @@
-"""What passes decided, as data; `netloom explain` prints it.
+"""Decisions of passes, as data; `netloom explain` prints them.
 
 Assumes / guarantees: nothing but a record. Does not: influence anything.
 """

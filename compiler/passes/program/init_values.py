@@ -1,9 +1,9 @@
 """init_values: initial contents of arrays, as rows of the init phase (numbers, distributions, formulas) or constants.
 
 Assumes: values in canonical units.
-Guarantees: distributions are drawn by counter (stream = array name, index = element, step 0), so that adding
-a population does not change another's draws; numbers given inline or in files become constants.
-Does not: know what the array is for.
+Guarantees: random numbers are counter-based (stream = array name, index = element, step 0), so that adding a population
+does not change another's draws; numbers given inline or in files become constants.
+Does not: depend on the purpose of the array.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _read(value: l0.FromFile) -> npt.NDArray[np.float64]:
 def drawn(
     kind: str, args: Mapping[str, float], key: str = "key", index: str = "i", prefix: str = "", step: int | None = None
 ) -> tuple[Expr, tuple[str, ...]]:
-    """The expression of one draw over columns, and which of `args` they are: the column of `low` is `<prefix>low`.
-    `step`: the draw is that of this step (default: of the step that runs)."""
+    """The expression of one draw over columns, and the `args` that they hold: the column of `low` is `<prefix>low`.
+    `step`: the draw is that of this step (default: the current one)."""
 
     def call(name: str) -> Expr:
         return Call(name, (Ref(key), Ref(index), Num(0), *(() if step is None else (Num(step),))))
@@ -109,7 +109,7 @@ def _computed(name: str, value: l0.Formula, instance: l1.Instance | None) -> l0.
 
 
 def _given(name: str, value: l0.FromFile | l0.Listed, extent: int | l2.SizeOf) -> npt.NDArray[np.float64]:
-    """Numbers that are given one by one. Raises ModelError E0703 where they are not as many as elements."""
+    """Numbers given one per element. Raises ModelError E0703 where their count is not the number of elements."""
     data = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values, np.float64)
     if isinstance(extent, l2.SizeOf) or len(data) != extent:
         wanted = extent if isinstance(extent, int) else "one value per synapse"
@@ -130,8 +130,8 @@ def initialise(
     whole: DType | None = None,
     stream: str | None = None,
 ) -> str:
-    """Makes sure array `name` exists and starts as `value`; returns its name. With `whole` the elements are
-    whole numbers of that type, rounded to nearest. `stream`: of its draws, when it is not called after the array."""
+    """Makes sure array `name` exists and starts as `value`; returns its name. With `whole` the elements are integers of
+    that type, rounded to nearest. `stream`: of its draws, if not named after the array."""
     real = builder.precision
     stored = whole or real
     extent: int | l2.SizeOf = size if size is not None else instance.size if instance is not None else 0

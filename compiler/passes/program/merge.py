@@ -1,10 +1,10 @@
 """merge: kernels -> templates and tables.
 
 Assumes: a legal Program; equal digests mean equal text up to names (ir/digest.py).
-Guarantees: one Template per distinct text, numbered by first appearance; its table holds the rows of all
-kernels that share it, in program order, so bind(template, row) is the unmerged kernel; launches of a phase that
-follow each other, share a template and touch neighbouring rows become one launch (they were independent: hazards
-between them are checked by `independent`).
+Guarantees: one Template per distinct text, numbered by first appearance; its table holds the rows of all kernels that
+share it, in program order, so bind(template, row) is the unmerged kernel; consecutive launches of a phase that share a
+template and run adjacent rows become one launch (they are independent: hazards between them are checked by
+`independent`).
 Does not: reorder launches or place arrays.
 """
 

@@ -1,15 +1,15 @@
-"""chains: what a recurrent layer does in all steps, sample by sample, as one launch that keeps its weights on chip.
+"""persistent_rnn: all steps of a recurrent layer as one launch that keeps its weights on chip (a chain).
 
-Unrolled, every step of a recurrent layer is a few launches, each of which waits for the one before and reads the
-weights again. But samples never meet there: a block of threads can take a few of them through all steps and hold the
-matrices in its own memory (Diamos et al. 2016, "Persistent RNNs: stashing recurrent weights on-chip").
+Unrolled, every step of a recurrent layer is a few launches, each of which depends on the previous one and reads the
+weights again. But samples are independent: a thread block can process a few of them through all steps and keep the
+matrices in on-chip memory (Diamos et al. 2016, "Persistent RNNs: stashing recurrent weights on-chip").
 
 Assumes: a merged program with row-major tensors.
-Guarantees: a chain begins and ends with a product whose matrix many products of the phase read; what lies between two
-of its launches, but is none of them, is moved before it or behind it, so that every launch still runs after those that
-it needs; neighbouring rows that this brings together become one launch again. A phase without chains is not touched.
-What is a chain does not depend on numbers, only whether it pays does.
-Does not: know how much memory a device has: a backend may run a chain's launches one by one, in their order.
+Guarantees: a chain begins and ends with a product whose matrix many products of the phase read; launches between two of
+its own that do not belong to it are moved before or after it, respecting dependences; rows that become adjacent by this
+are one launch again. A phase without chains is unchanged. Only whether a chain pays depends on sizes, not what a chain
+is.
+Does not: consider the memory of a device: a backend may run a chain's launches one by one, in order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LAUNCH_TERMS, _LINK_TERMS = 7e4, 3.5e4
 
 @dataclass(frozen=True)
 class _Item:
-    """One row: where it stood, what it reads and writes, and the matrix, if it is a product that may be chained."""
+    """One row: its position, the arrays it reads and writes, and the matrix, if it is a product that may be chained."""
 
     place: tuple[int, int]
     launch: l2.Launch
@@ -49,7 +49,7 @@ class _Item:
 
 @dataclass
 class _Seen:
-    """What several rows read and write."""
+    """The arrays that several rows read and write."""
 
     read: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)
@@ -60,7 +60,7 @@ class _Seen:
 
 
 def _needs(later: _Item | _Seen, earlier: _Item | _Seen) -> bool:
-    """Whether one has to run after the other."""
+    """Whether one depends on the other."""
     return not (
         later.written.isdisjoint(earlier.read)
         and later.written.isdisjoint(earlier.written)
@@ -102,7 +102,7 @@ class _Chainer:
             for n, x in enumerate(self.phase.launches)
             for row in range(x.lo, x.hi)
         ]
-        parts: list[tuple[list[_Item], l2.Chain | None]] = []  # of chains only the numbers of links are right
+        parts: list[tuple[list[_Item], l2.Chain | None]] = []  # of chains only the counts of links are valid
         while True:
             seed = next((n for n, x in enumerate(items) if x.matrix in repeated), len(items))
             parts.append((items[:seed], None))
@@ -157,7 +157,7 @@ class _Chainer:
     def _grow(
         self, items: Sequence[_Item], repeated: set[str], samples: int
     ) -> tuple[list[_Item], list[_Item], list[_Item]]:
-        """What may run before the chain that the first item begins, its members, and what runs after it."""
+        """Rows that may run before the chain that the first item begins, its members, and rows that run after it."""
         before: list[_Item] = []
         members: list[_Item] = []
         after: list[_Item] = []
@@ -180,7 +180,7 @@ class _Chainer:
         return before, kept, sorted([*rest, *after], key=lambda x: x.place)
 
     def _fits(self, item: _Item, samples: int, members: Sequence[_Item], inside: _Seen) -> bool:
-        """Whether the row is local, and does not write what members read in another way."""
+        """Whether the row is local, and writes no array that members access in another way."""
         if not self._local(item, samples, inside.written):
             return False
         new = item.written - inside.written
@@ -192,7 +192,7 @@ class _Chainer:
     # --------------------------------------------------------------------------------------- deciding
 
     def _chain(self, links: Sequence[_Item], samples: int) -> l2.Chain | None:
-        """A chain of these links, if they are enough, and whether it is faster than its launches, by estimate."""
+        """A chain of these links, if there are enough, and whether it is faster than its launches, by estimate."""
         products = [x for x in links if x.product is not None]
         matrices = {x.matrix: x for x in products}
         if len(links) < LEAST or len(products) < 2 * len(matrices):
@@ -245,7 +245,7 @@ class _Chainer:
 
 
 def _trimmed(members: Sequence[_Item]) -> tuple[list[_Item], list[_Item]]:
-    """The products and what they need; and the rest, which can as well run after the chain."""
+    """The products and their dependences; and the rest, which can run after the chain."""
     kept: list[_Item] = []
     rest: list[_Item] = []
     later = _Seen()
@@ -259,7 +259,7 @@ def _trimmed(members: Sequence[_Item]) -> tuple[list[_Item], list[_Item]]:
 
 
 def _components(members: Sequence[_Item]) -> list[list[_Item]]:
-    """Parts of a chain that have nothing to do with each other (both directions of a layer), as they begin."""
+    """Independent parts of a chain (both directions of a layer), in order of their first rows."""
     written = {name for x in members for name in x.written}
     parts: list[tuple[set[str], list[_Item]]] = []
     for item in members:
@@ -278,7 +278,8 @@ def _components(members: Sequence[_Item]) -> list[list[_Item]]:
 
 
 def chains(merged: l2.Merged) -> tuple[l2.Merged, list[Decision], frozenset[str]]:
-    """The program with its chains, why, and the phases in which a layer is unrolled: many products have one matrix."""
+    """The program with its chains, the decisions, and the phases in which a layer is unrolled: many products share a
+    matrix."""
     if merged.order is l2.Order.BITWISE:
         return merged, [], frozenset()
     decisions: list[Decision] = []

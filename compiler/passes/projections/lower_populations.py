@@ -1,7 +1,7 @@
 """lower_populations: cells, drives, records and projections become the arrays, kernels and launches of one program.
 
 Assumes: cells whose equations have been integrated.
-Guarantees: kernels stand in the order in which a step runs them: drives, cells, records, history, projections, inputs.
+Guarantees: kernels are in the order of execution within a step: drives, cells, records, history, projections, inputs.
 Does not: merge, or choose integrators.
 """
 
@@ -30,8 +30,8 @@ def lower_populations(
     fixed_point: bool,
     decisions: list[Decision],
 ) -> l2.Program:
-    """The spiking half as one program. `fixed_point`: whether deliveries are summed as integers, so that their sum
-    does not depend on its order; what is decided about drives and projections is added to `decisions`."""
+    """The spiking half as one program. `fixed_point`: whether deliveries are summed as integers, so that sums are
+    independent of order; decisions about drives and projections are added to `decisions`."""
     assert model.simulate is not None
     builder = ProgramBuilder(model.name, precision, order, model.simulate.warmup)
     deliveries = Deliveries(fixed_point, input_quanta(model) if fixed_point else {}, graph.rings)

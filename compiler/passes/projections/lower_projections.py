@@ -1,9 +1,9 @@
 """lower_projections: families of projections become relations and rows of propagation kernels.
 
 Assumes: lower_cells has made the populations' arrays and event rings.
-Guarantees: a family is rows of a few kernels, whatever its number of members. What happens inside of a step is in the
-order that SynapseDef gives, over all families (synapse_schedule.py).
-Does not: choose a storage (relations), know static synapses (lower_static) or statements (lower_synapses).
+Guarantees: a family is rows of a few kernels, whatever its number of members. Within a step, the order is that of
+SynapseDef, over all families (synapse_schedule.py).
+Does not: choose a storage (relations), lower static synapses (lower_static) or statements (lower_synapses).
 """
 
 from __future__ import annotations

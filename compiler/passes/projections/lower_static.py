@@ -1,8 +1,8 @@
-"""lower_static: projections whose synapses deliver a weight and have no state.
+"""lower_static: projections of static synapses, which deliver a weight and have no state.
 
 Assumes: lower_cells has made the populations' arrays and event rings.
 Guarantees: a family is rows of a few kernels, whatever its number of members; delays, weights and sizes are columns;
-weights that differ from synapse to synapse are arrays. Delays that differ go into a ring of deliveries.
+per-synapse weights are arrays. Per-synapse delays use a ring buffer of deliveries.
 Does not: run statements of a synapse model (lower_synapses).
 """
 

@@ -1,13 +1,13 @@
-"""lower_synapses: projections whose synapses have statements.
+"""lower_synapses: projections of synapses with statements (plasticity).
 
 Assumes: lower_cells has made the populations' arrays and event rings, with slots for delays and back delays; the
-frontend has refused what cannot be (statements at spikes of neurons that never spike, traces that read what differs
-from synapse to synapse, `pre:` variables beside delays that differ).
+frontend has rejected impossible models (statements at spikes of neurons that never spike, traces that read per-synapse
+values, `pre:` variables beside per-synapse delays).
 Guarantees: the order of SynapseDef: traces and synapses advance by a step, then on_pre, `pre: on_spike`, on_post,
-`post: on_spike`, events. A trace is a map over the neurons of its end, its jump a kernel over the events alone; what is
-event-driven costs nothing between events. Delays that differ from synapse to synapse are exact: one launch per possible
-delay runs on_pre where the synapse's delay is the event's age.
-Does not: deliver for static synapses (lower_static).
+`post: on_spike`, events. A trace is a map over the neurons of its end, its jump a kernel over the events alone;
+event-driven states cost nothing between events. Per-synapse delays are exact: one launch per possible delay runs on_pre
+where the synapse's delay is the event's age.
+Does not: lower static synapses (lower_static).
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class SynapseLowering:
     def lower(
         self, projection: l0.Projection, member: l0.Member, copy: tuple[int, int], pre: l1.Instance, post: l1.Instance
     ) -> None:
-        """Arrays and rows of one projection of a family: of those that share its synapses (`Synapses.stored`) it is
-        number copy[0], of copy[1]."""
+        """Arrays and rows of one projection of a family: number copy[0] of the copy[1] that share its synapses
+        (`Synapses.stored`)."""
         synapse = projection.synapse
         assert synapse is not None
         if id(synapse) not in self._flat:
@@ -154,7 +154,7 @@ class SynapseLowering:
         update: tuple[l0.Set, ...],
         at: str,
     ) -> tuple[l1.Cell, list[l0.Set]]:
-        """The equations for one step: as those of a neuron, other arrays standing still."""
+        """The equations for one step: integrated as those of a neuron, with other arrays constant."""
         d = s.flat.definition
         own = tuple(x.name for x in state)
         cell = l1.Cell(
@@ -180,7 +180,7 @@ class SynapseLowering:
         return done, list(done.step)
 
     def _once(self, s: Synapses, key: tuple[object, ...], made: Callable[[], SynapseKernel]) -> SynapseKernel:
-        """The text of one occasion, made once for all members of one kind."""
+        """The statements of one occasion, built once for all members of one kind."""
         full = ("text", s.number, s.member.delays is not None, *key)
         if full not in s.cache:
             s.cache[full] = made()
@@ -214,9 +214,9 @@ class SynapseLowering:
         key: tuple[object, ...] = (),
         due: Due = EVERY_STEP,
     ) -> None:
-        """Statements of every synapse. Those that rewire, or read sums over synapses, wait for all synapses to be done
-        with those before; those that assign to what instances share run once. `also`: the first part does something
-        without statements too."""
+        """Statements of every synapse. Those that rewire, or read sums over synapses, run after all synapses have
+        finished earlier ones; those that assign to states shared by instances run once. `also`: the first part is
+        needed even without statements."""
         known = ("segments", id(s.flat), what)
         if known not in s.cache:
             s.cache[known] = segments(s.flat, actions)
@@ -284,7 +284,7 @@ class SynapseLowering:
 
 
 def _kinds(s: Synapses) -> tuple[str, ...]:
-    """What decides how equations are integrated: the names that are arrays in this member."""
+    """The names that are arrays in this member, which determine how equations are integrated."""
     return tuple(s.arrays)
 
 
@@ -311,8 +311,8 @@ def _text(
 
 
 def _event_driven(s: Synapses, extent: int | l2.SizeOf) -> str | None:
-    """Where the step is held that event-driven states were last brought up to date in: with the source neuron when
-    only on_pre uses them, with the target's when only on_post does, else with each synapse. None: not event-driven."""
+    """Where the step of the last update of event-driven states is stored: per source neuron when only on_pre uses them,
+    per target when only on_post does, else per synapse. None: not event-driven."""
     d = s.flat.definition
     if not (d.event_driven and d.dynamics):
         return None
@@ -328,7 +328,7 @@ def _event_driven(s: Synapses, extent: int | l2.SizeOf) -> str | None:
 
 
 def _after_spike(s: Synapses, end: str, updated_at: str | None) -> None:
-    """What a spike does to its own neuron: `on_spike`, the times of spikes, the step of event-driven states."""
+    """Effects of a spike on its own neuron: `on_spike`, the times of spikes, the update step of event-driven states."""
     block = s.flat.end(end)
     sets = list(block.on_spike) if block is not None else []
     held = {x.variable: name for name, x in s.flat.externals.items() if x.end == end}
@@ -371,7 +371,7 @@ def ages(projection: l0.Projection, member: l0.Member) -> range:
 
 
 def _check(s: Synapses) -> None:
-    """What the frontend has made sure of."""
+    """Asserts what the frontend guarantees."""
     d = s.flat.definition
 
     def at_spikes(end: str) -> bool:

@@ -1,9 +1,9 @@
-"""synapse_arrays: arrays with one element per synapse, and their contents at the start.
+"""synapse_arrays: arrays with one element per synapse, and their initial contents.
 
-Assumes: the relation of the projection has been made (relation_of).
-Guarantees: values drawn per synapse are drawn by number in storage order (row by row, targets ascending); values given
-for explicit pairs in the user's order are stored in storage order.
-Does not: say what synapses do.
+Assumes: the relation of the projection exists (relation_of).
+Guarantees: values drawn per synapse are counter-based, indexed in storage order (row by row, targets ascending); values
+given for explicit pairs are permuted from the user's order to storage order.
+Does not: lower statements of synapses.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def delays_of(
     ends: tuple[l1.Instance, l1.Instance],
     extent: int | l2.SizeOf,
 ) -> str:
-    """The array of per-synapse delays in whole steps: one byte each where they fit."""
+    """The array of per-synapse delays in integer steps: one byte each where they fit."""
     assert member.delays is not None
     dtype = DType.U8 if member.delay < 256 else DType.I32
     name = per_synapse(builder, projection, member, ends, "delay", member.delays, extent, whole=dtype)
@@ -60,7 +60,7 @@ def delays_of(
 
 
 def _shortest(delays: l0.Distribution | l0.Listed) -> int:
-    """Whole steps that no delay is below, rounded to nearest as they are."""
+    """Lower bound on the delays in integer steps, rounded to nearest as they are."""
     if isinstance(delays, l0.Listed):
         return int(min(delays.values, default=0.0))
     given = dict(delays.args)
@@ -86,7 +86,7 @@ def from_formula(
     real = builder.precision
     shape, size_from = ((-1,), extent.array) if isinstance(extent, l2.SizeOf) else ((extent,), None)
     builder.array(l2.Array(name, real, shape, role, None, size_from, unit, formula.span))
-    # Operands are called by number: the text of two formulas of one form is one.
+    # Operands are named by number: formulas of one form share their text.
     names: dict[str, Expr] = {user: Ref(f"p{k}") for k, user in enumerate(used)}
     scalars = sorted(refs(e) & numbers.keys() - arrays.keys())
     names |= {user: Ref(f"c{k}") for k, user in enumerate(scalars)}

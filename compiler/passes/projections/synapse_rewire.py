@@ -1,12 +1,12 @@
-"""synapse_rewire: `rewire(when)`: synapses that end, and new ones in their place.
+"""synapse_rewire: structural plasticity, `rewire(when)`: removes synapses and forms new ones in their place.
 
-Assumes: stored rows that were drawn (the frontend refuses others); statements before it are done.
-Guarantees: a row that finds which synapses are gone, one that draws their targets (Connect's rule "rewire"), one that
-gives their states the values of the start, drawn anew, and where synapses are found by target, rows that transpose the
-relation again. Arrays keep their sizes: a synapse keeps its place, in the row of its source, and its delay. Where
-in-degrees are kept, synapses are numbered by target (relations), and all this is the other way round.
-Synapses that are removed leave their place vacant (`exists` is 0), and those that are formed take such a place.
-Does not: change the number of places.
+Assumes: stored rows that were drawn (the frontend rejects others); earlier statements have run.
+Guarantees: a row that marks the synapses to replace, one that draws their targets (Connect's rule "rewire"), one that
+resets their states to initial values, drawn again, and where synapses are accessed by target, rows that transpose the
+relation again. Arrays keep their sizes: a synapse keeps its slot, in the row of its source, and its delay. Where
+in-degrees are kept, synapses are numbered by target (relations), and source and target exchange their roles. A removed
+synapse leaves its slot vacant (`exists` is 0), a formed one takes a vacant slot.
+Does not: change the number of slots.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _WHOLE: Final = l2.ByName()
 
 
 def found_by_target(synapse: l0.SynapseDef) -> bool:
-    """Whether anything walks the synapses of a target."""
+    """Whether any kernel walks the synapses of a target."""
     sums = (c for e in expressions_of(synapse) for c in calls(e) if c in SUMS)
     ends = [SUMS[c][1] for c in sums] + [e.end for e in synapse.events]
     return bool(synapse.on_post) or "post" in ends
 
 
 def rewire(s: Synapses, stage: str, what: str, one: l0.Rewire, part: int, due: Due) -> int:
-    """The rows of one `rewire`, `remove` or `form`, after `part` of the stage; returns the part from which on there are
-    new synapses."""
+    """The rows of one `rewire`, `remove` or `form`, after `part` of the stage; returns the first part that sees new
+    synapses."""
     if one.how == "remove":
         key = ("removed", s.number, what)
         if key not in s.cache:
@@ -75,7 +75,7 @@ def rewire(s: Synapses, stage: str, what: str, one: l0.Rewire, part: int, due: D
 
 
 def _gone(s: Synapses, one: l0.Rewire) -> Expr:
-    """What Connect's rule "rewire" finds in `gone`: 1 ends, 3 is to be formed, 2 is vacant."""
+    """The codes in `gone` for Connect's rule "rewire": 1: to be replaced, 3: to be formed, 2: vacant."""
     if one.how == "form":
         return Cond(EXISTS, Num(0), Cond(one.value, Num(3), Num(2)))
     ends = Cond(one.value, Num(1), Num(0))
@@ -88,7 +88,7 @@ def _gone(s: Synapses, one: l0.Rewire) -> Expr:
 @dataclass(frozen=True)
 class _Rows:
     """The arrays of a relation walked from one end. `n`: rows; `index`: the number of each synapse, where that is not
-    its place; `filled`: how many of each row are there, while it is made again."""
+    its position; `filled`: fill count of each row while it is rebuilt."""
 
     row: str
     col: str
@@ -102,7 +102,7 @@ def _named(begin: str, n: int) -> _Rows:
 
 
 def _rows(s: Synapses) -> tuple[_Rows, _Rows]:
-    """The rows in whose order synapses are numbered, and those of the other end."""
+    """The rows whose order numbers the synapses, and those of the other end."""
     pre, post = _named(f"{s.stored}.", s.pre.size), _named(f"{s.stored}.to_", s.post.size)
     return (post, pre) if stored_by_target(s.projection) else (pre, post)
 
@@ -148,7 +148,7 @@ def _drawn_ends(s: Synapses, stage: str, what: str, part: int, due: Due) -> None
 
 
 def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
-    """The relation from the other end again, in four parts."""
+    """Rebuilds the transposed relation, in four parts."""
     s.found("pre" if stored_by_target(s.projection) else "post")
     kept, other = _rows(s)
     b = s.builder
@@ -201,7 +201,7 @@ def _transpose(s: Synapses, stage: str, what: str, part: int, due: Due) -> None:
 
 
 def _start(s: Synapses, what: str, gone: str) -> tuple[SynapseKernel, dict[str, float]]:
-    """New synapses have the values of the start: the text, and the columns that it reads."""
+    """Initial values of new synapses: the statements, and the columns that they read."""
     flat = s.flat
     given = dict(s.member.init)
     own: dict[str, Expr] = {user: Ref(name) for name, user in flat.shown.items()}
@@ -248,7 +248,7 @@ def _value(value: l0.Value, prefix: str, own: dict[str, Expr], count: list[int])
 
 
 def _numbered(e: Expr, count: list[int]) -> Expr:
-    """Each draw with a number of its own."""
+    """Numbers the draws distinctly."""
 
     def draw(x: Expr) -> Expr:
         if not isinstance(x, Call) or x.args[:1] != (Ref("key"),):

@@ -1,9 +1,10 @@
 """synapse_rows: statements of synapses become rows of kernels.
 
 Assumes: arrays of neurons, relations and synapses exist (lower_cells, relations, synapse_values).
-Guarantees: a name of the statements is an array at an end or at the synapse, or a column, as its value is in this
-member; two members whose names are of one kind have one text. Deliveries go where those of static synapses go.
-Does not: decide what runs when (lower_synapses).
+Guarantees: a name of the statements is bound to an array at an end or at the synapse, or to a column, depending on its
+value in this member; members whose names are bound alike share their text. Deliveries use the same arrays as those of
+static synapses.
+Does not: schedule statements (lower_synapses).
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from compiler.passes.relations.relations import LoweredRelation, relation_of
 
 Cache = dict[object, Any]
 PAST = l2.Strided((l2.Axis((("past_slot", 1),), stride="n"), l2.Axis((("i", 1),))))
-SLOTS = 2  # of the list of a condition: that of this step, and one that is emptied meanwhile
+SLOTS = 2  # of the list of a condition: that of this step, and one that is cleared meanwhile
 
 
 @dataclass(frozen=True)
 class BoundArray:
-    """An array that a flat name stands for: an element per neuron of an end ("pre", "post") or per synapse ("syn").
-    `slots`: it is a ring of as many (state_history), and the element is that of the step when what arrives now set
-    out."""
+    """The array of a flat name: an element per neuron of an end ("pre", "post") or per synapse ("syn"). `slots`: it is
+    a ring buffer of that many (state_history), and the element is that of the step in which an event that arrives now
+    was emitted."""
 
     array: str
     dtype: DType
@@ -48,11 +49,10 @@ class BoundArray:
 
 @dataclass
 class Synapses:
-    """One projection of a family while it is lowered. `number`: of the synapse model and where it delivers to; `name`:
-    its model path; `stored`: that of the projection whose synapses it uses, which is another one where instances of the
-    network share them: this is number `copy` of `copies` (the first stands for all in what happens once); `numbers`,
-    `arrays`: what its flat names stand for; `cache`: of the whole pass; `parts`: those of a stage that what has been
-    lowered reaches into."""
+    """One projection of a family while it is lowered. `number`: of the synapse model and its target input; `name`: its
+    model path; `stored`: that of the projection whose synapses it uses, another one where instances of the network
+    share them: this is number `copy` of `copies` (the first does the work that is done once); `numbers`, `arrays`: the
+    values of its flat names; `cache`: of the whole pass; `parts`: the parts of a stage that are in use."""
 
     builder: ProgramBuilder
     stages: Stages
@@ -155,8 +155,8 @@ def _signature(
     access: Mapping[str, l2.Access],
     columns: Mapping[str, l2.ColumnValue] = MappingProxyType({}),
 ) -> _Signature:
-    """What the statements name, after `formals` that are bound to arrays and have columns already. `access`: how an
-    element of each end is reached."""
+    """The formals of the names in the statements, after `formals` that are bound to arrays and have columns already.
+    `access`: how an element of each end is reached."""
     out = _Signature(list(formals), dict(bound), dict(columns))
     read, written, real = text.read, text.written, s.builder.precision
     assert not columns.keys() & (read | written), f"{s.name}: {text.what} and its relation have one name for two things"
@@ -183,7 +183,7 @@ def _signature(
 
 
 def _past(s: Synapses, held: BoundArray, access: l2.Access, out: _Signature) -> l2.Access:
-    """How an element of a ring of the past is reached, and the columns for it. One element per neuron of a map is that
+    """The access to an element of a ring buffer of past state, and its columns. One element per neuron of a map is that
     of the local `past_slot` (at_all_neurons)."""
     late, size = (s.member.delay, "n_pre") if held.end == "pre" else (s.member.back_delay, "n_post")
     if not isinstance(access, l2.At):
@@ -260,8 +260,8 @@ def at_synapses(
     gather: bool = False,
     join: bool = True,
 ) -> None:
-    """The statements run at the synapses of the neurons of end `by` that something happened to (None: of all neurons);
-    `age`: for synapses with this delay only; `due`: in these steps only; `gather`: as in Propagate; `join`: beside
+    """The statements run at the synapses of the neurons of end `by` with an event (None: of all neurons); `age`: for
+    synapses with this delay only; `due`: in these steps only; `gather`: as in Propagate; `join`: in one launch with
     other rows of the kernel."""
     size = "n_pre" if by == "pre" else "n_post"
     text = _apart(s, text, found)
@@ -290,7 +290,7 @@ def _events(s: Synapses, happening: EventSource, signature: _Signature) -> l2.Ev
 
 
 def _apart(s: Synapses, text: SynapseKernel, found: LoweredRelation) -> SynapseKernel:
-    """The text with other names for what the relation's formals are called, too (those of a user's rule)."""
+    """The statements with names that collide with the relation's formals (those of a user's rule) renamed."""
     theirs = {f.name for f in found.formals}
     clashing = theirs & (text.read | text.written | {x.formal for x in text.sends}) - {"n_pre", "n_post"}
     if not clashing:
@@ -303,7 +303,7 @@ def _apart(s: Synapses, text: SynapseKernel, found: LoweredRelation) -> SynapseK
 
 
 def at_neurons(s: Synapses, stage: str, text: SynapseKernel, end: str, happening: EventSource) -> None:
-    """The statements run once for each neuron of `end` that something happened to: a relation of each with itself."""
+    """The statements run once for each neuron of `end` with an event: a relation of each with itself."""
     bound = {"spikes": happening.spikes, "spike_count": happening.count}
     signature = _signature(s, text, EVENT_FORMALS, bound, {end: l2.At("syn")})
     events = _events(s, happening, signature)

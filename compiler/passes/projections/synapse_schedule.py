@@ -1,9 +1,9 @@
-"""stages: the order of what synapses do inside a step (SynapseDef in ir/level0/model.py says why).
+"""synapse_schedule: the order of synaptic operations within a step (SynapseDef in ir/level0/model.py says why).
 
-Assumes: the rows of one stage do not depend on each other, but for those that are added with join=False.
-Guarantees: stages follow each other in ORDER whatever the order of families in the model; inside a stage, rows of one
-kernel follow each other, kernels by first appearance, so that they become one launch.
-Does not: make rows.
+Assumes: the rows of one stage are independent, except those that are added with join=False.
+Guarantees: stages are in ORDER, independent of the order of families in the model; inside a stage, rows of one kernel
+are consecutive, kernels by first appearance, so that they become one launch.
+Does not: create rows.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Stages:
         due: Due = EVERY_STEP,
         part: int = 0,
     ) -> None:
-        """Row `row` of kernel `key` runs in `stage`, beside those of its `group` (by itself: of its key), in the steps
-        that are `due`; a stage has parts that follow each other."""
+        """Row `row` of kernel `key` runs in `stage`, beside those of its `group` (default: of its key), in the steps
+        that are `due`; the parts of a stage run in order."""
         rows = self._rows.setdefault((stage, part), {})
         rows.setdefault(key if group is None else group, []).append((key, row, join, due))
 

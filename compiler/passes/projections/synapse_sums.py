@@ -1,11 +1,11 @@
 """synapse_sums: sums over the synapses of a neuron, `sum_post(w)`, become arrays of that neuron's population, and sums
 over instances of the network, `sum_instances(dw)`, arrays of the synapses that they share.
 
-Assumes: a Flat synapse; sums stand in values of statements, what they sum is not random.
-Guarantees: a sum has the values that all synapses have after the statements before it. It is a row that writes where
-the sum starts and one that gathers, synapse after synapse in the order of the relation on every backend, so that it has
-the same bits on all of them under `bitwise`, and on each run under `reproducible`. Over instances there is a row that
-adds to each synapse's sum for every instance, one after the other.
+Assumes: a Flat synapse; sums occur in values of statements, their terms are not random.
+Guarantees: a sum sees the values of all synapses after the statements before it. It is a row that writes the initial
+value and one that gathers, synapse by synapse in the order of the relation on every backend, so that it has the same
+bits on all of them under `bitwise`, and on each run under `reproducible`. Over instances there is a row per instance
+that adds to each synapse's sum, in sequence.
 Does not: run the statements (lower_synapses).
 """
 
@@ -44,8 +44,8 @@ class Sum:
 @dataclass(frozen=True)
 class Segment:
     """Statements that run together at each synapse, after `sums` have been computed in order, and synapses have been
-    rewired, or one of their states has been taken from another projection. `shared`: they assign to what instances of
-    the network share."""
+    rewired, or one of their states has been copied from another projection. `shared`: they assign to states that
+    instances of the network share."""
 
     sums: tuple[Sum, ...]
     actions: tuple[l0.Action, ...]
@@ -55,8 +55,8 @@ class Segment:
 
 
 def segments(flat: Flat, actions: Sequence[l0.Action]) -> list[Segment]:
-    """The statements of one occasion, cut before each one that reads sums or rewires, and where those of shared
-    states begin and end; the first part does nothing of this."""
+    """The statements of one occasion, cut before each one that reads sums or rewires, and at the boundaries of those of
+    shared states; the first part has none of these."""
     d = flat.definition
     taken = {*TAKEN, *flat.shown, *flat.externals, *flat.states, *(x.target for x in d.lets)}
     taken |= {a.target for a in actions if isinstance(a, l0.Set)} | {f"{x.target}_now" for x in d.lets}
@@ -79,7 +79,7 @@ def segments(flat: Flat, actions: Sequence[l0.Action]) -> list[Segment]:
 
 
 def _taken_out(e: Expr, found: list[Sum], taken: set[str]) -> Expr:
-    """`e` with names in place of its sums, inner ones first."""
+    """`e` with its sums replaced by names, inner ones first."""
 
     def one(op: str, end: str, value: Expr) -> Ref:
         same = [x.name for x in found if (x.op, x.end, x.value) == (op, end, value)]
@@ -121,7 +121,7 @@ def gather(s: Synapses, stage: str, what: str, one: Sum, part: int, due: Due) ->
 def _started(
     s: Synapses, stage: str, what: str, one: Sum, size: int | l2.SizeOf, end: str, part: int, due: Due
 ) -> BoundArray:
-    """The array of a sum, and the row that writes where it starts: once for all instances that share it."""
+    """The array of a sum, and the row that initialises it: once for all instances that share it."""
     real, span = s.builder.precision, s.flat.definition.span
     array = f"{s.stored if end == 'syn' else s.name}.{what}.{one.name}"
     held = BoundArray(array, real, end)

@@ -1,12 +1,12 @@
-"""synapse_text: what a synapse does at one occasion, as statements of level 2 over flat names.
+"""synapse_text: the statements of a synapse at one occasion, at level 2 over flat names.
 
 Assumes: a Flat synapse (synapse_names).
 Guarantees: named expressions are evaluated once, before the first statement of an occasion; random calls are numbered
-draws at (step, synapse); `t` is the end of the step. Deliveries are additions to a formal each per end and input.
-Event-driven states are brought up to date first: with ds/dt = a s + b, s += (a s + b) T exprel(a T), T the time since
-that was done last (s exp(a T) where b is 0), which is exact. Where delays differ from synapse to synapse, statements
-act on those synapses only whose delay is the age of the event; where places may be vacant, on those that exist.
-Does not: say what names are bound to (synapse_rows).
+draws at (step, synapse); `t` is the end of the step. Deliveries are additions to one formal per end and input.
+Event-driven states are updated first: with ds/dt = a s + b, s += (a s + b) T exprel(a T), T the time since the last
+update (s exp(a T) where b is 0), which is exact. With per-synapse delays, statements act only on synapses whose delay
+is the age of the event; where slots may be vacant, on synapses that exist.
+Does not: bind names (synapse_rows).
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Sending:
 
 @dataclass(frozen=True)
 class SynapseKernel:
-    """Statements of one occasion. `derived`: columns that they read and that follow from params; `renamed`: flat names
-    and what they are called here, where that differs; `variant`: numbers the texts of one occasion, where members of a
-    family differ in more than their formals."""
+    """Statements of one occasion. `derived`: columns that they read and that follow from params; `renamed`: flat name
+    -> name here, where they differ; `variant`: numbers the texts of one occasion, where members of a family differ in
+    more than their formals."""
 
     what: str
     statements: tuple[l2.Statement, ...]
@@ -66,7 +66,7 @@ class SynapseKernel:
 
     @cached_property
     def params(self) -> frozenset[str]:
-        """What the derived columns are computed from."""
+        """The params from which the derived columns are computed."""
         found: set[str] = set()
         for column in self.derived:
             if isinstance(column, l1.DerivedScalar):
@@ -78,7 +78,7 @@ class SynapseKernel:
 
 
 def apart(text: SynapseKernel, clashing: set[str], taken: set[str]) -> SynapseKernel:
-    """The text with free names in place of those in `clashing`."""
+    """The statements with fresh names in place of those in `clashing`."""
     new: dict[str, str] = {}
     for name in sorted(clashing):
         new[name] = free_name(name, frozenset({*TAKEN, *taken, *new.values()}))
@@ -112,13 +112,13 @@ def statements_of(sets: Iterable[l0.Set], index: str) -> tuple[l2.Statement, ...
 
 
 def driven(flat: Flat) -> frozenset[str]:
-    """The states that are brought up to date at events."""
+    """The event-driven states."""
     d = flat.definition
     return frozenset(o.state for o in d.dynamics) if d.event_driven else frozenset()
 
 
 def used_lets(flat: Flat, actions: Sequence[l0.Action]) -> list[l0.Set]:
-    """The named expressions that actions read, also by way of others, in their order."""
+    """The named expressions that actions read, directly or indirectly, in order."""
     read = set().union(*(refs(e) for e in l0.values_of(actions)))
     found: list[l0.Set] = []
     for let in reversed(flat.definition.lets):
@@ -136,7 +136,7 @@ def touches(flat: Flat, actions: Sequence[l0.Action]) -> bool:
 
 
 def _up_to_date(flat: Flat) -> list[l0.Set]:
-    """Event-driven states at the end of this step, from what they were in step `updated`."""
+    """Event-driven states at the end of this step, from their values in step `updated`."""
     d = flat.definition
     lets = named((let.target, let.value) for let in d.lets)
     elapsed = Ref("elapsed")
@@ -172,9 +172,9 @@ def text_of(
     derived: tuple[l1.DerivedScalar | l1.Propagator, ...] = (),
     vacant: bool = False,
 ) -> SynapseKernel:
-    """The statements of one occasion. `into`: the input of a delivery that names none; `updated_at`: where the step is
-    held that event-driven states were brought up to date in; `aged`: only at synapses with `delays` == `age`; `before`:
-    the dynamics of this step; `vacant`: they run at vacant places, too."""
+    """The statements of one occasion. `into`: the input of a delivery that names none; `updated_at`: where the step of
+    the last update of event-driven states is stored; `aged`: only at synapses with `delays` == `age`; `before`: the
+    dynamics of this step; `vacant`: they run at vacant slots, too."""
     tests: list[Expr] = [Ref("delays").eq(Ref("age"))] if aged else []
     if flat.definition.vacancies and not vacant:
         tests.append(EXISTS)
@@ -206,8 +206,8 @@ def text_of(
 
 @dataclass
 class _Writer:
-    """Statements as they are written. `states`: what is changed only where the synapse is `due` (when there are
-    `tests`); `formals`: (end, input) -> the formal that deliveries are added to; `taken`: names that are none."""
+    """Builds the statements. `states`: names that change only where the synapse is `due` (when there are `tests`);
+    `formals`: (end, input) -> the formal that deliveries are added to; `taken`: names in use."""
 
     states: set[str]
     taken: set[str]

@@ -1,9 +1,10 @@
-"""synapse_transpose: `w = transpose(forward.w)`: a state of each synapse from j to i becomes that of i to j elsewhere.
+"""synapse_transpose: `w = transpose(forward.w)`: a state of each synapse from j to i is copied from that of i to j in
+another projection.
 
-Assumes: the frontend has made sure that both projections have the same pairs, the other way round: both all_to_all,
-both one_to_one, or pairs that are given.
-Guarantees: one map over the synapses. Of every pair the number of the other synapse is computed, of given pairs it is
-an array `<projection>[a->b].transposed`; pairs that are given several times correspond in the order of the user.
+Assumes: the frontend has checked that both projections have the same pairs, reversed: both all_to_all, both one_to_one,
+or explicit pairs.
+Guarantees: one map over the synapses. The number of the other synapse is computed for all pairs, for explicit pairs an
+array `<projection>[a->b].transposed`; repeated pairs correspond in the order of the user.
 Does not: copy within one projection.
 """
 
@@ -24,7 +25,7 @@ _AT = l2.Strided((l2.Axis((("at", 1),)),))
 
 
 def transpose(s: Synapses, other: l0.Projection, stage: str, one: l0.Transpose, part: int, due: Due) -> int:
-    """The row of one `transpose`, after `part` of the stage; returns the part in which there are new values."""
+    """The row of one `transpose`, after `part` of the stage; returns the part in which the new values are visible."""
     if s.copy > 0 and one.target in (s.flat.definition.shared or ()):
         return part + 2
     member = next(m for m in other.members if (m.source, m.target) == (s.member.target, s.member.source))
@@ -58,7 +59,7 @@ def _one_to_one(s: Synapses, bound: dict[str, str]) -> Made:
 
 
 def _dense(s: Synapses, bound: dict[str, str]) -> Made:
-    """Source j has its synapses in row j, without itself where there is a hole; the other one is in row i."""
+    """Source j has its synapses in row j, without itself where there is a hole; the reverse one is in row i."""
     hole = int(s.pre.name == s.post.name and int(dict(s.member.args).get("autapses", 1)) == 0)
     j, k, i, zero = Ref("j"), Ref("k"), Ref("i"), Num(0)
     target = k + Cond(k >= j, Ref("hole"), zero)

@@ -1,10 +1,10 @@
-"""synapse_values: arrays of synapses and traces, and what the names of a synapse model stand for in one projection.
+"""synapse_values: arrays of synapses and traces, and the binding of a synapse model's names in one projection.
 
-Assumes: lower_cells has made the neurons' arrays; the relation has been made.
+Assumes: lower_cells has made the neurons' arrays; the relation exists.
 Guarantees: `<projection>[a->b].<state>` per synapse, `<...>.pre.<x>` and `<...>.post.<y>` per neuron of that end,
-`<...>.pre.last_spike` in steps; what instances share is called after the first of them. Params that are one number are
-columns, others arrays per synapse. Initial values that are formulas see the params and the states before them.
-Does not: make rows of statements (synapse_rows).
+`<...>.pre.last_spike` in steps; shared arrays are named after the first instance. Scalar params are columns, others
+arrays per synapse. Formulas of initial values may read the params and earlier states.
+Does not: create rows of statements (synapse_rows).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def bind_names(s: Synapses, extent: int | l2.SizeOf, model_numbers: dict[str, fl
     s.numbers["copies"] = float(s.copies)
     for name in definition.model_params:
         s.numbers[name] = model_numbers[flat.shown[name]]
-    known = {"dt": dt, **model_numbers}  # by the user's names, as formulas have them
+    known = {"dt": dt, **model_numbers}  # by the user's names, which formulas use
     arrays: dict[str, str] = {}
     params, init = dict(s.member.params), dict(s.member.init)
     for p in definition.params:
@@ -77,7 +77,7 @@ def _per_synapse(
 
 
 def _occupied(s: Synapses, extent: int | l2.SizeOf) -> BoundArray:
-    """Which places hold a synapse at the start, drawn by number."""
+    """Which slots hold a synapse initially, drawn by counter."""
     held = steps_array(s, f"{s.name}.exists", "syn", extent)
     chance = Call("uniform", (Ref("key"), Ref("i"), Num(0)))
     value = Cond(chance < Ref("occupied"), Num(1), Num(0))

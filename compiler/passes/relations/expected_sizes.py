@@ -1,9 +1,9 @@
-"""expected_sizes: how many synapses there will be, before any is drawn.
+"""expected_sizes: expected numbers of synapses, before connecting.
 
 Assumes: a checked model.
-Guarantees: numbers are exact where a rule draws none, and the mean of the draws where it does; `least_bytes` is below
-what any target takes, and is known without lowering.
-Does not: place arrays (plan_memory) or say what there is room for.
+Guarantees: numbers are exact for deterministic rules, and the mean for random ones; `least_bytes` is a lower bound for
+every target, and is known without lowering.
+Does not: place arrays (plan_memory) or compare with available memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DRAWN: Final = ("fixed_probability", "expression")
 
 @dataclass(frozen=True)
 class Least:
-    """Something that will stand in memory, and the least that it takes. `note`: what it is made of."""
+    """An item of memory with a lower bound on its size. `note`: its composition."""
 
     what: str
     bytes: int
@@ -44,13 +44,13 @@ class Least:
 
 
 def synapse_counts(model: l0.Model) -> dict[str, float]:
-    """The number of synapses (or of places for them) of every member of every family, by its model path."""
+    """The number of synapses (or of slots for them) of every member of every family, by its model path."""
     populations = {p.name: p for p in model.populations}
     return {own_name(f, m): n for f in model.projections for m, n in _counted(f, populations)}
 
 
 def _counted(family: l0.Projection, populations: Mapping[str, l0.Population]) -> Iterator[tuple[l0.Member, float]]:
-    known: dict[object, float] = {}  # members of a family have few different numbers
+    known: dict[object, float] = {}  # members of a family have few distinct numbers
     for m in family.members:
         pre, post = populations[m.source], populations[m.target]
         key = (m.args, m.pairs, pre.size, post.size, pre.shape, post.shape, pre is post)
@@ -105,12 +105,12 @@ def _mean(projection: l0.Projection, args: Mapping[str, float | int], pre: l0.Po
 
 
 def overlaps(before: int, behind: int, kernel: int, stride: int, padding: int) -> int:
-    """Pairs of a place before and one behind that a convolution connects, along one axis; in time by the kernel, not
-    by the extents."""
-    behind = min(behind, -(-(before + padding) // stride))  # from there on nothing is reached
-    # places whose kernel lies inside as a whole, then those at both borders
+    """Pairs of an input and an output position that a convolution connects, along one axis; the time depends on the
+    kernel, not on the extents."""
+    behind = min(behind, -(-(before + padding) // stride))  # no position is reached from here on
+    # positions whose kernel lies entirely inside, then those at both borders
     low = min(-(-padding // stride), behind)
-    outside = min((padding - kernel) // stride, low) if padding >= kernel else 0  # these lie in the padding as a whole
+    outside = min((padding - kernel) // stride, low) if padding >= kernel else 0  # these lie entirely in the padding
     high = max(min((before + padding - kernel) // stride + 1, behind), low)
     starts = [place * stride - padding for place in (*range(outside, low), *range(high, behind))]
     border: int = sum(max(min(at + kernel, before) - max(at, 0), 0) for at in starts)
@@ -132,8 +132,8 @@ def _of_convolution(projection: l0.Projection, pre: l0.Population, post: l0.Popu
 
 
 def value_counts(model: l0.Model) -> dict[str, float]:
-    """As `synapse_counts`, for values that synapses have: those of a convolution belong to elements of its kernel,
-    unless each synapse has a state of its own."""
+    """As `synapse_counts`, for values of synapses: those of a convolution belong to elements of its kernel, unless each
+    synapse has a state of its own."""
     populations = {p.name: p for p in model.populations}
     counts = synapse_counts(model)
     for f in model.projections:
@@ -153,14 +153,14 @@ def _extents(population: l0.Population) -> tuple[int, ...]:
 
 
 def expected_sizes(model: l0.Model, merged: l2.Merged) -> dict[str, int]:
-    """Elements of every array whose number is drawn, rounded up: what `place` takes as `sizes`."""
+    """Expected elements of every array of random size, rounded up: the argument `sizes` of `place`."""
     counts = {name: math.ceil(count) for name, count in synapse_counts(model).items()}
     return {a.name: counts.get(a.size_from.rpartition(".")[0], 0) for a in merged.arrays if a.size_from is not None}
 
 
 def least_bytes(model: l0.Model) -> list[Least]:
-    """What stands in memory on every target: states of neurons, what holds stored synapses, layers. The largest parts
-    by name, largest first, the others together."""
+    """Memory needed on every target: states of neurons, stored synapses, layers. The largest parts by name, largest
+    first, the others together."""
     real = 8 if model.numerics.precision == "float64" else 4
     found = [*_of_neurons(model, real), *_of_synapses(model, real)]
     if model.network is not None and model.train is not None:
@@ -204,7 +204,7 @@ def _of_synapses(model: l0.Model, real: int) -> Iterator[_Part]:
 
 
 def _of_layers(network: l0.Network, batch: int, real: int) -> Iterator[_Part]:
-    """Results of a batch and, of what knows them without being lowered, weights."""
+    """Results of a batch and, for layers that know them without being lowered, weights."""
     shapes = {x.name: x.shape for x in network.inputs} | {x.name: x.shape for x in network.layers}
     for x in network.layers:
         if not KIND[x.kind].moves:

@@ -3,7 +3,7 @@
 Assumes: IEEE float64 on the host.
 Guarantees: tables are integers, so that every backend compares integers and draws the same network; explicit pairs
 become constants; rows are ascending by target.
-Does not: deliver anything (lower_projections).
+Does not: lower deliveries (lower_projections).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def pairs_of(projection: l0.Projection, member: l0.Member) -> npt.NDArray[np.int
 
 def pair_order(pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Explicit pairs (n, 2) in storage order: stored synapse k is pair `order[k]` of the user's. Where the user's order
-    differs, it is kept as the array `<projection>[a->b].order`: what is stored per synapse is written back in the
+    differs, it is kept as the array `<projection>[a->b].order`: values stored per synapse are written back in the
     user's order by `values[order] = stored`."""
     return np.lexsort((pairs[:, 1], pairs[:, 0]))
 
@@ -116,7 +116,7 @@ def _pairs(builder: ProgramBuilder, projection: l0.Projection, member: l0.Member
 
 @dataclass(frozen=True)
 class Drawing:
-    """What every kernel that draws a relation carries: formals, the arrays that they are bound to, columns, and the
+    """The signature of every kernel that draws a relation: formals, the arrays that they are bound to, columns, and the
     expression of an expression rule."""
 
     formals: tuple[l2.Formal, ...]
@@ -125,7 +125,7 @@ class Drawing:
     probability: Expr | None
 
     def key(self, rule: str, stage: str) -> tuple[object, ...]:
-        """Equal for two kernels with one text."""
+        """Equal for kernels with equal text."""
         given = () if self.probability is None else (self.probability, self.formals)
         return ("connect", rule, stage, *given)
 
@@ -138,7 +138,7 @@ def drawing_of(
     pre: l1.Instance,
     post: l1.Instance,
 ) -> Drawing:
-    """The drawing of one projection, by a rule other than explicit pairs."""
+    """The Drawing of one projection, for rules other than explicit pairs."""
     rule, args = projection.rule, dict(member.args)
     probability, given, more = expression_of(projection, member, pre, post, builder.precision)
     columns: dict[str, l2.ColumnValue] = {
@@ -225,7 +225,7 @@ def _stage(
 
 
 def count_rows(builder: ProgramBuilder, projection: l0.Projection, name: str, drawing: Drawing, n_pre: int) -> None:
-    """Makes `<name>.row` alone, for rows that are drawn again at every event."""
+    """Makes `<name>.row` alone, for rows that are redrawn at every event."""
     builder.array(l2.Array(f"{name}.row", DType.I64, (n_pre + 1,), Role.CONST, span=projection.span))
     _count(builder, projection, name, drawing)
 
@@ -238,7 +238,7 @@ def draw_mask(
     pre: l1.Instance,
     post: l1.Instance,
 ) -> None:
-    """Makes `<name>.words`, the bits of Bitmask: drawn in place, or as a constant where nothing is drawn."""
+    """Makes `<name>.words`, the bits of Bitmask: drawn in place, or as a constant for deterministic rules."""
     shape = (pre.size, -(-post.size // 32))
     array = l2.Array(f"{name}.words", DType.U32, shape, Role.CONST, span=projection.span)
     if projection.rule not in ("pairs", "all_to_all", "one_to_one"):
@@ -320,8 +320,8 @@ def transpose(
     post: l1.Instance,
     index: str = "to_index",
 ) -> None:
-    """Makes `<name>.to_row`, `<name>.to_col` and `<name>.<index>`, the same relation by target; `connect` and `count`,
-    `scan`, `fill` come before."""
+    """Makes `<name>.to_row`, `<name>.to_col` and `<name>.<index>`, the transposed relation; `connect` and `count`,
+    `scan`, `fill` run before."""
     span = projection.span
     if f"{name}.to_row" in builder.arrays:
         return
@@ -360,8 +360,8 @@ def transpose(
 def number_by_target(
     builder: ProgramBuilder, projection: l0.Projection, name: str, pre: l1.Instance, post: l1.Instance
 ) -> None:
-    """Makes `<name>.to_row` and `<name>.to_col`, in whose order synapses are numbered, and `<name>.index`, the numbers
-    of those of the rows by source."""
+    """Makes `<name>.to_row` and `<name>.to_col`, whose order numbers the synapses, and `<name>.index`, the numbers of
+    synapses in the rows by source."""
     if f"{name}.to_row" in builder.arrays:
         return
     transpose(builder, projection, name, pre, post, "index")

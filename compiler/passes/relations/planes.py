@@ -1,9 +1,9 @@
-"""planes: convolutions between populations of shape (channels, height, width), as numbers.
+"""planes: the extents of convolutions between populations of shape (channels, height, width).
 
 Assumes: shapes that fit (the frontend checks them).
 Guarantees: one place for the arithmetic of Toeplitz (compiler/ir/level2/program.py) on the host, and for its stored
 rows: sources ascending, in each row targets ascending.
-Does not: know values.
+Does not: handle values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Extents:
-    """Everything that a convolution between two populations is made of; (height, width) in pairs."""
+    """The parameters of a convolution between two populations; (height, width) in pairs."""
 
     in_c: int
     in_h: int

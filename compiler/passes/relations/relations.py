@@ -1,11 +1,11 @@
-"""relations: how a projection's synapses are found, by source or by target.
+"""relations: access to a projection's synapses, by source or by target.
 
 Assumes: `lower_connect` draws stored rows; populations of conv2d and avg_pool2d have shapes (channels, height, width).
-Guarantees: what comes back is all that a Propagate needs of the relation: formals, the arrays that they are bound to,
-columns, and `text`, equal for two projections exactly when formals and relation are. What a relation must store is
-made here, once, and nothing else is: every pair, one to one and convolutions store nothing. Synapses have the same
-numbers in every storage.
-Does not: make statements or deliveries.
+Guarantees: the result is all that a Propagate needs of the relation: formals, the arrays that they are bound to,
+columns, and `text`, equal for two projections exactly when formals and relation are. Stored arrays of a relation are
+created here, once: every pair, one to one and convolutions store nothing. The numbering of synapses is the same in
+every storage.
+Does not: create statements or deliveries.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _BY_NAME: Final = frozenset(
 
 @dataclass(frozen=True)
 class LoweredRelation:
-    """A relation of level 2 and what its kernel must carry for it. `extent`: how many numbers an array At("syn") has:
-    the synapses, or the elements of the kernel where synapses share them (convolutions, unless each synapse has a state
-    of its own); 0 where synapses have no number (bitmasks)."""
+    """A relation of level 2 and the formals it adds to its kernel. `extent`: the number of elements of an array
+    At("syn"): the synapses, or the elements of the kernel where synapses share them (convolutions, unless each synapse
+    has a state of its own); 0 where synapses have no number (bitmasks)."""
 
     relation: l2.Relation
     formals: tuple[l2.Formal, ...]
@@ -66,8 +66,8 @@ class LoweredRelation:
 
 
 def keeps_state(projection: l0.Projection) -> bool:
-    """Whether each synapse has a state of its own, or is reached by its target too, or (where that needs a number that
-    it would not have) draws random numbers."""
+    """Whether synapses have individual state, or are accessed by target too, or (where the number that this needs is
+    otherwise missing) draw random numbers."""
     synapse = projection.synapse
     if synapse is None:
         return any(m.delays is not None for m in projection.members)
@@ -96,7 +96,7 @@ def in_stored_order(
     projection: l0.Projection, member: l0.Member, value: l0.Value, pre: l1.Instance, post: l1.Instance
 ) -> l0.Value:
     """A value per synapse in the order in which synapses are numbered: explicit pairs are given in the user's order,
-    convolutions by element of the kernel, which every synapse with a state of its own gets a copy of."""
+    convolutions by element of the kernel, copied to every synapse with individual state."""
     if not isinstance(value, l0.Listed | l0.FromFile):
         return value
     data = read_file(value) if isinstance(value, l0.FromFile) else np.array(value.values)
@@ -122,8 +122,8 @@ def relation_of(
     post: l1.Instance,
     by: str = "pre",
 ) -> LoweredRelation:
-    """The relation of one projection, walked from the end `by`. Makes what it stores when that is not there yet, also
-    the transposed rows when they are walked by target. Raises ModelError (E0611) for a storage that cannot do it."""
+    """The relation of one projection, walked from the end `by`. Makes its stored arrays on first use, also the
+    transposed rows when they are walked by target. Raises ModelError (E0611) for a storage that does not support it."""
     storage = storage_of(projection)
     if by == "post" and storage in ("bitmask", "procedural", "toeplitz"):
         raise _refused(
@@ -179,7 +179,7 @@ def _bitmask(
 
 
 def _shared(member: l0.Member) -> bool:
-    """Whether what a synapse model needs is one number for all synapses."""
+    """Whether all values of a synapse model are uniform over the synapses."""
     return all(isinstance(value, l0.Const) for _, value in member.params)
 
 
@@ -211,7 +211,7 @@ def _procedural(
     drawing = drawing_of(builder, projection, member, name, pre, post)
     if f"{name}.row" not in builder.arrays:
         count_rows(builder, projection, name, drawing, pre.size)
-    # The names that an expression reads must not meet those of the projection's own formals.
+    # The names that an expression reads must not collide with those of the projection's own formals.
     new = {f.name: f"connect_{f.name}" for f in drawing.formals if f.name not in _BY_NAME}
     formals = tuple(replace(f, name=new.get(f.name, f.name)) for f in drawing.formals)
     columns = {new.get(n, n): value for n, value in drawing.columns.items()}

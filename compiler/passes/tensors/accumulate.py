@@ -1,12 +1,11 @@
-"""accumulate: gradients that are summed over several batches, and averages of weights.
+"""accumulate: gradient accumulation over several batches, and moving averages of weights.
 
 Assumes: the gradients of one batch are those of its mean loss over `count` samples, or of several such means.
 Guarantees: with `accumulate: n` an optimizer sees, in the steps that n divides, the gradient of the mean loss over all
-samples since its last step; sums begin again where the batch that follows an update is added, so that nothing has to be
-zeroed. One text for all weights; n is a column. Means over different samples, as losses with masks have, are summed
-apart: what each counts in all batches is known at the end only. The averages of weights are one more state of the
-optimizer.
-Does not: launch (Update.every says when).
+samples since its last step; sums restart with the first batch after an update, so that they need no zeroing. One text
+for all weights; n is a column. Means over different samples, as losses with masks have, are summed separately: their
+total counts are known only at the end. The averages of weights are an additional state of the optimizer.
+Does not: schedule the update (Update.every does).
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ _X0, _X1, _X2 = (Ref(f"x{i}") for i in range(3))
 
 @dataclass(frozen=True)
 class Mean:
-    """A part of the loss: `count`: how much it is a mean over in this batch; `gradients`: of the mean, by weight."""
+    """A part of the loss: `count`: the divisor of the mean in this batch; `gradients`: of the mean, by weight."""
 
     count: l1.Tensor
     gradients: Mapping[str, l1.Tensor]
 
 
 def accumulated(g: GraphBuilder, means: Sequence[Mean], names: Iterable[str], batches: int) -> dict[str, l1.Tensor]:
-    """The gradients of `names` since the last update: of each mean over all that it counted, added up. Numbers of its
-    own: `accumulated.batches` (done since then), and for each mean `accumulated.samples` and a sum per weight."""
+    """The gradients of `names` since the last update: the sum of those of each mean over its total count. Variables:
+    `accumulated.batches` (since the last update), and for each mean `accumulated.samples` and a sum per weight."""
     one = _X0 + 1.0
     done = g.add(l1.Variable(l1.Tensor("accumulated.batches", ()), 0.0, inner=True))
     next_ = Cond(one < Ref("batches"), one, Num(0.0))
@@ -62,14 +61,14 @@ def accumulated(g: GraphBuilder, means: Sequence[Mean], names: Iterable[str], ba
 def _mean(
     g: GraphBuilder, label: str, gradient: l1.Tensor, numbers: tuple[l1.Tensor, l1.Tensor, l1.Tensor]
 ) -> l1.Tensor:
-    """The mean of gradients so far. `numbers`: batches done before, what this one counts, what all count."""
+    """The mean of gradients so far. `numbers`: previous batches, the count of this one, the total count."""
     done, count, total = numbers
     kept = Cond(_X1 > 0.0, _X0, Num(0.0))
     whole = g.add(l1.Variable(l1.Tensor(label, gradient.shape), 0.0, inner=True))
     sums = kept + _X2 * Ref("x3")
     new = g.map(f"{label}.after", sums, (identity(whole), (done, ()), identity(gradient), (count, ())))
     g.add(l1.Store(whole.name, new.name))
-    mean = Cond(_X1 > 0.0, _X0 / _X1, Num(0.0))  # a loss may have counted nothing
+    mean = Cond(_X1 > 0.0, _X0 / _X1, Num(0.0))  # the count of a loss may be 0
     return g.map(f"{label}.mean", mean, (identity(new), (total, ())))
 
 
@@ -80,8 +79,8 @@ def average_name(optimizer: l0.OptimizerDef) -> str:
 
 
 def with_average(optimizer: l0.OptimizerDef, keep: float) -> l0.OptimizerDef:
-    """The optimizer with a moving average of the weights, of which the part `keep` remains at each step; it begins with
-    the weights after the first."""
+    """The optimizer with a moving average of the weights with decay factor `keep`; it is initialised with the weights
+    after the first step."""
     name = average_name(optimizer)
     taken = frozenset({n for n, _ in (*optimizer.params, *optimizer.state)} | {s.target for s in optimizer.update})
     rate = free_name("average_rate", taken)
@@ -98,7 +97,7 @@ def with_average(optimizer: l0.OptimizerDef, keep: float) -> l0.OptimizerDef:
 
 
 def averages_of(nodes: Iterable[l1.Node], train: l0.Train) -> dict[str, str]:
-    """Weight -> array of its average, for all that are trained; {} where none is kept."""
+    """Weight -> array of its average, for all trained weights; {} without averaging."""
     if not train.average:
         return {}
     name = average_name(train.optimizer)

@@ -1,12 +1,12 @@
-"""compose_moves: tensors that are only moved (slices, pads, joins and their gradients) are moved once.
+"""compose_moves: chains of data movements (slices, pads, concatenations and their gradients) become one movement.
 
-A sequence is taken apart by halves, and its gradient put together by halves (layers/recurrent.py). Read through the
-halves, each part of a sequence is one slice of the whole; of two padded halves only the sum is needed.
+A sequence is split recursively, and its gradient concatenated recursively (layers/recurrent.py). After composition,
+each part of a sequence is one slice of the whole; of two padded halves only the sum is needed.
 
 Assumes: a simplified graph in gather form, in topological order.
-Guarantees: a move that reads a move, inside its extents, reads what that one reads; the sum of two moves that nothing
-else reads is one move of both. No value changes.
-Does not: remove what is not read any more (simplify_graph), or join more than two: texts would depend on lengths.
+Guarantees: a move that reads a move, inside its extents, reads the operands of that one; the sum of two moves without
+other readers is one move of both. No value changes.
+Does not: remove dead nodes (simplify_graph), or join more than two: texts would depend on lengths.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SUM = Ref("x0") + Ref("x1")
 
 
 def _is_move(node: l1.Node, body: Binary | Ref) -> bool:
-    """Whether each element is `body` at one place of each operand: windows have one element, strides are 1."""
+    """Whether each element is `body` at one position of each operand: windows have one element, strides are 1."""
     if (
         not isinstance(node, l1.Contract)
         or node.body != body
@@ -36,7 +36,7 @@ def _is_move(node: l1.Node, body: Binary | Ref) -> bool:
 
 
 def _through(axis: Affine, places: dict[str, Affine]) -> Affine:
-    """The index with dims of the move that is read at their places; those of its windows are 0."""
+    """The index with the dims of the inner move substituted; those of its windows are 0."""
     terms: dict[str, int] = {}
     const = axis.const
     for dim, c in axis.terms:
@@ -54,7 +54,7 @@ def _inside(reader: l1.Contract, k: int, shape: tuple[int, ...]) -> bool:
 
 
 def _past(reader: l1.Contract, k: int, move: l1.Contract) -> l1.Contract:
-    """The reader with what a move reads in place of operand k."""
+    """The reader with the operands of a move in place of operand k."""
     places = {a.terms[0][0]: at for a, at in zip(move.out_map, reader.in_maps[k], strict=True)}
     maps, ins = list(reader.in_maps), list(reader.ins)
     ins[k], maps[k] = move.ins[0], tuple(_through(a, places) for a in move.in_maps[0])
@@ -62,7 +62,7 @@ def _past(reader: l1.Contract, k: int, move: l1.Contract) -> l1.Contract:
 
 
 def _is_guarded(node: l1.Contract, k: int, shape: tuple[int, ...]) -> bool:
-    """Whether operand k of this shape is left only along windows: an index that is one dim has no guard."""
+    """Whether operand k of this shape is out of bounds only along windows: an index that is one dim has no guard."""
     extents = dict(node.dims)
     walked = zip(node.in_maps[k], shape, strict=True)
     return all(plain_dim(a) is None or stays_inside(a, extents, extent) for a, extent in walked)
@@ -81,7 +81,7 @@ def _joined(node: l1.Map, a: l1.Contract, b: l1.Contract) -> l1.Contract | None:
 
 
 def compose_moves(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[l1.Node, ...]:
-    """The graph with moves of moves made at once."""
+    """The graph with composed moves."""
     readers: dict[str, int] = {}
     for node in nodes:
         for name in l1.operands(node):

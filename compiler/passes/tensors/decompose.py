@@ -1,10 +1,10 @@
 """decompose: scatter-form Contracts become gather form.
 
-Assumes: Contracts whose output index maps are affine in the dims; every dim that is solved for indexes some
-operand alone, so that the operand's extent bounds it.
-Guarantees: each axis of out_map is one distinct dim, and these dims stand in the order of the axes. Where a stride
-was in the way the operand's index is a division, and elements it does not divide read `fill` (0).
-Does not: change what is computed: out[f(d)] += b(d) over d is out[i] = sum of b(d) over d with f(d) = i.
+Assumes: Contracts whose output index maps are affine in the dims; every dim that is solved for is the only dim of some
+operand's index, so that the operand's extent bounds it.
+Guarantees: each axis of out_map is one distinct dim, and these dims stand in the order of the axes. With a stride the
+operand's index is a division, and elements that it does not divide read `fill` (0).
+Does not: change the result: out[f(d)] += b(d) over d is out[i] = sum of b(d) over d with f(d) = i.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def _substituted(axis: Affine, dim: str, solution: Affine) -> Affine:
 
 
 def _in_order(node: l1.Contract) -> l1.Contract:
-    """The output's dims in the order of its axes, where others have theirs: strategies name dims by that order."""
+    """The output's dims in the order of its axes, taking the positions of such dims: strategies identify dims by that
+    order."""
     wanted = iter([a.terms[0][0] for a in node.out_map])
     outer = {a.terms[0][0] for a in node.out_map}
     extents = dict(node.dims)

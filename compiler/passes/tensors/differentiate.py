@@ -1,10 +1,10 @@
 """differentiate: reverse-mode gradients on the tensor graph.
 
 Assumes: a graph in topological order; `constants` are tensors whose gradient is zero.
-Guarantees: gradients of a scalar tensor with respect to all weights, as more pure nodes. A Map differentiates
-through its body (compiler/expr/diff.py), a Contract by exchanging its output's index map with an operand's, so
-that a convolution's two gradients are again Contracts; a maximum passes its gradient to the first element that
-attains it. Contributions are summed in the order of the forward nodes. Only what weights need is computed.
+Guarantees: gradients of a scalar tensor with respect to all weights, as more pure nodes. A Map differentiates through
+its body (compiler/expr/diff.py), a Contract by exchanging its output's index map with an operand's, so that a
+convolution's two gradients are again Contracts; a maximum passes its gradient to the first element that attains it.
+Contributions are summed in the order of the forward nodes. Only gradients on paths to weights are computed.
 Does not: bring scatter forms to gather form (decompose) or simplify.
 """
 
@@ -35,7 +35,7 @@ from compiler.ir.space import Affine, along
 
 
 def _needs_gradient(nodes: list[l1.Node], constants: frozenset[str]) -> set[str]:
-    """Tensors through which a weight reaches something."""
+    """Tensors that depend on a weight."""
     needs: set[str] = set()
     for node in nodes:
         if isinstance(node, l1.Weight):
@@ -53,9 +53,8 @@ SHARED = 8
 
 
 def _chain(g: GraphBuilder, tensor: l1.Tensor, parts: list[l1.Tensor], mark: str) -> l1.Tensor:
-    """The sum of neighbours, two at a time, so that its text does not depend on their number, and of these sums again:
-    few wait for each other. Windows of one element keep fuse_maps from joining the additions to kernels whose text
-    would."""
+    """A pairwise (tree) sum, so that its text does not depend on the number of terms and its depth is logarithmic.
+    Windows of one element keep fuse_maps from fusing the additions into kernels whose text would depend on it."""
     rank = len(tensor.shape)
     dims = (*((f"d{a}", e) for a, e in enumerate(tensor.shape)), ("z", 1))
     axes = tuple(Affine(((f"d{a}", 1), ("z", 1))) if a == rank - 1 else along(f"d{a}") for a in range(rank))
@@ -89,8 +88,8 @@ def _times_gradient(slope: Expr) -> Expr:
 
 
 def _through_output(slope: Expr, body: Expr, output: Expr) -> Expr:
-    """The slope with the function's own value read from the output, so that its argument need not be kept:
-    sigmoid, tanh, exp, and relu (whose output is positive exactly where its argument is)."""
+    """The derivative in terms of the function's output, so that its argument need not be stored: sigmoid, tanh, exp,
+    and relu (whose output is positive exactly where its argument is)."""
     argument = body.args[0] if isinstance(body, Call) and body.func == "relu" else None
 
     def through(x: Expr) -> Expr:
@@ -105,8 +104,8 @@ def _through_output(slope: Expr, body: Expr, output: Expr) -> Expr:
 
 @dataclass
 class _Slopes:
-    """Bodies of gradients, which equal layers have in common: x0 is the incoming gradient, then come the operands and,
-    of a map, its output. None where the slope is zero."""
+    """Bodies of gradients, shared by equal layers: x0 is the incoming gradient, then come the operands and, of a map,
+    its output. None where the derivative is zero."""
 
     found: dict[tuple[Expr, int, int, bool], Expr | None] = field(default_factory=dict)
 
@@ -218,8 +217,8 @@ def _ones(g: GraphBuilder, loss: l1.Tensor, mark: str) -> l1.Tensor:
 
 
 def differentiate(g: GraphBuilder, loss: l1.Tensor, constants: frozenset[str], mark: str = "") -> dict[str, l1.Tensor]:
-    """Adds gradient nodes to the graph; returns the gradient tensor of every weight by name. `mark`: what the names of
-    one of several gradients have in common."""
+    """Adds gradient nodes to the graph; returns the gradient tensor of every weight by name. `mark`: common part of the
+    names of one of several gradients."""
     forward = list(g.nodes)
     back = _Backward(g, mark, _needs_gradient(forward, constants), {loss.name: [_ones(g, loss, mark)]})
     gradients: dict[str, l1.Tensor] = {}
@@ -237,7 +236,7 @@ def differentiate(g: GraphBuilder, loss: l1.Tensor, constants: frozenset[str], m
 
 @dataclass
 class _Backward:
-    """A reverse sweep. `needs`: tensors whose gradient is asked for; `parts`: tensor -> what its readers contribute."""
+    """A reverse sweep. `needs`: tensors whose gradient is needed; `parts`: tensor -> contributions of its readers."""
 
     g: GraphBuilder
     mark: str

@@ -1,12 +1,12 @@
-"""early_factors: numbers that depend on weights alone are made before the contraction whose result they are applied to.
+"""early_factors: factors that depend on weights alone are computed before the contraction that they scale.
 
-The scale of a batch normalisation in use, weight / sqrt(variance + epsilon), stands behind the convolution before it in
-the order of the model; made ahead of it, the normalisation can be the end of the convolution's kernel (fuse_epilogues).
+The scale of a batch normalisation in inference, weight / sqrt(variance + epsilon), follows the convolution in the order
+of the model; computed ahead of it, the normalisation can be the epilogue of the convolution's kernel (fuse_epilogues).
 
 Assumes: a graph in topological order, simplified and fused.
-Guarantees: the same nodes; where some have to move, in another topological order, weights and variables first. Only
-Maps without a batch move.
-Does not: move what depends on a batch, or further than it has to.
+Guarantees: the same nodes; if some have to move, in another topological order, weights and variables first. Only Maps
+without a batch move.
+Does not: move nodes that depend on a batch, or further than necessary.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""expand_updates: the optimizer, written as text in the model, instantiated on every weight.
+"""expand_updates: instantiates the optimizer, defined by statements in the model, on every weight.
 
 Assumes: statements over `param`, `gradient`, `step`, `epoch`, `steps`, `epochs`, the optimizer's params and its state.
 Guarantees: one Update per weight that is not frozen, all with the same statements, so that they become one kernel and
-one launch; what differs (values of groups, the number of batches) are columns. Norms, of one array or of all gradients
-together, are reductions that come before the Updates, of one text whatever the number of weights.
+one launch; values that differ (of groups, the number of batches) are columns. Norms, of one array or of all gradients
+together, are reductions before the Updates, with one text for any number of weights.
 Does not: order or fuse them.
 """
 
@@ -27,7 +27,7 @@ PLATEAU = "plateau.factor"
 
 
 def classes_of(weight: str, network: l0.Network) -> frozenset[str]:
-    """What a group may call a trained array by: its layer, "all", and "weights", "biases" or "norms"."""
+    """The names by which a group may refer to a trained array: its layer, "all", and "weights", "biases" or "norms"."""
     layer, _, part = weight.partition(".")
     norm = any(x.name == layer and KIND[x.kind].norm for x in network.layers)
     what = "norms" if norm else "biases" if part.endswith("bias") else "weights"
@@ -41,8 +41,8 @@ def expand_updates(
     means: Sequence[Mean],
     batches: int,
 ) -> None:
-    """Appends an Update for each weight, in the order in which weights are defined. `means`: what the loss is a sum of,
-    one without accumulation; `batches`: of an epoch."""
+    """Appends an Update for each weight, in the order in which weights are defined. `means`: the terms of the loss, one
+    without accumulation; `batches`: of an epoch."""
     optimizer = _on_plateau(g, train.optimizer) if train.plateau is not None else train.optimizer
     if train.average:
         optimizer = with_average(optimizer, train.average)
@@ -131,7 +131,7 @@ def _timed(
 
 def _clip_factor(g: GraphBuilder, gradients: list[tuple[str, l1.Tensor]], limit: float) -> l1.Tensor:
     """min(1, limit / (norm + 1e-6)), the norm taken over all gradients (Pascanu et al. 2013; PyTorch's 1e-6). The sum
-    goes from array to array, so that its text does not depend on how many there are."""
+    is chained array by array, so that its text does not depend on the number of arrays."""
     x0, x1, d0 = Ref("x0"), Ref("x1"), Ref("d0")
     total = g.map("clip.start", Num(0.0), (), like=l1.Tensor("", ()))
     carried = Cond(d0.eq(0), x1, Num(0.0))
@@ -155,8 +155,8 @@ def _with_norms(
     statements: tuple[l0.Set, ...],
     reads: tuple[tuple[str, str], ...],
 ) -> tuple[tuple[l0.Set, ...], tuple[tuple[str, str], ...]]:
-    """The statements without those that take a norm, and what they read instead: each norm is computed ahead, from
-    the values that `param`, `gradient` and the state have before the update."""
+    """The statements without those that take a norm, and the tensors that they read instead: each norm is computed
+    ahead, from `param`, `gradient` and the state before the update."""
     if not any(_is_norm(s) for s in statements):
         return statements, reads
     tensors = {"param": weight, "gradient": gradient}

@@ -1,11 +1,12 @@
-"""fold_norms: batch norms with running statistics become part of the weights before them; dropout and the like go.
+"""fold_norms: batch norms with running statistics are folded into the preceding weights; dropout and the like are
+removed.
 
-Assumes: a network that is only used, never trained.
-Guarantees: y = (W x + b - mean) * s + beta with s = gamma / sqrt(variance + epsilon) is computed as W' x + b' with
-W' = s W and b' = (b - mean) s + beta, which `folded` computes in float64 (Jacob et al. 2018, section 3.2). A norm is
-folded when it alone reads a convolution or dense layer without activation; every refusal is a Decision with its reason.
-Bits differ from those of the norm by rounding, so that nothing is folded under `order: bitwise`.
-Does not: fold into weights that come after the norm.
+Assumes: a network for inference only.
+Guarantees: y = (W x + b - mean) * s + beta with s = gamma / sqrt(variance + epsilon) is computed as W' x + b' with W' =
+s W and b' = (b - mean) s + beta, which `folded` computes in float64 (Jacob et al. 2018, section 3.2). A norm is folded
+when it is the only reader of a convolution or dense layer without activation; every refusal is a Decision with its
+reason. Results differ from those of the norm by rounding, so nothing is folded under `order: bitwise`.
+Does not: fold into weights after the norm.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Fold:
 def fold_norms(
     network: l0.Network, kept: tuple[str, ...], exact: bool = False
 ) -> tuple[l0.Network, tuple[Fold, ...], dict[str, str], list[Decision]]:
-    """The simpler network; what was folded; the layer that stands for each one that is gone; decisions. `kept`: layers
-    whose values are asked for. `exact`: nothing may change by rounding."""
+    """The simplified network; the folds; the layer that replaces each removed one; decisions. `kept`: layers whose
+    values are outputs. `exact`: rounding must not change."""
     readers: dict[str, list[str]] = {}
     for layer in network.layers:
         for name in layer.inputs:
@@ -84,7 +85,7 @@ def fold_norms(
 def _refusal(
     before: l0.Layer | None, name: str, readers: Mapping[str, list[str]], kept: tuple[str, ...], exact: bool
 ) -> str | None:
-    """Why a norm stays as it is; None when it can be folded into `before`, which it reads as `name`."""
+    """Why a norm is not folded; None when it can be folded into `before`, which it reads as `name`."""
     if exact:
         return "order: bitwise"
     if before is None or KIND[before.kind].channels is None:
@@ -107,7 +108,7 @@ def _refusal(
 
 
 def folded(weights: Mapping[str, Reals], folds: tuple[Fold, ...]) -> dict[str, Reals]:
-    """The weights of the simpler network from those of the whole one; those that change are float64."""
+    """The weights of the simplified network from those of the whole one; those that change are float64."""
     out = dict(weights)
     for f in folds:
         gamma, beta, mean, variance = (out.pop(f"{f.norm}.{p}").astype(np.float64) for p in PARTS)

@@ -1,10 +1,10 @@
 """fuse_maps: elementwise chains become one Map; an elementwise producer joins the reduction that reads it.
 
 Assumes: a simplified graph in topological order.
-Guarantees: a Map is put into its reader when it is the only reader, visits every element of it exactly once (so no
+Guarantees: a Map is inlined into its reader when it is the only reader, visits every element of it exactly once (so no
 work is repeated), reads it unguarded, and is no matrix product or convolution (strategies match those as products).
 Refusals are Decisions with their reason.
-Does not: fuse siblings, or across outputs and Stores.
+Does not: fuse horizontally, or across outputs and Stores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LARGEST = 8
 
 
 def _visits_once(reader: l1.Map | l1.Contract, k: int) -> str | None:
-    """None when the reader reads each element of operand k exactly once, else why not."""
+    """None when the reader reads each element of operand k exactly once, else the reason."""
     if isinstance(reader, l1.Map):
         whole = len(reader.out.shape)
         if sorted(a for a in reader.maps[k] if a is not None) == list(range(whole)):
@@ -47,12 +47,12 @@ def _text_product(body: Expr) -> bool:
 
 
 def _both_vary(reader: l1.Contract) -> bool:
-    """Neither operand covers the whole iteration space: elements of both are used several times."""
+    """Neither operand spans the whole iteration space: elements of both are reused."""
     return all(len({d for a in m for d, _ in a.terms}) < len(reader.dims) for m in reader.in_maps)
 
 
 def _inlined(reader: l1.Map | l1.Contract, k: int, producer: l1.Map) -> l1.Map | l1.Contract:
-    """The reader with operand k computed in place from the producer's operands."""
+    """The reader with operand k replaced by the producer's body."""
     base = len(reader.ins)
     shifted: dict[str, Expr] = {f"x{i}": Ref(f"x{base + i}") for i in range(len(producer.ins))}
     names = {n for n, _ in reader.scalars}
@@ -102,7 +102,7 @@ def _inlined(reader: l1.Map | l1.Contract, k: int, producer: l1.Map) -> l1.Map |
 
 
 def _shared(node: l1.Map | l1.Contract) -> l1.Map | l1.Contract:
-    """The same operand read in the same way twice becomes one."""
+    """Duplicate operands with equal index maps become one."""
     if len(set(node.ins)) == len(node.ins):
         return node
     walks = node.maps if isinstance(node, l1.Map) else node.in_maps
@@ -125,7 +125,7 @@ def _shared(node: l1.Map | l1.Contract) -> l1.Map | l1.Contract:
 
 
 def fuse_maps(nodes: tuple[l1.Node, ...], outputs: tuple[str, ...]) -> tuple[tuple[l1.Node, ...], list[Decision]]:
-    """The graph with elementwise producers inside their only readers, and what was decided about each."""
+    """The graph with elementwise producers inlined into their only readers, and the decision about each."""
     readers: dict[str, list[str]] = {}
     for node in nodes:
         for name in l1.operands(node):
@@ -169,7 +169,7 @@ def _refusal(
     readers: dict[str, list[str]],
     outputs: tuple[str, ...],
 ) -> str | None:
-    """Why producer stays a kernel of its own; None when it can be fused."""
+    """Why the producer stays a separate kernel; None when it can be fused."""
     name = producer.out.name
     if name in outputs:
         return "it is kept for the host"

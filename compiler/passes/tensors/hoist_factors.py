@@ -1,12 +1,12 @@
-"""hoist_factors: what is the same for all terms of a sum multiplies the sum, not each of its terms.
+"""hoist_factors: factors invariant in a reduction are hoisted out of it.
 
-The gradient of a batch normalisation's mean, sum over (n, i, j) of dy[n, c, i, j] * -scale[c], becomes
--scale[c] * sum(dy): the sum that the gradient of its bias is already.
+The gradient of a batch normalisation's mean, sum over (n, i, j) of dy[n, c, i, j] * -scale[c], becomes -scale[c] *
+sum(dy), where the sum is already computed as the gradient of its bias.
 
-Assumes: Contracts in gather form; run between two simplify_graph, which joins sums that have become equal.
-Guarantees: only sums whose remaining terms are one operand, so that no product of two operands (which strategies
-match) is made or lost; the Map that follows has the name of the sum before.
-Does not: expand brackets.
+Assumes: Contracts in gather form; runs between two simplify_graph, which shares sums that have become equal.
+Guarantees: only sums whose remaining terms are one operand, so that no product of two operands (which strategies match)
+is created or lost; the Map that follows takes the name of the original sum.
+Does not: apply distributivity otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SUM: Final = "sum"
 
 
 def hoist_factors(nodes: tuple[l1.Node, ...]) -> tuple[l1.Node, ...]:
-    """The graph with constant factors behind their sums."""
+    """The graph with invariant factors applied after their sums."""
     result: list[l1.Node] = []
     for node in nodes:
         result += _hoisted(node) if isinstance(node, l1.Contract) and node.combine == "add" else (node,)
@@ -61,7 +61,7 @@ def _hoisted(node: l1.Contract) -> tuple[l1.Node, ...]:
 
 
 def _split(body: Expr, fixed: set[str]) -> tuple[Expr, Expr] | None:
-    """The body with _SUM where the one factor stands that varies, and that factor; None where it is no such product."""
+    """The body with _SUM in place of its only varying factor, and that factor; None where it is no such product."""
     if not refs(body) & fixed:
         return Ref(_SUM), body
     match body:

@@ -1,14 +1,15 @@
-"""recompute: gradients of a checkpointed block read values that are computed again, not kept since the forward pass.
+"""recompute: activation checkpointing: gradients of a checkpointed block read recomputed values, not stored ones.
 
-Chen, Xu, Zhang & Guestrin 2016, "Training deep nets with sublinear memory cost", section 4: what is left of a block
-during the rest of the forward pass are the tensors that layers outside of it read.
+Chen, Xu, Zhang & Guestrin 2016, "Training deep nets with sublinear memory cost", section 4: after its forward pass,
+only the tensors of a block that layers outside of it read are stored.
 
 Assumes: the graph of a training, simplified and fused, forward nodes first; `blocks`: the forward tensors of
 checkpointed blocks, and which block each belongs to.
-Guarantees: nodes of the backward pass read no inner tensor of a block but a copy of it, made from the block's inputs
-right before the first of them. A copy has the body, the operands and the stream of its original, so that it has the
-same bits. Values without a batch axis (statistics, tables) are kept: they are small, and sums over a batch are dear.
-Does not: run before simplify_graph, which would share copies with their originals; fuse copies with what reads them,
+Guarantees: nodes of the backward pass read, in place of an inner tensor of a block, a copy of it, recomputed from the
+block's inputs right before the first of them. A copy has the body, the operands and the stream of its original, so that
+it has the same bits. Values without a batch axis (statistics, tables) are stored: they are small, and sums over a batch
+are expensive.
+Does not: run before simplify_graph, which would merge copies with their originals; fuse copies with their readers,
 which could round differently.
 """
 
@@ -28,8 +29,8 @@ Pure = l1.Map | l1.Contract | l1.Reindex | l1.Rand
 def recompute(
     nodes: tuple[l1.Node, ...], blocks: Mapping[str, int], forward: frozenset[str], outputs: tuple[str, ...]
 ) -> tuple[tuple[l1.Node, ...], list[Decision]]:
-    """The graph with copies of what gradients need again, and what was decided about each tensor of a block.
-    `forward`: the tensors of the forward pass; all others are of the backward pass."""
+    """The graph with copies of tensors that gradients need, and the decision about each tensor of a block. `forward`:
+    the tensors of the forward pass; all others are of the backward pass."""
     blocks, forward = _with_parts(nodes, blocks, forward)
     inner, decisions = _inner(nodes, blocks, forward, outputs)
     originals = {n.out.name: (i, n) for i, n in enumerate(nodes) if isinstance(n, Pure) and n.out.name in inner}
@@ -51,7 +52,7 @@ def recompute(
 def _with_parts(
     nodes: tuple[l1.Node, ...], blocks: Mapping[str, int], forward: frozenset[str]
 ) -> tuple[dict[str, int], frozenset[str]]:
-    """`blocks` and `forward` with the tensors that passes have split from others: they belong to what reads them."""
+    """`blocks` and `forward` with the tensors that passes have split off: they belong to their readers."""
     block_of, known = dict(blocks), set(forward)
     for node in reversed(nodes):
         out = getattr(node, "out", None)
@@ -66,10 +67,10 @@ def _with_parts(
 def _inner(
     nodes: tuple[l1.Node, ...], blocks: Mapping[str, int], forward: frozenset[str], outputs: tuple[str, ...]
 ) -> tuple[set[str], list[Decision]]:
-    """Tensors that may be computed again: those that only their own block and gradients read."""
+    """Tensors that may be recomputed: those that only their own block and gradients read."""
     inner: set[str] = set()
     kept: dict[str, str] = dict.fromkeys(outputs, "it is kept for the host")
-    for node in reversed(nodes):  # readers come before what they read
+    for node in reversed(nodes):  # readers come before their operands
         out = getattr(node, "out", None)
         if out is None:
             kept |= {name: "an update or a store reads it" for name in l1.operands(node)}
@@ -91,7 +92,7 @@ def _inner(
 def _needed(
     names: tuple[str, ...], originals: Mapping[str, tuple[int, Pure]], made: Mapping[str, str]
 ) -> dict[str, tuple[int, Pure]]:
-    """The originals of these tensors, and of what they are computed from, that have no copy yet."""
+    """The originals of these tensors and of their operands, recursively, that have no copy yet."""
     found: dict[str, tuple[int, Pure]] = {}
     stack = list(names)
     while stack:

@@ -1,9 +1,9 @@
-"""simplify_graph: dead nodes are dropped, equal nodes shared.
+"""simplify_graph: dead code elimination and common subexpression elimination.
 
 Assumes: a tensor graph in topological order; effects are Store and Update nodes.
-Guarantees: Contracts that reduce nothing become Maps. What outputs and effects need stays, in order; two Maps,
-Contracts or Reindexes with equal operands and bodies become one. Variables and weights stay even when this phase
-does not read them.
+Guarantees: Contracts without reduction dims become Maps. Nodes that outputs and effects depend on stay, in order; Maps,
+Contracts or Reindexes with equal operands and bodies become one. Variables and weights stay even when this phase does
+not read them.
 Does not: reorder arithmetic.
 """
 
@@ -18,7 +18,7 @@ from compiler.ir.space import Affine, plain_dim
 
 
 def renamed(node: l1.Node, names: Mapping[str, str]) -> l1.Node:
-    """The node with operands called by their new names."""
+    """The node with its operands renamed."""
     match node:
         case l1.Map() | l1.Contract():
             return replace(node, ins=tuple(names.get(i, i) for i in node.ins))
@@ -39,7 +39,7 @@ def _is_copy(node: l1.Map) -> bool:
 
 
 def _as_map(node: l1.Contract) -> l1.Contract | l1.Map:
-    """A Contract that reduces nothing is an elementwise Map."""
+    """A Contract without reduction dims as an elementwise Map."""
     axis_of = {a.terms[0][0]: i for i, a in enumerate(node.out_map) if len(a.terms) == 1}
     if len(axis_of) != len(node.dims) or len(axis_of) != len(node.out_map) or refs(node.body) & axis_of.keys():
         return node
@@ -50,7 +50,7 @@ def _as_map(node: l1.Contract) -> l1.Contract | l1.Map:
 
 
 def _computed(node: l1.Map | l1.Contract | l1.Reindex) -> tuple[object, ...]:
-    """Equal for nodes that compute the same."""
+    """Key that is equal for nodes that compute the same."""
     out = (node.out.shape, node.out.dtype, node.out.batched)
     match node:
         case l1.Map():
