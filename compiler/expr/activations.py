@@ -1,9 +1,9 @@
-"""The activations that a layer may name, as texts of the expression language over `x`.
+"""The built-in activations of layers, as source text of the expression language over `x`.
 
 Assumes: nothing.
 Guarantees: one entry per name, in the order in which the reference shows them; derivatives follow from the texts
 (diff.py), with PyTorch's values at kinks that the functions in them have.
-Does not: take parameters; one with other numbers is a line in the file's `functions`.
+Does not: take parameters; an activation with other constants is a user function in the file's `functions`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The expression tree shared by all IR levels: a small pure language.
 
 Assumes: nothing about where names come from; `Ref.name` is bound by the level that holds the tree.
-Guarantees: frozen, hashable, structurally comparable; spans are outside equality. Numbers are already in
-canonical units (see compiler/expr/units.py) once `check_units` has run; before that a `Quantity` may stand.
-A sub-expression may be shared (named expressions and functions that are put in several times): what walks a tree
-here and in this folder takes time by its different nodes, not by the paths to them.
+Guarantees: frozen, hashable, structurally comparable; spans are outside equality. Numbers are already in canonical
+units (see compiler/expr/units.py) once `check_units` has run; before that a `Quantity` may stand. Trees are DAGs:
+sub-expressions may be shared (named expressions and functions substituted several times); traversals in this folder
+take time linear in distinct nodes, not in paths.
 Does not: evaluate, type or print (see interp, types, show).
 
 Grammar (a subset of Python's): numbers, quantities (`20 ms` in source), names, dotted names (`post.y`),
@@ -120,8 +120,8 @@ class Ref(Node):
 
 
 class _Inner(Node):
-    """Equality and hash of nodes with parts, spans left out: by structure, in time by the different nodes. A hash is
-    computed once for a node."""
+    """Structural equality and hash of inner nodes, spans excluded, in time linear in distinct nodes. Hashes are cached
+    per node."""
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -221,7 +221,7 @@ def with_children(e: Expr, new: tuple[Expr, ...]) -> Expr:
 
 
 def _word(e: Expr) -> str:
-    """The operator or function of a node with parts."""
+    """The operator or function of an inner node."""
     match e:
         case Unary(op, _) | Binary(op, _, _) | Call(op, _):
             return op
@@ -234,7 +234,7 @@ def _equal(a: Expr, b: Expr) -> bool:
 
 
 def same(a: Expr, b: Expr, leaf: Callable[[Expr, Expr], bool]) -> bool:
-    """Whether `a` and `b` have one structure and `leaf` holds for what has no parts in them."""
+    """Whether `a` and `b` have the same structure and `leaf` holds for their leaves."""
     seen: set[tuple[int, int]] = set()
     stack = [(a, b)]
     while stack:
@@ -259,7 +259,7 @@ def same(a: Expr, b: Expr, leaf: Callable[[Expr, Expr], bool]) -> bool:
 
 
 def nodes(e: Expr) -> Iterator[Expr]:
-    """The different nodes of `e`, each once, `e` first."""
+    """The distinct nodes of `e`, each once, `e` first."""
     seen: set[int] = set()
     stack: list[Expr] = [e]
     while stack:
@@ -284,7 +284,7 @@ def calls(e: Expr) -> set[str]:
 
 
 def extent(e: Expr) -> tuple[int, int]:
-    """The number of nodes of `e` when it is written out, a shared one counted every time, and its depth."""
+    """The number of nodes of `e` expanded to a tree (shared nodes counted every time), and its depth."""
     known: dict[int, tuple[int, int]] = {}
     stack: list[Expr] = [e]
     while stack:
@@ -304,9 +304,9 @@ def extent(e: Expr) -> tuple[int, int]:
 
 
 def rewrite(e: Expr, fn: Callable[[Expr], Expr], *, top_down: bool = False, shared: bool = True) -> Expr:
-    """`e` with `fn` applied to each node whose parts are rewritten already; `top_down`: before its parts, which stay as
-    `fn` made them when it returned another node. Structure that does not change is shared, not copied, and what was
-    shared stays so; with `shared=False`, `fn` is asked each time anew (each draw has a number of its own)."""
+    """`e` with `fn` applied to each node, bottom up; `top_down`: before its children, which are not visited when `fn`
+    returned another node. Unchanged structure is shared, not copied, and sharing is preserved; with `shared=False`,
+    `fn` is called for every occurrence (each draw needs a distinct number)."""
     done: dict[int, Expr] = {}
 
     def changed(x: Expr) -> Expr:
@@ -327,5 +327,5 @@ def rewrite(e: Expr, fn: Callable[[Expr], Expr], *, top_down: bool = False, shar
 
 
 def substitute(e: Expr, bindings: Mapping[str, Expr]) -> Expr:
-    """`e` with names replaced; structure that does not change is shared, not copied."""
+    """`e` with names replaced; unchanged structure is shared, not copied."""
     return rewrite(e, lambda x: bindings.get(x.name, x) if isinstance(x, Ref) else x)

@@ -1,4 +1,4 @@
-"""Dimensions of expressions, and the erasure of units.
+"""Dimensional analysis of expressions, and the erasure of units.
 
 Assumes: kinds have been checked (types.py); `env` has the dimension of every name, None for "any".
 Guarantees: E0401 names both sides in the user's terms (`v` is a voltage [mV], `tau_m` is a time
@@ -133,7 +133,7 @@ def _bare_number(e: Expr, expected: Dimension, why: str, sink: Sink) -> None:
 class _Checker:
     def __init__(self, env: Mapping[str, Dimension | None], sink: Sink) -> None:
         self.env, self.sink = env, sink
-        self.known: dict[int, Dimension | None] = {}  # of parts that may be shared: each is checked once
+        self.known: dict[int, Dimension | None] = {}  # of shared nodes: each is checked once
 
     def infer(self, e: Expr) -> Dimension | None:
         if not children(e):

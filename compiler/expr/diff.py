@@ -65,14 +65,14 @@ def diff(e: Expr, name: str) -> Expr:
     return result
 
 
-_DEEPEST: Final = 300  # every stage recurses over the tree
+_DEEPEST: Final = 300  # every stage is recursive
 _LARGEST: Final = 100_000
 _ZERO: Final[Expr] = Num(0)
 _ONE: Final[Expr] = Num(1)
 
 
 class _Diff:
-    """One derivative by `name`. What is shared in the expression is derived once, and shared in the derivative."""
+    """One derivative by `name`. Shared nodes are differentiated once, and shared in the derivative."""
 
     def __init__(self, e: Expr, name: str) -> None:
         self.depends = _depending(e, frozenset((name,)))
@@ -264,7 +264,7 @@ _Linear = tuple[dict[str, Expr], Expr]
 
 
 class _Affine:
-    """The coefficients of each part of one expression, found once for a part that is shared."""
+    """The coefficients of each node of one expression, computed once per shared node."""
 
     def __init__(self, e: Expr, names: frozenset[str]) -> None:
         self.depends = _depending(e, names)

@@ -1,9 +1,8 @@
 """The functions that an expression may call, as data: one frozen row each.
 
 Assumes: nothing.
-Guarantees: every property of a function that a stage needs (arity, kinds, dimensions, derivative,
-expansion into simpler functions, randomness) stands in its row; stages hold no lists of function
-names of their own.
+Guarantees: every property of a function that a stage needs (arity, kinds, dimensions, derivative, expansion into
+simpler functions, randomness) stands in its row; stages hold no lists of function names of their own.
 Does not: parse the texts in the rows (diff.py and inline.py do, once), or compute (interp.py does).
 
 Dimension rules

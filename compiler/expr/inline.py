@@ -1,11 +1,10 @@
-"""Calls replaced by what they stand for: the file's own functions, and known functions that are
-built from others.
+"""Inlining of calls: the file's own functions, and built-in functions that are defined by others.
 
 Assumes: arities have been checked (types.py).
-Guarantees: after `inline` no call of the given functions is left; after `expand` none of a function
-with a definition in functions.py. What is used more than once is shared, not copied; what would be
-too large when it is written out is refused, as it is written out in the end.
-Does not: check the bodies; copy an argument that draws random numbers (such a call is refused).
+Guarantees: after `inline` no call of the given functions is left; after `expand` none of a function with a definition
+in functions.py. Arguments used more than once are shared, not copied; expressions that would be too large when expanded
+are rejected, as they are expanded in the end.
+Does not: check the bodies; copy an argument that draws random numbers (such a call is rejected).
 """
 
 from __future__ import annotations
@@ -47,19 +46,19 @@ def inline(e: Expr, functions: Mapping[str, Definition], sink: Sink) -> Expr | N
 
 
 def too_large(e: Expr) -> str | None:
-    """How `e`, when it is written out, goes beyond what later stages take: "grows beyond 20,000 parts", "is nested
-    too deeply"; None when it does not."""
+    """How `e`, when expanded, exceeds the limits of later stages: "grows beyond 20,000 parts", "is nested too deeply";
+    None when it does not."""
     return f"grows beyond {_LARGEST:,} parts" if extent(e)[0] > _LARGEST else too_deep(e)
 
 
 def too_deep(e: Expr) -> str | None:
-    """ "is nested too deeply" if it is; enough to know where what is shared is not written out."""
+    """"is nested too deeply" if it is; sufficient where shared nodes are not expanded."""
     return "is nested too deeply" if extent(e)[1] > _DEEPEST else None
 
 
 def named(lets: Iterable[tuple[str, Expr]]) -> dict[str, Expr]:
-    """Named expressions, each of which reads only those before it, with those put in: name -> expression. What is
-    read several times is shared; written out, they may be too large."""
+    """Named expressions, each of which reads only earlier ones, with those substituted: name -> expression. Repeated
+    reads are shared; expanded, they may be too large."""
     known: dict[str, Expr] = {}
     for name, value in lets:
         known[name] = substitute(value, known)
@@ -82,7 +81,7 @@ def expand(e: Expr) -> Expr:
 
 
 def _defined(e: Expr) -> Expr:
-    """`e`, whose parts are expanded, expanded."""
+    """`e`, whose children are expanded, expanded."""
     known = FUNCTIONS.get(e.func) if isinstance(e, Call) else None
     if not isinstance(e, Call) or known is None or known.definition is None or any(has_random(a) for a in e.args):
         return e
@@ -107,7 +106,7 @@ class _Inliner:
     def __init__(self, functions: Mapping[str, Definition], sink: Sink) -> None:
         self.functions, self.sink = functions, sink
         self.bodies: dict[str, Expr | None] = {}
-        self.done: dict[int, Expr] = {}  # a shared part stays shared
+        self.done: dict[int, Expr] = {}  # a shared node stays shared
         self.calls: dict[Call, Expr] = {}  # so do equal calls of one function
 
     def run(self, e: Expr, inside: tuple[str, ...]) -> Expr | None:
@@ -163,7 +162,7 @@ class _Inliner:
 
 
 def _uses(e: Expr, name: str) -> int:
-    """How often `e` reads `name`, a shared part counted every time."""
+    """How often `e` reads `name`, shared nodes counted every time."""
     known: dict[int, int] = {}
 
     def count(x: Expr) -> int:

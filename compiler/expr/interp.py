@@ -1,13 +1,12 @@
 """Evaluation of expression trees over Python numbers and numpy arrays.
 
 Assumes: names are bound in `env` (constants of functions.py need not be).
-Guarantees: when all of `env` is Python numbers, integer arithmetic stays integer (sizes), and what
-has no real value (a division by zero, the logarithm of a negative number, an overflow) raises
-ExprError at its span; nothing runs longer than the tree is large. When `env` has a numpy value, the
-rules are those of the generated code, for constant parts too: IEEE results (inf, nan) without a
-warning, and one floating type throughout, so float32 arrays give float32 whatever integers and
-literals are mixed in. Quantities count in canonical units.
-Does not: draw random numbers or know the file's own functions; `call` is asked for both.
+Guarantees: when all of `env` is Python numbers, integer arithmetic stays integer (sizes), and undefined operations (a
+division by zero, the logarithm of a negative number, an overflow) raise ExprError at their span; time is linear in the
+size of the tree. When `env` has a numpy value, the rules are those of the generated code, for constant parts too: IEEE
+results (inf, nan) without a warning, and one floating type throughout, so float32 arrays give float32 whatever integers
+and literals are mixed in. Quantities count in canonical units.
+Does not: draw random numbers or evaluate the file's own functions; `call` does both.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _Float = np.dtype[Any]
 
 
 class ExprError(Exception):
-    """An expression has no value; `message` is for the user, `span` is the part that has none."""
+    """An expression has no value; `message` is for the user, `span` is the undefined part."""
 
     def __init__(self, message: str, span: Span = NOWHERE) -> None:
         super().__init__(message)
@@ -96,7 +95,7 @@ class _Evaluator:
                 return self.select(self(test), then, orelse, span)
 
     def guard(self, compute: Callable[[], Any], span: Span) -> Any:
-        """Run a computation on Python numbers; what has no 64-bit real value is an ExprError."""
+        """Run a computation on Python numbers; a result that is no finite 64-bit value is an ExprError."""
         try:
             result = compute()
         except ZeroDivisionError:
@@ -129,7 +128,7 @@ class _Evaluator:
         a = self(left)
         if op in ("and", "or"):
             if not _is_numpy(a) and bool(a) == (op == "or"):
-                return bool(a)  # decided; a size such as `n > 0 and 1 / n < p` relies on it
+                return bool(a)  # short-circuit evaluation; a size such as `n > 0 and 1 / n < p` relies on it
             b = self(right)
             if not _is_numpy(a) and not _is_numpy(b):
                 return bool(b)
@@ -229,7 +228,7 @@ def _finite(x: Any) -> bool:
 
 
 def _check_power(a: Any, b: Any, span: Span) -> None:
-    """Refuse an integer power before computing digits that nobody can use."""
+    """Reject an integer power that would overflow before computing it."""
     integers = type(a) is int and type(b) is int
     if integers and b > 0 and abs(a) > 1 and b * (abs(a).bit_length() - 1) > 64:
         raise ExprError("the result is too large for 64 bits", span)

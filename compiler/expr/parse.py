@@ -5,7 +5,7 @@ Assumes: decoded text of one YAML scalar and the span at which it begins.
 Guarantees: never raises on any text; a mistake becomes one diagnostic (E0301 not in the language,
 E0403 unknown unit) with a span inside the text, and the result is None. Text is bounded: MAX_LENGTH
 characters, MAX_NESTING open parentheses, trees MAX_DEPTH deep.
-Does not: look names up (types.py), check dimensions (check.py) or simplify.
+Does not: resolve names (types.py), check dimensions (check.py) or simplify.
 
 A quantity is a number followed by a unit: `20 ms`, `5 nS/cm**2`. The unit is one word, continued by
 `/unit`, `*unit` or `**integer` only where no space stands between and the next word is itself a
@@ -83,7 +83,7 @@ class Assign:
 
 @dataclass(frozen=True)
 class Do:
-    """A call for its effect, `deliver(w)`; which effects exist is for the binder to say."""
+    """A call for its effect, `deliver(w)`; the binder knows which effects exist."""
 
     call: Call
     span: Span = field(default=NOWHERE, compare=False, repr=False)
@@ -253,8 +253,7 @@ def _parse(text: str, place: _Place, sink: Sink, units: bool, names: Container[s
 
 
 def _plain(text: str, place: _Place, units: bool) -> Expr | None:
-    """The common cases without Python's parser: one name, one number, one number with one word of a
-    unit."""
+    """Fast path without Python's parser: one name, one number, one number with one word of a unit."""
     found = _PLAIN.fullmatch(text)
     if found is None:
         return None
@@ -274,7 +273,7 @@ def _plain(text: str, place: _Place, units: bool) -> Expr | None:
 
 
 def _explain(text: str, message: str, offset: int, fail: Fail) -> None:
-    """A SyntaxError of Python's parser in our words; the scan has met most mistakes before."""
+    """A SyntaxError of Python's parser as a diagnostic; the scan has reported most mistakes before."""
     body = text.rstrip()
     if offset >= len(body):
         help_text = "a percentage is written as a number, 0.1 for 10 %" if body.endswith("%") else None
@@ -299,8 +298,7 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class _Builder:
-    """Python's tree to ours. `indent`: blanks that were cut off before Python's parser saw the
-    text."""
+    """Converts Python's AST to ours. `indent`: leading blanks removed before parsing."""
 
     scanned: Scanned
     place: _Place

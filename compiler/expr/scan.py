@@ -40,7 +40,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# a unit goes on only without spaces: `1 mV/ms` is a quantity, `20 ms / m` divides by the name m
+# a unit continues only without spaces: `1 mV/ms` is a quantity, `20 ms / m` divides by the name m
 _UNIT_MORE: Final = re.compile(r"(\*\*-?\d{1,2}(?![\w.]))|([*/])([^\W\d]\w*)(?![\w.]|\s*\()")
 _PERCENT: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*%\s*", re.ASCII)
 _UNIT_OF_EQUATION: Final = re.compile(
@@ -117,8 +117,8 @@ def scan(text: str, fail: Fail, *, units: bool, names: Container[str]) -> Scanne
 
 @dataclass
 class _Scan:
-    """A scan on its way. `previous`: the last token's text when it ends an operand, else ""; each kind of token has a
-    method that returns whether the token may stand, after `fail` if it may not."""
+    """State of a scan. `previous`: the last token's text when it ends an operand, else ""; each kind of token has a
+    method that returns whether the token is allowed, after `fail` if it is not."""
 
     text: str
     fail: Fail
@@ -132,7 +132,7 @@ class _Scan:
     previous_at: int = 0
 
     def token(self, kind: str | None, word: str, at: int, end: int) -> int | None:
-        """The offset after the token and its unit; None when it may not stand here."""
+        """The offset after the token and its unit; None when it is not allowed here."""
         match kind:
             case "number":
                 return self.number(word, at, end)
@@ -147,7 +147,7 @@ class _Scan:
         return None
 
     def may_follow(self, word: str, at: int, end: int) -> bool:
-        """Whether what begins an operand may follow the previous token."""
+        """Whether the beginning of an operand may follow the previous token."""
         callee = word == "(" and (self.previous[:1].isalpha() or self.previous[:1] == "_")
         if not self.previous or callee or word in _WORDS or word in _PYTHON:
             return True

@@ -1,4 +1,4 @@
-"""Expression trees as text.
+"""Pretty-printing of expression trees.
 
 Assumes: a tree of compiler.expr.ast.
 Guarantees: `parse_expr(show(e))` gives a tree equal to `e` when every number in it is finite;
@@ -45,7 +45,7 @@ def show_number(value: int | float) -> str:
 
 
 def shorten(e: Expr, width: int = 40) -> str:
-    """`show(e)`, cut to `width` characters for use in a message."""
+    """`show(e)`, truncated to `width` characters for use in a message."""
     text = show(e)
     return text if len(text) <= width else text[: width - 3] + "..."
 
@@ -56,7 +56,7 @@ def _inside(e: Expr, least: int) -> str:
 
 
 def _show(e: Expr) -> tuple[str, int]:
-    """The text of `e` and how tightly its outermost operator binds."""
+    """The text of `e` and the precedence of its outermost operator."""
     match e:
         case Num(value):
             text = show_number(value)
@@ -71,7 +71,7 @@ def _show(e: Expr) -> tuple[str, int]:
         case Unary("not", x):
             return f"not {_inside(x, _NOT)}", _NOT
         case Unary(op, x):
-            # `-2` reads back as one number, so a minus that stands by itself needs the parentheses
+            # `-2` reads back as one number, so a separate minus needs the parentheses
             literal = isinstance(x, Num | Quantity)
             return (f"{op}({show(x)})" if literal else op + _inside(x, _SIGN)), _SIGN
         case Binary("**", a, b):

@@ -1,12 +1,11 @@
-"""Constant folding and identities.
+"""Constant folding and algebraic identities.
 
 Assumes: a tree that has passed types.py; names in boolean places are booleans.
-Guarantees: deterministic; never raises; by default the value is the same to the last bit for every
-environment of float64 (so `x * 0`, which is nan for x = inf, and `x + 0`, which changes the sign of
--0.0, stay; a part without a finite value is not folded). With `finite=True` (what derivatives want)
-names count as finite numbers and 0 has no sign. A literal 0 without a point has no sign either
-before it meets a real number. Which of 0.0 and -0.0 min and max return is left
-open, as it is by processors. Random functions are never removed, duplicated or folded.
+Guarantees: deterministic; never raises; by default the value is the same to the last bit for every environment of
+float64 (so `x * 0`, which is nan for x = inf, and `x + 0`, which changes the sign of -0.0, stay; a part without a
+finite value is not folded). With `finite=True` (for derivatives) names count as finite numbers and 0 has no sign. A
+literal integer 0 has no sign either until it is combined with a float. Which of 0.0 and -0.0 min and max return is
+unspecified, as it is by processors. Random functions are never removed, duplicated or folded.
 Does not: reorder or reassociate sums and products, factor or expand.
 """
 
@@ -43,7 +42,7 @@ def simplify(e: Expr, *, finite: bool = False) -> Expr:
 
 
 def _tidy(e: Expr, finite: bool) -> Expr:
-    """`e`, whose parts are simple, simplified."""
+    """`e`, whose children are simplified, simplified."""
     parts = children(e)
     if parts and all(isinstance(x, Num | Bool) for x in parts):
         folded = _fold(e)
@@ -67,8 +66,7 @@ def has_random(e: Expr) -> bool:
 
 
 def _fold(e: Expr) -> Expr | None:
-    """The constant that `e`, whose operands are constants, stands for; None when it has no finite
-    value."""
+    """The value of `e`, whose operands are constants; None when it is not finite."""
     if isinstance(e, Call) and (e.func in RANDOM or e.func not in FUNCTIONS):
         return None
     try:
@@ -178,7 +176,7 @@ def _logical(e: Binary, a: Expr, b: Expr, finite: bool) -> Expr:
 
 
 def _surely_bool(e: Expr) -> bool:
-    """Whether `e` yields a condition for certain; a name may hold anything in an untyped tree."""
+    """Whether `e` is certainly a boolean; a name may hold anything in an untyped tree."""
     if isinstance(e, Ref):
         return True  # typed before: `and` takes conditions only
     return not isinstance(e, Num | Quantity)

@@ -1,12 +1,11 @@
-"""Kinds of expressions: booleans, whole numbers, real numbers.
+"""Kinds of expressions: booleans, integers, real numbers.
 
 Assumes: a tree of compiler.expr.ast; `env` has the kind of every name (constants of functions.py
 need not be there).
 Guarantees: each mistake is one diagnostic (E0302 unknown name, E0303 unknown function, E0304 wrong
 number of arguments, E0306 wrong kind); a part that is wrong is not reported again by what contains
 it.
-Does not: choose machine types: INT means "a whole number", whatever holds it. Check dimensions
-(check.py).
+Does not: choose machine types: INT means "an integer", of any width. Check dimensions (check.py).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from compiler.expr.units import UNITS
 
 
 class Kind(Enum):
-    """What an expression yields. `value` is the word for messages."""
+    """The kind of an expression's value. `value` is the word for messages."""
 
     BOOL = "a condition"
     INT = "a whole number"
@@ -106,7 +105,7 @@ def check_types(
 class _Checker:
     def __init__(self, env: Mapping[str, Kind], sink: Sink, functions: Mapping[str, int]) -> None:
         self.env, self.sink, self.functions = env, sink, functions
-        self.known: dict[int, Kind | None] = {}  # of parts that may be shared: each is checked once
+        self.known: dict[int, Kind | None] = {}  # of shared nodes: each is checked once
 
     def kind(self, e: Expr) -> Kind | None:
         """The kind of `e`, None when a mistake in it has been reported."""

@@ -1,7 +1,7 @@
-"""Units as people write them who come from elsewhere: `pAmp`, `mvolt`, `msecond`, `MS`.
+"""Unit names of other simulators: `pAmp`, `mvolt`, `msecond`, `MS`.
 
 Assumes: a word that is no unit.
-Guarantees: the symbol that was probably meant, or None.
+Guarantees: the symbol that was probably intended, or None.
 Does not: accept such a word; a message names the symbol.
 """
 

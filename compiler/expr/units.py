@@ -144,7 +144,7 @@ _SYMBOLS: Final = (
 
 
 def _canonical_scale(dimension: Dimension, si_value: Fraction) -> Fraction:
-    """How many canonical units one unit of `si_value` SI units is. Whole exponents only."""
+    """The number of canonical units in one unit of `si_value` SI units. Integer exponents only."""
     digits = sum(int(power) * ten for power, ten in zip(dimension.exponents, _BASE_DIGITS, strict=True))
     return si_value / Fraction(10) ** digits
 
@@ -308,8 +308,7 @@ def canonical_name(dimension: Dimension) -> str:
 
 @functools.cache
 def dimension_name(dimension: Dimension) -> str:
-    """What a physicist calls the dimension: "voltage", "voltage/time", or its canonical unit where
-    it has no name."""
+    """The name of the dimension in physics: "voltage", "voltage/time", or its canonical unit where it has no name."""
     if dimension.dimensionless:
         return "number without a unit"
     if dimension in _NAME_OF:

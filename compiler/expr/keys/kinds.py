@@ -1,10 +1,9 @@
-"""The vocabulary in which the language is described: what may stand at a place of a model file.
+"""The vocabulary in which the language is described: the kinds of values in a model file.
 
-Assumes: nothing of the language itself; the sibling modules build it out of these descriptions.
-Guarantees: frozen data, no behaviour beyond lookups. Every consumer (validator, JSON Schema,
-reference docs) reads the same objects, so that none of them can know something that the others do
-not.
-Does not: look at a document.
+Assumes: nothing of the language itself; the sibling modules compose it from these descriptions.
+Guarantees: frozen data, no behaviour beyond lookups. Every consumer (validator, JSON Schema, reference docs) reads the
+same objects, so that they cannot disagree.
+Does not: inspect a document.
 
 Words used throughout: a *block* is a map with fixed keys; a *collection* is a map from names that
 the user chooses; a *one-key map* chooses among alternatives (`{uniform: {low: 0, high: 1}}`).
@@ -52,9 +51,9 @@ class Constant:
 class Value:
     """A number, a quantity with a unit, or an expression over params.
 
-    `what` is what it measures ("a time"), `dimension` its dimension (None: any); `integer` asks for a whole number,
-    held in `bits` bits beside its sign. `low`/`high` bound it, in canonical units: a number that stands literally at
-    once, an expression when it has a value. `above` and `below` make them exclusive.
+    `what` is what it measures ("a time"), `dimension` its dimension (None: any); `integer` requires an integer of
+    `bits` bits beside its sign. `low`/`high` bound it, in canonical units: a literal is checked at once, an expression
+    when it is evaluated. `above` and `below` make them exclusive.
     """
 
     what: str = "a number"
@@ -96,10 +95,10 @@ class Name:
 
 @dataclass(frozen=True)
 class Reference:
-    """The name of something that stands elsewhere.
+    """The name of something defined elsewhere.
 
-    `to` says what ("population"); `pattern` is the form (anchored); `known` lists the built-in
-    ones, which editors offer.
+    `to` is what it refers to ("population"); `pattern` is the form (anchored); `known` lists the built-in ones, which
+    editors offer.
     """
 
     to: str
@@ -128,8 +127,8 @@ class Option:
 
 @dataclass(frozen=True)
 class Choice:
-    """One word out of several; `noun` is what is chosen ("integration method"). `elsewhere`: words of other languages,
-    and what is written here."""
+    """One word out of several; `noun` is what is chosen ("integration method"). `elsewhere`: words of other languages
+    -> those of this one."""
 
     noun: str
     options: tuple[Option, ...]
@@ -178,12 +177,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Block:
-    """A map with fixed keys; nothing else but `x-...` may stand in it.
+    """A map with fixed keys; no others but `x-...` are allowed.
 
-    `one_of`: groups of keys of which exactly one must stand; `at_least_one`: keys of which some
-    must. `needs`: (key, others) pairs: where `key` stands, `others` must too. `elsewhere`: words
-    that users of other tools try first, with what to write instead. With one of the keys
-    `open_with` present, required keys may be missing: they come from elsewhere.
+    `one_of`: groups of mutually exclusive keys of which one is required; `at_least_one`: keys of which some are
+    required. `needs`: (key, others) pairs: `key` requires `others`. `elsewhere`: words that users of other tools try
+    first, with their replacement. With one of the keys `open_with` present, required keys may be missing: they come
+    from elsewhere.
     """
 
     noun: str
@@ -207,13 +206,13 @@ class Block:
 
     @cached_property
     def ruled(self) -> bool:
-        """Whether some keys must stand, or must not stand together."""
+        """Whether some keys require or exclude each other."""
         return bool(self.required or self.one_of or self.at_least_one or self.needs)
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """One key of a one-key map and what stands under it."""
+    """One key of a one-key map and the kind of its value."""
 
     name: str
     kind: Kind
@@ -227,9 +226,8 @@ class OneKey:
     """A map with exactly one key, which chooses the alternative; `noun` is what is chosen
     ("layer").
 
-    `own`: further keys (names) are allowed, and what stands under them is of this kind: the user's
-    own definitions. `bare`: the alternative's name alone, without a map, is allowed too (where
-    nothing is required).
+    `own`: further keys (names) are allowed, with values of this kind: the user's own definitions. `bare`: the
+    alternative's name alone, without a map, is allowed too (where nothing is required).
     """
 
     noun: str
@@ -249,8 +247,8 @@ class OneKey:
 class OneOf:
     """Any of several kinds that differ in form: scalars, a list, blocks with different keys.
 
-    At most one alternative is a list. Of the maps, the one whose keys fit is meant; so maps that
-    stand together must be told apart by their keys alone.
+    At most one alternative is a list. Of the maps, the one whose keys fit is chosen; so alternative maps must be
+    distinguishable by their keys alone.
     """
 
     kinds: tuple[Kind, ...]
@@ -283,7 +281,7 @@ def article(word: str) -> str:
 
 
 def describe(kind: Kind) -> str:
-    """What is expected, for a message: "a time such as `20 ms`"."""
+    """The expected value, for a message: "a time such as `20 ms`"."""
     match kind:
         case ListOf(item, _, _, example):
             what = describe_items(item)
